@@ -1,0 +1,237 @@
+"""The Descript Audio Codec's numbers, names and geometry.
+
+Source: descriptinc/descript-audio-codec 1.0.0 (MIT); names are those of transformers' DacModel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tts_core.errors import CheckpointError
+from tts_core.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
+
+DILATIONS = (1, 3, 9)  # of a block's three residual units
+
+
+@dataclass(frozen=True)
+class DacConfig:
+    """Shape of a DAC. Numbers only: no dtype, device or path."""
+
+    sample_rate: int  # Hz
+    encoder_hidden_size: int
+    downsampling_ratios: tuple[int, ...]  # encoder order
+    hidden_size: int  # latent width
+    decoder_hidden_size: int
+    upsampling_ratios: tuple[int, ...]  # decoder order
+    n_codebooks: int
+    codebook_size: int
+    codebook_dim: tuple[int, ...]  # one a codebook
+
+    def __post_init__(self) -> None:
+        numbers = [
+            self.sample_rate,
+            self.encoder_hidden_size,
+            self.hidden_size,
+            self.decoder_hidden_size,
+            self.n_codebooks,
+            self.codebook_size,
+            *self.downsampling_ratios,
+            *self.upsampling_ratios,
+            *self.codebook_dim,
+        ]
+        if min(numbers) <= 0:
+            raise CheckpointError(f"DAC config: every size must be positive: {asdict(self)}")
+        if len(self.codebook_dim) != self.n_codebooks:
+            raise CheckpointError(f"DAC config: {len(self.codebook_dim)} codebook widths for {self.n_codebooks} codebooks")
+        if math.prod(self.downsampling_ratios) != math.prod(self.upsampling_ratios):
+            raise CheckpointError(
+                f"DAC config: strides down {self.downsampling_ratios} and up {self.upsampling_ratios} do not match"
+            )
+        if self.decoder_hidden_size % 2 ** len(self.upsampling_ratios):
+            raise CheckpointError(
+                f"DAC config: decoder width {self.decoder_hidden_size} cannot be halved {len(self.upsampling_ratios)} times"
+            )
+
+    @property
+    def hop_length(self) -> int:
+        """Samples per frame."""
+        return math.prod(self.downsampling_ratios)
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames per second."""
+        return self.sample_rate / self.hop_length
+
+    @property
+    def encoder_width(self) -> int:
+        """Channels that leave the encoder's last block."""
+        return self.encoder_hidden_size * 2 ** len(self.downsampling_ratios)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Our own schema, as `read_converted` takes it."""
+        return asdict(self)
+
+
+def read_descript(kwargs: Mapping[str, Any]) -> DacConfig:
+    """From the `metadata.kwargs` of a descript checkpoint. Unknown entries are dropped, as its own loader does."""
+    missing = [name for name in _DESCRIPT if name not in kwargs]
+    if missing:
+        raise CheckpointError(f"DAC metadata: {', '.join(missing)} missing")
+    strides = tuple(kwargs["encoder_rates"])
+    books, dim = kwargs["n_codebooks"], kwargs["codebook_dim"]
+    return DacConfig(
+        sample_rate=kwargs["sample_rate"],
+        encoder_hidden_size=kwargs["encoder_dim"],
+        downsampling_ratios=strides,
+        hidden_size=kwargs.get("latent_dim") or kwargs["encoder_dim"] * 2 ** len(strides),
+        decoder_hidden_size=kwargs["decoder_dim"],
+        upsampling_ratios=tuple(kwargs["decoder_rates"]),
+        n_codebooks=books,
+        codebook_size=kwargs["codebook_size"],
+        codebook_dim=(dim,) * books if isinstance(dim, int) else tuple(dim),
+    )
+
+
+_DESCRIPT = "encoder_dim encoder_rates decoder_dim decoder_rates n_codebooks codebook_size codebook_dim sample_rate".split()
+
+
+def read_transformers(config: Mapping[str, Any]) -> DacConfig:
+    """From the config.json of a transformers DacModel."""
+    missing = [name for name in _TRANSFORMERS if name not in config]
+    if missing:
+        raise CheckpointError(f"DAC config.json: {', '.join(missing)} missing")
+    unknown = sorted(set(config) - set(_TRANSFORMERS) - set(_TRANSFORMERS_HARMLESS))
+    if unknown:
+        raise CheckpointError(f"DAC config.json: unknown fields {', '.join(unknown)}; this DAC variant is not supported")
+    strides = tuple(config["downsampling_ratios"])
+    return DacConfig(
+        sample_rate=config["sampling_rate"],
+        encoder_hidden_size=config["encoder_hidden_size"],
+        downsampling_ratios=strides,
+        hidden_size=config.get("hidden_size") or config["encoder_hidden_size"] * 2 ** len(strides),
+        decoder_hidden_size=config["decoder_hidden_size"],
+        upsampling_ratios=tuple(config.get("upsampling_ratios") or strides[::-1]),
+        n_codebooks=config["n_codebooks"],
+        codebook_size=config["codebook_size"],
+        codebook_dim=(config["codebook_dim"],) * config["n_codebooks"],
+    )
+
+
+_TRANSFORMERS = (
+    "sampling_rate encoder_hidden_size downsampling_ratios decoder_hidden_size n_codebooks codebook_size codebook_dim"
+).split()
+_TRANSFORMERS_HARMLESS = (
+    "hidden_size upsampling_ratios hop_length architectures model_type dtype torch_dtype transformers_version "
+    "quantizer_dropout commitment_loss_weight codebook_loss_weight _name_or_path initializer_range "
+    "return_dict output_hidden_states output_attentions"
+).split()
+
+
+def read_converted(config: Mapping[str, Any]) -> DacConfig:
+    """From our own schema; unknown and missing fields are both errors, named."""
+    names = {field.name for field in fields(DacConfig)}
+    unknown, missing = sorted(set(config) - names), sorted(names - set(config))
+    if unknown or missing:
+        raise CheckpointError(f"codec/config.json: unknown fields {unknown}, missing fields {missing}")
+    return DacConfig(**{name: tuple(value) if isinstance(value, list) else value for name, value in config.items()})
+
+
+def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:
+    """Canonical name → shape in PyTorch's layout: convolutions (out, in, k), transposed ones (in, out, k)."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def conv(name: str, out: int, into: int, kernel: int) -> None:
+        shapes[f"{name}.weight"] = (out, into, kernel)
+        shapes[f"{name}.bias"] = (out,)
+
+    def residual_units(at: str, width: int) -> None:
+        for unit in range(1, len(DILATIONS) + 1):
+            shapes[f"{at}.res_unit{unit}.snake1.alpha"] = (1, width, 1)
+            conv(f"{at}.res_unit{unit}.conv1", width, width, 7)
+            shapes[f"{at}.res_unit{unit}.snake2.alpha"] = (1, width, 1)
+            conv(f"{at}.res_unit{unit}.conv2", width, width, 1)
+
+    width = config.encoder_hidden_size
+    conv("encoder.conv1", width, 1, 7)
+    for i, stride in enumerate(config.downsampling_ratios):
+        at = f"encoder.block.{i}"
+        residual_units(at, width)
+        shapes[f"{at}.snake1.alpha"] = (1, width, 1)
+        conv(f"{at}.conv1", 2 * width, width, 2 * stride)
+        width *= 2
+    shapes["encoder.snake1.alpha"] = (1, width, 1)
+    conv("encoder.conv2", config.hidden_size, width, 3)
+
+    for q, dim in enumerate(config.codebook_dim):
+        at = f"quantizer.quantizers.{q}"
+        conv(f"{at}.in_proj", dim, config.hidden_size, 1)
+        conv(f"{at}.out_proj", config.hidden_size, dim, 1)
+        shapes[f"{at}.codebook.weight"] = (config.codebook_size, dim)
+
+    width = config.decoder_hidden_size
+    conv("decoder.conv1", width, config.hidden_size, 7)
+    for i, stride in enumerate(config.upsampling_ratios):
+        at = f"decoder.block.{i}"
+        shapes[f"{at}.snake1.alpha"] = (1, width, 1)
+        shapes[f"{at}.conv_t1.weight"] = (width, width // 2, 2 * stride)
+        shapes[f"{at}.conv_t1.bias"] = (width // 2,)
+        residual_units(at, width // 2)
+        width //= 2
+    shapes["decoder.snake1.alpha"] = (1, width, 1)
+    conv("decoder.conv2", 1, width, 7)
+    return shapes
+
+
+def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
+    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None leaves it as it is."""
+    if rank != 3:
+        return None
+    if name.endswith(".alpha"):
+        return (0, 2, 1)
+    return (1, 2, 0) if ".conv_t1." in name else (0, 2, 1)
+
+
+def _residual_layers() -> list[Layer]:
+    return [layer for d in DILATIONS for layer in (Conv(7, dilation=d, padding=3 * d), Conv(1))]
+
+
+def encoder_layers(config: DacConfig) -> list[Layer]:
+    """The convolutions from samples to latents."""
+    layers: list[Layer] = [Conv(7, padding=3)]
+    for stride in config.downsampling_ratios:
+        layers += [*_residual_layers(), Conv(2 * stride, stride, padding=math.ceil(stride / 2))]
+    return [*layers, Conv(3, padding=1)]
+
+
+def decoder_layers(config: DacConfig) -> list[Layer]:
+    """The convolutions from latents to samples."""
+    layers: list[Layer] = [Conv(7, padding=3)]
+    for stride in config.upsampling_ratios:
+        layers += [ConvTranspose(2 * stride, stride, math.ceil(stride / 2)), *_residual_layers()]
+    return [*layers, Conv(7, padding=3)]
+
+
+def decoded_length(config: DacConfig, frames: int) -> int:
+    """Samples for `frames` frames; an odd stride loses one sample in its layer."""
+    return output_length(decoder_layers(config), frames)
+
+
+def decode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
+    """The frames to feed for the samples of frames [start, stop) out of `frames`."""
+    first, last = input_span(decoder_layers(config), start * config.hop_length, stop * config.hop_length)
+    return Window(start, stop, max(0, first), min(frames, last))
+
+
+def decode_lookahead(config: DacConfig) -> int:
+    """Frames beyond the last one wanted that must be known before its samples are final."""
+    return input_span(decoder_layers(config), 0, config.hop_length)[1] - 1
+
+
+def encode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
+    """The frames' worth of samples to feed for frames [start, stop); whole hops, so that the strides keep their phase."""
+    first, last = input_span(encoder_layers(config), start, stop)
+    hop = config.hop_length
+    return Window(start, stop, max(0, first // hop), min(frames, -(-last // hop)))

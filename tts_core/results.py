@@ -1,0 +1,62 @@
+"""What generation takes and gives, the same on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Reference speech to continue from.
+
+    audio: (L,) float32 samples at the model's sample rate, or codes: (Q, T) int32; exactly one of the two.
+    transcript: what is said in it; it goes in front of the text.
+    """
+
+    transcript: str
+    audio: np.ndarray | None = None
+    codes: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if (self.audio is None) == (self.codes is None):
+            raise ValueError("prompt: give audio or codes, exactly one of them")
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """One piece of speech, or the whole of it.
+
+    audio: (L,) float32 NumPy samples in [-1, 1].    codes: (Q, T) int32, the frames that `audio` was decoded from.
+    finish_reason: "stop" where the model ended the speech, "length" where max_frames did, None on a piece before the last.
+    token_count: decoder rows computed for this text so far.
+    real_time_factor: processing time / audio time; below 1 is faster than real time.
+    time_to_first_audio: seconds from the call to the first decoded piece.
+    peak_memory_usage: bytes: of the device's allocator where it has one, of the process otherwise.
+    segment_idx: 0, 1, ... over the pieces of a stream.
+    """
+
+    audio: np.ndarray
+    sample_rate: int
+    codes: np.ndarray
+    seed: int | None
+    finish_reason: Literal["stop", "length"] | None
+    token_count: int
+    real_time_factor: float
+    time_to_first_audio: float
+    processing_time_seconds: float
+    peak_memory_usage: int
+    segment_idx: int = 0
+    is_final_chunk: bool = True
+
+    @property
+    def samples(self) -> int:
+        """Number of samples in `audio`."""
+        return len(self.audio)
+
+    @property
+    def audio_seconds(self) -> float:
+        """Length of `audio` in seconds."""
+        return len(self.audio) / self.sample_rate

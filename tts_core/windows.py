@@ -1,0 +1,86 @@
+"""Which inputs a stack of 1-D convolutions needs for which outputs: pure integers, for any kernel, stride and dilation.
+
+A window's outputs equal the whole run's when the inputs of `input_span` are fed, cut at the signal's true ends (where the
+layers' own zero padding then stands exactly where it stands in the whole run), and the outputs outside the window dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A strided, dilated 1-D convolution with symmetric zero padding."""
+
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    padding: int = 0
+
+    def output_length(self, length: int) -> int:
+        """Outputs for `length` inputs; 0 where the kernel does not fit."""
+        return max(0, (length + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1)
+
+    def input_span(self, start: int, stop: int) -> tuple[int, int]:
+        """Inputs [first, last) that outputs [start, stop) read, on an endless signal."""
+        reach = self.dilation * (self.kernel - 1) + 1
+        return start * self.stride - self.padding, (stop - 1) * self.stride - self.padding + reach
+
+
+@dataclass(frozen=True)
+class ConvTranspose:
+    """A transposed 1-D convolution; `padding` outputs are cut at each end."""
+
+    kernel: int
+    stride: int
+    padding: int = 0
+    output_padding: int = 0
+
+    def output_length(self, length: int) -> int:
+        """Outputs for `length` inputs."""
+        return max(0, (length - 1) * self.stride - 2 * self.padding + self.kernel + self.output_padding) if length else 0
+
+    def input_span(self, start: int, stop: int) -> tuple[int, int]:
+        """Inputs [first, last) that outputs [start, stop) read, on an endless signal."""
+        first = -((self.kernel - 1 - start - self.padding) // self.stride)  # smallest i with start + p - i s <= kernel - 1
+        return first, (stop - 1 + self.padding) // self.stride + 1
+
+
+Layer = Conv | ConvTranspose
+
+
+@dataclass(frozen=True)
+class Window:
+    """Units [start, stop) to produce, and units [first, last) to feed for them."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+def output_length(layers: Sequence[Layer], length: int) -> int:
+    """Outputs of the whole stack for `length` inputs."""
+    for layer in layers:
+        length = layer.output_length(length)
+    return length
+
+
+def input_span(layers: Sequence[Layer], start: int, stop: int) -> tuple[int, int]:
+    """Inputs [first, last) of the stack that outputs [start, stop) depend on, on an endless signal."""
+    for layer in reversed(layers):
+        start, stop = layer.input_span(start, stop)
+    return start, stop
+
+
+def growing(total: int, first: int, largest: int) -> Iterator[tuple[int, int]]:
+    """Cut [0, total) at first, 3 first, 7 first, ...: sizes double up to `largest`, so that speech starts early.
+
+    The cuts stand on one absolute grid: they do not depend on `total`.
+    """
+    start, size = 0, min(first, largest)
+    while start < total:
+        yield start, min(start + size, total)
+        start, size = start + size, min(2 * size, largest)
