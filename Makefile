@@ -1,0 +1,43 @@
+.PHONY: demo test check parity bench
+
+PYTHON ?= python3
+MLX ?= cpu# backend of MLX outside macOS: cpu, cuda12 or cuda13
+
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
+
+# MLX's wheel for Linux brings an unoptimised BLAS; OpenBLAS, where installed, is some 35 times faster in its place
+BLAS := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-pthread/libopenblas.so.0 \
+	/usr/lib/*-linux-gnu/libopenblas.so.0 /usr/lib64/libopenblas.so.0))
+FAST := $(if $(BLAS),env LD_PRELOAD=$(BLAS))
+
+demo: .venv/installed
+	$(FAST) $(BIN)/convert-weights --hf-path tts_core/voice/dia --codec tts_core/voice/codec --mlx-path build/voice --force
+	$(FAST) $(BIN)/mlx-port generate --model build/voice --seed 1 --output demo.wav \
+		--text "[S1] Hello, this is a voice made by a small network."
+
+test: .venv/installed-dev
+	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest
+
+check: .venv/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+parity: .venv/installed-dev
+	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest tests/parity
+	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest -m golden
+
+bench: .venv/installed-dev
+	for file in benchmarks/*.py; do echo "== $$file"; $(FAST) $(BIN)/python $$file || exit 1; done
+
+.venv/installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) ".[$(MLX)]"
+	touch $@
+
+.venv/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) ".[$(MLX),torch,test,dev]"
+	touch .venv/installed $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv

@@ -1,0 +1,64 @@
+"""What every test stands on: no network, its own cache, true float32, and skips that say what is missing."""
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+
+os.environ["MLX_ENABLE_TF32"] = "0"  # read when MLX is imported
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = tempfile.TemporaryDirectory(prefix="mlx-port-cache-")
+    os.environ["XDG_CACHE_HOME"] = folder.name  # the embedded voice is converted anew in every run
+    config.add_cleanup(folder.cleanup)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark, missing in MISSING.items():
+            if item.get_closest_marker(mark) and (reason := missing()):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@cache
+def no_metal() -> str | None:
+    if importlib.util.find_spec("mlx") is None:
+        return "MLX is not installed"
+    import mlx.core as mx
+
+    return None if mx.metal.is_available() else "no Apple GPU for MLX"
+
+
+@cache
+def no_mps() -> str | None:
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed"
+    import torch
+
+    return None if torch.backends.mps.is_available() else "no Apple GPU for torch"
+
+
+@cache
+def no_cuda() -> str | None:
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed"
+    import torch
+
+    return None if torch.cuda.is_available() else "no NVIDIA GPU"
+
+
+def no_weights() -> str | None:
+    return None if os.environ.get("MLX_PORT_WEIGHTS") else "MLX_PORT_WEIGHTS names no folder"
+
+
+MISSING: dict[str, Callable[[], str | None]] = {
+    "metal": no_metal,
+    "mps": no_mps,
+    "cuda": no_cuda,
+    "weights": no_weights,
+}
