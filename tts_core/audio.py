@@ -1,0 +1,140 @@
+"""Sound files in and out: WAV, FLAC and MP3 through soundfile, resampled by soxr; both imported when used."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import wave
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from tts_core.errors import NotFoundError, ResourceError, UsageError
+from tts_core.nearest import not_there
+
+FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}  # what we write; libsndfile reads more
+
+
+def read_audio(path: str | os.PathLike[str], sample_rate: int) -> np.ndarray:
+    """A sound file as (L,) float32 samples at `sample_rate`, its channels averaged.
+
+    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, too short to
+    resample, or holds values that are not numbers.
+    """
+    import soundfile
+
+    path = Path(path)
+    if not path.exists():
+        raise not_there("audio", path)
+    if path.is_dir():
+        raise UsageError(f"audio: {path} is a folder; give a sound file")
+    try:
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, RuntimeError, OSError) as error:
+        raise UsageError(
+            f"audio: {path} cannot be decoded; make a WAV file of it: ffmpeg -i {path.name} {path.stem}.wav"
+        ) from error
+    if not len(samples):
+        raise UsageError(f"audio: {path} is empty; give a file with sound in it")
+    if not np.isfinite(samples).all():
+        raise UsageError(f"audio: {path} holds samples that are not numbers; export it again")
+    mono = resample(samples.mean(axis=1), rate, sample_rate)
+    if not len(mono):
+        raise UsageError(
+            f"audio: {path} is only {len(samples)} samples long at {rate} Hz; give at least a second"
+        )
+    return mono
+
+
+def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
+    """(L,) float32 samples at `rate` Hz → (L * new_rate / rate,) at `new_rate` Hz, give or take one."""
+    if rate == new_rate:
+        return samples
+    import soxr
+
+    return soxr.resample(samples, rate, new_rate, quality="VHQ")
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Find out, before any work, that a sound file can be written to `path`.
+
+    Raises UsageError for a suffix that we do not write, a folder, or an unwritable place; NotFoundError
+    for a missing folder.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"output: {path} ends in {path.suffix or 'no suffix'!r}; use {', '.join(FORMATS)}")
+    if path.is_dir():
+        raise UsageError(f"output: {path} is a folder; give the name of a file")
+    folder = path.parent
+    if not folder.exists():
+        raise NotFoundError(f"output: the folder {folder} is not there; make it first")
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"output: {folder} cannot be written to; choose another folder")
+
+
+def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: int) -> None:
+    """Write (L,) samples, clipped to [-1, 1], in the format of the suffix: 16-bit WAV or FLAC, or MP3.
+
+    The file appears whole or not at all. Raises what `check_output` raises, UsageError for a rate that the
+    format cannot hold, ResourceError where the disk is full.
+    """
+    import soundfile
+
+    check_output(path)
+    path = Path(path)
+    form = FORMATS[path.suffix.lower()]
+    data = np.clip(samples, -1, 1) if form == "MP3" else pcm16(samples)
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    os.close(handle)
+    try:
+        soundfile.write(partial, data, sample_rate, format=form)
+        os.chmod(partial, 0o666 & ~_umask())  # mkstemp's files are private
+        os.replace(partial, path)
+    except soundfile.LibsndfileError as error:
+        if "sample rate" in str(error):
+            raise UsageError(f"output: {form} cannot hold {sample_rate} Hz; use .wav") from error
+        raise ResourceError(f"output: {path} could not be written ({error}); is the disk full?") from error
+    except OSError as error:
+        raise ResourceError(
+            f"output: {path} could not be written ({error.strerror}); is the disk full?"
+        ) from error
+    finally:
+        Path(partial).unlink(missing_ok=True)
+
+
+def pcm16(samples: np.ndarray) -> np.ndarray:
+    """Samples, clipped to [-1, 1], as little-endian 16-bit integers; 1.0 is 32767."""
+    return np.rint(np.clip(samples, -1, 1) * 32767).astype("<i2")
+
+
+class WavWriter:
+    """A 16-bit WAV file that grows piece by piece: valid after each, and kept as it is when interrupted."""
+
+    def __init__(self, path: str | os.PathLike[str], sample_rate: int):
+        self._raw = open(path, "wb")  # noqa: SIM115 - closed by __exit__
+        self._file = wave.Wave_write(self._raw)
+        self._file.setnchannels(1)
+        self._file.setsampwidth(2)
+        self._file.setframerate(sample_rate)
+
+    def write(self, samples: np.ndarray) -> None:
+        """Append (L,) samples, clipped to [-1, 1]; the header is brought up to date."""
+        self._file.writeframes(pcm16(samples).tobytes())
+        self._raw.flush()
+
+    def __enter__(self) -> WavWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._raw.close()
+
+
+def _umask() -> int:
+    value = os.umask(0)
+    os.umask(value)
+    return value
