@@ -1,0 +1,223 @@
+"""Scaled dot-product attention, exact on every device: torch's kernel where it can be trusted, else blocks.
+
+Blocks: queries and keys are cut, and a running maximum, sum and weighted value in float32 (float64 for float64) join the
+key blocks. Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867; Rabe and Staats,
+"Self-attention does not need O(n^2) memory", arXiv:2112.05682.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from torch_ref import limits
+from tts_core.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
+
+__all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
+
+DEFAULT = AttentionPolicy()
+FUSED = (1, 2, 3)  # SDPBackend.FLASH_ATTENTION, EFFICIENT_ATTENTION, CUDNN_ATTENTION
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    policy: AttentionPolicy | None = None,
+) -> Tensor:
+    """softmax(query key^T scale + mask) value, with the contract of torch.nn.functional.scaled_dot_product_attention.
+
+    query (..., H, L, E), key (..., K, S, E), value (..., K, S, Ev); returns (..., H, L, Ev) in query's dtype.
+    H is a multiple of K with enable_gqa; K and V are not repeated. scale: 1/sqrt(E) if None.
+    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S). is_causal: row i sees keys <= i,
+    also where L differs from S. Rows without keys give 0. dropout_p: the blocks draw other numbers than the whole call.
+    Raises ValueError for attn_mask together with is_causal, and for shapes and dtypes that do not fit.
+    """
+    if is_causal and attn_mask is not None:
+        raise ValueError("attention: attn_mask and is_causal are both given; put causality into the mask")
+    policy = policy or DEFAULT
+    if policy.native and _trusted(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, policy):
+        if enable_gqa and query.shape[-2] == 1 and not is_causal and _same_for_heads(attn_mask):
+            # One row per head: a group's heads are rows of its key head. No repeated K/V in any kernel, 1.5x on a CPU.
+            rows = query.reshape(*key.shape[:-2], -1, query.shape[-1])
+            out = F.scaled_dot_product_attention(rows, key, value, attn_mask, dropout_p, scale=scale)
+            return out.reshape(*query.shape[:-1], value.shape[-1])
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    return _blocks(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, policy)
+
+
+def _same_for_heads(mask: Tensor | None) -> bool:
+    return mask is None or (mask.shape[-2] == 1 and (mask.dim() < 3 or mask.shape[-3] == 1))
+
+
+def _trusted(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+    policy: AttentionPolicy,
+) -> bool:
+    """Whether torch's kernel is exact here and keeps its scores within the budget."""
+    if limits.attention_hits(query, key, value, mask, is_causal, scale, enable_gqa):
+        return False
+    pairs = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
+    if pairs * 4 <= (policy.budget_bytes or DEFAULT.budget_bytes or 0):
+        return True
+    if query.device.type == "mps":
+        return False  # its kernels build the whole score matrix for some shapes, and do not say for which
+    choice = torch._fused_sdp_choice(query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    return choice in FUSED
+
+
+def _blocks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+    policy: AttentionPolicy,
+) -> Tensor:
+    if query.dim() == 2:  # (L, E): one head
+        key, value = key.unsqueeze(0), value.unsqueeze(0)
+        return _blocks(query.unsqueeze(0), key, value, mask, dropout_p, is_causal, scale, enable_gqa, policy).squeeze(0)
+    lead, group = _leading(query, key, value, enable_gqa)
+    rows, keys = query.shape[-2], key.shape[-2]
+    out = query.new_empty(*lead, group, rows, value.shape[-1])
+    # Views of (..., K, rows, width), and of (..., K, G, rows, width or keys): the heads of a group share a key head.
+    query = _lift(query, len(lead) + 2).unflatten(-3, (-1, group))
+    key, value = _lift(key, len(lead) + 2), _lift(value, len(lead) + 2)
+    if mask is not None:
+        mask = _aligned(mask, (*lead[:-1], lead[-1] * group, rows, keys))
+        mask = mask.unflatten(-3, (-1, group) if mask.shape[-3] > 1 else (1, 1))
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    compute = torch.float64 if query.dtype == torch.float64 else torch.float32
+    sizes = Scores(math.prod(lead), group, rows, keys, query.shape[-1], value.shape[-1], compute.itemsize)
+    lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy, query.device), policy=policy)
+
+    graph = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (query, key, value, mask))
+    for lane in lane_spans(lead, lanes):
+        for span in spans(rows, q_chunk):
+            block = (
+                _cut(query, (*lane, slice(None), span)),
+                _cut(key, lane),
+                _cut(value, lane),
+                None if mask is None else _cut(mask, (*lane, slice(None), span)),
+            )
+            first_row = span.start if is_causal else None
+            if graph:  # recompute a block in the backward pass instead of keeping its scores
+                result = checkpoint(
+                    _attend, *block, first_row, dropout_p, scale, compute, k_chunk, use_reentrant=False
+                )
+            else:
+                result = _attend(*block, first_row, dropout_p, scale, compute, k_chunk)
+            out[(*lane, slice(None), span)] = result
+    return out.flatten(-4, -3)
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    first_row: int | None,
+    dropout_p: float,
+    scale: float,
+    compute: torch.dtype,
+    k_chunk: int,
+) -> Tensor:
+    """All keys for one block of rows: (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) -> (..., K, G, r, Ev).
+
+    first_row: the block's first global row if attention is causal.
+    """
+    group, rows = query.shape[-3:-1]
+    keys = key.shape[-2] if first_row is None else min(key.shape[-2], first_row + rows)
+    with torch.autocast(query.device.type, enabled=False):
+        query = (query.to(compute) * scale).flatten(-3, -2)  # (..., K, G r, E)
+        top = query.new_full((*query.shape[:-1], 1), -math.inf)
+        total = torch.zeros_like(top)
+        acc = query.new_zeros(*query.shape[:-1], value.shape[-1])
+        for span in spans(keys, k_chunk):
+            scores = query @ key[..., span, :].to(compute).transpose(-2, -1)
+            grid = scores.unflatten(-2, (group, rows))
+            if mask is not None:
+                part = mask if mask.shape[-1] == 1 else mask[..., span]
+                grid = grid.masked_fill_(~part, -math.inf) if part.dtype == torch.bool else grid.add_(part.to(compute))
+            if first_row is not None and span.stop - 1 > first_row:
+                row = torch.arange(first_row, first_row + rows, device=query.device).unsqueeze(-1)
+                grid = grid.masked_fill_(torch.arange(span.start, span.stop, device=query.device) > row, -math.inf)
+            scores = grid.flatten(-3, -2)
+            # The result does not depend on the maximum, so no gradient flows through it.
+            new_top = torch.maximum(top, scores.detach().amax(-1, keepdim=True))
+            shift = new_top.masked_fill(new_top == -math.inf, 0.0)  # rows without keys so far
+            kept = torch.exp(top - shift)
+            scores = scores.sub_(shift).exp_()
+            total = total * kept + scores.sum(-1, keepdim=True)
+            if dropout_p:
+                scores = F.dropout(scores, dropout_p)
+            acc = acc * kept + scores @ value[..., span, :].to(compute)
+            top = new_top
+        out = acc / total.masked_fill(total == 0, 1.0)
+        return out.unflatten(-2, (group, rows))
+
+
+def _leading(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[tuple[int, ...], int]:
+    """The common leading dimensions (..., K) and the query heads per key head."""
+    if query.dtype != key.dtype or query.dtype != value.dtype:
+        raise ValueError(f"attention: dtypes {query.dtype}, {key.dtype}, {value.dtype} differ; give one")
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        shapes = f"{tuple(query.shape)}, {tuple(key.shape)}, {tuple(value.shape)}"
+        raise ValueError(f"attention: shapes {shapes} do not match; query and key share E, key and value share S")
+    heads, key_heads = query.shape[-3], key.shape[-3]
+    if not enable_gqa or heads == key_heads:
+        return torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2]), 1
+    if value.shape[-3] != key_heads or heads % key_heads:
+        raise ValueError(f"attention: {heads} query heads for {key_heads} key heads; give a multiple")
+    batch = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    return (*batch, key_heads), heads // key_heads
+
+
+def _aligned(mask: Tensor, scores: Sequence[int]) -> Tensor:
+    """A view of the mask with one dimension for each of the scores', every one of size 1 or full."""
+    if mask.dim() < 2 or mask.dim() > len(scores) or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1])):
+        raise ValueError(f"attention: mask {tuple(mask.shape)} does not broadcast to the scores {tuple(scores)}")
+    return _lift(mask, len(scores))
+
+
+def _lift(x: Tensor, rank: int) -> Tensor:
+    """A view of x with leading dimensions of size 1 up to `rank`."""
+    return x[(None,) * (rank - x.dim())]
+
+
+def _cut(x: Tensor, index: Sequence[slice]) -> Tensor:
+    """A view of x; dimensions of size 1 stay, for broadcasting."""
+    return x[tuple(span if size > 1 else slice(None) for span, size in zip(index, x.shape))]
+
+
+def _budget(policy: AttentionPolicy, device: torch.device) -> int:
+    if policy.budget_bytes is not None:
+        return policy.budget_bytes
+    if device.type == "cuda":
+        return max(torch.cuda.mem_get_info(device)[0] // 4, 1)
+    if device.type == "mps":
+        return max((torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()) // 4, 1)
+    return DEFAULT.budget_bytes or 0

@@ -1,0 +1,92 @@
+"""How attention is cut into blocks: pure integers, the same for both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tts_core.errors import ResourceError
+
+LARGEST_BLOCK = 2**31 - 1  # score elements: 32-bit indexing corrupts more on MPS (ComfyUI #14837)
+LONGEST_KEYS = 16384  # the sum over keys: M1 and M2 read past a matmul operand from 32767 (pytorch #183535, #195163)
+
+
+@dataclass(frozen=True)
+class AttentionPolicy:
+    """How attention may run. The result is the same for every policy, up to rounding.
+
+    q_chunk, k_chunk: the most query rows and keys in a block; None lets the budget decide.
+    budget_bytes: memory that the blocks' intermediates may take together; None takes a quarter of what is free.
+    native: use the framework's kernel where it is exact on this device and keeps its scores within the budget.
+    """
+
+    q_chunk: int | None = None
+    k_chunk: int | None = None
+    budget_bytes: int | None = 256 * 2**20
+    native: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("q_chunk", "k_chunk", "budget_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: {value} is not a positive number; give one, or None")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Sizes of an attention call: lanes (batch x key heads), query heads per key head, rows, keys, widths in elements."""
+
+    lanes: int
+    group: int
+    rows: int
+    keys: int
+    width: int
+    value_width: int
+    itemsize: int  # bytes of the accumulation dtype
+
+    def block_bytes(self, lanes: int, rows: int, keys: int) -> int:
+        """Memory of one block: casts and copies of its inputs, scores in four copies, three accumulators."""
+        per_row = self.group * (2 * self.width + 3 * self.value_width + 4 * keys + 6)
+        return self.itemsize * lanes * (rows * per_row + 2 * keys * (self.width + self.value_width))
+
+
+def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -> tuple[int, int, int]:
+    """Lanes, query rows and keys per block that fit the budget.
+
+    Keys shrink to 512 before rows do to 128: fewer rows would read every key more often. Lanes are split only then.
+    Raises ResourceError if one row and one key do not fit.
+    """
+    lanes = max(scores.lanes, 1)
+    rows = max(min(scores.rows, policy.q_chunk or scores.rows), 1)
+    keys = max(min(scores.keys, policy.k_chunk or scores.keys, LONGEST_KEYS), 1)
+    while scores.block_bytes(lanes, rows, keys) > budget_bytes or lanes * scores.group * rows * keys > LARGEST_BLOCK:
+        if keys > 512 or (keys > 32 and rows <= 32):
+            keys = -(-keys // 2)
+        elif rows > 32:
+            rows = -(-rows // 2)
+        elif lanes > 1:
+            lanes = -(-lanes // 2)
+        elif keys > 1:
+            keys = -(-keys // 2)
+        elif rows > 1:
+            rows = -(-rows // 2)
+        else:
+            needed = scores.block_bytes(1, 1, 1)
+            raise ResourceError(f"attention budget: {budget_bytes} bytes do not hold one row; allow at least {needed}")
+    return lanes, rows, keys
+
+
+def spans(total: int, size: int) -> Iterator[slice]:
+    """[0, total) in pieces of at most `size`."""
+    return (slice(start, min(start + size, total)) for start in range(0, total, size))
+
+
+def lane_spans(shape: Sequence[int], lanes: int) -> Iterator[tuple[slice, ...]]:
+    """Index tuples that cut leading dimensions of `shape` into pieces of at most `lanes` elements."""
+    pieces: list[list[slice]] = []
+    for size in reversed(shape):
+        step = max(1, min(size, lanes))
+        pieces.insert(0, list(spans(size, step)))
+        lanes //= step
+    return product(*pieces)
