@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from tts_core.errors import UsageError
+from tts_core.noise import HostNoise, per_text
+
+SHAPE = (9, 1028)
+PINNED = [
+    [[582873, 193723], [10266821, 4052523]],
+    [6439467, 14939045, 32657, 13066105],
+    [5832179, 16262377, 8586255, 10445251],
+]  # times 2**-24
+
+
+def test_pinned_values():
+    """A seed means the same speech for ever: these numbers may not change."""
+    assert (HostNoise(0).uniform(0, (2, 2)) * 2**24).astype(int).tolist() == PINNED[0]
+    assert (HostNoise(1234).uniform(5, (4,)) * 2**24).astype(int).tolist() == PINNED[1]
+    assert (HostNoise(2**64 - 1).uniform(10**6, (4,)) * 2**24).astype(int).tolist() == PINNED[2]
+
+
+def test_strictly_between_0_and_1_and_exact():
+    numbers = HostNoise(3).uniform(0, (1000, 1000))
+    assert numbers.dtype == np.float32
+    assert numbers.min() >= 2**-24
+    assert numbers.max() <= 1 - 2**-24
+    odd = numbers.astype(np.float64) * 2**24  # whole + a half, in units of 2**-23
+    assert np.all(odd % 2 == 1)
+    assert abs(numbers.mean(dtype=np.float64) - 0.5) < 5 * np.sqrt(1 / 12 / numbers.size)
+    assert np.isfinite(-np.log(-np.log(numbers))).all()
+
+
+@pytest.mark.parametrize("whole", [0, 2**23 - 1])
+def test_the_extremes_stay_inside(whole, monkeypatch):
+    class Bits:
+        def integers(self, low, high, size, dtype):
+            assert (low, high) == (0, 2**23)
+            return np.full(size, whole, dtype)
+
+    monkeypatch.setattr(np.random, "Generator", lambda _: Bits())
+    value = HostNoise(0).uniform(0, (1,))[0]
+    assert value == (np.float32(2**-24) if whole == 0 else np.float32(1 - 2**-24))
+    assert 0 < value < 1
+
+
+def test_order_of_calls_changes_nothing():
+    forward, backward = HostNoise(7), HostNoise(7)
+    there = [forward.uniform(step, SHAPE) for step in range(4)]
+    back = [backward.uniform(step, SHAPE) for step in reversed(range(4))][::-1]
+    np.testing.assert_array_equal(there, back)
+    np.testing.assert_array_equal(forward.uniform(2, SHAPE), there[2])
+
+
+def test_steps_and_seeds_differ():
+    rows = [
+        HostNoise(seed).uniform(step, SHAPE) for seed in (0, 1, 2**63, 2**64 - 1) for step in (0, 1, 2, 3)
+    ]
+    for i, a in enumerate(rows):
+        for b in rows[:i]:
+            assert np.mean(a == b) < 0.001
+
+
+def test_steps_do_not_overlap():
+    """A step may use any amount of numbers without reaching into the next one's."""
+    long = HostNoise(5).uniform(0, (200_000,))
+    head = HostNoise(5).uniform(1, (4,))
+    windows = np.lib.stride_tricks.sliding_window_view(long, 4)
+    assert not (windows == head).all(axis=1).any()
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_seed_outside_64_bits(seed):
+    with pytest.raises(UsageError, match=f"seed: {seed} is outside"):
+        HostNoise(seed)
+
+
+def test_one_source_for_each_text():
+    a, b = HostNoise(1), HostNoise(2)
+    assert per_text(a, [5, 6, 7]) == [a, a, a]
+    assert per_text([a, b], [5, 6]) == [a, b]
+    fresh = per_text(None, [5, 6])
+    np.testing.assert_array_equal(fresh[1].uniform(3, (4,)), HostNoise(6).uniform(3, (4,)))
+    with pytest.raises(UsageError, match="2 sources for 3 texts"):
+        per_text([a, b], [1, 2, 3])
