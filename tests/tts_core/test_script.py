@@ -103,7 +103,7 @@ def test_a_transcript_is_checked_too(transcript, text, message):
 
 def test_the_limit_counts_a_tag_as_one_byte():
     assert prepare("[S1]" + "x" * 63, 64)
-    with pytest.raises(UsageError, match="^text: 65 bytes, the model takes 64"):
+    with pytest.raises(UsageError, match=r"^text: 65 bytes, the model takes 64"):
         prepare("[S1]" + "x" * 64, 64)
     assert prepare("x" * 1_000, None)
 
@@ -132,8 +132,8 @@ def test_a_long_text_is_told_where_to_split(text, limit, where):
         prepare(text, limit)
 
 
-SPOKEN = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40).filter(
-    lambda words: "[" not in words and any(unicodedata.category(char)[0] not in "CZ" for char in words)
+SPOKEN = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cf"]), min_size=1, max_size=40).filter(
+    lambda words: "[" not in words and any(unicodedata.category(char)[0] != "Z" for char in words)
 )
 TURN = st.tuples(st.sampled_from(["[S1]", "[S2] "]), SPOKEN).map("".join)
 SCRIPT = st.tuples(st.one_of(st.just(""), SPOKEN), st.lists(TURN, max_size=6)).map(
@@ -158,11 +158,10 @@ def test_no_visible_character_is_lost_or_moved(text):
 def test_any_text_is_taken_whole_or_refused(text):
     try:
         whole = prepare(text, 200)
-    except UsageError as error:
-        assert "\n" not in str(error)
-    else:
-        assert visible(whole)[-len(visible(text)) :] == visible(text)
-        assert len(tokenize(whole)) <= 200
+    except UsageError:
+        return
+    assert visible(whole)[-len(visible(text)) :] == visible(text)
+    assert len(tokenize(whole)) <= 200
 
 
 @given(SCRIPT)
@@ -174,26 +173,28 @@ def test_turns_joined_are_the_text(text):
     ]
 
 
+def split_as_told(text, limit):
+    """The parts that following the messages gives, each with the tag that it was told to begin with."""
+    parts = []
+    while True:
+        try:
+            prepare(text, limit)
+        except UsageError as error:
+            told = re.search(
+                r"after character (\d+) \(.*?\)(?:, and begin the rest with (\[S\d\]))?$", str(error)
+            )
+            assert told, error  # noqa: PT017
+            parts.append(text[: int(told[1])])
+            text = (told[2] or "") + text[int(told[1]) :]
+        else:
+            return [*parts, text]
+
+
 @given(SCRIPT, st.integers(min_value=20, max_value=60))
 def test_splitting_as_told_gives_parts_that_fit_and_make_up_the_text(text, limit):
     assume(text)
-    parts, rest = [], text
-    while True:
-        try:
-            prepare(rest, limit)
-            break
-        except UsageError as error:
-            told = re.search(
-                r"after character (\d+) \(.*?\)(?:, and begin the rest with (\[S\d\]))?", str(error)
-            )
-            if told is None:
-                assume(False)  # what is left after the split may be invisible marks only
-                raise
-            place, tag = int(told[1]), told[2]
-            prepare(rest[:place], limit)
-            parts.append(rest[:place])
-            rest = rest[place:]
-            if tag and visible(rest):
-                rest = tag + rest
-                text = text[: sum(map(len, parts))] + tag + text[sum(map(len, parts)) :]
-    assert "".join([*parts, rest]) == text
+    parts = split_as_told(text, limit)
+    for part in parts:
+        prepare(part, limit)
+    words = re.sub(r"\[S[12]\]", "", "".join(parts))
+    assert words == re.sub(r"\[S[12]\]", "", text)
