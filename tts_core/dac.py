@@ -45,7 +45,9 @@ class DacConfig:
         if min(numbers) <= 0:
             raise CheckpointError(f"DAC config: every size must be positive: {asdict(self)}")
         if len(self.codebook_dim) != self.n_codebooks:
-            raise CheckpointError(f"DAC config: {len(self.codebook_dim)} codebook widths for {self.n_codebooks} codebooks")
+            raise CheckpointError(
+                f"DAC config: {len(self.codebook_dim)} codebook widths for {self.n_codebooks} codebooks"
+            )
         if math.prod(self.downsampling_ratios) != math.prod(self.upsampling_ratios):
             raise CheckpointError(
                 f"DAC config: strides down {self.downsampling_ratios} and up {self.upsampling_ratios} do not match"
@@ -105,7 +107,9 @@ def read_transformers(config: Mapping[str, Any]) -> DacConfig:
         raise CheckpointError(f"DAC config.json: {', '.join(missing)} missing")
     unknown = sorted(set(config) - set(_TRANSFORMERS) - set(_TRANSFORMERS_HARMLESS))
     if unknown:
-        raise CheckpointError(f"DAC config.json: unknown fields {', '.join(unknown)}; this DAC variant is not supported")
+        raise CheckpointError(
+            f"DAC config.json: unknown fields {', '.join(unknown)}; this DAC variant is not supported"
+        )
     strides = tuple(config["downsampling_ratios"])
     return DacConfig(
         sample_rate=config["sampling_rate"],
@@ -136,7 +140,9 @@ def read_converted(config: Mapping[str, Any]) -> DacConfig:
     unknown, missing = sorted(set(config) - names), sorted(names - set(config))
     if unknown or missing:
         raise CheckpointError(f"codec/config.json: unknown fields {unknown}, missing fields {missing}")
-    return DacConfig(**{name: tuple(value) if isinstance(value, list) else value for name, value in config.items()})
+    return DacConfig(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
+    )
 
 
 def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:

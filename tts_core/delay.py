@@ -18,7 +18,11 @@ def apply_delay(codes: np.ndarray, delays: Sequence[int], bos: int, pad: int) ->
     q, frames = codes.shape
     rows = np.arange(frames + max(delays))
     source = rows[None, :] - np.asarray(delays)[:, None]
-    taken = np.take_along_axis(codes, np.clip(source, 0, max(frames - 1, 0)), axis=1) if frames else np.zeros_like(source)
+    taken = (
+        np.take_along_axis(codes, np.clip(source, 0, max(frames - 1, 0)), axis=1)
+        if frames
+        else np.zeros_like(source)
+    )
     return np.where(source < 0, bos, np.where(source >= frames, pad, taken)).astype(np.int32)
 
 
@@ -37,4 +41,6 @@ def revert_delay(codes: np.ndarray, delays: Sequence[int]) -> np.ndarray:
 
 def _check(codes: np.ndarray, delays: Sequence[int]) -> None:
     if codes.ndim != 2 or len(delays) != codes.shape[0]:
-        raise ValueError(f"delay: {len(delays)} delays for codes of shape {codes.shape}; expected (Q, T) with Q delays")
+        raise ValueError(
+            f"delay: {len(delays)} delays for codes of shape {codes.shape}; expected (Q, T) with Q delays"
+        )

@@ -59,7 +59,9 @@ class DiaDecoderConfig:
     def __post_init__(self) -> None:
         _check_positive("decoder", self)
         _check_heads("decoder", self.num_attention_heads, self.num_key_value_heads)
-        _check_heads("decoder cross-attention", self.cross_num_attention_heads, self.cross_num_key_value_heads)
+        _check_heads(
+            "decoder cross-attention", self.cross_num_attention_heads, self.cross_num_key_value_heads
+        )
         _check_rotary("decoder", self.head_dim)
 
 
@@ -83,7 +85,9 @@ class DiaConfig:
                 f"config.json: delay_pattern has {len(self.delay_pattern)} entries for {decoder.num_channels} channels"
             )
         if min(self.delay_pattern) < 0 or self.delay_pattern[0] != 0:
-            raise CheckpointError(f"config.json: delay_pattern {self.delay_pattern} must start at 0 and not be negative")
+            raise CheckpointError(
+                f"config.json: delay_pattern {self.delay_pattern} must start at 0 and not be negative"
+            )
         if decoder.cross_hidden_size != self.encoder_config.hidden_size:
             raise CheckpointError(
                 f"config.json: cross_hidden_size {decoder.cross_hidden_size} is not the encoder's width "
@@ -121,7 +125,10 @@ class DiaConfig:
 
 
 def read_published(
-    config: Mapping[str, Any], generation_config: Mapping[str, Any] | None = None, *, cross_rope: bool | None = None
+    config: Mapping[str, Any],
+    generation_config: Mapping[str, Any] | None = None,
+    *,
+    cross_rope: bool | None = None,
 ) -> DiaConfig:
     """The configuration from a published config.json of any schema.
 
@@ -145,8 +152,12 @@ def read_published(
 def read_converted(config: Mapping[str, Any]) -> DiaConfig:
     """The configuration from our own schema; unknown and missing fields are both errors, named."""
     own = _fill(DiaConfig, config, "config.json")
-    own["encoder_config"] = DiaEncoderConfig(**_fill(DiaEncoderConfig, own["encoder_config"], "encoder_config"))
-    own["decoder_config"] = DiaDecoderConfig(**_fill(DiaDecoderConfig, own["decoder_config"], "decoder_config"))
+    own["encoder_config"] = DiaEncoderConfig(
+        **_fill(DiaEncoderConfig, own["encoder_config"], "encoder_config")
+    )
+    own["decoder_config"] = DiaDecoderConfig(
+        **_fill(DiaDecoderConfig, own["decoder_config"], "decoder_config")
+    )
     own["sampling"] = Sampling(**_fill(Sampling, own["sampling"], "sampling"))
     own["delay_pattern"] = tuple(own["delay_pattern"])
     return DiaConfig(**own)
@@ -158,7 +169,13 @@ _HARMLESS_TOP = (
     "norm_eps _name_or_path return_dict output_hidden_states output_attentions tie_word_embeddings"
 ).split()
 _HARMLESS_SUB = "model_type hidden_act initializer_range use_cache rope_scaling rope_parameters rope_theta dtype torch_dtype"
-_HARMLESS_SUB = [*_HARMLESS_SUB.split(), "bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"]
+_HARMLESS_SUB = [
+    *_HARMLESS_SUB.split(),
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "transformers_version",
+]
 
 
 def _read_flat(config: Mapping[str, Any]) -> DiaConfig:
@@ -232,10 +249,17 @@ def _read_nested(config: Mapping[str, Any]) -> DiaConfig:
     if missing:
         raise CheckpointError(f"config.json: {', '.join(missing)} missing")
     if model.get("rope_min_timescale", 1) != 1:
-        raise CheckpointError(f"config.json: rope_min_timescale {model['rope_min_timescale']} is not supported, only 1")
+        raise CheckpointError(
+            f"config.json: rope_min_timescale {model['rope_min_timescale']} is not supported, only 1"
+        )
     if data.get("text_pad_value", 0) != 0:
-        raise CheckpointError(f"config.json: text_pad_value {data['text_pad_value']} is not supported, only 0")
-    shared = {"norm_eps": model["normalization_layer_epsilon"], "rope_theta": float(model["rope_max_timescale"])}
+        raise CheckpointError(
+            f"config.json: text_pad_value {data['text_pad_value']} is not supported, only 0"
+        )
+    shared = {
+        "norm_eps": model["normalization_layer_epsilon"],
+        "rope_theta": float(model["rope_max_timescale"]),
+    }
     return DiaConfig(
         encoder_config=DiaEncoderConfig(
             hidden_size=encoder["n_embd"],
@@ -276,23 +300,31 @@ def _read_nested(config: Mapping[str, Any]) -> DiaConfig:
 _NESTED_DATA = (
     "text_length audio_length channels text_pad_value audio_eos_value audio_pad_value audio_bos_value delay_pattern"
 ).split()
-_NESTED_MODEL = "normalization_layer_epsilon rope_min_timescale rope_max_timescale src_vocab_size tgt_vocab_size".split()
+_NESTED_MODEL = (
+    "normalization_layer_epsilon rope_min_timescale rope_max_timescale src_vocab_size tgt_vocab_size".split()
+)
 _NESTED_ENCODER = "n_layer n_embd n_hidden n_head head_dim".split()
-_NESTED_DECODER = "n_layer n_embd n_hidden gqa_query_heads kv_heads gqa_head_dim cross_query_heads cross_head_dim".split()
+_NESTED_DECODER = (
+    "n_layer n_embd n_hidden gqa_query_heads kv_heads gqa_head_dim cross_query_heads cross_head_dim".split()
+)
 _NESTED_OPTIONAL = {"rope_min_timescale", "text_pad_value"}
 _NESTED_HARMLESS = ["dropout", "weight_dtype", "mlp_activations", "use_pre_norm"]
 
 
 def _published_sampling(default: Sampling, given: Mapping[str, Any]) -> Sampling:
     names = {"guidance_scale": "cfg_scale", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
-    return replace(default, **{ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None})
+    return replace(
+        default, **{ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None}
+    )
 
 
 def _fill(kind: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     names = [field.name for field in fields(kind)]
     unknown, missing = sorted(set(given) - set(names)), sorted(set(names) - set(given))
     if unknown or missing:
-        faults = [f"unknown {', '.join(unknown)}"] * bool(unknown) + [f"missing {', '.join(missing)}"] * bool(missing)
+        faults = [f"unknown {', '.join(unknown)}"] * bool(unknown) + [f"missing {', '.join(missing)}"] * bool(
+            missing
+        )
         raise CheckpointError(f"{where}: {'; '.join(faults)}")
     return dict(given)
 
@@ -300,7 +332,9 @@ def _fill(kind: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _reject_unknown(given: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise CheckpointError(f"{where}: unknown fields {', '.join(unknown)}; this Dia variant is not supported")
+        raise CheckpointError(
+            f"{where}: unknown fields {', '.join(unknown)}; this Dia variant is not supported"
+        )
 
 
 def _first_set(name: str, *places: Mapping[str, Any]) -> Any:
@@ -312,14 +346,20 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def _check_positive(part: str, config: Any) -> None:
-    bad = [f"{field.name} {getattr(config, field.name)}" for field in fields(config) if not getattr(config, field.name) > 0]
+    bad = [
+        f"{field.name} {getattr(config, field.name)}"
+        for field in fields(config)
+        if not getattr(config, field.name) > 0
+    ]
     if bad:
         raise CheckpointError(f"config.json: {part}: {', '.join(bad)} must be positive")
 
 
 def _check_heads(part: str, query_heads: int, kv_heads: int) -> None:
     if query_heads % kv_heads:
-        raise CheckpointError(f"config.json: {part}: {query_heads} query heads do not divide among {kv_heads} kv heads")
+        raise CheckpointError(
+            f"config.json: {part}: {query_heads} query heads do not divide among {kv_heads} kv heads"
+        )
 
 
 def _check_rotary(part: str, head_dim: int) -> None:

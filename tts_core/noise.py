@@ -47,3 +47,13 @@ def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int]) -> lis
             raise UsageError(f"noise: {len(noise)} sources for {len(seeds)} texts; give one, or one per text")
         return list(noise)
     return [noise] * len(seeds)
+
+
+def uniform_rows(sources: Sequence[Noise], steps: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """One row of numbers per text: (B, *shape) float32. A text that is still inside its prompt (step < 0) draws none."""
+    return np.stack(
+        [
+            source.uniform(int(step), shape) if step >= 0 else np.full(shape, 0.5, np.float32)
+            for source, step in zip(sources, steps, strict=True)
+        ]
+    )

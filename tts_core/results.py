@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -32,7 +34,7 @@ class GenerationResult:
     audio: (L,) float32 NumPy samples in [-1, 1].    codes: (Q, T) int32, the frames that `audio` was decoded from.
     finish_reason: "stop" where the model ended the speech, "length" where max_frames did, None on a piece before the last.
     token_count: decoder rows computed for this text so far.
-    real_time_factor: processing time / audio time; below 1 is faster than real time.
+    real_time_factor: processing time / audio time so far; below 1 is faster than real time.
     time_to_first_audio: seconds from the call to the first decoded piece.
     peak_memory_usage: bytes: of the device's allocator where it has one, of the process otherwise.
     segment_idx: 0, 1, ... over the pieces of a stream.
@@ -60,3 +62,21 @@ class GenerationResult:
     def audio_seconds(self) -> float:
         """Length of `audio` in seconds."""
         return len(self.audio) / self.sample_rate
+
+
+def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
+    """The pieces of one stream as one result."""
+    last = pieces[-1]
+    audio = np.concatenate([piece.audio for piece in pieces])
+    return replace(
+        last,
+        audio=audio,
+        codes=np.concatenate([piece.codes for piece in pieces], axis=1),
+        real_time_factor=real_time_factor(last.processing_time_seconds, len(audio), last.sample_rate),
+        segment_idx=0,
+    )
+
+
+def real_time_factor(seconds: float, samples: int, sample_rate: int) -> float:
+    """Processing time over audio time: below 1 is faster than real time, infinite where there is no audio."""
+    return seconds * sample_rate / samples if samples else math.inf

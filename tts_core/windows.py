@@ -40,11 +40,17 @@ class ConvTranspose:
 
     def output_length(self, length: int) -> int:
         """Outputs for `length` inputs."""
-        return max(0, (length - 1) * self.stride - 2 * self.padding + self.kernel + self.output_padding) if length else 0
+        return (
+            max(0, (length - 1) * self.stride - 2 * self.padding + self.kernel + self.output_padding)
+            if length
+            else 0
+        )
 
     def input_span(self, start: int, stop: int) -> tuple[int, int]:
         """Inputs [first, last) that outputs [start, stop) read, on an endless signal."""
-        first = -((self.kernel - 1 - start - self.padding) // self.stride)  # smallest i with start + p - i s <= kernel - 1
+        first = -(
+            (self.kernel - 1 - start - self.padding) // self.stride
+        )  # smallest i with start + p - i s <= kernel - 1
         return first, (stop - 1 + self.padding) // self.stride + 1
 
 

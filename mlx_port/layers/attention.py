@@ -114,7 +114,9 @@ def _blocks(
     policy: AttentionPolicy,
 ) -> mx.array:
     if query.ndim == 2:  # (L, E): one head
-        return _blocks(query[None], key[None], value[None], mask, is_causal, scale, enable_gqa, policy).squeeze(0)
+        return _blocks(
+            query[None], key[None], value[None], mask, is_causal, scale, enable_gqa, policy
+        ).squeeze(0)
     lead, group = _leading(query, key, value, enable_gqa)
     rows, keys = query.shape[-2], key.shape[-2]
     # (..., K, rows, width), and (..., K, G, rows, width or keys): the heads of a group share a key head.
@@ -165,7 +167,9 @@ def _attend(
         grid = mx.unflatten(scores, -2, (group, rows))
         if mask is not None:
             part = mask if mask.shape[-1] == 1 else mask[..., span]
-            grid = mx.where(part, grid, -math.inf) if part.dtype == mx.bool_ else grid + part.astype(mx.float32)
+            grid = (
+                mx.where(part, grid, -math.inf) if part.dtype == mx.bool_ else grid + part.astype(mx.float32)
+            )
         if first_row is not None and span.stop - 1 > first_row:
             row = mx.arange(first_row, first_row + rows)[:, None]
             grid = mx.where(mx.arange(span.start, span.stop) > row, -math.inf, grid)
@@ -182,13 +186,17 @@ def _attend(
     return mx.unflatten(out, -2, (group, rows))
 
 
-def _leading(query: mx.array, key: mx.array, value: mx.array, enable_gqa: bool) -> tuple[tuple[int, ...], int]:
+def _leading(
+    query: mx.array, key: mx.array, value: mx.array, enable_gqa: bool
+) -> tuple[tuple[int, ...], int]:
     """The common leading dimensions (..., K) and the query heads per key head."""
     if query.dtype != key.dtype or query.dtype != value.dtype:
         raise ValueError(f"attention: dtypes {query.dtype}, {key.dtype}, {value.dtype} differ; give one")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         shapes = f"{query.shape}, {key.shape}, {value.shape}"
-        raise ValueError(f"attention: shapes {shapes} do not match; query and key share E, key and value share S")
+        raise ValueError(
+            f"attention: shapes {shapes} do not match; query and key share E, key and value share S"
+        )
     heads, key_heads = query.shape[-3], key.shape[-3]
     if not enable_gqa or heads == key_heads:
         return mx.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2]), 1
@@ -200,7 +208,11 @@ def _leading(query: mx.array, key: mx.array, value: mx.array, enable_gqa: bool) 
 
 def _aligned(mask: mx.array, scores: Sequence[int]) -> mx.array:
     """The mask with one dimension for each of the scores', every one of size 1 or full."""
-    if mask.ndim < 2 or mask.ndim > len(scores) or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1])):
+    if (
+        mask.ndim < 2
+        or mask.ndim > len(scores)
+        or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
+    ):
         raise ValueError(f"attention: mask {mask.shape} does not broadcast to the scores {tuple(scores)}")
     return _lift(mask, len(scores))
 

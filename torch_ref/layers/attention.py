@@ -47,7 +47,9 @@ def scaled_dot_product_attention(
     if is_causal and attn_mask is not None:
         raise ValueError("attention: attn_mask and is_causal are both given; put causality into the mask")
     policy = policy or DEFAULT
-    if policy.native and _trusted(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, policy):
+    if policy.native and _trusted(
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, policy
+    ):
         if enable_gqa and query.shape[-2] == 1 and not is_causal and _same_for_heads(attn_mask):
             # One row per head: a group's heads are rows of its key head. No repeated K/V in any kernel, 1.5x on a CPU.
             rows = query.reshape(*key.shape[:-2], -1, query.shape[-1])
@@ -82,7 +84,9 @@ def _trusted(
         return True
     if query.device.type == "mps":
         return False  # its kernels build the whole score matrix for some shapes, and do not say for which
-    choice = torch._fused_sdp_choice(query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    choice = torch._fused_sdp_choice(
+        query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
     return choice in FUSED
 
 
@@ -99,7 +103,9 @@ def _blocks(
 ) -> Tensor:
     if query.dim() == 2:  # (L, E): one head
         key, value = key.unsqueeze(0), value.unsqueeze(0)
-        return _blocks(query.unsqueeze(0), key, value, mask, dropout_p, is_causal, scale, enable_gqa, policy).squeeze(0)
+        return _blocks(
+            query.unsqueeze(0), key, value, mask, dropout_p, is_causal, scale, enable_gqa, policy
+        ).squeeze(0)
     lead, group = _leading(query, key, value, enable_gqa)
     rows, keys = query.shape[-2], key.shape[-2]
     out = query.new_empty(*lead, group, rows, value.shape[-1])
@@ -114,7 +120,9 @@ def _blocks(
     sizes = Scores(math.prod(lead), group, rows, keys, query.shape[-1], value.shape[-1], compute.itemsize)
     lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy, query.device), policy=policy)
 
-    graph = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (query, key, value, mask))
+    graph = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in (query, key, value, mask)
+    )
     for lane in lane_spans(lead, lanes):
         for span in spans(rows, q_chunk):
             block = (
@@ -161,10 +169,16 @@ def _attend(
             grid = scores.unflatten(-2, (group, rows))
             if mask is not None:
                 part = mask if mask.shape[-1] == 1 else mask[..., span]
-                grid = grid.masked_fill_(~part, -math.inf) if part.dtype == torch.bool else grid.add_(part.to(compute))
+                grid = (
+                    grid.masked_fill_(~part, -math.inf)
+                    if part.dtype == torch.bool
+                    else grid.add_(part.to(compute))
+                )
             if first_row is not None and span.stop - 1 > first_row:
                 row = torch.arange(first_row, first_row + rows, device=query.device).unsqueeze(-1)
-                grid = grid.masked_fill_(torch.arange(span.start, span.stop, device=query.device) > row, -math.inf)
+                grid = grid.masked_fill_(
+                    torch.arange(span.start, span.stop, device=query.device) > row, -math.inf
+                )
             scores = grid.flatten(-3, -2)
             # The result does not depend on the maximum, so no gradient flows through it.
             new_top = torch.maximum(top, scores.detach().amax(-1, keepdim=True))
@@ -186,7 +200,9 @@ def _leading(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tup
         raise ValueError(f"attention: dtypes {query.dtype}, {key.dtype}, {value.dtype} differ; give one")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         shapes = f"{tuple(query.shape)}, {tuple(key.shape)}, {tuple(value.shape)}"
-        raise ValueError(f"attention: shapes {shapes} do not match; query and key share E, key and value share S")
+        raise ValueError(
+            f"attention: shapes {shapes} do not match; query and key share E, key and value share S"
+        )
     heads, key_heads = query.shape[-3], key.shape[-3]
     if not enable_gqa or heads == key_heads:
         return torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2]), 1
@@ -198,8 +214,14 @@ def _leading(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tup
 
 def _aligned(mask: Tensor, scores: Sequence[int]) -> Tensor:
     """A view of the mask with one dimension for each of the scores', every one of size 1 or full."""
-    if mask.dim() < 2 or mask.dim() > len(scores) or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1])):
-        raise ValueError(f"attention: mask {tuple(mask.shape)} does not broadcast to the scores {tuple(scores)}")
+    if (
+        mask.dim() < 2
+        or mask.dim() > len(scores)
+        or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
+    ):
+        raise ValueError(
+            f"attention: mask {tuple(mask.shape)} does not broadcast to the scores {tuple(scores)}"
+        )
     return _lift(mask, len(scores))
 
 

@@ -1,0 +1,1 @@
+"""Audio codecs: waveform to codes and back."""

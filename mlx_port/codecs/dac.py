@@ -1,0 +1,228 @@
+"""Descript Audio Codec: residual vector quantisation of 1-D convolutional latents.
+
+Paper: Kumar et al. 2023, arXiv 2306.06546. Upstream: descriptinc/descript-audio-codec 1.0.0 dac/model/dac.py, MIT; parameter names
+are those of transformers' DacModel, weight norm folded.
+Differs from upstream: encode and decode run in windows with exact context. No loudness step, no trimming.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mlx.core as mx
+from mlx import nn
+
+from mlx_port.layers.conv import Conv1d, ConvTranspose1d
+from tts_core.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
+from tts_core.windows import growing
+
+FIRST_WINDOW = 8  # frames: the first piece of a stream
+LARGEST_WINDOW = 256  # frames: bounds the memory
+
+
+class Snake1d(nn.Module):
+    """x + sin²(αx)/α. (B, T, C) → same."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.alpha = mx.ones((1, 1, channels))
+
+    def __call__(self, x: mx.array) -> mx.array:
+        a = self.alpha
+        s = mx.sin(a * x)
+        return x + mx.reciprocal(a + 1e-9) * s.square()
+
+
+class ResidualUnit(nn.Module):
+    """Two snake-activated convolutions around a skip. (B, T, C) → same."""
+
+    def __init__(self, channels: int, dilation: int):
+        super().__init__()
+        self.snake1 = Snake1d(channels)
+        self.conv1 = Conv1d(channels, channels, 7, dilation=dilation, padding=3 * dilation)
+        self.snake2 = Snake1d(channels)
+        self.conv2 = Conv1d(channels, channels, 1)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+
+
+class EncoderBlock(nn.Module):
+    """Residual units, then a convolution that halves the rate `stride` times over. (B, T, C) → (B, T/stride, 2C)."""
+
+    def __init__(self, channels: int, stride: int):
+        super().__init__()
+        self.res_unit1 = ResidualUnit(channels, DILATIONS[0])
+        self.res_unit2 = ResidualUnit(channels, DILATIONS[1])
+        self.res_unit3 = ResidualUnit(channels, DILATIONS[2])
+        self.snake1 = Snake1d(channels)
+        self.conv1 = Conv1d(channels, 2 * channels, 2 * stride, stride=stride, padding=math.ceil(stride / 2))
+
+    def __call__(self, x: mx.array) -> mx.array:
+        x = self.res_unit3(self.res_unit2(self.res_unit1(x)))
+        return self.conv1(self.snake1(x))
+
+
+class Encoder(nn.Module):
+    """Samples to latents. (B, L, 1) → (B, T, C)."""
+
+    def __init__(self, config: DacConfig):
+        super().__init__()
+        width = config.encoder_hidden_size
+        self.conv1 = Conv1d(1, width, 7, padding=3)
+        self.block = [
+            EncoderBlock(width * 2**i, stride) for i, stride in enumerate(config.downsampling_ratios)
+        ]
+        self.snake1 = Snake1d(config.encoder_width)
+        self.conv2 = Conv1d(config.encoder_width, config.hidden_size, 3, padding=1)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        x = self.conv1(x)
+        for block in self.block:
+            x = block(x)
+        return self.conv2(self.snake1(x))
+
+
+class DecoderBlock(nn.Module):
+    """A transposed convolution that raises the rate, then residual units. (B, T, C) → (B, stride·T, C/2)."""
+
+    def __init__(self, channels: int, stride: int):
+        super().__init__()
+        self.snake1 = Snake1d(channels)
+        self.conv_t1 = ConvTranspose1d(
+            channels, channels // 2, 2 * stride, stride=stride, padding=math.ceil(stride / 2)
+        )
+        self.res_unit1 = ResidualUnit(channels // 2, DILATIONS[0])
+        self.res_unit2 = ResidualUnit(channels // 2, DILATIONS[1])
+        self.res_unit3 = ResidualUnit(channels // 2, DILATIONS[2])
+
+    def __call__(self, x: mx.array) -> mx.array:
+        x = self.conv_t1(self.snake1(x))
+        return self.res_unit3(self.res_unit2(self.res_unit1(x)))
+
+
+class Decoder(nn.Module):
+    """Latents to samples in [-1, 1]. (B, T, C) → (B, L, 1)."""
+
+    def __init__(self, config: DacConfig):
+        super().__init__()
+        width = config.decoder_hidden_size
+        self.conv1 = Conv1d(config.hidden_size, width, 7, padding=3)
+        self.block = [
+            DecoderBlock(width // 2**i, stride) for i, stride in enumerate(config.upsampling_ratios)
+        ]
+        self.snake1 = Snake1d(width // 2 ** len(config.upsampling_ratios))
+        self.conv2 = Conv1d(width // 2 ** len(config.upsampling_ratios), 1, 7, padding=3)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        x = self.conv1(x)
+        for block in self.block:
+            x = block(x)
+        return mx.tanh(self.conv2(self.snake1(x)))
+
+
+class VectorQuantizer(nn.Module):
+    """One codebook, searched by cosine in a narrow projection of the latents."""
+
+    def __init__(self, width: int, codebook_size: int, codebook_dim: int):
+        super().__init__()
+        self.in_proj = Conv1d(width, codebook_dim, 1)
+        self.out_proj = Conv1d(codebook_dim, width, 1)
+        self.codebook = nn.Embedding(codebook_size, codebook_dim)
+
+    def encode(self, latents: mx.array) -> mx.array:
+        """Nearest entries; the first of equals. (B, T, C) → (B, T) int32."""
+        encodings = normalize(self.in_proj(latents))  # (B, T, E)
+        entries = normalize(self.codebook.weight)
+        distance = (
+            encodings.square().sum(-1, keepdims=True) - 2 * encodings @ entries.T + entries.square().sum(-1)
+        )
+        return distance.argmin(-1).astype(mx.int32)
+
+    def decode(self, codes: mx.array) -> mx.array:
+        """The raw entries, projected back. (B, T) → (B, T, C)."""
+        return self.out_proj(self.codebook(codes))
+
+
+class ResidualVectorQuantizer(nn.Module):
+    """Each codebook describes what the ones before it left over."""
+
+    def __init__(self, config: DacConfig):
+        super().__init__()
+        self.quantizers = [
+            VectorQuantizer(config.hidden_size, config.codebook_size, dim) for dim in config.codebook_dim
+        ]
+
+    def encode(self, latents: mx.array) -> mx.array:
+        """(B, T, C) → (B, Q, T) int32."""
+        codes = []
+        for quantizer in self.quantizers:
+            codes.append(quantizer.encode(latents))
+            latents = latents - quantizer.decode(codes[-1])
+        return mx.stack(codes, axis=1)
+
+    def decode(self, codes: mx.array) -> mx.array:
+        """(B, q, T) with q ≤ Q → (B, T, C)."""
+        parts = [
+            quantizer.decode(codes[:, q]) for q, quantizer in enumerate(self.quantizers[: codes.shape[1]])
+        ]
+        return mx.stack(parts).sum(axis=0)
+
+
+class Dac(nn.Module):
+    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T)."""
+
+    def __init__(self, config: DacConfig):
+        super().__init__()
+        self.config = config
+        self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
+        self.n_codebooks = config.n_codebooks
+        self.encoder = Encoder(config)
+        self.quantizer = ResidualVectorQuantizer(config)
+        self.decoder = Decoder(config)
+
+    def encode(self, samples: mx.array) -> mx.array:
+        """Codes of a waveform, padded right with zeros to whole frames. (B, L) array → (B, Q, ceil(L / hop)) int32."""
+        samples = mx.array(samples).astype(self.decoder.conv2.weight.dtype)
+        frames = -(-samples.shape[1] // self.hop_length)
+        samples = mx.pad(samples, ((0, 0), (0, frames * self.hop_length - samples.shape[1])))
+        pieces = [
+            self._encode_frames(samples, start, stop)
+            for start, stop in growing(frames, LARGEST_WINDOW, LARGEST_WINDOW)
+        ]
+        empty = mx.zeros((samples.shape[0], self.n_codebooks, 0), dtype=mx.int32)
+        return mx.concatenate([empty, *pieces], axis=2)
+
+    def _encode_frames(self, samples: mx.array, start: int, stop: int) -> mx.array:
+        window = encode_window(self.config, start, stop, samples.shape[1] // self.hop_length)
+        latents = self.encoder(
+            samples[:, window.first * self.hop_length : window.last * self.hop_length, None]
+        )
+        return self.quantizer.encode(latents[:, start - window.first : stop - window.first])
+
+    def decode(self, codes: mx.array) -> mx.array:
+        """Waveform of codes, window by window. (B, q, T) array, q ≤ Q → (B, L), L as `decoded_length` says."""
+        codes = mx.array(codes)
+        cuts = growing(codes.shape[2], FIRST_WINDOW, LARGEST_WINDOW)
+        pieces = [self.decode_frames(codes, start, stop) for start, stop in cuts]
+        return mx.concatenate([self._silence(codes.shape[0]), *pieces], axis=1)
+
+    def decode_frames(self, codes: mx.array, start: int, stop: int) -> mx.array:
+        """The samples of frames [start, stop), equal to that part of a whole decode.
+
+        codes: (B, q, T), where T reaches at least `tts_core.dac.decode_lookahead` frames beyond `stop`, or to the end.
+        """
+        total = codes.shape[2]
+        window = decode_window(self.config, start, stop, total)
+        audio = self.decoder(self.quantizer.decode(codes[:, :, window.first : window.last]))[..., 0]
+        last = decoded_length(self.config, total) if stop == total else stop * self.hop_length
+        offset = window.first * self.hop_length
+        return audio[:, start * self.hop_length - offset : last - offset]
+
+    def _silence(self, batch: int) -> mx.array:
+        return mx.zeros((batch, 0), dtype=self.decoder.conv2.weight.dtype)
+
+
+def normalize(x: mx.array) -> mx.array:
+    """x / max(|x|, 1e-12) over the last axis."""
+    return x / mx.maximum(mx.linalg.norm(x, axis=-1, keepdims=True), 1e-12)

@@ -1,0 +1,1 @@
+"""Dia: text to dialogue."""

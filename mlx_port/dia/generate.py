@@ -1,0 +1,274 @@
+"""Dia's generation: the only loop. Text and prompts in, codes and speech out.
+
+Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
+Differs from upstream: a text is independent of its neighbours in a batch; an EOS predicted inside a prompt is ignored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
+from mlx_port.dia.dia import Dia, Source
+from mlx_port.sampling import candidates_0626, candidates_v01, draw
+from tts_core.dac import decode_lookahead
+from tts_core.dia import DiaConfig
+from tts_core.dia_grid import DelayGrid
+from tts_core.dia_request import PromptLike, Request, make_request, with_transcripts
+from tts_core.meter import Meter
+from tts_core.noise import Noise, uniform_rows
+from tts_core.results import GenerationResult, Prompt, join
+from tts_core.script import prepare
+from tts_core.windows import growing
+
+
+class DiaPipeline:
+    """A Dia network with its codec. Made by `load`."""
+
+    def __init__(self, network: Dia, codec: Dac):
+        self.network, self.codec = network, codec
+        self.config: DiaConfig = network.config
+        self.sample_rate = codec.sample_rate
+        self._nothing: mx.array | None = None
+
+    def generate(
+        self,
+        text: str,
+        *,
+        prompt: Prompt | None = None,
+        temperature: float | None = None,
+        cfg_scale: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        max_frames: int | None = None,
+        seed: int | None = None,
+        noise: Noise | None = None,
+        last_channel_free: bool = False,
+    ) -> GenerationResult:
+        """Speak one text: the pieces of `stream` as one result, with the same arguments and errors."""
+        pieces = self.stream(
+            text,
+            prompt=prompt,
+            temperature=temperature,
+            cfg_scale=cfg_scale,
+            top_k=top_k,
+            top_p=top_p,
+            max_frames=max_frames,
+            seed=seed,
+            noise=noise,
+            last_channel_free=last_channel_free,
+        )
+        return join(list(pieces))
+
+    def stream(
+        self,
+        text: str,
+        *,
+        prompt: Prompt | None = None,
+        temperature: float | None = None,
+        cfg_scale: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        max_frames: int | None = None,
+        seed: int | None = None,
+        noise: Noise | None = None,
+        last_channel_free: bool = False,
+    ) -> Iterator[GenerationResult]:
+        """Speak one text piece by piece, each as soon as the frames that its samples depend on are known.
+
+        A value of None is the model's default; a seed of None is drawn, and told in the results. prompt: a voice to continue.
+        max_frames counts codec frames made, the prompt's excluded. noise replaces the seed's numbers (tts_core.noise).
+        last_channel_free: see DelayGrid.
+        Raises UsageError, at the call, for a text or value that cannot be used.
+        """
+        started = time.perf_counter()
+        [script] = with_transcripts([text], [prompt])
+        request = make_request(
+            self.config,
+            [prepare(script, self.config.max_text_bytes)],
+            [prompt],
+            self._encode,
+            temperature=temperature,
+            cfg_scale=cfg_scale,
+            top_k=top_k,
+            top_p=top_p,
+            max_frames=max_frames,
+            seed=seed,
+            noise=noise,
+            last_channel_free=last_channel_free,
+        )
+        return self._pieces(request, started)
+
+    def generate_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        prompts: Sequence[PromptLike] | None = None,
+        temperature: float | None = None,
+        cfg_scale: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        max_frames: int | Sequence[int] | None = None,
+        seed: int | Sequence[int] | None = None,
+        noise: Noise | Sequence[Noise] | None = None,
+        last_channel_free: bool = False,
+    ) -> list[GenerationResult]:
+        """Speak several texts in one run of the decoder; each gives what it gives alone.
+
+        max_frames, seed and noise: one for all, or one per text. The times in the results are the batch's.
+        Raises UsageError, naming the text's place.
+        """
+        started = time.perf_counter()
+        limit = self.config.max_text_bytes
+        request = make_request(
+            self.config,
+            [prepare(script, limit) for script in with_transcripts(texts, prompts)],
+            prompts,
+            self._encode,
+            temperature=temperature,
+            cfg_scale=cfg_scale,
+            top_k=top_k,
+            top_p=top_p,
+            max_frames=max_frames,
+            seed=seed,
+            noise=noise,
+            last_channel_free=last_channel_free,
+        )
+        self._reset_peak()
+        grid = self._run(request)
+        codes = [grid.codes(item) for item in range(len(texts))]
+        audio, meter = [], Meter(started, self.sample_rate)
+        for item in codes:
+            audio.append(self._decode(item))
+            meter.add(len(audio[-1]))
+        return [
+            meter.result(request, grid, item, audio[item], codes[item], peak_bytes=self._peak())
+            for item in range(len(texts))
+        ]
+
+    def generate_codes(
+        self,
+        texts: Sequence[str],
+        prompts: Sequence[PromptLike] | None = None,
+        *,
+        temperature: float | None = None,
+        cfg_scale: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        max_frames: int | Sequence[int] | None = None,
+        seed: int | Sequence[int] | None = None,
+        noise: Noise | Sequence[Noise] | None = None,
+        last_channel_free: bool = False,
+    ) -> list[np.ndarray]:
+        """Codec codes of several texts, (Q, T) int32 each, the prompts' frames excluded; no waveform.
+
+        Texts are read exactly as given. Arguments and errors as for `generate_batch`.
+        """
+        request = make_request(
+            self.config,
+            with_transcripts(texts, prompts),
+            prompts,
+            self._encode,
+            temperature=temperature,
+            cfg_scale=cfg_scale,
+            top_k=top_k,
+            top_p=top_p,
+            max_frames=max_frames,
+            seed=seed,
+            noise=noise,
+            last_channel_free=last_channel_free,
+        )
+        grid = self._run(request)
+        return [grid.codes(item) for item in range(len(texts))]
+
+    def _pieces(self, request: Request, started: float) -> Iterator[GenerationResult]:
+        """Cut one text's speech on the codec's absolute grid, so that the pieces join to the whole exactly."""
+        self._reset_peak()
+        meter = Meter(started, self.sample_rate)
+        lookahead = decode_lookahead(self.codec.config)
+        made, segment = 0, 0
+        for grid in self._rows(request):
+            known = grid.frames(0)
+            ready = known if grid.done else known - lookahead
+            cuts = [cut for cut in growing(known, FIRST_WINDOW, LARGEST_WINDOW) if made < cut[1] <= ready]
+            if grid.done and not cuts:  # nothing is left, or nothing was said
+                cuts = [(known, known)]
+            codes = grid.codes(0) if cuts else None
+            for start, stop in cuts:
+                audio = self._decode_frames(codes, start, stop)
+                meter.add(len(audio))
+                yield meter.result(
+                    request,
+                    grid,
+                    0,
+                    audio,
+                    codes[:, start:stop],
+                    peak_bytes=self._peak(),
+                    segment_idx=segment,
+                    is_final_chunk=grid.done and stop == known,
+                )
+                made, segment = stop, segment + 1
+
+    def _run(self, request: Request) -> DelayGrid:
+        for grid in self._rows(request):
+            if grid.done:
+                return grid
+        raise AssertionError("a grid ends at max_frames at the latest")
+
+    def _rows(self, request: Request) -> Iterator[DelayGrid]:
+        """Fill the grid row by row; yields it after each. One read from the device a row."""
+        grid = DelayGrid(
+            self.config, request.prompts, request.max_frames, last_channel_free=request.last_channel_free
+        )
+        guided = request.sampling.cfg_scale != 0
+        source, cache = self._read(request.tokens, guided=guided), self.network.new_cache()
+        rows = grid.rows[:, : grid.filled]
+        while not grid.done:
+            tokens = mx.array(rows)
+            logits = self.network.next_logits(
+                mx.concatenate((tokens, tokens)) if guided else tokens, cache, source
+            )
+            texts = len(request.tokens)
+            drawn = self._draw(logits[:texts], logits[texts:] if guided else logits, request, grid)
+            grid.accept(to_host(drawn))
+            yield grid
+            rows = grid.rows[:, grid.filled - 1 : grid.filled]
+
+    def _read(self, tokens: Sequence[np.ndarray], *, guided: bool) -> Source:
+        if guided and self._nothing is None:
+            self._nothing = self.network.encode_nothing()
+        return self.network.read([mx.array(ids) for ids in tokens], self._nothing if guided else None)
+
+    def _draw(self, cond: mx.array, uncond: mx.array, request: Request, grid: DelayGrid) -> mx.array:
+        """(B, C, V) each → (B, C) ids."""
+        candidates = candidates_v01 if self.config.cross_rope else candidates_0626
+        logits = candidates(cond, uncond, request.sampling, self.config.eos_token_id)
+        if request.sampling.temperature == 0:
+            return mx.argmax(logits, axis=-1)
+        return draw(logits, mx.array(uniform_rows(request.noise, grid.steps(), logits.shape[1:])))
+
+    def _encode(self, samples: np.ndarray) -> np.ndarray:
+        return to_host(self.codec.encode(samples[None]))[0]
+
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        return to_host(self.codec.decode(codes[None]))[0].astype(np.float32)
+
+    def _decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
+        if start == stop:
+            return np.zeros(0, np.float32)
+        return to_host(self.codec.decode_frames(mx.array(codes[None]), start, stop))[0].astype(np.float32)
+
+    def _reset_peak(self) -> None:
+        mx.reset_peak_memory()
+
+    def _peak(self) -> int:
+        return mx.get_peak_memory()
+
+
+def to_host(x: mx.array) -> np.ndarray:
+    """Wait for the device and read. The only place that does."""
+    return np.array(x)

@@ -1,0 +1,30 @@
+"""Rotary positions, half-split: component i pairs with component i + E/2."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+from mlx import nn
+
+from tts_core.rope import rope_table
+
+Rotation = tuple[mx.array, mx.array]  # cos and sin, (T, E/2) each
+
+
+class RotaryPositions(nn.Module):
+    """Tables for positions 0 .. length-1; no weights."""
+
+    def __init__(self, length: int, head_dim: int, theta: float):
+        super().__init__()
+        cos, sin = rope_table(length, head_dim, theta)
+        self._cos = mx.array(cos)
+        self._sin = mx.array(sin)
+
+    def __call__(self, start: int, length: int) -> Rotation:
+        return self._cos[start : start + length], self._sin[start : start + length]
+
+
+def rotate(x: mx.array, rotation: Rotation) -> mx.array:
+    """Turn each pair by its position's angle, in float32. (B, H, T, E) → same."""
+    cos, sin = rotation
+    first, second = mx.split(x.astype(mx.float32), 2, axis=-1)
+    return mx.concatenate((first * cos - second * sin, second * cos + first * sin), axis=-1).astype(x.dtype)

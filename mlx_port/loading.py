@@ -1,0 +1,109 @@
+"""Folders that convert-weights wrote, into MLX networks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx import nn
+from mlx.utils import tree_flatten
+
+from mlx_port.codecs.dac import Dac
+from mlx_port.dia.dia import Dia
+from mlx_port.dia.generate import DiaPipeline
+from tts_core import dac, dia
+from tts_core.dia_shapes import is_norm
+from tts_core.errors import CheckpointError, NotFoundError, UsageError
+
+DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
+ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
+FORMAT_VERSION = 1
+
+
+def load(path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
+    """A Dia with its codec, from a folder that convert-weights wrote.
+
+    dtype: float32, bfloat16 or float16 for the network; None takes the folder's own. Norms and the codec stay float32.
+    Raises NotFoundError, CheckpointError (for published files: it says how to convert them), UsageError.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    folder = Path(path)
+    config = _read_config(folder, "dia")
+    quantization = config.get("quantization")
+    network = Dia(dia.read_converted(_without_envelope(config)))
+    if quantization:
+        _quantize(network, quantization)
+    _fill(network, folder, None if dtype is None else DTYPES[dtype])
+    codec = Dac(dac.read_converted(_without_envelope(_read_config(folder / "codec", "dac"))))
+    _fill(codec, folder / "codec", None)
+    return DiaPipeline(network, codec)
+
+
+def _read_config(folder: Path, model_type: str) -> dict[str, Any]:
+    file = folder / "config.json"
+    if not file.is_file():
+        what = "a folder without config.json" if folder.is_dir() else "no such folder"
+        raise NotFoundError(f"model: {folder}: {what}; give a folder that convert-weights wrote")
+    try:
+        config = json.loads(file.read_text())
+    except ValueError as error:
+        raise CheckpointError(f"model: {file} is not JSON ({error}); convert again") from None
+    if config.get("weights_layout") != "mlx" or config.get("model_type") != model_type:
+        raise CheckpointError(
+            f"model: {folder} holds published weights, not converted ones; "
+            f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
+        )
+    if config.get("format_version") != FORMAT_VERSION:
+        raise CheckpointError(
+            f"model: {folder} has format {config.get('format_version')}, this version reads {FORMAT_VERSION}; convert again"
+        )
+    return config
+
+
+def _without_envelope(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in ENVELOPE}
+
+
+def _quantize(network: nn.Module, quantization: dict[str, Any]) -> None:
+    """Give every listed linear layer its quantised form; an entry under a layer's path overrides the folder's default."""
+    default = {name: quantization[name] for name in ("group_size", "bits", "mode")}
+
+    def choose(path: str, module: nn.Module) -> bool | dict[str, Any]:
+        override = quantization.get(path, True)
+        return isinstance(module, nn.Linear) and override
+
+    nn.quantize(network, **default, class_predicate=choose)
+
+
+def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
+    """Load all tensors, strictly: the names, and every shape, are those of the network."""
+    files = sorted(folder.glob("model*.safetensors"))
+    if not files:
+        raise NotFoundError(f"model: {folder} has no model*.safetensors; convert again")
+    weights: dict[str, mx.array] = {}
+    for file in files:
+        try:
+            weights |= mx.load(str(file))
+        except RuntimeError as error:
+            raise CheckpointError(f"model: {file} cannot be read ({error}); convert again") from None
+    wanted = {name: value.shape for name, value in tree_flatten(network.parameters())}
+    faults = [f"{name} missing" for name in wanted.keys() - weights.keys()]
+    faults += [f"{name} unknown" for name in weights.keys() - wanted.keys()]
+    faults += [
+        f"{name} is {weights[name].shape}, expected {wanted[name]}"
+        for name in wanted.keys() & weights.keys()
+        if weights[name].shape != wanted[name]
+    ]
+    if faults:
+        raise CheckpointError(f"model: {folder}: {'; '.join(sorted(faults)[:20])}; convert again")
+    cast = {name: _cast(name, value, dtype) for name, value in weights.items()}
+    network.load_weights(list(cast.items()), strict=True)
+    network.eval()
+
+
+def _cast(name: str, value: mx.array, dtype: mx.Dtype | None) -> mx.array:
+    floating = mx.issubdtype(value.dtype, mx.floating)
+    return value if dtype is None or is_norm(name) or not floating else value.astype(dtype)

@@ -1,0 +1,228 @@
+"""Descript Audio Codec: residual vector quantisation of 1-D convolutional latents.
+
+Paper: Kumar et al. 2023, arXiv 2306.06546. Upstream: descriptinc/descript-audio-codec 1.0.0 dac/model/dac.py, MIT; parameter names
+are those of transformers' DacModel, weight norm folded.
+Differs from upstream: encode and decode run in windows with exact context. No loudness step, no trimming.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_ref.layers.conv import Conv1d, ConvTranspose1d
+from tts_core.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
+from tts_core.windows import growing
+
+FIRST_WINDOW = 8  # frames: the first piece of a stream
+LARGEST_WINDOW = 256  # frames: bounds the memory
+
+
+class Snake1d(nn.Module):
+    """x + sin²(αx)/α. (B, C, T) → same."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(1, channels, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = self.alpha
+        s = torch.sin(a * x)
+        return x + (a + 1e-9).reciprocal() * s.square()
+
+
+class ResidualUnit(nn.Module):
+    """Two snake-activated convolutions around a skip. (B, C, T) → same."""
+
+    def __init__(self, channels: int, dilation: int):
+        super().__init__()
+        self.snake1 = Snake1d(channels)
+        self.conv1 = Conv1d(channels, channels, 7, dilation=dilation, padding=3 * dilation)
+        self.snake2 = Snake1d(channels)
+        self.conv2 = Conv1d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+
+
+class EncoderBlock(nn.Module):
+    """Residual units, then a convolution that halves the rate `stride` times over. (B, C, T) → (B, 2C, T/stride)."""
+
+    def __init__(self, channels: int, stride: int):
+        super().__init__()
+        self.res_unit1 = ResidualUnit(channels, DILATIONS[0])
+        self.res_unit2 = ResidualUnit(channels, DILATIONS[1])
+        self.res_unit3 = ResidualUnit(channels, DILATIONS[2])
+        self.snake1 = Snake1d(channels)
+        self.conv1 = Conv1d(channels, 2 * channels, 2 * stride, stride=stride, padding=math.ceil(stride / 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.res_unit3(self.res_unit2(self.res_unit1(x)))
+        return self.conv1(self.snake1(x))
+
+
+class Encoder(nn.Module):
+    """Samples to latents. (B, 1, L) → (B, C, T)."""
+
+    def __init__(self, config: DacConfig):
+        super().__init__()
+        width = config.encoder_hidden_size
+        self.conv1 = Conv1d(1, width, 7, padding=3)
+        self.block = nn.ModuleList(
+            EncoderBlock(width * 2**i, stride) for i, stride in enumerate(config.downsampling_ratios)
+        )
+        self.snake1 = Snake1d(config.encoder_width)
+        self.conv2 = Conv1d(config.encoder_width, config.hidden_size, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv1(x)
+        for block in self.block:
+            x = block(x)
+        return self.conv2(self.snake1(x))
+
+
+class DecoderBlock(nn.Module):
+    """A transposed convolution that raises the rate, then residual units. (B, C, T) → (B, C/2, stride·T)."""
+
+    def __init__(self, channels: int, stride: int):
+        super().__init__()
+        self.snake1 = Snake1d(channels)
+        self.conv_t1 = ConvTranspose1d(
+            channels, channels // 2, 2 * stride, stride=stride, padding=math.ceil(stride / 2)
+        )
+        self.res_unit1 = ResidualUnit(channels // 2, DILATIONS[0])
+        self.res_unit2 = ResidualUnit(channels // 2, DILATIONS[1])
+        self.res_unit3 = ResidualUnit(channels // 2, DILATIONS[2])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv_t1(self.snake1(x))
+        return self.res_unit3(self.res_unit2(self.res_unit1(x)))
+
+
+class Decoder(nn.Module):
+    """Latents to samples in [-1, 1]. (B, C, T) → (B, 1, L)."""
+
+    def __init__(self, config: DacConfig):
+        super().__init__()
+        width = config.decoder_hidden_size
+        self.conv1 = Conv1d(config.hidden_size, width, 7, padding=3)
+        self.block = nn.ModuleList(
+            DecoderBlock(width // 2**i, stride) for i, stride in enumerate(config.upsampling_ratios)
+        )
+        self.snake1 = Snake1d(width // 2 ** len(config.upsampling_ratios))
+        self.conv2 = Conv1d(width // 2 ** len(config.upsampling_ratios), 1, 7, padding=3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv1(x)
+        for block in self.block:
+            x = block(x)
+        return torch.tanh(self.conv2(self.snake1(x)))
+
+
+class VectorQuantizer(nn.Module):
+    """One codebook, searched by cosine in a narrow projection of the latents."""
+
+    def __init__(self, width: int, codebook_size: int, codebook_dim: int):
+        super().__init__()
+        self.in_proj = Conv1d(width, codebook_dim, 1)
+        self.out_proj = Conv1d(codebook_dim, width, 1)
+        self.codebook = nn.Embedding(codebook_size, codebook_dim)
+
+    def encode(self, latents: Tensor) -> Tensor:
+        """Nearest entries; the first of equals. (B, C, T) → (B, T) int32."""
+        encodings = F.normalize(self.in_proj(latents).transpose(1, 2), dim=-1)  # (B, T, E)
+        entries = F.normalize(self.codebook.weight, dim=-1)
+        distance = (
+            encodings.square().sum(-1, keepdim=True) - 2 * encodings @ entries.T + entries.square().sum(-1)
+        )
+        return distance.argmin(-1).to(torch.int32)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """The raw entries, projected back. (B, T) → (B, C, T)."""
+        return self.out_proj(self.codebook(codes).transpose(1, 2))
+
+
+class ResidualVectorQuantizer(nn.Module):
+    """Each codebook describes what the ones before it left over."""
+
+    def __init__(self, config: DacConfig):
+        super().__init__()
+        self.quantizers = nn.ModuleList(
+            VectorQuantizer(config.hidden_size, config.codebook_size, dim) for dim in config.codebook_dim
+        )
+
+    def encode(self, latents: Tensor) -> Tensor:
+        """(B, C, T) → (B, Q, T) int32."""
+        codes = []
+        for quantizer in self.quantizers:
+            codes.append(quantizer.encode(latents))
+            latents = latents - quantizer.decode(codes[-1])
+        return torch.stack(codes, dim=1)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """(B, q, T) with q ≤ Q → (B, C, T)."""
+        parts = [
+            quantizer.decode(codes[:, q]) for q, quantizer in enumerate(self.quantizers[: codes.shape[1]])
+        ]
+        return torch.stack(parts).sum(dim=0)
+
+
+class Dac(nn.Module):
+    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T)."""
+
+    def __init__(self, config: DacConfig):
+        super().__init__()
+        self.config = config
+        self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
+        self.n_codebooks = config.n_codebooks
+        self.encoder = Encoder(config)
+        self.quantizer = ResidualVectorQuantizer(config)
+        self.decoder = Decoder(config)
+
+    @torch.inference_mode()
+    def encode(self, samples: Tensor) -> Tensor:
+        """Codes of a waveform, padded right with zeros to whole frames. (B, L) array or tensor → (B, Q, ceil(L / hop)) int32."""
+        weight = self.decoder.conv2.weight
+        samples = torch.as_tensor(samples).to(weight.device, weight.dtype)
+        frames = -(-samples.shape[1] // self.hop_length)
+        samples = F.pad(samples, (0, frames * self.hop_length - samples.shape[1]))
+        pieces = [
+            self._encode_frames(samples, start, stop)
+            for start, stop in growing(frames, LARGEST_WINDOW, LARGEST_WINDOW)
+        ]
+        empty = torch.zeros(samples.shape[0], self.n_codebooks, 0, dtype=torch.int32, device=weight.device)
+        return torch.cat([empty, *pieces], dim=2)
+
+    def _encode_frames(self, samples: Tensor, start: int, stop: int) -> Tensor:
+        window = encode_window(self.config, start, stop, samples.shape[1] // self.hop_length)
+        latents = self.encoder(
+            samples[:, None, window.first * self.hop_length : window.last * self.hop_length]
+        )
+        return self.quantizer.encode(latents[:, :, start - window.first : stop - window.first])
+
+    @torch.inference_mode()
+    def decode(self, codes: Tensor) -> Tensor:
+        """Waveform of codes, window by window. (B, q, T) array or tensor, q ≤ Q → (B, L), L as `decoded_length` says."""
+        codes = torch.as_tensor(codes).to(self.decoder.conv2.weight.device)
+        cuts = growing(codes.shape[2], FIRST_WINDOW, LARGEST_WINDOW)
+        pieces = [self.decode_frames(codes, start, stop) for start, stop in cuts]
+        return torch.cat([self._silence(codes.shape[0]), *pieces], dim=1)
+
+    @torch.inference_mode()
+    def decode_frames(self, codes: Tensor, start: int, stop: int) -> Tensor:
+        """The samples of frames [start, stop), equal to that part of a whole decode.
+
+        codes: (B, q, T), where T reaches at least `tts_core.dac.decode_lookahead` frames beyond `stop`, or to the end.
+        """
+        total = codes.shape[2]
+        window = decode_window(self.config, start, stop, total)
+        audio = self.decoder(self.quantizer.decode(codes[:, :, window.first : window.last]))[:, 0]
+        last = decoded_length(self.config, total) if stop == total else stop * self.hop_length
+        offset = window.first * self.hop_length
+        return audio[:, start * self.hop_length - offset : last - offset]
+
+    def _silence(self, batch: int) -> Tensor:
+        return self.decoder.conv2.weight.new_zeros(batch, 0)

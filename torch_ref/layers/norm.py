@@ -1,0 +1,28 @@
+"""Root-mean-square norm, computed in float32 and cast back last."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """`x` itself in float32 or float64, a float32 copy of narrower types."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x²) + eps) · weight over the last axis. (..., D) → same.
+
+    The weight stays float32 whatever the network's dtype, and the product with it is float32 too.
+    Source: nari-labs/dia layers.py@876125e (transformers casts to the network's dtype before the weight).
+    """
+
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(at_least_float32(x), self.weight.shape, self.weight, self.eps).to(x.dtype)

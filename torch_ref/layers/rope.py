@@ -1,0 +1,31 @@
+"""Rotary positions, half-split: component i pairs with component i + E/2."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torch_ref.layers.norm import at_least_float32
+from tts_core.rope import rope_table
+
+Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each
+
+
+class RotaryPositions(nn.Module):
+    """Tables for positions 0 .. length-1; no weights."""
+
+    def __init__(self, length: int, head_dim: int, theta: float):
+        super().__init__()
+        cos, sin = rope_table(length, head_dim, theta)
+        self.register_buffer("_cos", torch.from_numpy(cos), persistent=False)
+        self.register_buffer("_sin", torch.from_numpy(sin), persistent=False)
+
+    def forward(self, start: int, length: int) -> Rotation:
+        return self._cos[start : start + length], self._sin[start : start + length]
+
+
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Turn each pair by its position's angle, in float32. (B, H, T, E) → same."""
+    cos, sin = rotation
+    first, second = at_least_float32(x).chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)

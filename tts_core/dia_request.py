@@ -1,0 +1,139 @@
+"""What a caller asks of Dia, checked and completed before any weight is touched."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tts_core.dia import DiaConfig
+from tts_core.errors import UsageError
+from tts_core.noise import Noise, per_text
+from tts_core.results import Prompt
+from tts_core.sampling import Sampling
+from tts_core.tokenizer import tokenize
+
+PromptLike = (
+    Prompt | np.ndarray | None
+)  # a bare (Q, P) array is codes whose transcript already stands in the text
+
+
+def with_transcripts(texts: Sequence[str], prompts: Sequence[PromptLike] | None) -> list[str]:
+    """The texts that are read: a prompt's transcript, a space, the text."""
+    if isinstance(texts, str):
+        raise UsageError("texts: got one string; give a list of strings")
+    if prompts is None:
+        return list(texts)
+    if len(prompts) != len(texts):
+        raise UsageError(
+            f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None where there is none"
+        )
+    return [
+        f"{prompt.transcript.rstrip()} {text.lstrip()}" if isinstance(prompt, Prompt) else text
+        for text, prompt in zip(texts, prompts, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A batch of texts, ready to run. Every list has one entry a text."""
+
+    tokens: list[np.ndarray]  # (S,) int32
+    prompts: list[np.ndarray | None]  # (Q, P) int32
+    max_frames: list[int]
+    seeds: list[int]
+    noise: list[Noise]
+    sampling: Sampling
+    last_channel_free: bool
+
+
+def make_request(
+    config: DiaConfig,
+    texts: Sequence[str],
+    prompts: Sequence[PromptLike] | None,
+    encode_prompt: Callable[[np.ndarray], np.ndarray],
+    *,
+    temperature: float | None,
+    cfg_scale: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    max_frames: int | Sequence[int] | None,
+    seed: int | Sequence[int] | None,
+    noise: Noise | Sequence[Noise] | None,
+    last_channel_free: bool,
+) -> Request:
+    """Fill in the model's defaults and check every value.
+
+    texts: as they are read, prompts' transcripts included (`with_transcripts`).
+    encode_prompt: (L,) float32 samples → (Q, P) int32 codes; called last, when all else is known to be good.
+    Raises UsageError naming the argument, and for batches the text's place.
+    """
+    if not texts:
+        raise UsageError("texts: the list is empty")
+    prompts = [None] * len(texts) if prompts is None else prompts
+    given = {"temperature": temperature, "cfg_scale": cfg_scale, "top_k": top_k, "top_p": top_p}
+    sampling = replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
+    seeds = _per_text("seed", secrets.randbits(32) if seed is None else seed, len(texts))
+    sources = per_text(noise, seeds)
+    tokens = [_tokens(config, text, place) for place, text in enumerate(texts)]
+    if max_frames is not None:
+        _check_lengths(_per_text("max_frames", max_frames, len(texts)))
+    codes = [_codes(config, prompt, encode_prompt, place) for place, prompt in enumerate(prompts)]
+    room = [config.max_frames - (0 if prompt is None else prompt.shape[1]) for prompt in codes]
+    short = next((place for place, frames in enumerate(room) if frames < 1), None)
+    if short is not None:
+        raise UsageError(
+            f"prompt {short + 1}: {codes[short].shape[1]} frames leave no room; this model holds {config.max_frames} frames"
+        )
+    wanted = room if max_frames is None else _per_text("max_frames", max_frames, len(texts))
+    over = next((place for place, frames in enumerate(wanted) if frames > room[place]), None)
+    if over is not None:
+        raise UsageError(
+            f"max_frames: {wanted[over]} exceeds the {room[over]} frames that this model has room for"
+        )
+    return Request(tokens, codes, wanted, seeds, sources, sampling, last_channel_free)
+
+
+def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
+    tokens = tokenize(text)
+    if len(tokens) == 0:
+        raise UsageError(f"text {place + 1}: empty; there is nothing to say")
+    if len(tokens) > config.max_text_bytes:
+        raise UsageError(
+            f"text {place + 1}: {len(tokens)} bytes, limit {config.max_text_bytes}; split the script at a turn"
+        )
+    return tokens
+
+
+def _codes(
+    config: DiaConfig, prompt: PromptLike, encode_prompt: Callable[[np.ndarray], np.ndarray], place: int
+) -> np.ndarray | None:
+    if prompt is None:
+        return None
+    codes = prompt.codes if isinstance(prompt, Prompt) else prompt
+    if codes is None:
+        samples = np.asarray(prompt.audio, dtype=np.float32)
+        if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
+            raise UsageError(f"prompt {place + 1}: audio must be a non-empty 1-D array of finite samples")
+        codes = encode_prompt(samples)
+    codes = np.asarray(codes)
+    channels, entries = config.decoder_config.num_channels, config.eos_token_id
+    if codes.ndim != 2 or codes.shape[0] != channels:
+        raise UsageError(f"prompt {place + 1}: codes of shape {codes.shape}; expected ({channels}, frames)")
+    if codes.size and not (0 <= codes.min() and codes.max() < entries):
+        raise UsageError(f"prompt {place + 1}: codes outside 0 .. {entries - 1}")
+    return codes.astype(np.int32)
+
+
+def _per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
+    values = [value] * texts if isinstance(value, int | np.integer) else list(value)
+    if len(values) != texts:
+        raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
+    return [int(one) for one in values]
+
+
+def _check_lengths(frames: Sequence[int]) -> None:
+    if min(frames) < 1:
+        raise UsageError(f"max_frames: {min(frames)} is below 1")

@@ -1,0 +1,19 @@
+"""The voice that comes with the package, in the published transformers layouts: Dia in `dia/`, its codec in `codec/`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "voice"
+DIA, CODEC = FOLDER / "dia", FOLDER / "codec"
+
+
+def fingerprint() -> str:
+    """16 hex digits that change with any byte of the voice."""
+    digest = hashlib.sha256()
+    for path in sorted(path for part in (DIA, CODEC) for path in part.iterdir()):
+        digest.update(path.name.encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
