@@ -1,20 +1,23 @@
 """The one bound for floating-point comparisons: derived from a float64 oracle, never tuned to a result.
 
-A network run in float32 and in float64 with the same weights differs by float32 rounding alone, so `err(torch32)`,
-the largest such difference, measures how much rounding this network does on this input. Another correct float32
-implementation does the same operations and may only associate its sums differently. For sums of n terms that moves
-the rounding error between about sqrt(log2 n) (pairwise) and sqrt(n) (in sequence) units; at n = 4096 the ratio is
-sqrt(4096 / 12) = 18, hence a factor of 16: four bits. Where the yardstick's error happens to be zero or tiny (a copy,
-an exact sum), rounding of inputs and result still costs units in the last place of the largest value: 4 eps(scale).
+A network run in float32 and in float64 with the same weights differs by float32 rounding alone, so
+`err(torch32)`, the largest such difference, measures how much rounding this network does on this input.
+Another correct float32 implementation does the same operations and may only associate its sums differently.
+For sums of n terms that moves the rounding error between about sqrt(log2 n) (pairwise) and sqrt(n) (in
+sequence) units; at n = 4096 the ratio is sqrt(4096 / 12) = 18, hence a factor of 16: four bits. Where the
+yardstick's error happens to be zero or tiny (a copy, an exact sum), rounding of inputs and result still
+costs units in the last place of the largest value: 4 eps(scale).
 
-    err(candidate32) <= 16 * err(torch32) + 4 * eps(scale)      err(x) = max |x - oracle64|, scale = max |oracle64|
+    err(candidate32) <= 16 * err(torch32) + 4 * eps(scale)
+    err(x) = max |x - oracle64|, scale = max |oracle64|
 
-Golden vectors are float32 results of the original code: one more float32 run whose rounding is of the same size.
-They serve twice (`assert_golden`). First as a candidate against torch32: a wrong network of ours, float64 or not, is
-far from them by more than rounding. Then, being anchored, their own error is the yardstick for each side of ours.
+Golden vectors are float32 results of the original code: one more float32 run whose rounding is of the same
+size. They serve twice (`assert_golden`). First as a candidate against torch32: a wrong network of ours,
+float64 or not, is far from them by more than rounding. Then, being anchored, their own error is the
+yardstick for each side of ours.
 
-A wrong constant, order or position moves a result by far more than four bits of rounding, if the input makes it
-matter.
+A wrong constant, order or position moves a result by far more than four bits of rounding, if the input
+makes it matter.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Window arithmetic against brute force: inputs listed one by one, integer networks run whole and in windows."""
+"""Window arithmetic against brute force: inputs are listed, integer networks run whole and in windows."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_growing_covers_everything_once(total, first, largest):
     sizes = [stop - start for start, stop in cuts]
     assert all(0 < size <= largest for size in sizes)
     assert sizes[:1] == [min(first, largest, total)] * bool(sizes)
-    assert all(b <= 2 * a for a, b in zip(sizes, sizes[1:], strict=False))
+    assert all(b <= 2 * a for a, b in pairwise(sizes))
 
 
 @given(st.integers(0, 800), st.integers(0, 800), st.integers(1, 20), st.integers(1, 100))
