@@ -1,4 +1,4 @@
-"""What a backend cannot do."""
+"""What each backend cannot do, as data."""
 
 from __future__ import annotations
 
