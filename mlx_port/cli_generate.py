@@ -1,0 +1,77 @@
+"""`mlx-port generate`: the flags. What they do is in cli_speak, imported when the command runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The flags of one call, as given; None is the model's own value."""
+
+    text: str | None
+    model: str | None
+    backend: Literal["mlx", "torch"]
+    ref_audio: str | None
+    ref_text: str | None
+    cfg_scale: float | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    seed: int | None
+    max_seconds: float | None
+    output: str | None
+    play: bool
+    stream: bool
+    as_json: bool
+    quiet: bool
+
+
+@click.command(context_settings={"allow_extra_args": True})
+@click.option(
+    "-t", "--text", help="What to say; [S1] and [S2] begin a speaker's turn. '-' or none: read from stdin."
+)
+@click.option(
+    "--model",
+    metavar="PATH",
+    help="Converted folder; with --backend torch any layout. None: the embedded voice.",
+)
+@click.option(
+    "--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True, help="What computes."
+)
+@click.option("--ref-audio", metavar="FILE", help="Speech whose voice to continue; needs --ref-text.")
+@click.option("--ref-text", help="What is said in --ref-audio, with its tags.")
+@click.option("--cfg-scale", type=float, help="Guidance by the text; 0 turns it off.")
+@click.option("--temperature", "--temp", type=float, help="0 always takes the likeliest code.")
+@click.option("--top-p", type=float, help="Keep the likeliest codes that hold this probability.")
+@click.option("--top-k", type=int, help="Keep this many codes; 0 keeps all.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    help="The same seed gives the same speech. None: a fresh one.",
+)
+@click.option("--max-seconds", type=float, help="Stop after this much speech.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="WAV, FLAC or MP3.  [default: speech.wav, none with --play]"
+)
+@click.option("--play", is_flag=True, help="Play it; needs mlx-port[play].")
+@click.option("--stream", is_flag=True, help="Write (WAV) and play each piece as soon as it is made.")
+@click.option("--json", "as_json", is_flag=True, help="Report as JSON on stdout.")
+@click.option("--quiet", is_flag=True, help="No progress, no report.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.pass_context
+def generate(context: click.Context, **flags: Any) -> None:
+    """Speak a text.
+
+    Unset sampling flags take the model's defaults.
+    """
+    if context.args:
+        raise click.UsageError(
+            f'{len(context.args)} words stand after the flags; put the text in quotes: --text "..."'
+        )
+    from mlx_port.cli_speak import speak
+
+    speak(Wish(**flags))

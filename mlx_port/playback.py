@@ -1,0 +1,64 @@
+"""Sound out of the loudspeaker while the next piece is being made. Needs the extra `play`."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from types import TracebackType
+
+import numpy as np
+
+from tts_core.errors import GenerationError, UsageError
+
+INSTALL = "pip install 'mlx-port[play]', and on Linux: apt install libportaudio2"
+
+
+def check_playback() -> None:
+    """Find out, before any work, that sound can be played. Raises UsageError saying what to install."""
+    try:
+        import sounddevice  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise UsageError(f"play: sounddevice is not installed; {INSTALL}") from None
+    except OSError as error:  # its wheel for Linux brings no PortAudio
+        raise UsageError(f"play: {error}; {INSTALL}") from None
+    try:
+        sounddevice.query_devices(kind="output")
+    except (sounddevice.PortAudioError, ValueError) as error:
+        raise UsageError(f"play: no device to play on ({error}); leave --play out and use --output") from None
+
+
+class Player:
+    """Plays pieces in order from a thread of its own; leaving the `with` block waits for the last sound."""
+
+    def __init__(self, sample_rate: int):
+        self._pieces: queue.Queue[np.ndarray | None] = queue.Queue()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._play, args=(sample_rate,), daemon=True)
+        self._thread.start()
+
+    def write(self, samples: np.ndarray) -> None:
+        """Append (L,) float32 samples; returns at once."""
+        self._pieces.put(samples)
+
+    def _play(self, sample_rate: int) -> None:
+        import sounddevice  # pyright: ignore[reportMissingImports]
+
+        try:
+            with sounddevice.OutputStream(samplerate=sample_rate, channels=1, dtype="float32") as device:
+                while (samples := self._pieces.get()) is not None:
+                    device.write(np.ascontiguousarray(samples[:, None]))
+        except sounddevice.PortAudioError as error:
+            self._error = error
+
+    def __enter__(self) -> Player:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            return  # the thread is a daemon: an interruption is silent at once
+        self._pieces.put(None)
+        self._thread.join()
+        if self._error is not None:
+            raise GenerationError(f"play: the device failed ({self._error}); use --output")

@@ -1,0 +1,48 @@
+"""A pipeline that hums, in the place of a model."""
+
+import math
+
+import numpy as np
+
+from mlx_port import cli_speak
+from tts_core.results import GenerationResult
+
+
+class FakePipeline:
+    """Three pieces of a tone at the embedded voice's rate; remembers what it was asked."""
+
+    def __init__(self, pieces=3, seconds=0.5, level=0.5, error=None):
+        self.pieces, self.seconds, self.level, self.error = pieces, seconds, level, error
+        self.asked, self.loaded = {}, []
+
+    def stream(self, text, **asked):
+        self.asked = {"text": text, **asked}
+        return self._pieces()
+
+    def _pieces(self):
+        for place in range(self.pieces):
+            if self.error is not None and place == 1:
+                raise self.error
+            length = int(self.seconds * 16000)
+            audio = (self.level * np.sin(np.arange(length) / 20)).astype(np.float32)
+            made = (place + 1) * self.seconds
+            yield GenerationResult(
+                audio=audio,
+                sample_rate=16000,
+                codes=np.zeros((6, 25), np.int32),
+                seed=7 if self.asked["seed"] is None else self.asked["seed"],
+                finish_reason="stop" if place + 1 == self.pieces else None,
+                token_count=30 * (place + 1),
+                real_time_factor=0.42 if made else math.inf,
+                time_to_first_audio=0.1,
+                processing_time_seconds=0.42 * made,
+                peak_memory_usage=123_000_000,
+                segment_idx=place,
+                is_final_chunk=place + 1 == self.pieces,
+            )
+
+
+def install(monkeypatch, pipeline):
+    """Let the command load `pipeline`, whose `loaded` gets an entry each time."""
+    monkeypatch.setattr(cli_speak, "load_pipeline", lambda *args: pipeline.loaded.append(args) or pipeline)
+    return pipeline
