@@ -9,7 +9,9 @@ from itertools import product
 from tts_core.errors import ResourceError
 
 LARGEST_BLOCK = 2**31 - 1  # score elements: 32-bit indexing corrupts more on MPS (ComfyUI #14837)
-LONGEST_KEYS = 16384  # the sum over keys: M1 and M2 read past a matmul operand from 32767 (pytorch #183535, #195163)
+LONGEST_KEYS = (
+    16384  # the sum over keys: M1 and M2 read past a matmul operand from 32767 (pytorch #183535, #195163)
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,10 @@ def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -
     lanes = max(scores.lanes, 1)
     rows = max(min(scores.rows, policy.q_chunk or scores.rows), 1)
     keys = max(min(scores.keys, policy.k_chunk or scores.keys, LONGEST_KEYS), 1)
-    while scores.block_bytes(lanes, rows, keys) > budget_bytes or lanes * scores.group * rows * keys > LARGEST_BLOCK:
+    while (
+        scores.block_bytes(lanes, rows, keys) > budget_bytes
+        or lanes * scores.group * rows * keys > LARGEST_BLOCK
+    ):
         if keys > 512 or (keys > 32 and rows <= 32):
             keys = -(-keys // 2)
         elif rows > 32:
@@ -73,7 +78,9 @@ def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -
             rows = -(-rows // 2)
         else:
             needed = scores.block_bytes(1, 1, 1)
-            raise ResourceError(f"attention budget: {budget_bytes} bytes do not hold one row; allow at least {needed}")
+            raise ResourceError(
+                f"attention budget: {budget_bytes} bytes do not hold one row; allow at least {needed}"
+            )
     return lanes, rows, keys
 
 

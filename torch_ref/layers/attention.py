@@ -47,47 +47,56 @@ def scaled_dot_product_attention(
     if is_causal and attn_mask is not None:
         raise ValueError("attention: attn_mask and is_causal are both given; put causality into the mask")
     policy = policy or DEFAULT
-    if policy.native and _trusted(
-        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, policy
-    ):
-        if enable_gqa and query.shape[-2] == 1 and not is_causal and _same_for_heads(attn_mask):
-            # One row per head: a group's heads are rows of its key head. No repeated K/V in any kernel, 1.5x on a CPU.
-            rows = query.reshape(*key.shape[:-2], -1, query.shape[-1])
-            out = F.scaled_dot_product_attention(rows, key, value, attn_mask, dropout_p, scale=scale)
-            return out.reshape(*query.shape[:-1], value.shape[-1])
-        return F.scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        )
+    if enable_gqa and query.shape[-2] == 1 and not is_causal and _shared_by_heads(query, key, attn_mask):
+        # One row per head: a group's heads are rows of its key head. No repeated K/V in any kernel, 1.5x on a CPU.
+        rows = query.reshape(*key.shape[:-2], -1, query.shape[-1])
+        out = scaled_dot_product_attention(rows, key, value, attn_mask, dropout_p, scale=scale, policy=policy)
+        return out.reshape(*query.shape[:-1], value.shape[-1])
+    if policy.native:
+        backend = limits.backend_of(query.device)
+        if backend is not None and backend.device == "mps":
+            query, attn_mask, scale = _plain(query, attn_mask, scale)
+        call = (query, key, value, attn_mask, dropout_p, is_causal)
+        if _trusted(call, scale, enable_gqa, backend, policy):
+            return F.scaled_dot_product_attention(*call, scale=scale, enable_gqa=enable_gqa)
     return _blocks(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, policy)
 
 
-def _same_for_heads(mask: Tensor | None) -> bool:
-    return mask is None or (mask.shape[-2] == 1 and (mask.dim() < 3 or mask.shape[-3] == 1))
+def _shared_by_heads(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
+    """Whether batches agree and the mask is the same for every head."""
+    same = query.shape[:-3] == key.shape[:-3] and query.shape[-3] % key.shape[-3] == 0
+    return same and (mask is None or (mask.shape[-2] == 1 and (mask.dim() < 3 or mask.shape[-3] == 1)))
+
+
+def _plain(
+    query: Tensor, mask: Tensor | None, scale: float | None
+) -> tuple[Tensor, Tensor | None, float | None]:
+    """The same call with less for MPS to get wrong: a mask in query's dtype, the default scale (float32 only)."""
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -math.inf)
+    if scale is not None and query.dtype == torch.float32:
+        query, scale = query * (scale * math.sqrt(query.shape[-1])), None
+    return query, mask, scale
 
 
 def _trusted(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    dropout_p: float,
-    is_causal: bool,
+    call: tuple[Tensor, Tensor, Tensor, Tensor | None, float, bool],
     scale: float | None,
     enable_gqa: bool,
+    backend: limits.Backend | None,
     policy: AttentionPolicy,
 ) -> bool:
     """Whether torch's kernel is exact here and keeps its scores within the budget."""
-    if limits.attention_hits(query, key, value, mask, is_causal, scale, enable_gqa):
-        return False
+    query, key = call[:2]
     pairs = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
-    if pairs * 4 <= (policy.budget_bytes or DEFAULT.budget_bytes or 0):
+    small = pairs * 4 <= (policy.budget_bytes or DEFAULT.budget_bytes or 0)
+    if backend is None and small:
         return True
-    if query.device.type == "mps":
-        return False  # its kernels build the whole score matrix for some shapes, and do not say for which
-    choice = torch._fused_sdp_choice(
-        query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-    )
-    return choice in FUSED
+    if not limits.attention_trusted(*call, scale, enable_gqa):
+        return False
+    if small or (backend is not None and backend.device == "mps"):
+        return small  # on MPS some shapes have their whole score matrix built
+    return torch._fused_sdp_choice(*call, scale=scale, enable_gqa=enable_gqa) in FUSED
 
 
 def _blocks(

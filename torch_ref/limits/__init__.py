@@ -1,10 +1,27 @@
-"""What each backend cannot do, as data."""
+"""What each backend cannot do, as data, and a way to hold a run against it.
 
-from __future__ import annotations
+A package, since its table alone is longer than a file should be: one module per kind of operator.
+"""
 
-from torch import Tensor
+from torch_ref.limits.backend import Backend, backend_of, minimum_macos
+from torch_ref.limits.enforce import Watch, enforce, observe
+from torch_ref.limits.rule import Call, GraphCache, LimitError, Rule, Where
+from torch_ref.limits.table import RULES, active, attention_trusted, longest_convolution
 
-
-def attention_hits(query: Tensor, *call: object) -> bool:
-    """Whether a rule of the backend that runs `query` forbids this call of its attention kernel."""
-    return query.device.type == "mps"
+__all__ = [
+    "RULES",
+    "Backend",
+    "Call",
+    "GraphCache",
+    "LimitError",
+    "Rule",
+    "Watch",
+    "Where",
+    "active",
+    "attention_trusted",
+    "backend_of",
+    "enforce",
+    "longest_convolution",
+    "minimum_macos",
+    "observe",
+]

@@ -1,0 +1,240 @@
+"""Sampling, scans, sorting and indexing."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, always, torch_range
+
+MISSING = "The operator 'aten::{}' is not currently implemented for the MPS device."
+KERNELS = (  # operator, first release with a kernel, remedy; from native_functions.yaml of the wheels
+    ("cumprod", "2.1", "exp of the cumulative sum of logarithms"),
+    ("cummax", "2.8", "compute it on the host"),
+    ("kthvalue", "2.12", "topk"),
+    ("_logcumsumexp", "2.12", "compute it on the host"),
+    ("searchsorted", "2.2", "compare and sum"),
+    ("bucketize", "2.2", "compare and sum"),
+    ("isin", "2.4", "compare and any"),
+    ("scatter_reduce", "2.6", "index_add, or compute it on the host"),
+)
+
+
+def _dim(call: Call) -> int:
+    dim = call["dim"]
+    return dim % max(call["self"].dim(), 1)
+
+
+def _padding_leaks(call: Call) -> bool:
+    x = call["self"]
+    if x.dtype == torch.bool:
+        return True
+    if call.history is None or x.device.type == "meta":
+        return False
+    worst = torch.isnan(x) if x.dtype.is_floating_point else x == torch.iinfo(x.dtype).max
+    return bool(worst.any())
+
+
+def _wide_unique(call: Call) -> bool:
+    x = call["self"]
+    if x.dtype != torch.int64 or not call["return_inverse"]:
+        return False
+    return call.history is None or (x.device.type != "meta" and bool((x.abs() > 2**24).any()))
+
+
+RULES = (
+    Rule(
+        id="topk-16",
+        ops=("topk",),
+        condition="k over 16",
+        breaks=lambda call: call["k"] > 16,
+        where=torch_range(None, "2.0"),
+        effect="error",
+        message="topk(): currently supported up to k = 16 on the MPS backend",
+        remedy="torch 2.0, or the host",
+        source="pytorch #79677, PR #94639",
+        evidence="thread",
+    ),
+    Rule(
+        id="multinomial-domain",
+        ops=("multinomial",),
+        condition="every call",
+        breaks=always,
+        where=EVERYWHERE,
+        effect="silent",
+        message="multinomial may return an index outside its domain",
+        remedy="draw on the host: argmax of log p plus Gumbel noise (tts_core.sampling)",
+        source="pytorch #136623 (open); #92752 and #98612 (-2^63 on macOS 13 and 14.0)",
+        evidence="thread",
+    ),
+    Rule(
+        id="multinomial-32k",
+        ops=("multinomial",),
+        condition="more than 32,768 categories",
+        breaks=lambda call: call["self"].shape[-1] > 32768,
+        where=(Where(macos=(None, "14.0")),),
+        effect="abort",
+        message="failed assertion: Error: total bytes of NDArray > 2**32",
+        remedy="draw on the host",
+        source="pytorch #86279",
+        evidence="thread",
+    ),
+    Rule(
+        id="argmax-macos-13",
+        ops=("argmax", "argmin"),
+        condition="every call",
+        breaks=always,
+        where=(Where(macos=(None, "14.0")),),
+        effect="silent",
+        message="argmax may return -9223372036854775808",
+        remedy="take it on the host",
+        source="pytorch #92311, #98191",
+        evidence="thread",
+    ),
+    Rule(
+        id="argmax-macos-27",
+        ops=("argmax", "argmin"),
+        condition="every call",
+        breaks=always,
+        where=(Where((None, "2.13"), ("27", None)),),
+        effect="silent",
+        message="argmax is wrong",
+        remedy="torch 2.13, or the host",
+        source="pytorch PR #188160",
+        evidence="thread",
+    ),
+    Rule(
+        id="sort-int64",
+        ops=("sort", "argsort"),
+        condition="int64 with more than 256 elements along the axis",
+        breaks=lambda call: call["self"].dtype == torch.int64 and call["self"].shape[_dim(call)] > 256,
+        where=(Where((None, "2.13"), ("15.4", None)),),
+        effect="silent",
+        message="int64 values are out of order after element 256",
+        remedy="sort int32 or float32, or on the host",
+        source="pytorch #155560; Metal sort from 2.12 or 2.13: PR #180714",
+        evidence="thread",
+    ),
+    Rule(
+        id="sort-first-axis",
+        ops=("sort", "argsort"),
+        condition="the first of several axes, 65,536 elements or more ('large'; the exact size is not known)",
+        breaks=lambda call: call["self"].dim() > 1 and _dim(call) == 0 and call["self"].numel() >= 65536,
+        where=torch_range(None, "2.13"),
+        effect="silent",
+        message="sorting a large tensor along its first axis is wrong",
+        remedy="sort along the last axis, or on the host",
+        source="pytorch #183885 (closed in 2026; the release was not seen)",
+        evidence="thread",
+    ),
+    Rule(
+        id="sort-padding",
+        ops=("sort", "argsort"),
+        condition="values that equal the padding: NaN, the largest integer, True",
+        breaks=_padding_leaks,
+        where=torch_range("2.12"),
+        effect="silent",
+        message="indices of the padding leak into the result",
+        remedy="sort on the host",
+        source="pytorch #184620",
+        evidence="thread",
+    ),
+    Rule(
+        id="cumsum-int64",
+        ops=("cumsum",),
+        condition="int64",
+        breaks=lambda call: torch.int64 in (call["self"].dtype, call["dtype"]),
+        where=(Where((None, "2.1")), Where(("2.1", None), (None, "13.3"))),
+        effect="error",
+        message="MPS does not support cumsum op with int64 input. Support has been added in macOS 13.3",
+        remedy="cast to int32 or float32",
+        source="text in the wheels",
+        evidence="binary",
+    ),
+    Rule(
+        id="cumsum-bool",
+        ops=("cumsum",),
+        condition="a boolean input",
+        breaks=lambda call: call["self"].dtype == torch.bool,
+        where=torch_range(None, "2.4"),
+        effect="silent",
+        message="a boolean cumsum overflows int8",
+        remedy="cast to int32 or float32",
+        source="pytorch #125318",
+        evidence="thread",
+    ),
+    *(
+        Rule(
+            id=f"missing-{name.strip('_').replace('_', '-')}",
+            ops=(name,),
+            condition="every call",
+            breaks=always,
+            where=torch_range(None, first),
+            effect="error",
+            message=MISSING.format(name),
+            remedy=remedy,
+            source=f"native_functions.yaml of the wheels: kernel from {first}",
+            evidence="binary",
+        )
+        for name, first, remedy in KERNELS
+    ),
+    Rule(
+        id="isin-integer",
+        ops=("isin",),
+        condition="integer elements",
+        breaks=lambda call: any(not x.dtype.is_floating_point for x in call.tensors()),
+        where=(Where(("2.4", None), (None, "14.0")),),
+        effect="error",
+        message="isin_Tensor_Tensor_out only works on floating types on MPS for pre MacOS_14_0",
+        remedy="cast to float32, or compare and any",
+        source="text in the wheels from 2.4",
+        evidence="binary",
+    ),
+    Rule(
+        id="gather-31-bit",
+        ops=("index_select", "embedding"),
+        condition="a source of more than 2^31 elements",
+        breaks=lambda call: next(call.tensors()).numel() > 2**31,
+        where=torch_range(None, "2.14"),
+        effect="silent",
+        message="rows past 2^31 elements are zero",
+        remedy="split the table",
+        source="pytorch #188756, PR #187109 (2.14; whether 2.13 has it was not seen)",
+        evidence="thread",
+    ),
+    Rule(
+        id="scatter-reduce-mean",
+        ops=("scatter_reduce",),
+        condition='reduce="mean"',
+        breaks=lambda call: call["reduce"] == "mean",
+        where=torch_range("2.6"),
+        effect="error",
+        message="scatter_reduce with mean is not supported on MPS",
+        remedy="sum and count",
+        source="text in the wheel 2.7.1",
+        evidence="binary",
+    ),
+    Rule(
+        id="unique-inverse",
+        ops=("_unique2", "unique_dim"),
+        condition="int64 values over 2^24 with return_inverse",
+        breaks=_wide_unique,
+        where=EVERYWHERE,
+        effect="silent",
+        message="the inverse indices of int64 values over 2^24 are wrong",
+        remedy="compute it on the host",
+        source="pytorch #195595",
+        evidence="thread",
+    ),
+    Rule(
+        id="nonzero-macos-13",
+        ops=("nonzero",),
+        condition="every call (also a boolean index)",
+        breaks=always,
+        where=(Where(macos=(None, "14.0")),),
+        effect="fallback",
+        message="MPS: nonzero op is supported natively starting from macOS 14.0. Falling back on CPU.",
+        remedy="use where or a multiplication by the mask",
+        source="text in the wheels",
+        evidence="binary",
+    ),
+)

@@ -1,0 +1,82 @@
+"""Every rule, and the questions that layers, tests and commands ask about them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from torch_ref.limits import attention, convolution, matmul, selection, tensors, transforms
+from torch_ref.limits.backend import Backend, backend_of
+from torch_ref.limits.rule import Call, Rule
+
+RULES: tuple[Rule, ...] = (
+    *convolution.RULES,
+    *attention.RULES,
+    *matmul.RULES,
+    *transforms.RULES,
+    *selection.RULES,
+    *tensors.RULES,
+)
+
+
+@functools.cache
+def active(backend: Backend) -> tuple[Rule, ...]:
+    """The rules that hold on a backend, in the order of the table."""
+    return tuple(rule for rule in RULES if rule.active(backend))
+
+
+@functools.cache
+def by_operator(backend: Backend) -> dict[str, tuple[Rule, ...]]:
+    """Active rules by the operator that they watch."""
+    found: dict[str, list[Rule]] = {}
+    for rule in active(backend):
+        for op in rule.ops:
+            found.setdefault(op, []).append(rule)
+    return {op: tuple(rules) for op, rules in found.items()}
+
+
+def hits(call: Call) -> Iterator[tuple[Rule, str]]:
+    """Active rules that a call breaks, with the backend's message."""
+    for rule in by_operator(call.backend).get(call.op, ()):
+        message = rule.hit(call)
+        if message is not None:
+            yield rule, message
+
+
+def attention_trusted(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> bool:
+    """Whether no rule of the backend that runs `query` could forbid this call of torch's attention."""
+    backend = backend_of(query.device)
+    if backend is None:
+        return True
+    values = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "attn_mask": attn_mask,
+        "dropout_p": dropout_p,
+        "is_causal": is_causal,
+        "scale": scale,
+        "enable_gqa": enable_gqa,
+    }
+    return next(hits(Call("scaled_dot_product_attention", values, backend)), None) is None
+
+
+def longest_convolution(device: torch.device) -> int | None:
+    """The largest size of a convolution's output, or of a transposed one's input, on a device; None if there is no limit."""
+    backend = backend_of(device)
+    watched = {"conv-65536", "conv-transpose-65536", "conv-channels-silent", "conv-weight-grad-65536"}
+    if backend is None or not any(rule.id in watched for rule in active(backend)):
+        return None
+    return convolution.LONGEST
