@@ -1,0 +1,215 @@
+"""The `convert-weights` command. Nothing heavier than click is imported before a conversion starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+
+class _Command(click.Command):
+    """Takes copied spellings too: --mlx_path for --mlx-path, --model for --hf-path."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = {name for parameter in self.params for name in parameter.opts}
+        return super().parse_args(ctx, [_spelling(argument, known) for argument in args])
+
+
+def _spelling(argument: str, known: set[str]) -> str:
+    name, equals, value = argument.partition("=")
+    ours = {"--model": "--hf-path"}.get(name, name.replace("_", "-"))
+    return ours + equals + value if name not in known and ours in known else argument
+
+
+@click.command("convert-weights", cls=_Command)
+@click.option(
+    "--hf-path",
+    "sources",
+    metavar="SRC",
+    multiple=True,
+    required=True,
+    help="Published model: folder, file, or hub id. Repeat it where the parts lie apart.",
+)
+@click.option(
+    "--mlx-path",
+    metavar="DST",
+    default="mlx_model",
+    show_default=True,
+    help="Folder to write. It must not exist.",
+)
+@click.option("--codec", metavar="SRC", help="The DAC to put in.  [default: in SRC, or hub descript/dac_44khz]")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    help="Of Dia's weights; norms and codec are float32.  [default: as in SRC]",
+)
+@click.option("-q", "--quantize", is_flag=True, help="Quantise the large linear layers.")
+@click.option("--q-bits", type=click.Choice(["2", "3", "4", "5", "6", "8"]), help="Bits per weight.  [default: 4; mxfp8: 8]")
+@click.option(
+    "--q-group-size", type=int, metavar="N", help="Weights per scale.  [default: 64; mxfp4, mxfp8: 32; nvfp4: 16]"
+)
+@click.option("--q-mode", type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4"]), help="[default: affine]")
+@click.option("-d", "--dequantize", is_flag=True, help="Undo the quantisation of a converted SRC.")
+@click.option(
+    "--cross-rope/--no-cross-rope",
+    default=None,
+    help="Rotary positions in cross-attention: v0.1 has them, 0626 has not.  [default: by config.json's schema]",
+)
+@click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in --hf-path.")
+@click.option("--dry-run", is_flag=True, help="Print the plan; read and write no tensor.")
+@click.option("--force", is_flag=True, help="Replace DST if it is a converted model.")
+@click.option("--offline", is_flag=True, help="Never ask the hub; its cache is used.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def convert_weights(**options: Any) -> None:
+    """Convert published weights into a folder that mlx_port loads."""
+    _run(**options)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit: 0, or the code of tts_core/errors.py after one line on stderr."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(convert_weights, arguments, debug="--debug" in arguments))
+
+
+def run(command: click.Command, arguments: Sequence[str], *, debug: bool) -> int:
+    """Run a click command; every error becomes one line on stderr and its exit code. debug: and a traceback."""
+    try:
+        return command.main(list(arguments), standalone_mode=False) or 0
+    except (click.Abort, KeyboardInterrupt):
+        return _complain("interrupted; nothing was left behind", 130)
+    except click.ClickException as fault:
+        return _complain(fault.format_message(), fault.exit_code)
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as fault:
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        return _complain(*_explain(fault))
+
+
+def _explain(fault: Exception) -> tuple[str, int]:
+    from tts_core.errors import NotFoundError, ResourceError, SpeechError
+
+    if isinstance(fault, SpeechError):
+        return str(fault), fault.exit_code
+    if isinstance(fault, MemoryError):
+        return "not enough memory; close other programs", ResourceError.exit_code
+    if isinstance(fault, OSError):
+        return f"{fault.filename or 'input'}: {fault.strerror or fault}", NotFoundError.exit_code
+    return f"unexpected {type(fault).__name__}: {fault}; run again with --debug and report it", 1
+
+
+def _complain(message: str, code: int) -> int:
+    print("error:", " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def _run(
+    sources: tuple[str, ...],
+    mlx_path: str,
+    codec: str | None,
+    dtype: str | None,
+    quantize: bool,
+    q_bits: str | None,
+    q_group_size: int | None,
+    q_mode: str | None,
+    dequantize: bool,
+    cross_rope: bool | None,
+    revision: str | None,
+    dry_run: bool,
+    force: bool,
+    offline: bool,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    import signal
+
+    from tts_core.errors import UsageError
+
+    given = [flag for flag, value in (("--q-bits", q_bits), ("--q-group-size", q_group_size), ("--q-mode", q_mode)) if value]
+    if given and not quantize:
+        raise UsageError(f"{', '.join(given)}: only with -q")
+    if quantize and dequantize:
+        raise UsageError("-q, -d: give one of them")
+
+    from converters.convert import convert, outline
+    from converters.dequantize import Quantization
+    from converters.published import open_published
+
+    how = Quantization.of(q_mode or "affine", q_group_size, int(q_bits) if q_bits else None) if quantize else None
+    published = open_published(sources, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline)
+    source = published.dia
+    if dequantize and (source is None or source.quantization is None):
+        raise UsageError(f"-d: {', '.join(sources)} is not quantised")
+    if not (dequantize or quantize) and source is not None and source.quantization is not None:
+        raise UsageError(f"--hf-path: {', '.join(sources)} is converted and quantised already; -d dequantises it")
+    plan = outline(published, dtype=dtype, quantization=how)
+    if dry_run:
+        report = plan.report() | {"ignored_files": dict(published.ignored)}
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing is left behind
+        with _Bar(plan.nbytes) as bar:
+            report = convert(
+                published, mlx_path, dtype=dtype, quantization=how, force=force, progress=bar
+            )
+    if as_json:
+        import json
+
+        click.echo(json.dumps(report, indent=2, sort_keys=True))
+    else:
+        click.echo("\n".join(_summary(report, None if dry_run else mlx_path)))
+
+
+class _Bar:
+    """A progress bar in bytes on stderr, if that is a terminal."""
+
+    def __init__(self, total: int):
+        self._bar = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total, unit="B", unit_scale=True, desc="converting", leave=False)
+
+    def __call__(self, nbytes: int) -> None:
+        if self._bar is not None:
+            self._bar.update(nbytes)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _summary(report: dict[str, Any], destination: str | None) -> list[str]:
+    lines = []
+    for kind, part in report["parts"].items():
+        files = [file if isinstance(file, str) else file["name"] for file in part["files"]]
+        lines.append(
+            f"{kind}: {part['map']} from {part['source']} ({', '.join(files)}): {part['source_tensors']} tensors -> "
+            f"{part['tensors']}, {part['parameters']:,} parameters, {part['bytes'] / 1e6:,.1f} MB"
+        )
+        lines += [f"  dropped {name}: {why}" for name, why in part["dropped"].items()]
+    quantization = report["quantization"]
+    if quantization:
+        kept = [name for name, value in quantization.items() if value is False]
+        lines.append(
+            f"quantised: {report['parts']['dia']['quantized_layers']} layers, {quantization['mode']}, "
+            f"{quantization['bits']} bits, groups of {quantization['group_size']}"
+            + (f"; {len(kept)} whose width does not divide stay {report['dtype']}: {', '.join(kept)}" if kept else "")
+        )
+    lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
+    size = f"{report['bytes'] / 1e9:.2f} GB, {report['dtype']}"
+    return [*lines, f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Where a source lies: on this machine, or in a repository of the Hugging Face hub that is fetched into its cache."""
+
+from __future__ import annotations
+
+import errno
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tts_core.errors import NotFoundError, ResourceError, UsageError
+from tts_core.nearest import not_there
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_FILE = re.compile(r"\.(safetensors|pth|pt|bin|json)$")
+_DESCRIPTIONS = ["*.json", "README.md"]
+
+
+@dataclass(frozen=True)
+class Located:
+    """A file or folder on this machine. repository and commit: where it was fetched from, if it was."""
+
+    path: Path
+    repository: str | None = None
+    commit: str | None = None
+
+
+def locate(source: str | Path, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
+    """`source` as a local file or folder, fetched if it is a hub id ("owner/name") and nothing local has that name.
+
+    flag: what the caller named it by, for the messages. Something that looks like a path is never looked up on the hub.
+    Raises NotFoundError when it is not there or cannot be fetched.
+    """
+    if not str(source):
+        raise UsageError(f"{flag}: empty; give a folder, a file, or a hub id such as nari-labs/Dia-1.6B-0626")
+    path = Path(source).expanduser()
+    if path.exists():
+        return Located(path)
+    name = str(source)
+    if (
+        isinstance(source, Path)
+        or not _REPOSITORY.fullmatch(name)
+        or _FILE.search(name)
+        or path.parent.exists()
+    ):
+        raise not_there(flag, path)
+    return fetch(name, flag=flag, revision=revision, offline=offline)
+
+
+def fetch(repository: str, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
+    """A repository's weights in the hub's own cache: its safetensors, or its pickles where it has no safetensors."""
+    folder = _snapshot(repository, ["*.safetensors"], flag=flag, revision=revision, offline=offline)
+    if not any(folder.rglob("*.safetensors")):
+        folder = _snapshot(repository, ["*.pth"], flag=flag, revision=revision, offline=offline)
+    commit = folder.name if folder.parent.name == "snapshots" else None
+    return Located(folder, repository, commit)
+
+
+def _snapshot(
+    repository: str, patterns: list[str], *, flag: str, revision: str | None, offline: bool
+) -> Path:
+    from huggingface_hub import errors, snapshot_download
+
+    at = f"{flag}: {repository}" + (f" at {revision}" if revision else "")
+    try:
+        return Path(
+            snapshot_download(
+                repository,
+                revision=revision,
+                allow_patterns=[*_DESCRIPTIONS, *patterns],
+                local_files_only=offline,
+            )
+        )
+    except errors.GatedRepoError:
+        raise NotFoundError(f"{at} is gated; accept its terms on the hub, then set HF_TOKEN") from None
+    except errors.RepositoryNotFoundError:
+        raise NotFoundError(
+            f"{at} is not on the hub, or is private; check the name, or set HF_TOKEN"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise NotFoundError(f"{at} has no such revision; check --revision") from None
+    except errors.HFValidationError:
+        raise NotFoundError(f"{at} is neither a local path nor a valid hub id; check the name") from None
+    except errors.LocalEntryNotFoundError:
+        raise NotFoundError(
+            f"{at} is not in the hub's cache on this machine, and the hub is out of reach or switched off; "
+            "go online, or give a local folder"
+        ) from None
+    except Exception as fault:  # whatever the transport underneath raises
+        if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceError(f"{at}: the disk is full; free some space in the hub's cache") from fault
+        first = " ".join(str(fault).strip().splitlines()[:1])[:160]
+        raise NotFoundError(
+            f"{at} could not be fetched ({type(fault).__name__}: {first}); try again later"
+        ) from fault

@@ -1,0 +1,60 @@
+"""DAC as descript publishes it: nested Sequentials counted through, convolutions weight-normed or plain."""
+
+from __future__ import annotations
+
+from converters.rules import Drop, Rule
+from converters.transforms import FOLD_WEIGHT_NORM
+from tts_core.dac import DILATIONS, DacConfig
+
+NAMES = r"encoder\.block\.\d+\.(block|weight|bias|alpha|parametrizations)|decoder\.model\.|quantizer\.quantizers\."
+
+
+def rules(config: DacConfig) -> list[Rule | Drop]:
+    """Published name → canonical name. Block b of ours is b + 1 of theirs; the last Snake and convolution follow."""
+    downs, ups = len(config.downsampling_ratios), len(config.upsampling_ratios)
+    found: list[Rule | Drop] = _conv("encoder.block.0", "encoder.conv1")
+    for block in range(downs):
+        theirs, ours = f"encoder.block.{block + 1}.block", f"encoder.block.{block}"
+        for unit in range(len(DILATIONS)):
+            found += _residual_unit(f"{theirs}.{unit}.block", f"{ours}.res_unit{unit + 1}")
+        found += [_snake(f"{theirs}.3", f"{ours}.snake1"), *_conv(f"{theirs}.4", f"{ours}.conv1")]
+    found.append(_snake(f"encoder.block.{downs + 1}", "encoder.snake1"))
+    found += _conv(f"encoder.block.{downs + 2}", "encoder.conv2")
+
+    for layer in ("in_proj", "out_proj"):
+        found += _conv(f"quantizer.quantizers.{{}}.{layer}", f"quantizer.quantizers.{{}}.{layer}")
+    found.append(Rule("quantizer.quantizers.{}.codebook.weight", "quantizer.quantizers.{}.codebook.weight"))
+
+    found += _conv("decoder.model.0", "decoder.conv1")
+    for block in range(ups):
+        theirs, ours = f"decoder.model.{block + 1}.block", f"decoder.block.{block}"
+        found += [_snake(f"{theirs}.0", f"{ours}.snake1"), *_conv(f"{theirs}.1", f"{ours}.conv_t1")]
+        for unit in range(len(DILATIONS)):
+            found += _residual_unit(f"{theirs}.{unit + 2}.block", f"{ours}.res_unit{unit + 1}")
+    found.append(_snake(f"decoder.model.{ups + 1}", "decoder.snake1"))
+    return [*found, *_conv(f"decoder.model.{ups + 2}", "decoder.conv2")]
+
+
+def _residual_unit(theirs: str, ours: str) -> list[Rule | Drop]:
+    return [
+        _snake(f"{theirs}.0", f"{ours}.snake1"),
+        *_conv(f"{theirs}.1", f"{ours}.conv1"),
+        _snake(f"{theirs}.2", f"{ours}.snake2"),
+        *_conv(f"{theirs}.3", f"{ours}.conv2"),
+    ]
+
+
+def _snake(theirs: str, ours: str) -> Rule:
+    return Rule(f"{theirs}.alpha", f"{ours}.alpha")
+
+
+def _conv(theirs: str, ours: str) -> list[Rule | Drop]:
+    """A weight comes in one of three forms: old-style weight norm, torch's parametrization, or folded."""
+    old = (f"{theirs}.weight_g", f"{theirs}.weight_v")
+    new = tuple(f"{theirs}.parametrizations.weight.original{i}" for i in (0, 1))
+    return [
+        Rule(old, f"{ours}.weight", FOLD_WEIGHT_NORM, optional=True),
+        Rule(new, f"{ours}.weight", FOLD_WEIGHT_NORM, optional=True),
+        Rule(f"{theirs}.weight", f"{ours}.weight", optional=True),
+        Rule(f"{theirs}.bias", f"{ours}.bias"),
+    ]

@@ -1,0 +1,45 @@
+"""Small published checkpoints for the tests of this package, and what a test does with them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from converters.published import Part
+
+GOLDEN = Path(os.environ.get("MLX_PORT_GOLDEN") or Path(__file__).parents[1] / "data/golden") / "dia"
+V_0626, V_0626_HF, V_V01, DAC = (GOLDEN / name for name in ("v_0626", "v_0626_hf", "v_v01", "v_dac"))
+DAC_PTH, DAC_HF = DAC / "weights_dac.pth", DAC / "hf"
+
+
+def read_all(part: Part) -> dict[str, np.ndarray]:
+    return {name: part.read(name) for name in part.names()}
+
+
+def assert_same(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        np.testing.assert_array_equal(tensor, theirs[name], err_msg=name)
+
+
+def write_safetensors(path: Path, tensors: dict[str, np.ndarray], **header: object) -> None:
+    """As the safetensors library lays a file out; `header` entries replace those of the same name."""
+    entries: dict[str, object] = {}
+    data = b""
+    for name, tensor in tensors.items():
+        at = len(data)
+        data += np.ascontiguousarray(tensor).tobytes()
+        dtype = {"float32": "F32", "float16": "F16", "int32": "I32", "uint16": "BF16"}[str(tensor.dtype)]
+        entries[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [at, len(data)]}
+    write_raw(path, json.dumps(entries | header).encode(), data)
+
+
+def write_raw(path: Path, header: bytes, data: bytes = b"") -> None:
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
