@@ -8,7 +8,7 @@ from tts_core.errors import GenerationError, NotFoundError, ResourceError, Speec
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """Exit code and message: an expected error has its own; else a full disk or memory, else a fault of ours."""
+    """Exit code and message: an expected error has its own; else full memory or disk, else our fault."""
     if isinstance(error, SpeechError):
         return error.exit_code, str(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "malloc" in str(error):

@@ -1,0 +1,42 @@
+"""Milliseconds until --help of every command has printed: the median of seven runs, beside Python's own start."""
+
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+RUNS = 7
+
+
+def median_ms(command: list[str]) -> float:
+    """Wall time of a process, from its start to its end."""
+    times = []
+    for _ in range(RUNS + 1):
+        started = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        times.append(1000 * (time.perf_counter() - started))
+    return statistics.median(times[1:])  # the first one warms the disk cache
+
+
+def main() -> None:
+    """Print one line a command."""
+    scripts = Path(sys.executable).parent
+    print(
+        f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}, median of {RUNS} runs, ms"
+    )
+    print(f"{median_ms([sys.executable, '-c', 'pass']):6.0f}  python -c pass")
+    for command in (
+        "mlx-port",
+        "mlx-port generate",
+        "mlx-port convert",
+        "mlx-port verify",
+        "convert-weights",
+    ):
+        name, *rest = command.split()
+        print(f"{median_ms([str(scripts / name), *rest, '--help']):6.0f}  {command} --help")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Each network is written twice under the same names: both sides are compared as syntax trees."""
+
+import ast
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SIDES = ("torch_ref", "mlx_port")
+
+# file, folder/ or file:name that only one side has → why
+ALONE = {
+    "torch_ref/device.py": "device and dtype policy: MLX has one device",
+    "torch_ref/memory.py": "torch reports memory per kind of device, MLX in one call",
+    "torch_ref/limits/": "what torch's backends cannot do",
+    "torch_ref/loading.py:fill": "also used to fill single networks in tests; MLX's is one call",
+    "torch_ref/layers/norm.py:at_least_float32": "MLX's fast norm accumulates in float32 by itself",
+    "torch_ref/dia/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
+    "mlx_port/cli.py": "the command",
+    "mlx_port/cli_generate.py": "the command",
+    "mlx_port/cli_speak.py": "the command",
+    "mlx_port/playback.py": "the command's loudspeaker",
+    "mlx_port/api.py:converted_voice": "torch_ref reads the published layout directly",
+    "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
+    "mlx_port/layers/conv.py:shifted_matmuls": "MLX's own dilated convolution is slow on the CPU",
+    "mlx_port/dia/step.py:CompiledStep": "mx.compile: MLX's way to launch a step at once",
+}
+# file:class or file:function → why methods, attributes or parameters differ
+DIFFERENT = {
+    "layers/conv.py:Conv1d": "torch's own layer, unchanged",
+    "layers/conv.py:ConvTranspose1d": "torch's own layer, unchanged",
+    "loading.py:load": "torch_ref reads published layouts, the codec apart from them, and chooses a device",
+}
+
+
+def files(side: str) -> dict[str, ast.Module]:
+    return {
+        str(path.relative_to(ROOT / side)): ast.parse(path.read_text())
+        for path in sorted((ROOT / side).rglob("*.py"))
+    }
+
+
+TREES = {side: files(side) for side in SIDES}
+COMMON = sorted(TREES["torch_ref"].keys() & TREES["mlx_port"].keys())
+
+
+def parameters(function: ast.FunctionDef) -> list[str]:
+    spec = function.args
+    names = [argument.arg for argument in (*spec.posonlyargs, *spec.args)]
+    return [*names, "*", *(argument.arg for argument in spec.kwonlyargs)]
+
+
+def functions(body: list[ast.stmt]) -> dict[str, ast.FunctionDef]:
+    """In order; torch's `forward` is MLX's `__call__`."""
+    found = (node for node in body if isinstance(node, ast.FunctionDef))
+    return {"__call__" if node.name == "forward" else node.name: node for node in found}
+
+
+def classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def attributes(owner: ast.ClassDef) -> list[str]:
+    """Fields of a dataclass, and what __init__ sets on self or registers as a buffer, in order."""
+    fields = [ast.unparse(node.target) for node in owner.body if isinstance(node, ast.AnnAssign)]
+    start = functions(owner.body).get("__init__")
+    if start is None:
+        return fields
+    own = []
+    for node in ast.walk(start):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and ast.unparse(node.value) == "self"
+        ):
+            own.append((node.lineno, node.col_offset, node.attr))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "self.register_buffer":
+            own.append((node.lineno, node.col_offset, ast.literal_eval(node.args[0])))
+    return [name for _, _, name in sorted(own)]
+
+
+def is_public(name: str) -> bool:
+    return name.startswith("__") or not name.startswith("_")
+
+
+def shared(side: str, file: str, names: Iterable[str]) -> list[str]:
+    """Public names without those that only this side has."""
+    return [name for name in names if is_public(name) and f"{side}/{file}:{name}" not in ALONE]
+
+
+def same(where: str, torch_side: object, mlx_side: object) -> None:
+    assert torch_side == mlx_side, where
+
+
+@pytest.mark.parametrize("file", COMMON)
+def test_the_same_classes_in_the_same_order(file):
+    same(file, *(shared(side, file, classes(TREES[side][file])) for side in SIDES))
+
+
+@pytest.mark.parametrize("file", COMMON)
+def test_the_same_methods_and_attributes(file):
+    both = [classes(TREES[side][file]) for side in SIDES]
+    for name in [name for name in both[0] if name in both[1] and f"{file}:{name}" not in DIFFERENT]:
+        owners = [side[name] for side in both]
+        methods = [functions(owner.body) for owner in owners]
+        same(
+            f"{file}:{name}",
+            *([name for name in side if is_public(name)] for side in methods),
+        )
+        same(f"{file}:{name}, attributes", *map(attributes, owners))
+        for method in methods[0].keys() & methods[1].keys():
+            same(f"{file}:{name}.{method}", *(parameters(side[method]) for side in methods))
+
+
+@pytest.mark.parametrize("file", COMMON)
+def test_the_same_public_functions(file):
+    both = [functions(TREES[side][file].body) for side in SIDES]
+    names = [shared(side, file, found) for side, found in zip(SIDES, both, strict=True)]
+    same(file, *names)
+    for name in [name for name in names[0] if f"{file}:{name}" not in DIFFERENT]:
+        same(f"{file}:{name}", *(parameters(side[name]) for side in both))
+
+
+def test_files_of_one_side_only_have_a_reason():
+    alone = [f"{side}/{file}" for side in SIDES for file in TREES[side].keys() - set(COMMON)]
+    listed = tuple(path for path in ALONE if ":" not in path)
+    assert [file for file in alone if not file.startswith(listed)] == []
+
+
+@pytest.mark.parametrize("listed", ALONE)
+def test_what_is_listed_as_alone_is(listed):
+    path, _, name = listed.partition(":")
+    side, _, file = path.partition("/")
+    other = SIDES[1 - SIDES.index(side)]
+    if name:
+        found = [{**classes(TREES[at][file]), **functions(TREES[at][file].body)} for at in (side, other)]
+        assert name in found[0]
+        assert name not in found[1]
+    else:
+        assert any(known.startswith(file) for known in TREES[side])
+        assert not any(known.startswith(file) for known in TREES[other])
