@@ -72,7 +72,7 @@ def converted_voice() -> Path:
             _convert_voice(folder)
             return folder
     raise ResourceError(
-        "embedded voice: no folder to write its converted copy to; set XDG_CACHE_HOME to one that can be written"
+        "embedded voice: no folder for its converted copy; set XDG_CACHE_HOME to one that can be written"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -25,24 +25,26 @@ FORMAT_VERSION = 1
 def load(path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
     """A Dia with its codec, from a folder that convert-weights wrote.
 
-    dtype: float32, bfloat16 or float16 for the network; None takes the folder's own. Norms and the codec stay float32.
+    dtype: float32, bfloat16 or float16 for the network; None takes the folder's own. Norms and the codec stay
+    float32.
     Raises NotFoundError, CheckpointError (for published files: it says how to convert them), UsageError.
     """
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     folder = Path(path)
-    config = _read_config(folder, "dia")
+    config = read_config(folder, "dia")
     quantization = config.get("quantization")
-    network = Dia(dia.read_converted(_without_envelope(config)))
+    network = Dia(dia.read_converted(without_envelope(config)))
     if quantization:
         _quantize(network, quantization)
     _fill(network, folder, None if dtype is None else DTYPES[dtype])
-    codec = Dac(dac.read_converted(_without_envelope(_read_config(folder / "codec", "dac"))))
+    codec = Dac(dac.read_converted(without_envelope(read_config(folder / "codec", "dac"))))
     _fill(codec, folder / "codec", None)
     return DiaPipeline(network, codec)
 
 
-def _read_config(folder: Path, model_type: str) -> dict[str, Any]:
+def read_config(folder: Path, model_type: str) -> dict[str, Any]:
+    """The config.json of a converted folder, its envelope included; errors as of `load`."""
     file = folder / "config.json"
     if not file.is_file():
         what = "a folder without config.json" if folder.is_dir() else "no such folder"
@@ -58,17 +60,20 @@ def _read_config(folder: Path, model_type: str) -> dict[str, Any]:
         )
     if config.get("format_version") != FORMAT_VERSION:
         raise CheckpointError(
-            f"model: {folder} has format {config.get('format_version')}, this version reads {FORMAT_VERSION}; convert again"
+            f"model: {folder} has format {config.get('format_version')}, not {FORMAT_VERSION}; convert again"
         )
     return config
 
 
-def _without_envelope(config: dict[str, Any]) -> dict[str, Any]:
+def without_envelope(config: dict[str, Any]) -> dict[str, Any]:
+    """The network's own configuration: what is left when the folder's bookkeeping is taken away."""
     return {name: value for name, value in config.items() if name not in ENVELOPE}
 
 
 def _quantize(network: nn.Module, quantization: dict[str, Any]) -> None:
-    """Give every listed linear layer its quantised form; an entry under a layer's path overrides the folder's default."""
+    """Give every listed linear layer its quantised form; an entry under a layer's path overrides the
+    folder's default.
+    """
     default = {name: quantization[name] for name in ("group_size", "bits", "mode")}
 
     def choose(path: str, module: nn.Module) -> bool | dict[str, Any]:
@@ -86,10 +91,11 @@ def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
     weights: dict[str, mx.array] = {}
     for file in files:
         try:
-            weights |= mx.load(str(file))
+            weights |= cast(dict[str, mx.array], mx.load(str(file)))
         except RuntimeError as error:
             raise CheckpointError(f"model: {file} cannot be read ({error}); convert again") from None
-    wanted = {name: value.shape for name, value in tree_flatten(network.parameters())}
+    parameters = cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
+    wanted = {name: value.shape for name, value in parameters}
     faults = [f"{name} missing" for name in wanted.keys() - weights.keys()]
     faults += [f"{name} unknown" for name in weights.keys() - wanted.keys()]
     faults += [
@@ -99,8 +105,8 @@ def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
     ]
     if faults:
         raise CheckpointError(f"model: {folder}: {'; '.join(sorted(faults)[:20])}; convert again")
-    cast = {name: _cast(name, value, dtype) for name, value in weights.items()}
-    network.load_weights(list(cast.items()), strict=True)
+    ready = {name: _cast(name, value, dtype) for name, value in weights.items()}
+    network.load_weights(list(ready.items()), strict=True)
     network.eval()
 
 

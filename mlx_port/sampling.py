@@ -1,4 +1,7 @@
-"""Drawing Dia's next row. The rules are defined, slowly, in tts_core/sampling.py; this is the same on MLX arrays."""
+"""Drawing Dia's next row.
+
+The rules are defined, slowly, in tts_core/sampling.py; this is the same on MLX arrays.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def forbid_special(logits: mx.array, eos: int) -> mx.array:
 
 
 def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: int) -> mx.array:
-    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0. (..., C, V) float32."""
+    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
+
+    (..., C, V) float32.
+    """
     # upstream samples from the conditional logits; guidance only picks the candidates
     guided = guide(cond, uncond, sampling.cfg_scale)
     logits = forbid_special(keep_top_k(guided, cond, sampling.top_k), eos)
@@ -66,5 +72,8 @@ def candidates_v01(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: in
 
 
 def draw(logits: mx.array, uniform: mx.array) -> mx.array:
-    """One id per row with probability softmax(logits), by the Gumbel maximum. (..., V) each → (...) uint32."""
+    """One id per row with probability softmax(logits), by the Gumbel maximum.
+
+    (..., V) each → (...) uint32.
+    """
     return mx.argmax(logits - mx.log(-mx.log(uniform)), axis=-1)

@@ -25,7 +25,8 @@ def generate(
     seed: int | None = None,
     noise: Noise | None = None,
 ) -> GenerationResult:
-    """Speak a text with a model: a loaded one, a path or hub id as `load` takes it, or None for the embedded voice.
+    """Speak a text with a model: a loaded one, a path or hub id as `load` takes it, or None for the embedded
+    voice.
 
     The other arguments are those of `DiaPipeline.generate`.
     """

@@ -15,7 +15,10 @@ def reset_peak(device: torch.device) -> None:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """CUDA: the allocator's peak since `reset_peak`. MPS: what the driver holds now. CPU: the process's peak so far."""
+    """CUDA: the allocator's peak since `reset_peak`.
+
+    MPS: what the driver holds now. CPU: the process's peak so far.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if device.type == "mps":

@@ -1,4 +1,7 @@
-"""Drawing Dia's next row. The rules are defined, slowly, in tts_core/sampling.py; this is the same on tensors."""
+"""Drawing Dia's next row.
+
+The rules are defined, slowly, in tts_core/sampling.py; this is the same on tensors.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def forbid_special(logits: Tensor, eos: int) -> Tensor:
 
 
 def candidates_0626(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -> Tensor:
-    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0. (..., C, V) float32."""
+    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
+
+    (..., C, V) float32.
+    """
     # upstream samples from the conditional logits; guidance only picks the candidates
     guided = guide(cond, uncond, sampling.cfg_scale)
     logits = forbid_special(keep_top_k(guided, cond, sampling.top_k), eos)

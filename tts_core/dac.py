@@ -46,15 +46,15 @@ class DacConfig:
             raise CheckpointError(f"DAC config: every size must be positive: {asdict(self)}")
         if len(self.codebook_dim) != self.n_codebooks:
             raise CheckpointError(
-                f"DAC config: {len(self.codebook_dim)} codebook widths for {self.n_codebooks} codebooks"
+                f"DAC config: {len(self.codebook_dim)} widths for {self.n_codebooks} codebooks"
             )
         if math.prod(self.downsampling_ratios) != math.prod(self.upsampling_ratios):
             raise CheckpointError(
-                f"DAC config: strides down {self.downsampling_ratios} and up {self.upsampling_ratios} do not match"
+                f"DAC config: strides {self.downsampling_ratios} and {self.upsampling_ratios} do not match"
             )
         if self.decoder_hidden_size % 2 ** len(self.upsampling_ratios):
             raise CheckpointError(
-                f"DAC config: decoder width {self.decoder_hidden_size} cannot be halved {len(self.upsampling_ratios)} times"
+                f"DAC config: decoder width {self.decoder_hidden_size} cannot be halved in every block"
             )
 
     @property
@@ -78,7 +78,10 @@ class DacConfig:
 
 
 def read_descript(kwargs: Mapping[str, Any]) -> DacConfig:
-    """From the `metadata.kwargs` of a descript checkpoint. Unknown entries are dropped, as its own loader does."""
+    """From the `metadata.kwargs` of a descript checkpoint.
+
+    Unknown entries are dropped, as its own loader does.
+    """
     missing = [name for name in _DESCRIPT if name not in kwargs]
     if missing:
         raise CheckpointError(f"DAC metadata: {', '.join(missing)} missing")
@@ -97,7 +100,16 @@ def read_descript(kwargs: Mapping[str, Any]) -> DacConfig:
     )
 
 
-_DESCRIPT = "encoder_dim encoder_rates decoder_dim decoder_rates n_codebooks codebook_size codebook_dim sample_rate".split()
+_DESCRIPT = [
+    "encoder_dim",
+    "encoder_rates",
+    "decoder_dim",
+    "decoder_rates",
+    "n_codebooks",
+    "codebook_size",
+    "codebook_dim",
+    "sample_rate",
+]
 
 
 def read_transformers(config: Mapping[str, Any]) -> DacConfig:
@@ -124,14 +136,33 @@ def read_transformers(config: Mapping[str, Any]) -> DacConfig:
     )
 
 
-_TRANSFORMERS = (
-    "sampling_rate encoder_hidden_size downsampling_ratios decoder_hidden_size n_codebooks codebook_size codebook_dim"
-).split()
-_TRANSFORMERS_HARMLESS = (
-    "hidden_size upsampling_ratios hop_length architectures model_type dtype torch_dtype transformers_version "
-    "quantizer_dropout commitment_loss_weight codebook_loss_weight _name_or_path initializer_range "
-    "return_dict output_hidden_states output_attentions"
-).split()
+_TRANSFORMERS = [
+    "sampling_rate",
+    "encoder_hidden_size",
+    "downsampling_ratios",
+    "decoder_hidden_size",
+    "n_codebooks",
+    "codebook_size",
+    "codebook_dim",
+]
+_TRANSFORMERS_HARMLESS = [
+    "hidden_size",
+    "upsampling_ratios",
+    "hop_length",
+    "architectures",
+    "model_type",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "quantizer_dropout",
+    "commitment_loss_weight",
+    "codebook_loss_weight",
+    "_name_or_path",
+    "initializer_range",
+    "return_dict",
+    "output_hidden_states",
+    "output_attentions",
+]
 
 
 def read_converted(config: Mapping[str, Any]) -> DacConfig:
@@ -140,9 +171,10 @@ def read_converted(config: Mapping[str, Any]) -> DacConfig:
     unknown, missing = sorted(set(config) - names), sorted(names - set(config))
     if unknown or missing:
         raise CheckpointError(f"codec/config.json: unknown fields {unknown}, missing fields {missing}")
-    return DacConfig(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
-    )
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in config.items()
+    }
+    return DacConfig(**values)
 
 
 def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:
@@ -192,7 +224,9 @@ def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:
 
 
 def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
-    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None leaves it as it is."""
+    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    leaves it as it is.
+    """
     if rank != 3:
         return None
     if name.endswith(".alpha"):
@@ -237,7 +271,9 @@ def decode_lookahead(config: DacConfig) -> int:
 
 
 def encode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
-    """The frames' worth of samples to feed for frames [start, stop); whole hops, so that the strides keep their phase."""
+    """The frames' worth of samples to feed for frames [start, stop); whole hops, so that the strides keep
+    their phase.
+    """
     first, last = input_span(encoder_layers(config), start, stop)
     hop = config.hop_length
     return Window(start, stop, max(0, first // hop), min(frames, -(-last // hop)))

@@ -15,7 +15,7 @@ def apply_delay(codes: np.ndarray, delays: Sequence[int], bos: int, pad: int) ->
     Source: nari-labs/dia audio.py@876125e.
     """
     _check(codes, delays)
-    q, frames = codes.shape
+    frames = codes.shape[1]
     rows = np.arange(frames + max(delays))
     source = rows[None, :] - np.asarray(delays)[:, None]
     taken = (

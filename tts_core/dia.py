@@ -1,8 +1,9 @@
 """Dia's numbers: read from any of its three published config schemas, or from a folder that we converted.
 
-The two generations of weights cannot be told apart by names or shapes. v0.1 rotates queries and keys in cross-attention and
-samples the guided logits; 0626 does neither. The schema tells which: nested `data` + `model` is v0.1, the flat transformers
-form is 0626. A fine-tune that was saved in the other schema needs the override `cross_rope`.
+The two generations of weights cannot be told apart by names or shapes. v0.1 rotates queries and keys in
+cross-attention and samples the guided logits; 0626 does neither. The schema tells which: nested `data` +
+`model` is v0.1, the flat transformers form is 0626. A fine-tune that was saved in the other schema needs the
+override `cross_rope`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class DiaConfig:
         decoder = self.decoder_config
         if len(self.delay_pattern) != decoder.num_channels:
             raise CheckpointError(
-                f"config.json: delay_pattern has {len(self.delay_pattern)} entries for {decoder.num_channels} channels"
+                f"config.json: {len(self.delay_pattern)} delays for {decoder.num_channels} channels"
             )
         if min(self.delay_pattern) < 0 or self.delay_pattern[0] != 0:
             raise CheckpointError(
@@ -96,7 +97,7 @@ class DiaConfig:
         ids = (self.eos_token_id, self.pad_token_id, self.bos_token_id)
         if len(set(ids)) != 3 or self.eos_token_id != min(ids) or max(ids) >= decoder.vocab_size:
             raise CheckpointError(
-                f"config.json: eos, pad, bos ids {ids} must differ, eos be the lowest, all below {decoder.vocab_size}"
+                f"config.json: eos, pad, bos ids {ids} must differ, eos lowest, below {decoder.vocab_size}"
             )
 
     @property
@@ -132,8 +133,8 @@ def read_published(
 ) -> DiaConfig:
     """The configuration from a published config.json of any schema.
 
-    cross_rope: None derives it from the schema. generation_config: its guidance_scale, temperature, top_p and top_k,
-    where present, replace the defaults of the release.
+    cross_rope: None derives it from the schema. generation_config: its guidance_scale, temperature, top_p and
+    top_k, where present, replace the defaults of the release.
     Raises CheckpointError naming every missing and every unknown field.
     """
     if "data" in config and "model" in config:
@@ -142,7 +143,7 @@ def read_published(
         read = _read_flat(config)
     else:
         raise CheckpointError(
-            "config.json: not a Dia configuration (neither data + model nor encoder_config + decoder_config in it)"
+            "config.json: not a Dia configuration: neither data + model nor encoder_config + decoder_config"
         )
     if cross_rope is not None and cross_rope != read.cross_rope:
         read = replace(read, cross_rope=cross_rope, sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626)
@@ -164,13 +165,32 @@ def read_converted(config: Mapping[str, Any]) -> DiaConfig:
 
 
 # published fields that do not change what the network computes
-_HARMLESS_TOP = (
-    "architectures model_type is_encoder_decoder initializer_range torch_dtype dtype transformers_version use_cache "
-    "norm_eps _name_or_path return_dict output_hidden_states output_attentions tie_word_embeddings"
-).split()
-_HARMLESS_SUB = "model_type hidden_act initializer_range use_cache rope_scaling rope_parameters rope_theta dtype torch_dtype"
+_HARMLESS_TOP = [
+    "architectures",
+    "model_type",
+    "is_encoder_decoder",
+    "initializer_range",
+    "torch_dtype",
+    "dtype",
+    "transformers_version",
+    "use_cache",
+    "norm_eps",
+    "_name_or_path",
+    "return_dict",
+    "output_hidden_states",
+    "output_attentions",
+    "tie_word_embeddings",
+]
 _HARMLESS_SUB = [
-    *_HARMLESS_SUB.split(),
+    "model_type",
+    "hidden_act",
+    "initializer_range",
+    "use_cache",
+    "rope_scaling",
+    "rope_parameters",
+    "rope_theta",
+    "dtype",
+    "torch_dtype",
     "bos_token_id",
     "eos_token_id",
     "pad_token_id",
@@ -297,16 +317,34 @@ def _read_nested(config: Mapping[str, Any]) -> DiaConfig:
     )
 
 
-_NESTED_DATA = (
-    "text_length audio_length channels text_pad_value audio_eos_value audio_pad_value audio_bos_value delay_pattern"
-).split()
-_NESTED_MODEL = (
-    "normalization_layer_epsilon rope_min_timescale rope_max_timescale src_vocab_size tgt_vocab_size".split()
-)
-_NESTED_ENCODER = "n_layer n_embd n_hidden n_head head_dim".split()
-_NESTED_DECODER = (
-    "n_layer n_embd n_hidden gqa_query_heads kv_heads gqa_head_dim cross_query_heads cross_head_dim".split()
-)
+_NESTED_DATA = [
+    "text_length",
+    "audio_length",
+    "channels",
+    "text_pad_value",
+    "audio_eos_value",
+    "audio_pad_value",
+    "audio_bos_value",
+    "delay_pattern",
+]
+_NESTED_MODEL = [
+    "normalization_layer_epsilon",
+    "rope_min_timescale",
+    "rope_max_timescale",
+    "src_vocab_size",
+    "tgt_vocab_size",
+]
+_NESTED_ENCODER = ["n_layer", "n_embd", "n_hidden", "n_head", "head_dim"]
+_NESTED_DECODER = [
+    "n_layer",
+    "n_embd",
+    "n_hidden",
+    "gqa_query_heads",
+    "kv_heads",
+    "gqa_head_dim",
+    "cross_query_heads",
+    "cross_head_dim",
+]
 _NESTED_OPTIONAL = {"rope_min_timescale", "text_pad_value"}
 _NESTED_HARMLESS = ["dropout", "weight_dtype", "mlp_activations", "use_pre_norm"]
 

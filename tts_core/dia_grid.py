@@ -1,12 +1,14 @@
-"""The grid of rows that Dia's decoder reads and writes: what is forced, when a text has ended, which frames are complete.
+"""The grid of rows that Dia's decoder reads and writes: what is forced, when a text has ended, which frames
+are complete.
 
-Row 0 is BOS in every channel; frame f of channel c stands in row 1 + f + delay[c]. A prompt's frames come first. All texts of a
-batch share the row number, each starts its own speech behind its own prompt.
+Row 0 is BOS in every channel; frame f of channel c stands in row 1 + f + delay[c]. A prompt's frames come
+first. All texts of a batch share the row number, each starts its own speech behind its own prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -20,9 +22,9 @@ class DelayGrid:
     """Rows of a batch, filled one at a time by `accept`. Host integers only.
 
     prompts: per text (C, P) int32 codes or None.  max_frames: per text, frames to make after the prompt.
-    last_channel_free: leave the channels with the longest delay unforced in their last row before speech, for the texts
-    whose prompt is the batch's longest, as nari-labs/dia@876125e does (its grid is one row short there). The default forces
-    them, as transformers and the training did.
+    last_channel_free: leave the channels with the longest delay unforced in their last row before speech, for
+    the texts whose prompt is the batch's longest, as nari-labs/dia@876125e does (its grid is one row short
+    there). The default forces them, as transformers and the training did.
     """
 
     def __init__(
@@ -64,14 +66,17 @@ class DelayGrid:
         return bool((self.filled > last).all())
 
     def steps(self) -> np.ndarray:
-        """Per text, how many rows of its own speech precede the row to be drawn next; negative inside its prompt. (B,)."""
+        """Per text, how many rows of its own speech precede the row to be drawn next; negative inside its
+        prompt. (B,).
+        """
         return self.filled - 1 - self.prompt_frames
 
     def accept(self, drawn: np.ndarray) -> None:
         """Fill the next row from the ids that were drawn for it. drawn: (B, C)."""
         row, eos, pad = self.filled, self.config.eos_token_id, self.config.pad_token_id
         speaking = row > self.prompt_frames
-        # an EOS predicted inside a longer neighbour's prompt means nothing; upstream would end that text with no frames
+        # an EOS predicted inside a longer neighbour's prompt means nothing; upstream would end that text with
+        # no frames
         spoke_eos = speaking & (self.ends < 0) & (drawn[:, 0] == eos)
         at_limit = speaking & (self.ends < 0) & (row > self.prompt_frames + self.max_frames)
         self.stopped |= spoke_eos & ~at_limit
@@ -96,6 +101,6 @@ class DelayGrid:
             return np.zeros((self.channels, 0), np.int32)
         return revert_delay(delayed.T, self.config.delay_pattern)
 
-    def finish_reason(self, item: int) -> str:
+    def finish_reason(self, item: int) -> Literal["stop", "length"]:
         """ "stop" where the model ended the text, "length" where max_frames did."""
         return "stop" if self.stopped[item] else "length"

@@ -48,6 +48,21 @@ class Request:
     sampling: Sampling
     last_channel_free: bool
 
+    def uniform(self, steps: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+        """Numbers for every text's next row: (B, *shape) float32; None where nothing is drawn.
+
+        steps: as DelayGrid tells them. A text still inside its prompt (step < 0) takes none from its source.
+        """
+        if self.sampling.temperature == 0:
+            return None
+        none = np.full(shape, 0.5, np.float32)
+        return np.stack(
+            [
+                source.uniform(int(step), shape) if step >= 0 else none
+                for source, step in zip(self.noise, steps, strict=True)
+            ]
+        )
+
 
 def make_request(
     config: DiaConfig,
@@ -81,11 +96,12 @@ def make_request(
     if max_frames is not None:
         _check_lengths(_per_text("max_frames", max_frames, len(texts)))
     codes = [_codes(config, prompt, encode_prompt, place) for place, prompt in enumerate(prompts)]
-    room = [config.max_frames - (0 if prompt is None else prompt.shape[1]) for prompt in codes]
+    lengths = [0 if prompt is None else prompt.shape[1] for prompt in codes]
+    room = [config.max_frames - length for length in lengths]
     short = next((place for place, frames in enumerate(room) if frames < 1), None)
     if short is not None:
         raise UsageError(
-            f"prompt {short + 1}: {codes[short].shape[1]} frames leave no room; this model holds {config.max_frames} frames"
+            f"prompt {short + 1}: {lengths[short]} frames fill all of the model's {config.max_frames}"
         )
     wanted = room if max_frames is None else _per_text("max_frames", max_frames, len(texts))
     over = next((place for place, frames in enumerate(wanted) if frames > room[place]), None)
@@ -102,7 +118,7 @@ def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
         raise UsageError(f"text {place + 1}: empty; there is nothing to say")
     if len(tokens) > config.max_text_bytes:
         raise UsageError(
-            f"text {place + 1}: {len(tokens)} bytes, limit {config.max_text_bytes}; split the script at a turn"
+            f"text {place + 1}: {len(tokens)} bytes, limit {config.max_text_bytes}; split it at a turn"
         )
     return tokens
 
@@ -112,9 +128,9 @@ def _codes(
 ) -> np.ndarray | None:
     if prompt is None:
         return None
-    codes = prompt.codes if isinstance(prompt, Prompt) else prompt
+    codes, audio = (prompt.codes, prompt.audio) if isinstance(prompt, Prompt) else (prompt, None)
     if codes is None:
-        samples = np.asarray(prompt.audio, dtype=np.float32)
+        samples = np.asarray(audio, dtype=np.float32)
         if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
             raise UsageError(f"prompt {place + 1}: audio must be a non-empty 1-D array of finite samples")
         codes = encode_prompt(samples)
@@ -122,7 +138,7 @@ def _codes(
     channels, entries = config.decoder_config.num_channels, config.eos_token_id
     if codes.ndim != 2 or codes.shape[0] != channels:
         raise UsageError(f"prompt {place + 1}: codes of shape {codes.shape}; expected ({channels}, frames)")
-    if codes.size and not (0 <= codes.min() and codes.max() < entries):
+    if codes.size and not (codes.min() >= 0 and codes.max() < entries):
         raise UsageError(f"prompt {place + 1}: codes outside 0 .. {entries - 1}")
     return codes.astype(np.int32)
 

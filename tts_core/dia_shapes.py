@@ -1,4 +1,7 @@
-"""Every tensor of a Dia network under its canonical (transformers) name, with its shape. Linears are (out, in)."""
+"""Every tensor of a Dia network under its canonical (transformers) name, with its shape.
+
+Linears are (out, in).
+"""
 
 from __future__ import annotations
 

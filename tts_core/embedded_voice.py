@@ -1,4 +1,6 @@
-"""The voice that comes with the package, in the published transformers layouts: Dia in `dia/`, its codec in `codec/`."""
+"""The voice that comes with the package, in the published transformers layouts: Dia in `dia/`, its codec
+in `codec/`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Where randomness comes from: one source per text, addressed by step, so that neighbours in a batch change nothing.
+"""Where randomness comes from: one source per text, addressed by step, so that neighbours in a batch change
+nothing.
 
-A source has `uniform(step, shape) -> float32 array, strictly between 0 and 1`. `step` counts the rows that its own text has
-generated, from 0. The same numbers feed both sides, which makes a seed mean the same speech on every backend; a draw
-of 9 x 1028 numbers costs some 40 microseconds, far below a decoder step, so there is no second, device-side generator.
+A source has `uniform(step, shape) -> float32 array, strictly between 0 and 1`. `step` counts the rows that
+its own text has generated, from 0. The same numbers feed both sides, which makes a seed mean the same speech
+on every backend; a draw of 9 x 1028 numbers costs some 40 microseconds, far below a decoder step, so there is
+no second, device-side generator.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class HostNoise:
         self.seed = seed
 
     def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        """23 random bits and a half: the smallest value is 2**-24, the largest 1 - 2**-24, both exact in float32."""
+        """23 random bits and a half: the smallest value is 2**-24, the largest 1 - 2**-24, both exact in
+        float32.
+        """
         bits = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
         whole = bits.integers(0, 1 << 23, size=shape, dtype=np.uint32)
         return ((whole + np.float32(0.5)) * np.float32(2.0**-23)).astype(np.float32)
@@ -47,13 +51,3 @@ def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int]) -> lis
             raise UsageError(f"noise: {len(noise)} sources for {len(seeds)} texts; give one, or one per text")
         return list(noise)
     return [noise] * len(seeds)
-
-
-def uniform_rows(sources: Sequence[Noise], steps: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """One row of numbers per text: (B, *shape) float32. A text that is still inside its prompt (step < 0) draws none."""
-    return np.stack(
-        [
-            source.uniform(int(step), shape) if step >= 0 else np.full(shape, 0.5, np.float32)
-            for source, step in zip(sources, steps, strict=True)
-        ]
-    )

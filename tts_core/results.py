@@ -31,8 +31,10 @@ class Prompt:
 class GenerationResult:
     """One piece of speech, or the whole of it.
 
-    audio: (L,) float32 NumPy samples in [-1, 1].    codes: (Q, T) int32, the frames that `audio` was decoded from.
-    finish_reason: "stop" where the model ended the speech, "length" where max_frames did, None on a piece before the last.
+    audio: (L,) float32 NumPy samples in [-1, 1].    codes: (Q, T) int32, the frames that `audio` was decoded
+    from.
+    finish_reason: "stop" where the model ended the speech, "length" where max_frames did, None on a piece
+    before the last.
     token_count: decoder rows computed for this text so far.
     real_time_factor: processing time / audio time so far; below 1 is faster than real time.
     time_to_first_audio: seconds from the call to the first decoded piece.

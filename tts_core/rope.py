@@ -1,6 +1,7 @@
 """Rotary position tables, the same numbers for both sides.
 
-The angles are made in float64 and their sines rounded once: in float32 an angle of 3,000 radians is off by 1e-4 (upstream's is).
+The angles are made in float64 and their sines rounded once: in float32 an angle of 3,000 radians is off by
+1e-4 (upstream's is).
 """
 
 from __future__ import annotations

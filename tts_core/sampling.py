@@ -1,6 +1,7 @@
 """Dia's sampling rules, as slow obvious NumPy: the definition that both fast samplers are tested against.
 
-Source: specs of nari-labs/dia at 876125e (0626) and 2811af1 (v0.1); vectors made by the originals are in tests/data/golden.
+Source: specs of nari-labs/dia at 876125e (0626) and 2811af1 (v0.1); vectors made by the originals are in
+tests/data/golden.
 
 Ties at the edge of top-k or top-p are all kept, so that the outcome never depends on a sort's order.
 """
@@ -19,7 +20,10 @@ V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, wha
 
 @dataclass(frozen=True)
 class Sampling:
-    """How one token is drawn. `temperature` 0 is greedy; `cfg_scale` 0 turns guidance off; `top_k` 0 keeps every id."""
+    """How one token is drawn.
+
+    `temperature` 0 is greedy; `cfg_scale` 0 turns guidance off; `top_k` 0 keeps every id.
+    """
 
     cfg_scale: float
     temperature: float
@@ -55,7 +59,10 @@ def keep_top_k(ranking: np.ndarray, logits: np.ndarray, top_k: int) -> np.ndarra
 
 
 def keep_top_p(logits: np.ndarray, top_p: float) -> np.ndarray:
-    """Drop ids whose more probable predecessors already hold more than `top_p` of the probability. (..., V)."""
+    """Drop ids whose more probable predecessors already hold more than `top_p` of the probability.
+
+    (..., V).
+    """
     if top_p >= 1:
         return logits
     probs = softmax(logits)
@@ -86,7 +93,10 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def candidates_0626(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eos: int) -> np.ndarray:
-    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0. (..., C, V) float32."""
+    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
+
+    (..., C, V) float32.
+    """
     # upstream samples from the conditional logits; guidance only picks the candidates
     guided = guide(cond, uncond, sampling.cfg_scale)
     logits = forbid_special(keep_top_k(guided, cond, sampling.top_k), eos)
@@ -110,5 +120,8 @@ def candidates_v01(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eos
 
 
 def draw(logits: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """One id per row with probability softmax(logits), by the Gumbel maximum. (..., V) each, uniform in (0, 1)."""
+    """One id per row with probability softmax(logits), by the Gumbel maximum.
+
+    (..., V) each, uniform in (0, 1).
+    """
     return np.argmax(logits - np.log(-np.log(uniform)), axis=-1).astype(np.int32)

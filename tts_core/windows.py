@@ -1,7 +1,9 @@
-"""Which inputs a stack of 1-D convolutions needs for which outputs: pure integers, for any kernel, stride and dilation.
+"""Which inputs a stack of 1-D convolutions needs for which outputs: pure integers, for any kernel, stride and
+dilation.
 
-A window's outputs equal the whole run's when the inputs of `input_span` are fed, cut at the signal's true ends (where the
-layers' own zero padding then stands exactly where it stands in the whole run), and the outputs outside the window dropped.
+A window's outputs equal the whole run's when the inputs of `input_span` are fed, cut at the signal's true
+ends (where the layers' own zero padding then stands exactly where it stands in the whole run), and the
+outputs outside the window dropped.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def input_span(layers: Sequence[Layer], start: int, stop: int) -> tuple[int, int
 
 
 def growing(total: int, first: int, largest: int) -> Iterator[tuple[int, int]]:
-    """Cut [0, total) at first, 3 first, 7 first, ...: sizes double up to `largest`, so that speech starts early.
+    """Cut [0, total) at first, 3 first, 7 first, ...: sizes double up to `largest`, so that speech starts
+    early.
 
     The cuts stand on one absolute grid: they do not depend on `total`.
     """

@@ -1,7 +1,7 @@
 """Descript Audio Codec: residual vector quantisation of 1-D convolutional latents.
 
-Paper: Kumar et al. 2023, arXiv 2306.06546. Upstream: descriptinc/descript-audio-codec 1.0.0 dac/model/dac.py, MIT; parameter names
-are those of transformers' DacModel, weight norm folded.
+Paper: Kumar et al. 2023, arXiv 2306.06546. Upstream: descriptinc/descript-audio-codec 1.0.0 dac/model/dac.py,
+MIT; parameter names are those of transformers' DacModel, weight norm folded.
 Differs from upstream: encode and decode run in windows with exact context. No loudness step, no trimming.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import mlx.core as mx
+import numpy as np
 from mlx import nn
 
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d
@@ -48,7 +49,10 @@ class ResidualUnit(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Residual units, then a convolution that halves the rate `stride` times over. (B, T, C) → (B, T/stride, 2C)."""
+    """Residual units, then a convolution that halves the rate `stride` times over.
+
+    (B, T, C) → (B, T/stride, 2C).
+    """
 
     def __init__(self, channels: int, stride: int):
         super().__init__()
@@ -181,11 +185,14 @@ class Dac(nn.Module):
         self.quantizer = ResidualVectorQuantizer(config)
         self.decoder = Decoder(config)
 
-    def encode(self, samples: mx.array) -> mx.array:
-        """Codes of a waveform, padded right with zeros to whole frames. (B, L) array → (B, Q, ceil(L / hop)) int32."""
+    def encode(self, samples: mx.array | np.ndarray) -> mx.array:
+        """Codes of a waveform, padded right with zeros to whole frames.
+
+        (B, L) array → (B, Q, ceil(L / hop)) int32.
+        """
         samples = mx.array(samples).astype(self.decoder.conv2.weight.dtype)
         frames = -(-samples.shape[1] // self.hop_length)
-        samples = mx.pad(samples, ((0, 0), (0, frames * self.hop_length - samples.shape[1])))
+        samples = mx.pad(samples, [(0, 0), (0, frames * self.hop_length - samples.shape[1])])
         pieces = [
             self._encode_frames(samples, start, stop)
             for start, stop in growing(frames, LARGEST_WINDOW, LARGEST_WINDOW)
@@ -200,8 +207,11 @@ class Dac(nn.Module):
         )
         return self.quantizer.encode(latents[:, start - window.first : stop - window.first])
 
-    def decode(self, codes: mx.array) -> mx.array:
-        """Waveform of codes, window by window. (B, q, T) array, q ≤ Q → (B, L), L as `decoded_length` says."""
+    def decode(self, codes: mx.array | np.ndarray) -> mx.array:
+        """Waveform of codes, window by window.
+
+        (B, q, T) array, q ≤ Q → (B, L), L as `decoded_length` says.
+        """
         codes = mx.array(codes)
         cuts = growing(codes.shape[2], FIRST_WINDOW, LARGEST_WINDOW)
         pieces = [self.decode_frames(codes, start, stop) for start, stop in cuts]
@@ -210,7 +220,8 @@ class Dac(nn.Module):
     def decode_frames(self, codes: mx.array, start: int, stop: int) -> mx.array:
         """The samples of frames [start, stop), equal to that part of a whole decode.
 
-        codes: (B, q, T), where T reaches at least `tts_core.dac.decode_lookahead` frames beyond `stop`, or to the end.
+        codes: (B, q, T), where T reaches at least `tts_core.dac.decode_lookahead` frames beyond `stop`, or to
+        the end.
         """
         total = codes.shape[2]
         window = decode_window(self.config, start, stop, total)

@@ -1,9 +1,10 @@
 """Dia: a byte-level text encoder and a decoder of delayed codec frames.
 
-Upstream: nari-labs/dia layers.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0; parameter names are those of transformers'
-DiaForConditionalGeneration.
-Differs from upstream: texts are encoded unpadded; the unconditional row, whose encoding is one vector repeated, is encoded as
-one token, and its cross-attention, a softmax over one key, is a constant; rotary tables are made in float64.
+Upstream: nari-labs/dia layers.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0; parameter names are those of
+transformers' DiaForConditionalGeneration.
+Differs from upstream: texts are encoded unpadded; the unconditional row, whose encoding is one vector
+repeated, is encoded as one token, and its cross-attention, a softmax over one key, is a constant; rotary
+tables are made in float64.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ import mlx.core as mx
 from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
-from mlx_port.layers.cache import KeyValueCache
+from mlx_port.layers.cache import FixedCache, KeyValueCache
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import RotaryPositions, Rotation, rotate
 from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
 
+Cache = KeyValueCache | FixedCache
+
 
 class Source(NamedTuple):
     """What the decoder's rows attend to: one entry a layer, made once per batch of texts.
 
     keys, values: (B, H, S, E).  mask: (B, 1, 1, S), True at text, or None where all texts are equally long.
-    unconditional: (1, 1, D) per layer, the cross-attention of every row behind the first B; None where there are none.
+    unconditional: (1, 1, D) per layer, the cross-attention of every row behind the first B; None where there
+    are none.
     """
 
     keys: list[mx.array]
@@ -60,7 +64,7 @@ class SelfAttention(nn.Module):
         self.v_proj = nn.Linear(width, kv_heads * head_dim, bias=False)
         self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
 
-    def __call__(self, x: mx.array, rotation: Rotation, cache: KeyValueCache | None = None) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation, cache: Cache | None = None) -> mx.array:
         """With a cache the rows follow those it holds, and each sees only itself and what is before it."""
         queries = rotate(split_heads(self.q_proj(x), self.head_dim), rotation)
         keys = rotate(split_heads(self.k_proj(x), self.head_dim), rotation)
@@ -68,7 +72,7 @@ class SelfAttention(nn.Module):
         causal, mask = False, None
         if cache is not None:
             keys, values = cache.extend(keys, values)
-            causal, mask = causal_rule(queries.shape[2], keys.shape[2])
+            causal, mask = cache.rule(queries.shape[2])
         attended = scaled_dot_product_attention(
             queries, keys, values, mask, is_causal=causal, scale=SCALE, enable_gqa=True
         )
@@ -137,7 +141,10 @@ class Encoder(nn.Module):
 
 
 class MultiChannelEmbedding(nn.Module):
-    """Sum over the channels of one embedding each; token t of channel c is row c·V + t. (B, T, C) → (B, T, D)."""
+    """Sum over the channels of one embedding each; token t of channel c is row c·V + t.
+
+    (B, T, C) → (B, T, D).
+    """
 
     def __init__(self, channels: int, vocab_size: int, width: int):
         super().__init__()
@@ -174,7 +181,7 @@ class DecoderLayer(nn.Module):
         x: mx.array,
         rotation: Rotation,
         cross_rotation: Rotation | None,
-        cache: KeyValueCache,
+        cache: Cache,
         source: Source,
         index: int,
     ) -> mx.array:
@@ -187,7 +194,7 @@ class DecoderLayer(nn.Module):
         if source.unconditional is not None:
             shape = (x.shape[0] - texts, *x.shape[1:])
             constant = mx.broadcast_to(source.unconditional[index], shape)
-            attended = mx.concatenate((attended, constant))
+            attended = mx.concatenate([attended, constant])
         x = x + attended
         return x + self.mlp(self.pre_mlp_norm(x))
 
@@ -212,8 +219,8 @@ class Decoder(nn.Module):
     ) -> Source:
         """Project encoded texts once for all rows to come.
 
-        encoded: (B, S, source width).  mask: (B, 1, 1, S) or None.  unconditional: (1, 1, source width), the encoding of one
-        zero token, or None where no unconditional rows follow.
+        encoded: (B, S, source width).  mask: (B, 1, 1, S) or None.  unconditional: (1, 1, source width), the
+        encoding of one zero token, or None where no unconditional rows follow.
         """
         rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
         pairs = [layer.cross_attention.project(encoded, rotation) for layer in self.layers]
@@ -222,13 +229,16 @@ class Decoder(nn.Module):
         )
         return Source([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
 
-    def _constant(self, layer: nn.Module, encoded: mx.array) -> mx.array:
-        """Cross-attention to a single key: its softmax is 1 for any query and any rotation. (1, 1, ·) → (1, 1, D)."""
+    def _constant(self, layer: DecoderLayer, encoded: mx.array) -> mx.array:
+        """Cross-attention to a single key: its softmax is 1 for any query and any rotation.
+
+        (1, 1, ·) → (1, 1, D).
+        """
         keys, values = layer.cross_attention.project(encoded, None)
         query = mx.zeros((1, 1, layer.pre_ca_norm.weight.shape[0]), dtype=encoded.dtype)
         return layer.cross_attention(query, keys, values, None, None)
 
-    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
+    def __call__(self, tokens: mx.array, cache: Sequence[Cache], source: Source) -> mx.array:
         start = cache[0].length
         rotation = self.rotary(start, tokens.shape[1])
         cross_rotation = self.cross_rotary(start, tokens.shape[1]) if self.cross_rope else None
@@ -268,7 +278,7 @@ class Dia(nn.Module):
         """
         encoded = [self.model.encoder(ids[None])[0] for ids in texts]
         longest = max(len(rows) for rows in encoded)
-        padded = mx.stack([mx.pad(rows, ((0, longest - len(rows)), (0, 0))) for rows in encoded])
+        padded = mx.stack([mx.pad(rows, [(0, longest - len(rows)), (0, 0)]) for rows in encoded])
         mask = None
         if any(len(rows) < longest for rows in encoded):
             lengths = mx.array([len(rows) for rows in encoded])
@@ -279,11 +289,11 @@ class Dia(nn.Module):
         """The unconditional text: zero ids all encode to this one vector. → (1, 1, source width)."""
         return self.model.encoder(mx.zeros((1, 1), dtype=mx.int32))
 
-    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
+    def __call__(self, tokens: mx.array, cache: Sequence[Cache], source: Source) -> mx.array:
         """Logits for the row behind each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
-    def next_logits(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
+    def next_logits(self, tokens: mx.array, cache: Sequence[Cache], source: Source) -> mx.array:
         """Logits for the row behind the last of `tokens` alone. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 
@@ -306,12 +316,3 @@ def split_heads(x: mx.array, head_dim: int) -> mx.array:
 def merge_heads(x: mx.array) -> mx.array:
     """(B, H, T, E) → (B, T, H·E)."""
     return x.transpose(0, 2, 1, 3).flatten(2)
-
-
-def causal_rule(rows: int, seen: int) -> tuple[bool, mx.array | None]:
-    """(is_causal, mask) under which the last `rows` of `seen` positions see themselves and what is before them."""
-    if rows == 1:
-        return False, None
-    if rows == seen:
-        return True, None
-    return False, mx.tril(mx.ones((rows, seen), dtype=mx.bool_), seen - rows)

@@ -1,4 +1,4 @@
-"""Keys and values of the rows that a decoder has read."""
+"""Keys and values of the rows that a decoder has read, and which of them a new row may see."""
 
 from __future__ import annotations
 
@@ -11,27 +11,55 @@ class KeyValueCache:
     """Buffers (B, K, capacity, E) that grow by chunks; owned by the caller, one per layer and batch."""
 
     def __init__(self):
-        self.keys: mx.array | None = None
-        self.values: mx.array | None = None
+        self.buffers: tuple[mx.array, mx.array] | None = None  # keys and values
         self.length = 0
 
     def extend(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Append rows and return all so far, as views. (B, K, T, E) each → (B, K, length, E) each."""
         start, self.length = self.length, self.length + keys.shape[2]
-        if self.keys is None or self.length > self.keys.shape[2]:
+        if self.buffers is None or self.length > self.buffers[0].shape[2]:
             capacity = -(-self.length // CHUNK) * CHUNK
-            self.keys, self.values = (
-                _grown(self.keys, keys, capacity, start),
-                _grown(self.values, values, capacity, start),
-            )
-        self.keys[:, :, start : self.length] = keys
-        self.values[:, :, start : self.length] = values
-        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+            self.buffers = self.grown(keys, capacity, 0), self.grown(values, capacity, 1)
+        all_keys, all_values = self.buffers
+        all_keys[:, :, start : self.length] = keys
+        all_values[:, :, start : self.length] = values
+        return all_keys[:, :, : self.length], all_values[:, :, : self.length]
+
+    def rule(self, rows: int) -> tuple[bool, mx.array | None]:
+        """(is_causal, mask) for the last `rows`: each sees itself and what is before it."""
+        if rows == 1 or self.buffers is None:
+            return False, None
+        if rows == self.length:
+            return True, None
+        everything = mx.ones((rows, self.length), dtype=mx.bool_)
+        return False, mx.tril(everything, self.length - rows)
+
+    def grown(self, like: mx.array, capacity: int, which: int) -> mx.array:
+        """A buffer of `capacity` rows that starts with what the present one (0: keys, 1: values) holds."""
+        batch, heads, _, width = like.shape
+        larger = mx.zeros((batch, heads, capacity, width), dtype=like.dtype)
+        if self.buffers is not None:
+            held = self.buffers[which]
+            larger[:, :, : held.shape[2]] = held
+        return larger
 
 
-def _grown(buffer: mx.array | None, like: mx.array, capacity: int, filled: int) -> mx.array:
-    batch, heads, _, width = like.shape
-    larger = mx.zeros((batch, heads, capacity, width), dtype=like.dtype)
-    if buffer is not None:
-        larger[:, :, :filled] = buffer[:, :, :filled]
-    return larger
+class FixedCache:
+    """Buffers of fixed size, written at a position that is an array: for compiled steps.
+
+    keys, values: (B, K, capacity, E).  position: (1,) int32, the row to write.  mask: (1, 1, 1, capacity),
+    True up to `position`; both are shared by all layers and kept by the owner. Takes one row at a time.
+    """
+
+    def __init__(self, keys: mx.array, values: mx.array, position: mx.array, mask: mx.array):
+        self.keys, self.values, self.length, self.mask = keys, values, position, mask
+
+    def extend(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Write one row; returns the whole buffers. (B, K, 1, E) each → (B, K, capacity, E) each."""
+        self.keys = mx.slice_update(self.keys, keys, self.length, (2,))
+        self.values = mx.slice_update(self.values, values, self.length, (2,))
+        return self.keys, self.values
+
+    def rule(self, rows: int) -> tuple[bool, mx.array | None]:
+        """(is_causal, mask): the row sees itself and what is before it."""
+        return False, self.mask

@@ -19,7 +19,10 @@ class RotaryPositions(nn.Module):
         self._cos = mx.array(cos)
         self._sin = mx.array(sin)
 
-    def __call__(self, start: int, length: int) -> Rotation:
+    def __call__(self, start: int | mx.array, length: int) -> Rotation:
+        """Tables of `length` positions from `start`; a `start` on the device, shape (1,), takes length 1."""
+        if not isinstance(start, int):
+            return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]
 
 
@@ -27,4 +30,4 @@ def rotate(x: mx.array, rotation: Rotation) -> mx.array:
     """Turn each pair by its position's angle, in float32. (B, H, T, E) → same."""
     cos, sin = rotation
     first, second = mx.split(x.astype(mx.float32), 2, axis=-1)
-    return mx.concatenate((first * cos - second * sin, second * cos + first * sin), axis=-1).astype(x.dtype)
+    return mx.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)

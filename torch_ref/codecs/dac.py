@@ -1,14 +1,16 @@
 """Descript Audio Codec: residual vector quantisation of 1-D convolutional latents.
 
-Paper: Kumar et al. 2023, arXiv 2306.06546. Upstream: descriptinc/descript-audio-codec 1.0.0 dac/model/dac.py, MIT; parameter names
-are those of transformers' DacModel, weight norm folded.
+Paper: Kumar et al. 2023, arXiv 2306.06546. Upstream: descriptinc/descript-audio-codec 1.0.0 dac/model/dac.py,
+MIT; parameter names are those of transformers' DacModel, weight norm folded.
 Differs from upstream: encode and decode run in windows with exact context. No loudness step, no trimming.
 """
 
 from __future__ import annotations
 
 import math
+from typing import cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -49,7 +51,10 @@ class ResidualUnit(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Residual units, then a convolution that halves the rate `stride` times over. (B, C, T) → (B, 2C, T/stride)."""
+    """Residual units, then a convolution that halves the rate `stride` times over.
+
+    (B, C, T) → (B, 2C, T/stride).
+    """
 
     def __init__(self, channels: int, stride: int):
         super().__init__()
@@ -157,16 +162,15 @@ class ResidualVectorQuantizer(nn.Module):
     def encode(self, latents: Tensor) -> Tensor:
         """(B, C, T) → (B, Q, T) int32."""
         codes = []
-        for quantizer in self.quantizers:
+        for quantizer in cast(list[VectorQuantizer], self.quantizers):
             codes.append(quantizer.encode(latents))
             latents = latents - quantizer.decode(codes[-1])
         return torch.stack(codes, dim=1)
 
     def decode(self, codes: Tensor) -> Tensor:
         """(B, q, T) with q ≤ Q → (B, C, T)."""
-        parts = [
-            quantizer.decode(codes[:, q]) for q, quantizer in enumerate(self.quantizers[: codes.shape[1]])
-        ]
+        quantizers = cast(list[VectorQuantizer], self.quantizers)
+        parts = [quantizers[q].decode(codes[:, q]) for q in range(codes.shape[1])]
         return torch.stack(parts).sum(dim=0)
 
 
@@ -183,8 +187,11 @@ class Dac(nn.Module):
         self.decoder = Decoder(config)
 
     @torch.inference_mode()
-    def encode(self, samples: Tensor) -> Tensor:
-        """Codes of a waveform, padded right with zeros to whole frames. (B, L) array or tensor → (B, Q, ceil(L / hop)) int32."""
+    def encode(self, samples: Tensor | np.ndarray) -> Tensor:
+        """Codes of a waveform, padded right with zeros to whole frames.
+
+        (B, L) array or tensor → (B, Q, ceil(L / hop)) int32.
+        """
         weight = self.decoder.conv2.weight
         samples = torch.as_tensor(samples).to(weight.device, weight.dtype)
         frames = -(-samples.shape[1] // self.hop_length)
@@ -204,8 +211,11 @@ class Dac(nn.Module):
         return self.quantizer.encode(latents[:, :, start - window.first : stop - window.first])
 
     @torch.inference_mode()
-    def decode(self, codes: Tensor) -> Tensor:
-        """Waveform of codes, window by window. (B, q, T) array or tensor, q ≤ Q → (B, L), L as `decoded_length` says."""
+    def decode(self, codes: Tensor | np.ndarray) -> Tensor:
+        """Waveform of codes, window by window.
+
+        (B, q, T) array or tensor, q ≤ Q → (B, L), L as `decoded_length` says.
+        """
         codes = torch.as_tensor(codes).to(self.decoder.conv2.weight.device)
         cuts = growing(codes.shape[2], FIRST_WINDOW, LARGEST_WINDOW)
         pieces = [self.decode_frames(codes, start, stop) for start, stop in cuts]
@@ -215,7 +225,8 @@ class Dac(nn.Module):
     def decode_frames(self, codes: Tensor, start: int, stop: int) -> Tensor:
         """The samples of frames [start, stop), equal to that part of a whole decode.
 
-        codes: (B, q, T), where T reaches at least `tts_core.dac.decode_lookahead` frames beyond `stop`, or to the end.
+        codes: (B, q, T), where T reaches at least `tts_core.dac.decode_lookahead` frames beyond `stop`, or to
+        the end.
         """
         total = codes.shape[2]
         window = decode_window(self.config, start, stop, total)

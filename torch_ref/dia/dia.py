@@ -1,34 +1,38 @@
 """Dia: a byte-level text encoder and a decoder of delayed codec frames.
 
-Upstream: nari-labs/dia layers.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0; parameter names are those of transformers'
-DiaForConditionalGeneration.
-Differs from upstream: texts are encoded unpadded; the unconditional row, whose encoding is one vector repeated, is encoded as
-one token, and its cross-attention, a softmax over one key, is a constant; rotary tables are made in float64.
+Upstream: nari-labs/dia layers.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0; parameter names are those of
+transformers' DiaForConditionalGeneration.
+Differs from upstream: texts are encoded unpadded; the unconditional row, whose encoding is one vector
+repeated, is encoded as one token, and its cross-attention, a softmax over one key, is a constant; rotary
+tables are made in float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
-from torch_ref.layers.cache import KeyValueCache
+from torch_ref.layers.cache import FixedCache, KeyValueCache
 from torch_ref.layers.norm import RMSNorm, at_least_float32
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate
 from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
 
+Cache = KeyValueCache | FixedCache
+
 
 class Source(NamedTuple):
     """What the decoder's rows attend to: one entry a layer, made once per batch of texts.
 
     keys, values: (B, H, S, E).  mask: (B, 1, 1, S), True at text, or None where all texts are equally long.
-    unconditional: (1, 1, D) per layer, the cross-attention of every row behind the first B; None where there are none.
+    unconditional: (1, 1, D) per layer, the cross-attention of every row behind the first B; None where there
+    are none.
     """
 
     keys: list[Tensor]
@@ -61,7 +65,7 @@ class SelfAttention(nn.Module):
         self.v_proj = nn.Linear(width, kv_heads * head_dim, bias=False)
         self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
 
-    def forward(self, x: Tensor, rotation: Rotation, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation, cache: Cache | None = None) -> Tensor:
         """With a cache the rows follow those it holds, and each sees only itself and what is before it."""
         queries = rotate(split_heads(self.q_proj(x), self.head_dim), rotation)
         keys = rotate(split_heads(self.k_proj(x), self.head_dim), rotation)
@@ -69,7 +73,7 @@ class SelfAttention(nn.Module):
         causal, mask = False, None
         if cache is not None:
             keys, values = cache.extend(keys, values)
-            causal, mask = causal_rule(queries.shape[2], keys.shape[2], x.device)
+            causal, mask = cache.rule(queries.shape[2])
         attended = scaled_dot_product_attention(
             queries, keys, values, mask, is_causal=causal, scale=SCALE, enable_gqa=True
         )
@@ -138,7 +142,10 @@ class Encoder(nn.Module):
 
 
 class MultiChannelEmbedding(nn.Module):
-    """Sum over the channels of one embedding each; token t of channel c is row c·V + t. (B, T, C) → (B, T, D)."""
+    """Sum over the channels of one embedding each; token t of channel c is row c·V + t.
+
+    (B, T, C) → (B, T, D).
+    """
 
     def __init__(self, channels: int, vocab_size: int, width: int):
         super().__init__()
@@ -175,7 +182,7 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         rotation: Rotation,
         cross_rotation: Rotation | None,
-        cache: KeyValueCache,
+        cache: Cache,
         source: Source,
         index: int,
     ) -> Tensor:
@@ -210,23 +217,27 @@ class Decoder(nn.Module):
     def source(self, encoded: Tensor, mask: Tensor | None, unconditional: Tensor | None = None) -> Source:
         """Project encoded texts once for all rows to come.
 
-        encoded: (B, S, source width).  mask: (B, 1, 1, S) or None.  unconditional: (1, 1, source width), the encoding of one
-        zero token, or None where no unconditional rows follow.
+        encoded: (B, S, source width).  mask: (B, 1, 1, S) or None.  unconditional: (1, 1, source width), the
+        encoding of one zero token, or None where no unconditional rows follow.
         """
         rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
-        pairs = [layer.cross_attention.project(encoded, rotation) for layer in self.layers]
+        layers = cast(list[DecoderLayer], self.layers)
+        pairs = [layer.cross_attention.project(encoded, rotation) for layer in layers]
         constants = (
-            None if unconditional is None else [self._constant(layer, unconditional) for layer in self.layers]
+            None if unconditional is None else [self._constant(layer, unconditional) for layer in layers]
         )
         return Source([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
 
-    def _constant(self, layer: nn.Module, encoded: Tensor) -> Tensor:
-        """Cross-attention to a single key: its softmax is 1 for any query and any rotation. (1, 1, ·) → (1, 1, D)."""
+    def _constant(self, layer: DecoderLayer, encoded: Tensor) -> Tensor:
+        """Cross-attention to a single key: its softmax is 1 for any query and any rotation.
+
+        (1, 1, ·) → (1, 1, D).
+        """
         keys, values = layer.cross_attention.project(encoded, None)
         query = encoded.new_zeros(1, 1, layer.pre_ca_norm.weight.shape[0])
         return layer.cross_attention(query, keys, values, None, None)
 
-    def forward(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: Source) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
         start = cache[0].length
         rotation = self.rotary(start, tokens.shape[1])
         cross_rotation = self.cross_rotary(start, tokens.shape[1]) if self.cross_rope else None
@@ -278,11 +289,11 @@ class Dia(nn.Module):
         weight = self.model.encoder.embedding.weight
         return self.model.encoder(torch.zeros(1, 1, dtype=torch.long, device=weight.device))
 
-    def forward(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: Source) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
         """Logits for the row behind each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
-    def next_logits(self, tokens: Tensor, cache: Sequence[KeyValueCache], source: Source) -> Tensor:
+    def next_logits(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
         """Logits for the row behind the last of `tokens` alone. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 
@@ -305,12 +316,3 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """(B, H, T, E) → (B, T, H·E)."""
     return x.transpose(1, 2).flatten(2)
-
-
-def causal_rule(rows: int, seen: int, device: torch.device) -> tuple[bool, Tensor | None]:
-    """(is_causal, mask) under which the last `rows` of `seen` positions see themselves and what is before them."""
-    if rows == 1:
-        return False, None
-    if rows == seen:
-        return True, None
-    return False, torch.ones(rows, seen, dtype=torch.bool, device=device).tril(seen - rows)

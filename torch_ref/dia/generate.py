@@ -1,7 +1,8 @@
 """Dia's generation: the only loop. Text and prompts in, codes and speech out.
 
 Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
-Differs from upstream: a text is independent of its neighbours in a batch; an EOS predicted inside a prompt is ignored.
+Differs from upstream: a text is independent of its neighbours in a batch; an EOS predicted inside a prompt is
+ignored.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from torch import Tensor
 
 from torch_ref.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
 from torch_ref.dia.dia import Dia, Source
+from torch_ref.dia.step import make_step
 from torch_ref.memory import peak_bytes, reset_peak
-from torch_ref.sampling import candidates_0626, candidates_v01, draw
 from tts_core.dac import decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
 from tts_core.dia_request import PromptLike, Request, make_request, with_transcripts
 from tts_core.meter import Meter
-from tts_core.noise import Noise, uniform_rows
+from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
 from tts_core.script import prepare
 from tts_core.windows import growing
@@ -82,8 +83,9 @@ class DiaPipeline:
     ) -> Iterator[GenerationResult]:
         """Speak one text piece by piece, each as soon as the frames that its samples depend on are known.
 
-        A value of None is the model's default; a seed of None is drawn, and told in the results. prompt: a voice to continue.
-        max_frames counts codec frames made, the prompt's excluded. noise replaces the seed's numbers (tts_core.noise).
+        A value of None is the model's default; a seed of None is drawn, and told in the results. prompt: a
+        voice to continue. max_frames counts codec frames made, the prompt's excluded. noise replaces the
+        seed's numbers (tts_core.noise).
         last_channel_free: see DelayGrid.
         Raises UsageError, at the call, for a text or value that cannot be used.
         """
@@ -188,7 +190,9 @@ class DiaPipeline:
         return [grid.codes(item) for item in range(len(texts))]
 
     def _pieces(self, request: Request, started: float) -> Iterator[GenerationResult]:
-        """Cut one text's speech on the codec's absolute grid, so that the pieces join to the whole exactly."""
+        """Cut one text's speech on the codec's absolute grid, so that the pieces join to the whole
+        exactly.
+        """
         self._reset_peak()
         meter = Meter(started, self.sample_rate)
         lookahead = decode_lookahead(self.codec.config)
@@ -199,7 +203,7 @@ class DiaPipeline:
             cuts = [cut for cut in growing(known, FIRST_WINDOW, LARGEST_WINDOW) if made < cut[1] <= ready]
             if grid.done and not cuts:  # nothing is left, or nothing was said
                 cuts = [(known, known)]
-            codes = grid.codes(0) if cuts else None
+            codes = grid.codes(0)
             for start, stop in cuts:
                 audio = self._decode_frames(codes, start, stop)
                 meter.add(len(audio))
@@ -228,16 +232,14 @@ class DiaPipeline:
             self.config, request.prompts, request.max_frames, last_channel_free=request.last_channel_free
         )
         guided = request.sampling.cfg_scale != 0
-        source, cache = self._read(request.tokens, guided=guided), self.network.new_cache()
+        source = self._read(request.tokens, guided=guided)
+        step = make_step(self.network, source, request.sampling, guided=guided)
+        shape = grid.channels, self.config.decoder_config.vocab_size
         rows = grid.rows[:, : grid.filled]
         while not grid.done:
-            tokens = self._to_device(rows)
-            logits = self.network.next_logits(
-                torch.cat((tokens, tokens)) if guided else tokens, cache, source
-            )
-            texts = len(request.tokens)
-            drawn = self._draw(logits[:texts], logits[texts:] if guided else logits, request, grid)
-            grid.accept(to_host(drawn))
+            numbers = request.uniform(grid.steps(), shape)
+            uniform = None if numbers is None else self._to_device(numbers)
+            grid.accept(to_host(step(self._to_device(rows), uniform)))
             yield grid
             rows = grid.rows[:, grid.filled - 1 : grid.filled]
 
@@ -245,14 +247,6 @@ class DiaPipeline:
         if guided and self._nothing is None:
             self._nothing = self.network.encode_nothing()
         return self.network.read([self._to_device(ids) for ids in tokens], self._nothing if guided else None)
-
-    def _draw(self, cond: Tensor, uncond: Tensor, request: Request, grid: DelayGrid) -> Tensor:
-        """(B, C, V) each → (B, C) ids."""
-        candidates = candidates_v01 if self.config.cross_rope else candidates_0626
-        logits = candidates(cond, uncond, request.sampling, self.config.eos_token_id)
-        if request.sampling.temperature == 0:
-            return logits.argmax(dim=-1)
-        return draw(logits, self._to_device(uniform_rows(request.noise, grid.steps(), logits.shape[1:])))
 
     def _encode(self, samples: np.ndarray) -> np.ndarray:
         return to_host(self.codec.encode(samples[None]))[0]

@@ -1,4 +1,4 @@
-"""Keys and values of the rows that a decoder has read."""
+"""Keys and values of the rows that a decoder has read, and which of them a new row may see."""
 
 from __future__ import annotations
 
@@ -12,27 +12,55 @@ class KeyValueCache:
     """Buffers (B, K, capacity, E) that grow by chunks; owned by the caller, one per layer and batch."""
 
     def __init__(self):
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
+        self.buffers: tuple[Tensor, Tensor] | None = None  # keys and values
         self.length = 0
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append rows and return all so far, as views. (B, K, T, E) each → (B, K, length, E) each."""
         start, self.length = self.length, self.length + keys.shape[2]
-        if self.keys is None or self.length > self.keys.shape[2]:
+        if self.buffers is None or self.length > self.buffers[0].shape[2]:
             capacity = -(-self.length // CHUNK) * CHUNK
-            self.keys, self.values = (
-                _grown(self.keys, keys, capacity, start),
-                _grown(self.values, values, capacity, start),
-            )
-        self.keys[:, :, start : self.length] = keys
-        self.values[:, :, start : self.length] = values
-        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+            self.buffers = self.grown(keys, capacity, 0), self.grown(values, capacity, 1)
+        all_keys, all_values = self.buffers
+        all_keys[:, :, start : self.length] = keys
+        all_values[:, :, start : self.length] = values
+        return all_keys[:, :, : self.length], all_values[:, :, : self.length]
+
+    def rule(self, rows: int) -> tuple[bool, Tensor | None]:
+        """(is_causal, mask) for the last `rows`: each sees itself and what is before it."""
+        if rows == 1 or self.buffers is None:
+            return False, None
+        if rows == self.length:
+            return True, None
+        everything = torch.ones(rows, self.length, dtype=torch.bool, device=self.buffers[0].device)
+        return False, everything.tril(self.length - rows)
+
+    def grown(self, like: Tensor, capacity: int, which: int) -> Tensor:
+        """A buffer of `capacity` rows that starts with what the present one (0: keys, 1: values) holds."""
+        batch, heads, _, width = like.shape
+        larger = like.new_zeros(batch, heads, capacity, width)
+        if self.buffers is not None:
+            held = self.buffers[which]
+            larger[:, :, : held.shape[2]] = held
+        return larger
 
 
-def _grown(buffer: Tensor | None, like: Tensor, capacity: int, filled: int) -> Tensor:
-    batch, heads, _, width = like.shape
-    larger = torch.zeros(batch, heads, capacity, width, dtype=like.dtype, device=like.device)
-    if buffer is not None:
-        larger[:, :, :filled] = buffer[:, :, :filled]
-    return larger
+class FixedCache:
+    """Buffers of fixed size and address, written at a position that stands on the device: for captured steps.
+
+    keys, values: (B, K, capacity, E).  position: (1,) int64, the row to write.  mask: (1, 1, 1, capacity),
+    True up to `position`; both are shared by all layers and kept by the owner. Takes one row at a time.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, position: Tensor, mask: Tensor):
+        self.keys, self.values, self.length, self.mask = keys, values, position, mask
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write one row; returns the whole buffers. (B, K, 1, E) each → (B, K, capacity, E) each."""
+        self.keys.index_copy_(2, self.length, keys)
+        self.values.index_copy_(2, self.length, values)
+        return self.keys, self.values
+
+    def rule(self, rows: int) -> tuple[bool, Tensor | None]:
+        """(is_causal, mask): the row sees itself and what is before it."""
+        return False, self.mask

@@ -14,13 +14,19 @@ Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each
 class RotaryPositions(nn.Module):
     """Tables for positions 0 .. length-1; no weights."""
 
+    _cos: Tensor
+    _sin: Tensor
+
     def __init__(self, length: int, head_dim: int, theta: float):
         super().__init__()
         cos, sin = rope_table(length, head_dim, theta)
         self.register_buffer("_cos", torch.from_numpy(cos), persistent=False)
         self.register_buffer("_sin", torch.from_numpy(sin), persistent=False)
 
-    def forward(self, start: int, length: int) -> Rotation:
+    def forward(self, start: int | Tensor, length: int) -> Rotation:
+        """Tables of `length` positions from `start`; a `start` on the device, shape (1,), takes length 1."""
+        if not isinstance(start, int):
+            return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]
 
 

@@ -1,0 +1,114 @@
+"""One decoder row for a batch of texts: grid rows in, drawn ids out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torch_ref.dia.dia import Cache, Dia, Source
+from torch_ref.layers.cache import FixedCache, KeyValueCache
+from torch_ref.sampling import candidates_0626, candidates_v01, draw
+from tts_core.sampling import Sampling
+
+FIRST_CAPACITY = 512  # rows that a captured step attends to at first; doubled when full
+
+
+class Step:
+    """The plain form: every operation is launched from Python.
+
+    guided: whether unconditional rows run along, behind the conditional ones.
+    """
+
+    def __init__(self, network: Dia, source: Source, sampling: Sampling, *, guided: bool):
+        self.network, self.source, self.sampling, self.guided = network, source, sampling, guided
+        self.cache: list[KeyValueCache] = network.new_cache()
+
+    def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
+        """Ids for the row behind the last of `rows`. (B, T, C), (B, C, V) or None for greedy → (B, C)."""
+        return self.compute(rows, uniform, self.cache, self.source)
+
+    def compute(self, rows: Tensor, uniform: Tensor | None, cache: Sequence[Cache], source: Source) -> Tensor:
+        """The step's arithmetic, on any kind of cache."""
+        texts, config = rows.shape[0], self.network.config
+        tokens = torch.cat((rows, rows)) if self.guided else rows
+        logits = self.network.next_logits(tokens, cache, source)
+        candidates = candidates_v01 if config.cross_rope else candidates_0626
+        # without guidance both are the conditional rows, and the guided logits are these
+        kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
+        return kept.argmax(dim=-1) if uniform is None else draw(kept, uniform)
+
+
+class GraphStep(Step):
+    """The same step captured as a CUDA graph: one launch a row instead of a thousand.
+
+    The first call (the prefill) runs plainly; then the cache moves into fixed buffers and the step is
+    captured.
+    """
+
+    def __init__(self, network: Dia, source: Source, sampling: Sampling, *, guided: bool):
+        super().__init__(network, source, sampling, guided=guided)
+        self.capacity = FIRST_CAPACITY
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
+        if self.cache[0].length == 0:
+            return super().__call__(rows, uniform)
+        if self.graph is None or self.filled == self.capacity:
+            self._fix(rows, uniform)
+        assert self.graph is not None
+        self.rows.copy_(rows)
+        if uniform is not None:
+            self.uniform.copy_(uniform)
+        self.graph.replay()
+        self.filled += 1
+        return self.ids
+
+    def _fix(self, rows: Tensor, uniform: Tensor | None) -> None:
+        """Put the cache into buffers with room, and capture the step on them."""
+        if self.graph is None:
+            self.filled = self.cache[0].length
+        else:  # back into the growing form, so that the buffers can be made anew
+            for cache, fixed in zip(self.cache, self.fixed, strict=True):
+                cache.buffers = fixed.keys, fixed.values
+        while self.filled >= self.capacity:
+            self.capacity *= 2
+        device = rows.device
+        self.rows, self.uniform = rows.clone(), torch.empty(0) if uniform is None else uniform.clone()
+        position = torch.tensor([self.filled], device=device)
+        mask = torch.zeros(1, 1, 1, self.capacity, dtype=torch.bool, device=device)
+        self.fixed = [_fixed(cache, self.capacity, self.filled, position, mask) for cache in self.cache]
+        places = torch.arange(self.capacity, device=device)
+        noise = None if uniform is None else self.uniform
+
+        def run() -> Tensor:
+            mask.copy_(places <= position)
+            ids = self.compute(self.rows, noise, self.fixed, self.source)
+            position.add_(1)
+            return ids
+
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):  # warm up: workspaces must exist before the capture
+            run()
+        torch.cuda.current_stream(device).wait_stream(side)
+        position.fill_(self.filled)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.ids = run()
+
+
+def _fixed(cache: KeyValueCache, capacity: int, filled: int, position: Tensor, mask: Tensor) -> FixedCache:
+    assert cache.buffers is not None
+    keys, values = (
+        buffer.new_zeros(*buffer.shape[:2], capacity, buffer.shape[3]) for buffer in cache.buffers
+    )
+    keys[:, :, :filled], values[:, :, :filled] = (buffer[:, :, :filled] for buffer in cache.buffers)
+    return FixedCache(keys, values, position, mask)
+
+
+def make_step(network: Dia, source: Source, sampling: Sampling, *, guided: bool) -> Step:
+    """The fastest form that the network's device has."""
+    form = GraphStep if network.logits_dense.weight.is_cuda else Step
+    return form(network, source, sampling, guided=guided)
