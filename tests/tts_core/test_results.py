@@ -32,4 +32,4 @@ def test_result_lengths_and_immutability():
     assert result.audio_seconds == 0.5
     assert (result.segment_idx, result.is_final_chunk) == (0, True)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        result.seed = 2
+        result.seed = 2  # pyright: ignore

@@ -1,0 +1,113 @@
+"""Golden folders as they lie on disk: found when tests are collected, read with a record of what was read.
+
+`MLX_PORT_GOLDEN` names the folder that holds one subfolder a model (default: tests/data/golden). Nothing
+about a case is known here but what its own files say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+
+DEFAULT = Path(__file__).parents[1] / "data" / "golden"
+NOT_COMPARED = ("nopad.",)  # the codec's padding-off mode, which no model uses
+
+
+@dataclass(frozen=True)
+class Case:
+    """One folder of golden vectors."""
+
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """info.json; a key that is missing from it fails with its name."""
+        return _Info(json.loads(existing(self.folder / "info.json").read_text()), self.folder / "info.json")
+
+    @property
+    def kind(self) -> str:
+        """What `info.json` says; a folder named `sampler` has none."""
+        return "sampler" if self.folder.name == "sampler" else self.info["kind"]
+
+    def path(self, relative: str) -> Path:
+        """A file that info.json lists, relative to the case."""
+        return existing(self.folder / relative)
+
+    def vectors(self) -> Vectors:
+        """The case's own golden file."""
+        return Vectors(self.folder / "golden.safetensors")
+
+
+class Vectors:
+    """The tensors of one golden file; remembers which were read."""
+
+    def __init__(self, file: Path):
+        self.file = existing(file)
+        with safe_open(self.file, "np") as opened:
+            self.names = sorted(opened.keys())
+            self.metadata: dict[str, str] = opened.metadata() or {}
+        self.unread = {name for name in self.names if not name.startswith(NOT_COMPARED)}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        assert name in self.names, f"{self.file}: tensor {name!r} is missing; it has {', '.join(self.names)}"
+        self.unread.discard(name)
+        with safe_open(self.file, "np") as opened:
+            return opened.get_tensor(name)
+
+    def require(self, names: Iterable[str]) -> None:
+        """Fail now, naming every tensor that is missing."""
+        missing = [name for name in names if name not in self.names]
+        assert not missing, f"{self.file}: missing {', '.join(missing)}; it has {', '.join(self.names)}"
+
+    def assert_all_read(self) -> None:
+        """Fail if a tensor was never looked at."""
+        assert not self.unread, f"{self.file}: never compared: {', '.join(sorted(self.unread))}"
+
+
+class _Info(dict):
+    def __init__(self, values: dict[str, Any], file: Path):
+        super().__init__(values)
+        self.file = file
+
+    def __missing__(self, key: str) -> Any:
+        raise AssertionError(f"{self.file}: key {key!r} is missing")
+
+
+def existing(path: Path) -> Path:
+    """The path, if there is something; else a failure that names it."""
+    assert path.exists(), f"{path}: listed, but missing"
+    return path
+
+
+def golden_root() -> Path:
+    """The folder of all golden vectors."""
+    given = os.environ.get("MLX_PORT_GOLDEN")
+    root = Path(given) if given else DEFAULT
+    if not root.is_dir():
+        raise FileNotFoundError(f"MLX_PORT_GOLDEN: {root} is not a folder; unset it to use {DEFAULT}")
+    return root
+
+
+def discover(model: str, root: Path | None = None) -> list[Case]:
+    """The cases of a model's subfolder, none if there is no such subfolder."""
+    folder = (root or golden_root()) / model
+    if not folder.is_dir():
+        return []
+    return [Case(path) for path in sorted(folder.iterdir()) if path.is_dir() and _is_case(path)]
+
+
+def _is_case(folder: Path) -> bool:
+    return (folder / "info.json").exists() or any(folder.glob("*.safetensors"))

@@ -1,0 +1,89 @@
+"""The samplers' golden files: from two branches of logits to the probabilities that a draw sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.golden.cases import Case, Vectors
+from tests.tolerance import assert_within
+from tts_core import sampling
+from tts_core.sampling import Sampling
+
+RULES = {"head": "candidates_0626", "hf": "candidates_0626", "v1": "candidates_v01"}
+SPECIAL_IDS = 4  # a vocabulary is the codebook's entries, then EOS, PAD, BOS and one that is never used
+Candidates = Callable[[np.ndarray, np.ndarray, Sampling, int], np.ndarray]
+
+
+def check_sampler(case: Case, candidates_of: Callable[[str], Candidates]) -> None:
+    """All files of a sampler folder against one implementation. candidates_of: a rule's name → that rule."""
+    logits = Vectors(case.folder / "head.safetensors")
+    cond, uncond = logits["cond"], logits["uncond"]
+    for file in case.folder.glob("*.safetensors"):
+        assert file.stem in RULES, f"{file}: unknown sampler, expected {', '.join(RULES)}"
+    for stem, rule in RULES.items():
+        vectors = logits if stem == "head" else Vectors(case.folder / f"{stem}.safetensors")
+        check_file(vectors, cond, uncond, candidates_of(rule), getattr(sampling, rule))
+        vectors.assert_all_read()
+
+
+def check_file(
+    vectors: Vectors, cond: np.ndarray, uncond: np.ndarray, candidates: Candidates, definition: Candidates
+) -> None:
+    """One sampler's file. definition: the rule in NumPy, which float64 makes the oracle."""
+    assert "settings" in vectors.metadata, f"{vectors.file}: metadata key 'settings' is missing"
+    eos = cond.shape[-1] - SPECIAL_IDS
+    for number, given in json.loads(vectors.metadata["settings"]):
+        what = f"{vectors.file.name}, setting {number} {given}"
+        setting = Sampling(
+            cfg_scale=given["cfg"], temperature=given["temp"], top_p=given["top_p"], top_k=given["k"]
+        )
+        logits = candidates(cond, uncond, setting, eos)
+        if setting.temperature == 0:
+            np.testing.assert_array_equal(
+                np.argmax(logits, axis=-1), vectors[f"{number}.argmax"], err_msg=what
+            )
+            continue
+        tokens, probs, counts = (vectors[f"{number}.{name}"] for name in ("token", "prob", "count"))
+        np.testing.assert_array_equal(
+            np.isfinite(logits).sum(axis=-1), counts, err_msg=f"{what}: how many candidates"
+        )
+        real = np.arange(tokens.shape[-1]) < counts[..., None]
+        golden = np.zeros_like(logits)
+        rows = np.nonzero(real)
+        golden[(*rows[:-1], tokens[real])] = probs[real]
+        np.testing.assert_array_equal(np.isfinite(logits), golden > 0, err_msg=f"{what}: the candidates")
+        wide = definition(cond.astype(np.float64), uncond.astype(np.float64), setting, eos)
+        known = sampling.softmax(definition(cond, uncond, setting, eos))
+        oracle = sampling.softmax(wide)
+        assert_within(golden, known, oracle, f"{what}: golden vector")
+        assert_within(sampling.softmax(logits), known, oracle, what)
+
+
+def rules_of(side: str) -> Callable[[str], Candidates]:
+    """A side's own rules, NumPy in and out."""
+
+    def named(rule: str) -> Candidates:
+        module, to_device = _side(side)
+        return lambda cond, uncond, setting, eos: np.asarray(
+            getattr(module, rule)(to_device(cond), to_device(uncond), setting, eos)
+        )
+
+    return named
+
+
+def _side(side: str) -> tuple[Any, Callable[[np.ndarray], Any]]:
+    if side == "torch":
+        import torch
+
+        from torch_ref import sampling as torch_sampling
+
+        return torch_sampling, torch.from_numpy
+    import mlx.core as mx
+
+    from mlx_port import sampling as mlx_sampling
+
+    return mlx_sampling, mx.array

@@ -1,0 +1,51 @@
+"""Dia and DAC against vectors that the original code made: every case of the golden folder, on each side.
+
+A case's test compares all that its files hold and fails if a tensor was never read.
+"""
+
+import pytest
+
+from tests.golden.cases import Case, discover, golden_root
+from tests.golden.dac_checks import check_dac, check_e2e
+from tests.golden.dia_checks import check_dia
+from tests.golden.sampler_checks import check_sampler, rules_of
+from tests.golden.sides import SIDES, Loader
+
+pytestmark = pytest.mark.golden
+
+CASES = discover("dia")
+
+
+def check(case: Case, side: str, loader: Loader) -> None:
+    """All that a case holds, on one side."""
+    kind = case.kind
+    if kind == "sampler":
+        check_sampler(case, rules_of(side))
+    else:
+        checks = {"dia": check_dia, "dac": check_dac, "e2e": check_e2e}
+        assert kind in checks, f"{case}: kind {kind!r} has no check"
+        checks[kind](case, side, loader)
+
+
+if CASES:
+
+    @pytest.mark.parametrize(
+        ("case", "side"), [pytest.param(case, side, id=f"{case}/{side}") for case in CASES for side in SIDES]
+    )
+    def test_case(case: Case, side: str, loader: Loader) -> None:
+        pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
+        pytest.importorskip("mlx.core" if side == "mlx" else "torch", reason=f"{side} is not installed")
+        check(case, side, loader)
+
+    def test_every_golden_file_belongs_to_a_case() -> None:
+        """dia: no vectors lie where no test looks."""
+        root = golden_root() / "dia"
+        weights = {"model.safetensors"}
+        files = [file for file in root.rglob("*.safetensors") if file.name not in weights]
+        stray = [file for file in files if not any(_reads(case, file) for case in CASES)]
+        assert not stray, f"never opened by a test: {', '.join(map(str, stray))}"
+
+    def _reads(case: Case, file) -> bool:
+        if file.parent != case.folder:
+            return False
+        return case.kind == "sampler" or file.name in ("golden.safetensors", case.info.get("weights"))
