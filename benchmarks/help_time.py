@@ -1,4 +1,4 @@
-"""Milliseconds until --help of every command has printed: the median of seven runs, beside Python's own start."""
+"""Milliseconds until --help of every command has printed, beside those of Python's own start."""
 
 import platform
 import statistics
@@ -23,9 +23,8 @@ def median_ms(command: list[str]) -> float:
 def main() -> None:
     """Print one line a command."""
     scripts = Path(sys.executable).parent
-    print(
-        f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}, median of {RUNS} runs, ms"
-    )
+    print(f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}")
+    print(f"ms, median of {RUNS} runs")
     print(f"{median_ms([sys.executable, '-c', 'pass']):6.0f}  python -c pass")
     for command in (
         "mlx-port",

@@ -145,10 +145,10 @@ def read_configs(model: str | None, backend: Literal["mlx", "torch"]) -> tuple[D
             f"model: no folder {model}; if it is a hub repository, run first: "
             f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
         )
-    from mlx_port.loading import _read_config, _without_envelope
+    from mlx_port.loading import read_config, without_envelope
 
-    dia, codec = _read_config(folder, "dia"), _read_config(folder / "codec", "dac")
-    return read_converted(_without_envelope(dia)), read_converted_dac(_without_envelope(codec))
+    dia, codec = read_config(folder, "dia"), read_config(folder / "codec", "dac")
+    return read_converted(without_envelope(dia)), read_converted_dac(without_envelope(codec))
 
 
 def _looks_like_a_repository(model: str) -> bool:

@@ -24,6 +24,8 @@ ALONE = {
     "mlx_port/api.py:converted_voice": "torch_ref reads the published layout directly",
     "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
     "mlx_port/layers/conv.py:shifted_matmuls": "MLX's own dilated convolution is slow on the CPU",
+    "mlx_port/loading.py:read_config": "of converted folders; torch_ref's are read by converters",
+    "mlx_port/loading.py:without_envelope": "part of read_config",
     "mlx_port/dia/step.py:CompiledStep": "mx.compile: MLX's way to launch a step at once",
 }
 # file:class or file:function → why methods, attributes or parameters differ
