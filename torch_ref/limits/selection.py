@@ -49,7 +49,7 @@ RULES = (
         breaks=lambda call: call["k"] > 16,
         where=torch_range(None, "2.0"),
         effect="error",
-        message="topk(): currently supported up to k = 16 on the MPS backend",
+        message="Currently topk on mps works only for k<=16 ",
         remedy="torch 2.0, or the host",
         source="pytorch #79677, PR #94639",
         evidence="thread",
