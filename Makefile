@@ -12,7 +12,8 @@ BLAS := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-pthread/libopenblas
 FAST := $(if $(BLAS),env LD_PRELOAD=$(BLAS))
 
 demo: .venv/installed
-	$(FAST) $(BIN)/convert-weights --hf-path tts_core/voice/dia --codec tts_core/voice/codec --mlx-path build/voice --force
+	$(FAST) $(BIN)/convert-weights --hf-path tts_core/voice/dia --codec tts_core/voice/codec \
+		--mlx-path build/voice --dtype float32 --force
 	$(FAST) $(BIN)/mlx-port generate --model build/voice --seed 1 --output demo.wav \
 		--text "[S1] Hello, this is a voice made by a small network."
 
