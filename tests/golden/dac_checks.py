@@ -65,11 +65,9 @@ def _check_codec(at: str, vectors: Vectors, bench: Bench) -> None:
         return side.conv(side.codec.encoder, padded)
 
     bench.compare(f"{at}: enc.encoder_out", vectors["enc.encoder_out"], encoder_out)
-    bench.compare(
-        f"{at}: enc.latents", vectors["enc.latents"], lambda s: _search(s, encoder_out(s), codes)[0]
-    )
-    bench.compare(f"{at}: enc.margin", vectors["enc.margin"], lambda s: _search(s, encoder_out(s), codes)[1])
-    _check_codes(f"{at}: enc.codes", bench.side.encode(audio), codes, vectors["enc.margin"])
+    bench.compare(f"{at}: enc.latents", vectors["enc.latents"], lambda s: search(s, encoder_out(s), codes)[0])
+    bench.compare(f"{at}: enc.margin", vectors["enc.margin"], lambda s: search(s, encoder_out(s), codes)[1])
+    check_codes(f"{at}: enc.codes", bench.side.encode(audio), codes, vectors["enc.margin"])
     bench.compare(f"{at}: enc.z", vectors["enc.z"], lambda s: s.latents(codes))
 
     spoken = vectors["dec.codes"]
@@ -89,7 +87,7 @@ def _check_metadata(weights: Path, bench: Bench) -> None:
     assert bench.side.codec.sample_rate == rate, f"{weights}: sample rate {bench.side.codec.sample_rate}"
 
 
-def _search(side: Side, latents: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def search(side: Side, latents: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What each codebook sees once the golden codes before it are taken off, and its second-best's distance.
 
     latents: (B, C, T) → (B, Q E, T) projections, and (B, Q, T) margins to the best entry.
@@ -113,7 +111,7 @@ def _distances(encodings: np.ndarray, entries: np.ndarray) -> np.ndarray:
     return np.sum(e**2, axis=-1, keepdims=True) - 2 * e @ c.T + np.sum(c**2, axis=-1)
 
 
-def _check_codes(at: str, own: np.ndarray, golden: np.ndarray, margin: np.ndarray) -> None:
+def check_codes(at: str, own: np.ndarray, golden: np.ndarray, margin: np.ndarray) -> None:
     """Exact, except in a frame from the first small margin on: a near-tie there may fall either way."""
     assert own.shape == golden.shape, f"{at}: shape {own.shape}, expected {golden.shape}"
     sure = np.logical_and.accumulate(margin >= SMALL_MARGIN, axis=1)

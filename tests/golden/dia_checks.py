@@ -244,7 +244,16 @@ def _check_transformers(case: Case, vectors: Vectors, bench: Bench, prompts: lis
 def _check_transformers_prefill(
     config: DiaConfig, vectors: Vectors, prompts: list[np.ndarray | None]
 ) -> None:
-    """As transformers' processor lays it out: BOS rows at the left, the prompt, PAD where free; delayed."""
+    rows, masks = processor_grid(config, prompts)
+    np.testing.assert_array_equal(vectors["decoder_input_ids"], rows, err_msg="decoder_input_ids")
+    np.testing.assert_array_equal(vectors["decoder_attention_mask"], masks, err_msg="decoder_attention_mask")
+
+
+def processor_grid(config: DiaConfig, prompts: Sequence[np.ndarray | None]) -> tuple[np.ndarray, np.ndarray]:
+    """transformers' processor's view of prompts: BOS rows at the left, codes, PAD where free; delayed.
+
+    → (B, T, C) ids and (B, T) mask.
+    """
     longest, channels = max(map(frames_of, prompts)), config.decoder_config.num_channels
     masks, rows = [], []
     for prompt in prompts:
@@ -254,8 +263,7 @@ def _check_transformers_prefill(
             frames[:, 1 + left :] = prompt
         rows.append(apply_delay(frames, config.delay_pattern, config.bos_token_id, config.pad_token_id).T)
         masks.append(np.arange(len(rows[0])) >= left)
-    np.testing.assert_array_equal(vectors["decoder_input_ids"], rows, err_msg="decoder_input_ids")
-    np.testing.assert_array_equal(vectors["decoder_attention_mask"], masks, err_msg="decoder_attention_mask")
+    return np.stack(rows), np.stack(masks)
 
 
 def frames_of(prompt: np.ndarray | None) -> int:

@@ -1,0 +1,10 @@
+"""transformers' own classes as oracles; the sides are loaded as for the golden vectors."""
+
+import pytest
+
+from tests.golden.sides import Loader
+
+
+@pytest.fixture(scope="session")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> Loader:
+    return Loader(tmp_path_factory.mktemp("oracles"))
