@@ -26,8 +26,7 @@ check: .venv/installed-dev
 	$(BIN)/pyright
 
 parity: .venv/installed-dev
-	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest tests/parity
-	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest -m golden
+	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest tests/parity tests/oracles tests/golden
 
 bench: .venv/installed-dev
 	for file in benchmarks/*.py; do echo "== $$file"; $(FAST) $(BIN)/python $$file || exit 1; done

@@ -21,6 +21,8 @@ ALONE = {
     "mlx_port/cli_generate.py": "the command",
     "mlx_port/cli_speak.py": "the command",
     "mlx_port/playback.py": "the command's loudspeaker",
+    "mlx_port/verify/": "the command that runs both sides",
+    "mlx_port/verify_cli.py": "its flags",
     "mlx_port/api.py:converted_voice": "torch_ref reads the published layout directly",
     "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
     "mlx_port/layers/conv.py:shifted_matmuls": "MLX's own dilated convolution is slow on the CPU",
