@@ -119,5 +119,5 @@ def dac_weights(config: DacConfig, seed: int = 0) -> Weights:
         else:  # a transposed convolution's inputs stand first, and two of its taps reach an output
             fan_in = 2 * shape[0] if ".conv_t1." in name else shape[1] * shape[2]
             tensors[name] = random.normal(0, fan_in**-0.5, shape)
-    tensors["decoder.conv2.weight"] *= 0.3  # far from tanh's ends
+    tensors["decoder.conv2.weight"] *= 0.03  # far from tanh's ends
     return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})

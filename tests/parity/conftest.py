@@ -1,9 +1,11 @@
-"""No gradients anywhere in these tests; PyTorch's embedded tables and weights are made without them too."""
+"""No gradients in these tests, and one thread: the networks are too small for more."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
