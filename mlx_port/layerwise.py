@@ -1,0 +1,181 @@
+"""One layer of a network at a time: built, filled and run alone, so that the whole is never in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+
+from mlx_port.codecs.dac import Dac
+from mlx_port.dia.dia import Dia
+from mlx_port.layers.cache import KeyValueCache
+from mlx_port.loading import DTYPES, _cast, _quantize
+from mlx_port.verify.stored import Stored
+from tts_core.dac import DacConfig
+from tts_core.dia import DiaConfig
+from tts_core.stages import Stage, State, passes
+
+Tensors = Mapping[str, mx.array]
+TIME_LAST = ("hidden", "latents", "encodings")  # (B, C, T) in a state, (B, T, C) inside
+
+
+class DiaStage:
+    """A stage of Dia with its weights, which are freed with this object.
+
+    dtype: of weights and activations: float32, bfloat16 or float16; norms are float32, quantised weights as stored.
+    """
+
+    def __init__(self, config: DiaConfig, stage: Stage, weights: Stored, dtype: str):
+        self.stage, self.dtype = stage, DTYPES[dtype]
+        self.network = Dia(config)  # lazy: what is not filled is never made
+        fill(self.network, stage, weights, self.dtype)
+        if stage.kind == "decoder_layer":  # its source is made for all layers that there are
+            decoder = self.network.model.decoder
+            decoder.layers = decoder.layers[stage.index : stage.index + 1]
+
+    def __call__(self, state: State) -> State:
+        """What the stage makes of a state (tts_core.stages): float32."""
+        made = getattr(self, self.stage.kind)(from_host(state, self.dtype))
+        return to_host(made)
+
+    def text_embedding(self, x: Tensors) -> Tensors:
+        """Ids to vectors; `zero` is the one zero id that stands for no text."""
+        embedding = self.network.model.encoder.embedding
+        return {"text": embedding(x["ids"]), "nothing": embedding(x["zero"])}
+
+    def encoder_layer(self, x: Tensors) -> Tensors:
+        """Text and no text, each alone."""
+        encoder = self.network.model.encoder
+        layer = encoder.layers[self.stage.index]
+        return {name: layer(x[name], encoder.rotary(0, x[name].shape[1])) for name in ("text", "nothing")}
+
+    def encoder_norm(self, x: Tensors) -> Tensors:
+        """The encoder's last norm."""
+        norm = self.network.model.encoder.norm
+        return {"text": norm(x["text"]), "nothing": norm(x["nothing"])}
+
+    def row_embedding(self, x: Tensors) -> Tensors:
+        """Grid rows to vectors."""
+        return {"rows": self.network.model.decoder.embeddings(x["tokens"])}
+
+    def decoder_layer(self, x: Tensors) -> Tensors:
+        """All rows, in several calls with a cache; and the keys and values of cross-attention."""
+        decoder = self.network.model.decoder
+        layer = decoder.layers[0]
+        source = decoder.source(x["text"], None, x["nothing"])
+        cache, pieces = KeyValueCache(), []
+        for start, stop in passes(x["rows"].shape[1]):
+            rotation = decoder.rotary(start, stop - start)
+            cross_rotation = decoder.cross_rotary(start, stop - start) if decoder.cross_rope else None
+            pieces.append(layer(x["rows"][:, start:stop], rotation, cross_rotation, cache, source, 0))
+        return {"rows": mx.concatenate(pieces, axis=1), "keys": source.keys[0], "values": source.values[0]}
+
+    def decoder_norm(self, x: Tensors) -> Tensors:
+        """The decoder's last norm."""
+        return {"rows": self.network.model.decoder.norm(x["rows"])}
+
+    def head(self, x: Tensors) -> Tensors:
+        """Vectors to logits."""
+        return {"logits": self.network.head(x["rows"])}
+
+
+class DacStage:
+    """A stage of the codec with its weights, which are freed with this object.
+
+    dtype: float32.
+    """
+
+    def __init__(self, config: DacConfig, stage: Stage, weights: Stored, dtype: str):
+        self.stage, self.dtype = stage, DTYPES[dtype]
+        self.network = Dac(config)
+        fill(self.network, stage, weights, self.dtype)
+
+    def __call__(self, state: State) -> State:
+        """What the stage makes of a state (tts_core.stages): float32."""
+        made = getattr(self, self.stage.kind)(from_host(state, self.dtype))
+        return to_host(made)
+
+    def encoder_input(self, x: Tensors) -> Tensors:
+        """The first convolution."""
+        return {"hidden": self.network.encoder.conv1(x["samples"][..., None])}
+
+    def encoder_block(self, x: Tensors) -> Tensors:
+        """One block of the encoder."""
+        block = self.network.encoder.block[self.stage.index]
+        return {"hidden": block(x["hidden"])}
+
+    def encoder_output(self, x: Tensors) -> Tensors:
+        """The last convolution."""
+        encoder = self.network.encoder
+        return {"latents": encoder.conv2(encoder.snake1(x["hidden"]))}
+
+    def quantizer(self, x: Tensors) -> Tensors:
+        """One codebook: what it searches by, its codes behind those before, and what it leaves over."""
+        quantizer = self.network.quantizer.quantizers[self.stage.index]
+        codes = quantizer.encode(x["latents"])
+        return {
+            "encodings": quantizer.in_proj(x["latents"]),
+            "codes": mx.concatenate((x["codes"], codes[:, None]), axis=1),
+            "latents": x["latents"] - quantizer.decode(codes),
+        }
+
+    def dequantizer(self, x: Tensors) -> Tensors:
+        """Codes of all codebooks to latents."""
+        return {"hidden": self.network.quantizer.decode(x["codes"])}
+
+    def decoder_input(self, x: Tensors) -> Tensors:
+        """The first convolution."""
+        return {"hidden": self.network.decoder.conv1(x["hidden"])}
+
+    def decoder_block(self, x: Tensors) -> Tensors:
+        """One block of the decoder."""
+        block = self.network.decoder.block[self.stage.index]
+        return {"hidden": block(x["hidden"])}
+
+    def decoder_output(self, x: Tensors) -> Tensors:
+        """The last convolution, to samples in [-1, 1]."""
+        decoder = self.network.decoder
+        return {"audio": mx.tanh(decoder.conv2(decoder.snake1(x["hidden"])))[..., 0]}
+
+
+def fill(network: nn.Module, stage: Stage, weights: Stored, dtype: mx.Dtype) -> None:
+    """Give the stage's modules, and no others, their tensors; names and shapes must fit exactly."""
+    if weights.quantization:
+        _quantize(network, dict(weights.quantization))
+    stored = weights.read(stage.tensors(weights.names()))
+    for module in stage.modules:
+        state = [
+            (name.removeprefix(f"{module}."), _cast(name, value, dtype))
+            for name, value in stored.items()
+            if name.startswith(f"{module}.")
+        ]
+        _submodule(network, module).load_weights(state, strict=True)
+    network.eval()
+
+
+def from_host(state: State, dtype: mx.Dtype) -> dict[str, mx.array]:
+    """Floating arrays in `dtype`, integers as they are."""
+    arrays = {name: value.swapaxes(1, 2) if name in TIME_LAST else value for name, value in state.items()}
+    return {
+        name: mx.array(value.astype(np.float32)).astype(dtype) if value.dtype.kind == "f" else mx.array(value)
+        for name, value in arrays.items()
+    }
+
+
+def to_host(made: Tensors) -> State:
+    """NumPy arrays, float32 where they are floating. Waits for the device."""
+    arrays = {
+        name: np.array(value.astype(mx.float32) if mx.issubdtype(value.dtype, mx.floating) else value)
+        for name, value in made.items()
+    }
+    return {name: value.swapaxes(1, 2) if name in TIME_LAST else value for name, value in arrays.items()}
+
+
+def _submodule(network: nn.Module, path: str) -> nn.Module:
+    module: Any = network
+    for name in path.split("."):
+        module = module[int(name)] if name.isdigit() else module[name]
+    return module

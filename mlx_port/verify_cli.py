@@ -1,0 +1,182 @@
+"""`mlx-port verify`: the flags. What is measured is in mlx_port/verify, imported when the command runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from mlx_port.verify.report import Report
+    from mlx_port.verify.run import Progress
+
+
+@click.command()
+@click.argument("source", metavar="SRC")
+@click.argument("destination", metavar="DST")
+@click.option("--codec", metavar="SRC", help="The DAC that went into DST.  [default: in SRC, or hub descript/dac_44khz]")
+@click.option("--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows that the decoder reads.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 30, min_open=True),
+    default=0.25,
+    show_default=True,
+    help="Sound that the codec encodes and decodes.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Of the inputs.")
+@click.option(
+    "--cross-rope/--no-cross-rope",
+    default=None,
+    help="As SRC was converted with.  [default: by config.json's schema]",
+)
+@click.option("--revision", metavar="REV", help="Branch, tag or commit where SRC is a hub id.")
+@click.option("--offline", is_flag=True, help="Never ask the hub; its cache is used.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--html", "page", metavar="FILE", help="Also write a page with plots.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.pass_context
+def verify(context: click.Context, **flags: Any) -> None:
+    """Compare a published checkpoint SRC with its converted copy DST, layer by layer.
+
+    Each layer of DST runs in MLX beside the same layer in torch, in float64 and float32, one at a time.
+    Exits with 1 if an error exceeds what rounding explains, or a tensor is not that of SRC.
+    """
+    if not _run(**flags):
+        context.exit(1)
+
+
+def _run(
+    source: str,
+    destination: str,
+    codec: str | None,
+    rows: int,
+    seconds: float,
+    seed: int,
+    cross_rope: bool | None,
+    revision: str | None,
+    offline: bool,
+    as_json: bool,
+    page: str | None,
+) -> bool:
+    started = time.perf_counter()
+    if page is not None:
+        _check_page(page)
+    environment = {"TF32": _without_tf32()} | _frameworks()
+
+    from converters.published import open_published
+    from mlx_port.verify import run
+    from mlx_port.verify.report import Report
+    from tts_core.errors import UsageError
+
+    published = open_published(source, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline)
+    converted = open_published(destination, offline=True)
+    if converted.dia is None or converted.dia.layout != "mlx":
+        raise UsageError(f"DST: {destination} is not a converted model; give the folder that convert-weights wrote")
+    report = Report(
+        source, destination, converted.dia.dtype, converted.dia.quantization, rows, seconds, seed, environment
+    )
+    reference, port = _sides()
+    with _Line() as progress:
+        run.verify(published, converted, reference, port, report, progress=progress)
+    report.seconds_taken = time.perf_counter() - started
+    report.peak_memory_bytes = _peak_bytes()
+    _write(report, as_json, page)
+    return report.passed
+
+
+def _check_page(page: str) -> None:
+    from pathlib import Path
+
+    from tts_core.errors import NotFoundError
+
+    if not Path(page).absolute().parent.is_dir() or Path(page).is_dir():
+        raise NotFoundError(f"--html: {page}: there is no folder to write that file in; make it, or choose another")
+
+
+def _without_tf32() -> str:
+    """Switch MLX's reduced float32 products off; MLX reads the variable when it is imported."""
+    if "mlx.core" not in sys.modules:
+        os.environ["MLX_ENABLE_TF32"] = "0"
+    return "off" if os.environ.get("MLX_ENABLE_TF32") == "0" else "on (MLX was imported before)"
+
+
+def _frameworks() -> dict[str, str]:
+    """Versions of both. Raises NotFoundError where one is not installed."""
+    from tts_core.errors import NotFoundError
+
+    try:
+        import mlx.core as mx
+    except ImportError:
+        raise NotFoundError("verify: MLX is not installed; pip install 'mlx-port[cpu]', or cuda12, cuda13") from None
+    try:
+        import torch
+    except ImportError:
+        raise NotFoundError("verify: PyTorch is not installed; pip install 'mlx-port[torch]'") from None
+    device = mx.default_device().type.name
+    return {"mlx": f"{mx.__version__} ({device})", "torch": f"{torch.__version__} (cpu)"}  # type: ignore[attr-defined]
+
+
+def _sides() -> tuple[Any, Any]:
+    """Both sides' layers as mlx_port.verify.run wants them: torch reads through the maps, MLX the stored files."""
+    from functools import partial
+
+    from mlx_port import layerwise as mlx_side
+    from mlx_port.verify.stored import Stored
+    from torch_ref import layerwise as torch_side
+
+    def reference(weights: Any, config: Any, dtype: str) -> Any:
+        layers = torch_side.DiaStage if weights.kind == "dia" else torch_side.DacStage
+        return lambda stage: layers(config, stage, weights, dtype)
+
+    def port(weights: Any, config: Any, dtype: str) -> Any:
+        layers = mlx_side.DiaStage if weights.kind == "dia" else mlx_side.DacStage
+        return partial(_open, layers, config, Stored(weights.files, weights.quantization), dtype)
+
+    return reference, port
+
+
+def _open(layers: Any, config: Any, stored: Any, dtype: str, stage: Any) -> Any:
+    return layers(config, stage, stored, dtype)
+
+
+class _Line:
+    """What is being done, on stderr, if that is a terminal."""
+
+    def __enter__(self) -> Progress:
+        return self.show
+
+    def __exit__(self, *_: object) -> None:
+        self.show("")
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        if sys.stderr.isatty():
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+
+
+def _peak_bytes() -> int:
+    """Of this process, MLX's memory on an Apple GPU included."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _write(report: Report, as_json: bool, page: str | None) -> None:
+    if page is not None:
+        from pathlib import Path
+
+        from mlx_port.verify import html
+
+        Path(page).write_text(html.page(report), "utf-8")
+    if as_json:
+        import json
+
+        click.echo(json.dumps(report.to_dict(), indent=2, allow_nan=False))
+    else:
+        click.echo(report.text())
