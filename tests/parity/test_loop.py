@@ -16,7 +16,7 @@ from tts_core.sampling import Sampling
 from tts_core.tokenizer import tokenize
 
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
-EVERY_SIDE = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES.keys())
+EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
 TEXTS = ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum dolor sit amet, [S2] consectetur adipiscing elit."]
 SETTINGS = {
     "defaults": Sampling(3.0, 1.2, 0.9, 20),

@@ -1,0 +1,86 @@
+"""Watching how the generation loop reads from the device: a context that counts, and one that forbids."""
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+
+from tests.parity.sides import PORT, Side
+
+
+class Watched:
+    """Gives what the generation loop's `to_host` returns to a function."""
+
+    inside = False
+
+    def __init__(self, side: Side, seen: Callable[[np.ndarray], None]):
+        self.module: Any = side.code["generate"]
+        self.seen = seen
+        self.original = self.module.to_host
+
+    def __enter__(self) -> None:
+        def to_host(x: Any) -> np.ndarray:
+            Watched.inside = True
+            try:
+                value = self.original(x)
+            finally:
+                Watched.inside = False
+            self.seen(value)
+            return value
+
+        self.module.to_host = to_host
+
+    def __exit__(self, *_: object) -> None:
+        self.module.to_host = self.original
+
+
+class Forbidden:
+    """Every way to wait for the device raises, but inside a watched `to_host`."""
+
+    TORCH = ("item", "tolist", "numpy", "cpu", "__array__", "__bool__", "__int__", "__float__", "nonzero")
+    MLX = ("item", "tolist", "__array__", "__bool__", "__int__", "__float__")
+
+    def __init__(self, side: Side, monkeypatch: pytest.MonkeyPatch):
+        self.side, self.patches = side, monkeypatch
+
+    def __enter__(self) -> None:
+        kind, names = (mx.array, self.MLX) if self.side is PORT else (torch.Tensor, self.TORCH)
+        for name in names:
+            self.patches.setattr(kind, name, _guarded(name, getattr(kind, name)))
+        if self.side is PORT:
+            for name in ("eval", "synchronize"):
+                self.patches.setattr(mx, name, _guarded(name, getattr(mx, name)))
+            self.patches.setattr(self.side.code["generate"], "np", _Numpy())
+        else:
+            self.patches.setattr(torch, "nonzero", _guarded("nonzero", torch.nonzero))
+
+    def __exit__(self, *_: object) -> None:
+        self.patches.undo()
+
+
+def _guarded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not Watched.inside:
+            raise AssertionError(f"a read from the device: {name}")
+        return original(*args, **kwargs)
+
+    return call
+
+
+class _Numpy:
+    """NumPy that refuses MLX arrays: it reads them by the buffer protocol, which no method call shows."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(np, name)
+        if not callable(value) or isinstance(value, type):
+            return value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not Watched.inside and any(isinstance(arg, mx.array) for arg in args):
+                raise AssertionError(f"a read from the device: np.{name}")
+            return value(*args, **kwargs)
+
+        return call
