@@ -110,4 +110,6 @@ def discover(model: str, root: Path | None = None) -> list[Case]:
 
 
 def _is_case(folder: Path) -> bool:
-    return (folder / "info.json").exists() or any(folder.glob("*.safetensors"))
+    return folder.name == "sampler" or any(
+        (folder / name).exists() for name in ("info.json", "golden.safetensors")
+    )

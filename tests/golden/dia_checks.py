@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 from tests.golden.cases import Case, Vectors
 from tests.golden.sides import Bench, Loader, Side
 from tts_core.delay import apply_delay
-from tts_core.dia import DiaConfig
+from tts_core.dia import DiaConfig, read_published
 from tts_core.dia_grid import FREE, DelayGrid
 from tts_core.tokenizer import tokenize
 
@@ -213,6 +214,8 @@ def _check_transformers(case: Case, vectors: Vectors, bench: Bench, prompts: lis
         *(f"generate.codes.{item}" for item in range(len(ids))),
     ]
     vectors.require(required)
+    for file in case.folder.glob("config*.json"):  # the same network as older and newer files describe it
+        assert read_published(json.loads(file.read_text())) == config, f"{file} reads differently"
 
     _check_padded("input_ids", vectors["input_ids"], ids)
     _check_padded("attention_mask", vectors["attention_mask"], [np.ones_like(tokens) for tokens in ids])

@@ -102,6 +102,30 @@ def test_decode(oracle, bench):
     bench.compare("waveform", audio, lambda side: side.decode(codes))
 
 
+@pytest.fixture
+def small_windows(monkeypatch) -> None:
+    """Cuts at 3, 8, 13, ... frames on both sides, so that short inputs cross many."""
+    for side in ("torch_ref", "mlx_port"):
+        monkeypatch.setattr(f"{side}.codecs.dac.FIRST_WINDOW", 3)
+        monkeypatch.setattr(f"{side}.codecs.dac.LARGEST_WINDOW", 5)
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_small_windows(oracle, bench):
+    test_encode(oracle, bench)
+    test_decode(oracle, bench)
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_windows_are_exact(oracle, loader):
+    """In float64 a window with one frame of context too few is a million times farther off than rounding."""
+    side, rng = loader.codec_bench("torch", oracle.folder).torch64, np.random.default_rng(4)
+    config = side.codec.config
+    codes = rng.integers(0, config.codebook_size, (1, config.n_codebooks, 40)).astype(np.int32)
+    whole = side.conv(side.codec.decoder, side.latents(codes))[:, 0]
+    np.testing.assert_allclose(side.decode(codes), whole, rtol=0, atol=1e-12)
+
+
 def test_sizes_are_read_from_the_saved_configuration(oracle, bench):
     config, own = oracle.network.config, bench.side.codec.config
     assert own.sample_rate == 16000
