@@ -206,9 +206,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--batch", default="1")
     args = parser.parse_args()
-    print(
-        f"{platform.machine()} {platform.system()}, Python {platform.python_version()}, numpy {np.__version__}"
-    )
+    print(f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}")
     print(f"Dia {args.size}, {args.dtype}, {len(TEXT)} bytes of text, median of {RUNS} runs")
     print(f"{'side':<40} {'batch':>5} {'ms/step':>9} {'start s':>8}")
     for side in args.side.split(","):

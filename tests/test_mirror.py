@@ -25,15 +25,16 @@ ALONE = {
     "mlx_port/verify_cli.py": "its flags",
     "mlx_port/api.py:converted_voice": "torch_ref reads the published layout directly",
     "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
-    "mlx_port/layers/conv.py:shifted_matmuls": "MLX's own dilated convolution is slow on the CPU",
     "mlx_port/loading.py:read_config": "of converted folders; torch_ref's are read by converters",
     "mlx_port/loading.py:without_envelope": "part of read_config",
     "mlx_port/dia/step.py:CompiledStep": "mx.compile: MLX's way to launch a step at once",
 }
 # file:class or file:function → why methods, attributes or parameters differ
 DIFFERENT = {
-    "layers/conv.py:Conv1d": "torch's own layer, unchanged",
-    "layers/conv.py:ConvTranspose1d": "torch's own layer, unchanged",
+    "layers/conv.py:Conv1d": "torch's own layer, its call cut to the device's limits",
+    "layers/conv.py:ConvTranspose1d": "torch's own layer, its call cut to the device's limits",
+    "layers/conv.py:conv1d": "torch has groups, and a limit on sizes",
+    "layers/conv.py:conv_transpose1d": "torch has groups and output padding, and a limit on sizes",
     "loading.py:load": "torch_ref reads published layouts, the codec apart from them, and chooses a device",
 }
 

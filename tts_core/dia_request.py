@@ -13,6 +13,7 @@ from tts_core.errors import UsageError
 from tts_core.noise import Noise, per_text
 from tts_core.results import Prompt
 from tts_core.sampling import Sampling
+from tts_core.script import prepare
 from tts_core.tokenizer import tokenize
 
 PromptLike = (
@@ -20,20 +21,29 @@ PromptLike = (
 )  # a bare (Q, P) array is codes whose transcript already stands in the text
 
 
-def with_transcripts(texts: Sequence[str], prompts: Sequence[PromptLike] | None) -> list[str]:
-    """The texts that are read: a prompt's transcript, a space, the text."""
+def prepared(texts: Sequence[str], prompts: Sequence[PromptLike] | None, limit: int) -> list[str]:
+    """The texts that are read, by the rules of tts_core.script; a prompt's transcript goes in front."""
+    return [prepare(text, limit, transcript=said) for text, said in _with_transcripts(texts, prompts)]
+
+
+def joined(texts: Sequence[str], prompts: Sequence[PromptLike] | None) -> list[str]:
+    """The texts exactly as given; a prompt's transcript and a space go in front."""
+    pairs = _with_transcripts(texts, prompts)
+    return [text if said is None else f"{said.rstrip()} {text.lstrip()}" for text, said in pairs]
+
+
+def _with_transcripts(
+    texts: Sequence[str], prompts: Sequence[PromptLike] | None
+) -> list[tuple[str, str | None]]:
     if isinstance(texts, str):
         raise UsageError("texts: got one string; give a list of strings")
-    if prompts is None:
-        return list(texts)
+    prompts = [None] * len(texts) if prompts is None else prompts
     if len(prompts) != len(texts):
         raise UsageError(
             f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None where there is none"
         )
-    return [
-        f"{prompt.transcript.rstrip()} {text.lstrip()}" if isinstance(prompt, Prompt) else text
-        for text, prompt in zip(texts, prompts, strict=True)
-    ]
+    transcripts = [prompt.transcript if isinstance(prompt, Prompt) else None for prompt in prompts]
+    return list(zip(texts, transcripts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ def make_request(
 ) -> Request:
     """Fill in the model's defaults and check every value.
 
-    texts: as they are read, prompts' transcripts included (`with_transcripts`).
+    texts: as they are read, prompts' transcripts included (`prepared`, `joined`).
     encode_prompt: (L,) float32 samples → (Q, P) int32 codes; called last, when all else is known to be good.
     Raises UsageError naming the argument, and for batches the text's place.
     """

@@ -19,11 +19,10 @@ from mlx_port.dia.step import make_step
 from tts_core.dac import decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
-from tts_core.dia_request import PromptLike, Request, make_request, with_transcripts
+from tts_core.dia_request import PromptLike, Request, joined, make_request, prepared
 from tts_core.meter import Meter
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
-from tts_core.script import prepare
 from tts_core.windows import growing
 
 
@@ -88,10 +87,9 @@ class DiaPipeline:
         Raises UsageError, at the call, for a text or value that cannot be used.
         """
         started = time.perf_counter()
-        [script] = with_transcripts([text], [prompt])
         request = make_request(
             self.config,
-            [prepare(script, self.config.max_text_bytes)],
+            prepared([text], [prompt], self.config.max_text_bytes),
             [prompt],
             self._encode,
             temperature=temperature,
@@ -125,10 +123,9 @@ class DiaPipeline:
         Raises UsageError, naming the text's place.
         """
         started = time.perf_counter()
-        limit = self.config.max_text_bytes
         request = make_request(
             self.config,
-            [prepare(script, limit) for script in with_transcripts(texts, prompts)],
+            prepared(texts, prompts, self.config.max_text_bytes),
             prompts,
             self._encode,
             temperature=temperature,
@@ -172,7 +169,7 @@ class DiaPipeline:
         """
         request = make_request(
             self.config,
-            with_transcripts(texts, prompts),
+            joined(texts, prompts),
             prompts,
             self._encode,
             temperature=temperature,

@@ -1,0 +1,59 @@
+"""MLX's convolutions against torch's, in the derived bound."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mlx_port.layers.conv import conv1d, conv_transpose1d
+from tests.tolerance import assert_within
+
+
+@pytest.mark.parametrize("length", [31, 64])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation"), [(7, 1, 27, 9), (1, 1, 0, 1), (10, 5, 3, 1)]
+)
+def test_conv1d(length, kernel, stride, padding, dilation):
+    rng = np.random.default_rng(0)
+    x, weight, bias = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((2, 6, length), (8, 6, kernel), (8,))
+    )
+    truth, reference = (
+        F.conv1d(
+            *(torch.from_numpy(a).to(kind) for a in (x, weight, bias)), stride, padding, dilation
+        ).numpy()
+        for kind in (torch.float64, torch.float32)
+    )
+    ours = conv1d(
+        mx.array(x.transpose(0, 2, 1)),
+        mx.array(weight.transpose(0, 2, 1)),
+        mx.array(bias),
+        stride,
+        padding,
+        dilation,
+    )
+    assert_within(np.array(ours).transpose(0, 2, 1), reference, truth, "convolution")
+
+
+@pytest.mark.parametrize("length", [1, 31])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"), [(10, 5, 3), (16, 8, 4), (4, 2, 1), (9, 3, 0), (7, 3, 2)]
+)
+def test_conv_transpose1d(length, kernel, stride, padding):
+    rng = np.random.default_rng(0)
+    x, weight, bias = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((2, 6, length), (6, 8, kernel), (8,))
+    )
+    truth, reference = (
+        F.conv_transpose1d(
+            *(torch.from_numpy(a).to(kind) for a in (x, weight, bias)), stride, padding
+        ).numpy()
+        for kind in (torch.float64, torch.float32)
+    )
+    ours = conv_transpose1d(
+        mx.array(x.transpose(0, 2, 1)), mx.array(weight.transpose(1, 2, 0)), mx.array(bias), stride, padding
+    )
+    assert_within(np.array(ours).transpose(0, 2, 1), reference, truth, "convolution")
