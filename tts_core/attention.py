@@ -56,7 +56,8 @@ class Scores:
 def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -> tuple[int, int, int]:
     """Lanes, query rows and keys per block that fit the budget.
 
-    Keys shrink to 512 before rows do to 128: fewer rows would read every key more often. Lanes are split only then.
+    Keys shrink to 512, then rows to 128, keys to 128 and rows to 32, and only then lanes: fewer rows would read every
+    key more often.
     Raises ResourceError if one row and one key do not fit.
     """
     lanes = max(scores.lanes, 1)
@@ -66,13 +67,13 @@ def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -
         scores.block_bytes(lanes, rows, keys) > budget_bytes
         or lanes * scores.group * rows * keys > LARGEST_BLOCK
     ):
-        if keys > 512 or (keys > 32 and rows <= 32):
+        if keys > 512 or (keys > 128 and rows <= 128):
             keys = -(-keys // 2)
         elif rows > 32:
             rows = -(-rows // 2)
         elif lanes > 1:
             lanes = -(-lanes // 2)
-        elif keys > 1:
+        elif keys > 1 and (keys >= rows * scores.group or rows == 1):
             keys = -(-keys // 2)
         elif rows > 1:
             rows = -(-rows // 2)

@@ -130,16 +130,17 @@ def _blocks(
     lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy), policy=policy)
 
     out = mx.zeros((*lead, group, rows, value.shape[-1]), query.dtype)
+    result = out
     for lane in lane_spans(lead, lanes):
         for span in spans(rows, q_chunk):
-            block = (
-                _cut(query, (*lane, slice(None), span)),
-                _cut(key, lane),
-                _cut(value, lane),
-                None if mask is None else _cut(mask, (*lane, slice(None), span)),
-            )
+            index = (*lane, slice(None), span)
+            # Without an order the graph would run blocks side by side and hold all their scores.
+            part = mx.depends([_cut(query, index)], [result])[0]
+            bias = None if mask is None else _cut(mask, index)
             first_row = span.start if is_causal else None
-            out[(*lane, slice(None), span)] = _attend(*block, first_row, scale, k_chunk).astype(out.dtype)
+            result = _attend(part, _cut(key, lane), _cut(value, lane), bias, first_row, scale, k_chunk)
+            result = result.astype(out.dtype)
+            out[index] = result
     return mx.flatten(out, -4, -3)
 
 
@@ -163,7 +164,8 @@ def _attend(
     total = mx.zeros_like(top)
     acc = mx.zeros((*query.shape[:-1], value.shape[-1]))
     for span in spans(keys, k_chunk):
-        scores = query @ key[..., span, :].astype(mx.float32).swapaxes(-2, -1)
+        part = mx.depends([key[..., span, :]], [acc])[0]
+        scores = query @ part.astype(mx.float32).swapaxes(-2, -1)
         grid = mx.unflatten(scores, -2, (group, rows))
         if mask is not None:
             part = mask if mask.shape[-1] == 1 else mask[..., span]

@@ -1,0 +1,247 @@
+"""torch_ref's attention: every case under every policy, its contract, memory and gradients."""
+
+import time
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tests.layers.attention_cases import CASES, WRONG, fault
+from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
+from torch_ref.limits import Backend, enforce
+from tts_core.attention import Scores, block_sizes, lane_spans
+from tts_core.errors import ResourceError
+
+POLICIES = {
+    "13 rows, 17 keys": AttentionPolicy(13, 17, native=False),
+    "64 KiB": AttentionPolicy(budget_bytes=64 * 1024, native=False),
+    "one block": AttentionPolicy(native=False),
+    "native": AttentionPolicy(),
+}
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda), pytest.param("mps", marks=pytest.mark.mps)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", CASES)
+def test_cases(name, policy, device):
+    def candidate(*tensors: Tensor, **options: Any) -> Tensor:
+        moved = {key: x.to(device) if isinstance(x, Tensor) else x for key, x in options.items()}
+        out = scaled_dot_product_attention(*(x.to(device) for x in tensors), **moved, policy=POLICIES[policy])
+        return out.cpu()
+
+    assert fault(candidate, name) is None
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_candidates_fail_where_they_should(name):
+    candidate, cases = WRONG[name]
+    assert all(fault(candidate, case) for case in cases)
+
+
+def test_every_case_of_a_fault_passes_without_it():
+    assert all(fault(F.scaled_dot_product_attention, case) is None for _, cases in WRONG.values() for case in cases)
+
+
+@pytest.mark.parametrize("backend", [("2.5.1", "14.5"), ("2.6.0", "15.0"), ("2.8.0", "15.2"), ("2.15.0", "15.2")])
+@pytest.mark.parametrize("name", CASES)
+def test_cases_as_if_on_mps(name, backend):
+    def candidate(*tensors: Tensor, **options: Any) -> Tensor:
+        with enforce(Backend("mps", *backend)):
+            return scaled_dot_product_attention(*tensors, **options)
+
+    assert fault(candidate, name) is None
+
+
+# The contract
+
+
+def draw(*shape: int, **options: Any) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), **options)
+
+
+BLOCKS = AttentionPolicy(native=False)
+
+
+@pytest.mark.parametrize("policy", [BLOCKS, AttentionPolicy()])
+def test_mask_and_causal_together_are_refused(policy):
+    x = draw(1, 2, 4, 8)
+    with pytest.raises(ValueError, match="both given"):
+        scaled_dot_product_attention(x, x, x, torch.ones(4, 4, dtype=torch.bool), is_causal=True, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "mask", "message"),
+    [
+        (((1, 2, 4, 8), (1, 2, 5, 9), (1, 2, 5, 8)), None, "query and key share E"),
+        (((1, 2, 4, 8), (1, 2, 5, 8), (1, 2, 6, 8)), None, "key and value share S"),
+        (((1, 3, 4, 8), (1, 2, 5, 8), (1, 2, 5, 8)), None, "give a multiple"),
+        (((1, 2, 4, 8), (1, 2, 5, 8), (1, 2, 5, 8)), (5,), "does not broadcast"),
+        (((1, 2, 4, 8), (1, 2, 5, 8), (1, 2, 5, 8)), (3, 5), "does not broadcast"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(shapes, mask, message):
+    bias = None if mask is None else torch.zeros(mask)
+    with pytest.raises(ValueError, match=message):
+        scaled_dot_product_attention(*(draw(*shape) for shape in shapes), bias, enable_gqa=True, policy=BLOCKS)
+
+
+def test_dtypes_that_differ_are_named():
+    x = draw(1, 2, 4, 8)
+    with pytest.raises(ValueError, match="dtypes torch.float32, torch.float16"):
+        scaled_dot_product_attention(x, x.half(), x.half(), policy=BLOCKS)
+
+
+@pytest.mark.parametrize("value", [0, -1])
+@pytest.mark.parametrize("name", ["q_chunk", "k_chunk", "budget_bytes"])
+def test_policies_of_nothing_are_refused(name, value):
+    with pytest.raises(ValueError, match=name):
+        AttentionPolicy(**{name: value})
+
+
+def test_a_budget_below_one_row_is_refused_with_what_it_takes():
+    x = draw(1, 1, 4, 64)
+    with pytest.raises(ResourceError, match="allow at least") as error:
+        scaled_dot_product_attention(x, x, x, policy=AttentionPolicy(budget_bytes=100, native=False))
+    least = int(str(error.value).split()[-1])
+    scaled_dot_product_attention(x, x, x, policy=AttentionPolicy(budget_bytes=least, native=False))
+
+
+def test_batches_and_heads_broadcast():
+    query, key, value = draw(2, 3, 5, 8), draw(1, 3, 7, 8), draw(2, 1, 7, 8)
+    expected = F.scaled_dot_product_attention(query, key.expand(2, 3, 7, 8), value.expand(2, 3, 7, 8))
+    got = scaled_dot_product_attention(query, key, value, policy=AttentionPolicy(2, 3, native=False))
+    assert torch.allclose(got, expected, atol=1e-6)
+
+
+def test_float64_is_summed_in_float64():
+    x = [draw(1, 2, 9, 8, dtype=torch.float64) for _ in range(3)]
+    got = scaled_dot_product_attention(*x, policy=AttentionPolicy(4, 4, native=False))
+    assert torch.allclose(got, F.scaled_dot_product_attention(*x), atol=1e-14, rtol=0)
+
+
+def test_autocast_does_not_reach_the_sums():
+    x = [draw(1, 2, 9, 64) for _ in range(3)]
+    with torch.autocast("cpu", torch.bfloat16):
+        got = scaled_dot_product_attention(*x, policy=AttentionPolicy(4, 4, native=False))
+    assert torch.allclose(got, F.scaled_dot_product_attention(*x), atol=1e-6)
+
+
+def test_dropout_keeps_the_mean_and_drops_weights():
+    x = draw(1, 1, 64, 8), draw(1, 1, 64, 8), torch.ones(1, 1, 64, 8)
+    torch.manual_seed(0)
+    out = scaled_dot_product_attention(*x, dropout_p=0.5, policy=AttentionPolicy(8, 8, native=False))
+    assert 0.9 < out.mean() < 1.1 and out.std() > 0.05
+
+
+def test_the_native_path_costs_a_few_microseconds():
+    x = draw(1, 2, 1, 8)
+
+    def seconds(function: Any) -> float:
+        times = []
+        for _ in range(200):
+            start = time.perf_counter()
+            function(x, x, x)
+            times.append(time.perf_counter() - start)
+        return sorted(times)[len(times) // 4]
+
+    assert seconds(scaled_dot_product_attention) - seconds(F.scaled_dot_product_attention) < 20e-6
+
+
+# Memory
+
+
+class Recorder(TorchDispatchMode):
+    """The largest tensor that was made, and the most bytes alive at once, but for the output of `of_shape`."""
+
+    def __init__(self, of_shape: tuple[int, ...]):
+        super().__init__()
+        self.output, self.largest, self.peak = of_shape, 0, 0
+        self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        given = {x.untyped_storage()._cdata for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
+        for x in tree_leaves(out):
+            if isinstance(x, Tensor) and x.untyped_storage()._cdata not in given and x.numel() != self.output_size:
+                storage = x.untyped_storage()
+                self.largest = max(self.largest, storage.nbytes())
+                self.alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+        self.alive = {at: (ref, size) for at, (ref, size) in self.alive.items() if not ref.expired()}
+        self.peak = max(self.peak, sum(size for _, size in self.alive.values()))
+        return out
+
+    @property
+    def output_size(self) -> int:
+        return torch.Size(self.output).numel()
+
+
+@pytest.mark.parametrize("budget", [1 << 16, 1 << 18, 1 << 20])
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"mask": (1, 1, 150, 200)}, {"mask": (8, 150, 200)}])
+def test_blocks_stay_within_the_budget(budget, options):
+    query, key, value = draw(2, 8, 150, 64), draw(2, 2, 200, 64), draw(2, 2, 200, 64)
+    call = {"attn_mask": draw(*options["mask"]) > -1} if "mask" in options else options
+    with Recorder((2, 8, 150, 64)) as memory:
+        policy = AttentionPolicy(budget_bytes=budget, native=False)
+        scaled_dot_product_attention(query, key, value, **call, enable_gqa=True, policy=policy)
+    assert memory.largest <= memory.peak <= budget
+    assert memory.peak >= budget / 8  # and the budget is used
+
+
+def test_half_precision_is_not_cast_as_a_whole():
+    x = [draw(1, 4, 512, 64).bfloat16() for _ in range(3)]
+    with Recorder((1, 4, 512, 64)) as memory:
+        scaled_dot_product_attention(*x, policy=AttentionPolicy(budget_bytes=1 << 18, native=False))
+    assert memory.peak <= 1 << 18
+
+
+def test_a_large_call_leaves_the_native_path_unless_its_kernel_keeps_no_scores():
+    query, key = draw(1, 2, 512, 16), draw(1, 2, 512, 16)
+    small = AttentionPolicy(budget_bytes=1 << 18)
+    with Recorder((1, 2, 512, 16)) as memory:  # values of another width: the CPU has no fused kernel for them
+        scaled_dot_product_attention(query, key, draw(1, 2, 512, 8), policy=small)
+    assert memory.peak <= 1 << 18
+    expected = F.scaled_dot_product_attention(query, key, key)
+    assert torch.equal(scaled_dot_product_attention(query, key, key, policy=small), expected)
+
+
+@pytest.mark.parametrize("lead", [(1,), (2, 3), (2, 3, 4)])
+@pytest.mark.parametrize("lanes", [1, 2, 3, 5, 100])
+def test_lanes_cover_everything_once(lead, lanes):
+    seen = torch.zeros(*lead)
+    for lane in lane_spans(lead, lanes):
+        seen[lane] += 1
+        assert seen[lane].numel() <= max(lanes, 1)
+    assert bool((seen == 1).all())
+
+
+def test_a_block_never_has_more_elements_or_a_longer_sum_than_a_device_takes():
+    scores = Scores(lanes=64, group=4, rows=1 << 20, keys=1 << 20, width=128, value_width=128, itemsize=4)
+    lanes, rows, keys = block_sizes(scores, 1 << 40, policy=AttentionPolicy())
+    assert lanes * 4 * rows * keys < 2**31 and keys < 32767
+
+
+# Gradients
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"is_causal": True}, {"enable_gqa": True}, {"attn_mask": torch.ones(2, 1, 5, 7, dtype=torch.bool).tril(-1)}],
+)
+def test_gradients(options):
+    heads = 4 if options.get("enable_gqa") else 2
+    shapes = (2, heads, 5, 4), (2, 2, 7, 4), (2, 2, 7, 3)
+    x = [draw(*shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+    policy = AttentionPolicy(3, 2, native=False)
+    assert torch.autograd.gradcheck(lambda *x: scaled_dot_product_attention(*x, **options, policy=policy), x)
+
+
+def test_a_float_mask_gets_its_gradient():
+    x, bias = draw(1, 2, 5, 4, dtype=torch.float64), draw(1, 1, 5, 5, dtype=torch.float64).requires_grad_()
+    policy = AttentionPolicy(2, 2, native=False)
+    assert torch.autograd.gradcheck(lambda mask: scaled_dot_product_attention(x, x, x, mask, policy=policy), (bias,))
