@@ -52,10 +52,10 @@ def check_file(
             np.isfinite(logits).sum(axis=-1), counts, err_msg=f"{what}: how many candidates"
         )
         real = np.arange(tokens.shape[-1]) < counts[..., None]
-        golden = np.zeros_like(logits)
-        rows = np.nonzero(real)
-        golden[(*rows[:-1], tokens[real])] = probs[real]
-        np.testing.assert_array_equal(np.isfinite(logits), golden > 0, err_msg=f"{what}: the candidates")
+        golden, chosen = np.zeros_like(logits), np.zeros(logits.shape, bool)
+        at = (*np.nonzero(real)[:-1], tokens[real])
+        golden[at], chosen[at] = probs[real], True
+        np.testing.assert_array_equal(np.isfinite(logits), chosen, err_msg=f"{what}: the candidates")
         wide = definition(cond.astype(np.float64), uncond.astype(np.float64), setting, eos)
         known = sampling.softmax(definition(cond, uncond, setting, eos))
         oracle = sampling.softmax(wide)
