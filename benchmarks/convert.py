@@ -1,9 +1,9 @@
-"""Time and peak memory of `convert-weights` on a full-size (1.6 B parameters) random float32 Dia, beside a file copy.
+"""Time and peak memory of `convert-weights` on a full-size (1.6 B) random float32 Dia, beside a file copy.
 
     python benchmarks/convert.py [--kind safetensors|pth] [--folder DIR] [--convert "-q --q-bits 8"]
 
-Makes the checkpoint (6.4 GB) in a temporary folder of DIR, copies it, converts it in a process of its own whose anonymous
-memory is polled, prints one line per kind, and deletes everything. DIR needs 20 GB, 26 GB for pth.
+Makes the checkpoint (6.4 GB) in a temporary folder of DIR, copies it, converts it in a process of its own
+whose anonymous memory is polled, prints one line per kind, and deletes everything. DIR needs 14 GB.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def make_checkpoint(folder: Path, kind: str) -> Path:
     write_random(weights, "dia_nari")
     if kind == "pth":
         pickle = folder / "dia-v0_1.pth"
-        script = "import sys, torch, safetensors.torch as s; torch.save(s.load_file(sys.argv[1]), sys.argv[2])"
+        script = (
+            "import sys, torch, safetensors.torch as s; torch.save(s.load_file(sys.argv[1]), sys.argv[2])"
+        )
         subprocess.run([sys.executable, "-c", script, weights, pickle], check=True)
         weights.unlink()
         weights = pickle
@@ -128,7 +130,16 @@ def bench(kind: str, folder: Path, flags: list[str]) -> dict[str, object]:
         copied = time.perf_counter() - begin
         shutil.rmtree(copy)
         os.sync()
-        command = [sys.executable, "-m", "converters.cli", "--hf-path", str(source), "--mlx-path", str(made), *flags]
+        command = [
+            sys.executable,
+            "-m",
+            "converters.cli",
+            "--hf-path",
+            str(source),
+            "--mlx-path",
+            str(made),
+            *flags,
+        ]
         seconds, peak = measure(command)
         written = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
         return {
@@ -146,7 +157,9 @@ def bench(kind: str, folder: Path, flags: list[str]) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kind", choices=["safetensors", "pth"], help="default: both")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--convert", default="", help="flags for convert-weights")

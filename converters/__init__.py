@@ -1,1 +1,1 @@
-"""Published weights to converted folders: readers, maps, the plan that joins them, and the streaming writer."""
+"""Published weights to converted folders: readers, maps, the plan that joins them, the streaming writer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -40,23 +41,32 @@ def _spelling(argument: str, known: set[str]) -> str:
     show_default=True,
     help="Folder to write. It must not exist.",
 )
-@click.option("--codec", metavar="SRC", help="The DAC to put in.  [default: in SRC, or hub descript/dac_44khz]")
+@click.option(
+    "--codec", metavar="SRC", help="The DAC to put in.  [default: in SRC, or hub descript/dac_44khz]"
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
     help="Of Dia's weights; norms and codec are float32.  [default: as in SRC]",
 )
 @click.option("-q", "--quantize", is_flag=True, help="Quantise the large linear layers.")
-@click.option("--q-bits", type=click.Choice(["2", "3", "4", "5", "6", "8"]), help="Bits per weight.  [default: 4; mxfp8: 8]")
 @click.option(
-    "--q-group-size", type=int, metavar="N", help="Weights per scale.  [default: 64; mxfp4, mxfp8: 32; nvfp4: 16]"
+    "--q-bits",
+    type=click.Choice(["2", "3", "4", "5", "6", "8"]),
+    help="Bits per weight.  [default: 4; mxfp8: 8]",
+)
+@click.option(
+    "--q-group-size",
+    type=int,
+    metavar="N",
+    help="Weights per scale.  [default: 64; mxfp4, mxfp8: 32; nvfp4: 16]",
 )
 @click.option("--q-mode", type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4"]), help="[default: affine]")
 @click.option("-d", "--dequantize", is_flag=True, help="Undo the quantisation of a converted SRC.")
 @click.option(
     "--cross-rope/--no-cross-rope",
     default=None,
-    help="Rotary positions in cross-attention: v0.1 has them, 0626 has not.  [default: by config.json's schema]",
+    help="Rotary positions in cross-attention: v0.1 has them, 0626 has not.  [default: by its schema]",
 )
 @click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in --hf-path.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; read and write no tensor.")
@@ -71,12 +81,13 @@ def convert_weights(**options: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit: 0, or the code of tts_core/errors.py after one line on stderr."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing is left behind
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(convert_weights, arguments, debug="--debug" in arguments))
 
 
 def run(command: click.Command, arguments: Sequence[str], *, debug: bool) -> int:
-    """Run a click command; every error becomes one line on stderr and its exit code. debug: and a traceback."""
+    """Run a click command; every error is one line on stderr and its exit code. debug: and a traceback."""
     try:
         return command.main(list(arguments), standalone_mode=False) or 0
     except (click.Abort, KeyboardInterrupt):
@@ -129,11 +140,15 @@ def _run(
     as_json: bool,
     debug: bool,
 ) -> None:
-    import signal
+    from pathlib import Path
 
     from tts_core.errors import UsageError
 
-    given = [flag for flag, value in (("--q-bits", q_bits), ("--q-group-size", q_group_size), ("--q-mode", q_mode)) if value]
+    given = [
+        flag
+        for flag, value in (("--q-bits", q_bits), ("--q-group-size", q_group_size), ("--q-mode", q_mode))
+        if value
+    ]
     if given and not quantize:
         raise UsageError(f"{', '.join(given)}: only with -q")
     if quantize and dequantize:
@@ -142,23 +157,31 @@ def _run(
     from converters.convert import convert, outline
     from converters.dequantize import Quantization
     from converters.published import open_published
+    from converters.writer import check_destination
 
-    how = Quantization.of(q_mode or "affine", q_group_size, int(q_bits) if q_bits else None) if quantize else None
-    published = open_published(sources, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline)
-    source = published.dia
-    if dequantize and (source is None or source.quantization is None):
+    how = (
+        Quantization.of(q_mode or "affine", q_group_size, int(q_bits) if q_bits else None)
+        if quantize
+        else None
+    )
+    if not dry_run:  # before anything is fetched
+        check_destination(Path(mlx_path), force=force)
+    published = open_published(
+        sources, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline
+    )
+    quantized = published.dia.quantization is not None
+    if dequantize and not quantized:
         raise UsageError(f"-d: {', '.join(sources)} is not quantised")
-    if not (dequantize or quantize) and source is not None and source.quantization is not None:
-        raise UsageError(f"--hf-path: {', '.join(sources)} is converted and quantised already; -d dequantises it")
+    if quantized and not (dequantize or quantize):
+        raise UsageError(
+            f"--hf-path: {', '.join(sources)} is converted and quantised already; -d dequantises it"
+        )
     plan = outline(published, dtype=dtype, quantization=how)
     if dry_run:
         report = plan.report() | {"ignored_files": dict(published.ignored)}
     else:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing is left behind
         with _Bar(plan.nbytes) as bar:
-            report = convert(
-                published, mlx_path, dtype=dtype, quantization=how, force=force, progress=bar
-            )
+            report = convert(published, mlx_path, dtype=dtype, quantization=how, force=force, progress=bar)
     if as_json:
         import json
 
@@ -194,8 +217,9 @@ def _summary(report: dict[str, Any], destination: str | None) -> list[str]:
     for kind, part in report["parts"].items():
         files = [file if isinstance(file, str) else file["name"] for file in part["files"]]
         lines.append(
-            f"{kind}: {part['map']} from {part['source']} ({', '.join(files)}): {part['source_tensors']} tensors -> "
-            f"{part['tensors']}, {part['parameters']:,} parameters, {part['bytes'] / 1e6:,.1f} MB"
+            f"{kind}: {part['map']} from {part['source']} ({', '.join(files)}): "
+            f"{part['source_tensors']} tensors -> {part['tensors']}, "
+            f"{part['parameters']:,} parameters, {_size(part['bytes'])}"
         )
         lines += [f"  dropped {name}: {why}" for name, why in part["dropped"].items()]
     quantization = report["quantization"]
@@ -204,11 +228,19 @@ def _summary(report: dict[str, Any], destination: str | None) -> list[str]:
         lines.append(
             f"quantised: {report['parts']['dia']['quantized_layers']} layers, {quantization['mode']}, "
             f"{quantization['bits']} bits, groups of {quantization['group_size']}"
-            + (f"; {len(kept)} whose width does not divide stay {report['dtype']}: {', '.join(kept)}" if kept else "")
+            + (
+                f"; {len(kept)} whose width does not divide stay {report['dtype']}: {', '.join(kept)}"
+                if kept
+                else ""
+            )
         )
     lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
-    size = f"{report['bytes'] / 1e9:.2f} GB, {report['dtype']}"
+    size = f"{_size(report['bytes'])}, {report['dtype']}"
     return [*lines, f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes / 1e9:.2f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.2f} MB"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ from converters.writer import (
     shards,
     write_json,
 )
-from tts_core.dac import mlx_axes
+from tts_core.dac import DacConfig, mlx_axes
+from tts_core.dia import DiaConfig
 from tts_core.dia_shapes import is_norm
 from tts_core.errors import CheckpointError, UsageError
 
@@ -48,8 +49,8 @@ class Output:
 class Outline:
     """Everything that a conversion will write, known before a tensor is read."""
 
-    dia: Part
-    codec: Part
+    dia: Part[DiaConfig]
+    codec: Part[DacConfig]
     dtype: str
     quantization: Quantization | None
     outputs: Mapping[str, list[Output]]  # by kind
@@ -66,7 +67,7 @@ class Outline:
         )
 
     @property
-    def parts(self) -> tuple[Part, Part]:
+    def parts(self) -> tuple[Part[Any], ...]:
         """The networks, in the order in which they are written."""
         return self.dia, self.codec
 
@@ -119,13 +120,11 @@ class Outline:
 def outline(
     published: Published, *, dtype: str | None = None, quantization: Quantization | None = None
 ) -> Outline:
-    """What `convert` would write. dtype None keeps that of Dia's source; norms and the codec are float32 always.
+    """What `convert` would write. dtype None keeps that of Dia's source; norms and the codec stay float32.
 
     Raises UsageError when a quantised source should be quantised again, or when no layer can be quantised.
     """
     dia, codec = published.dia, published.codec
-    if dia is None or codec is None:
-        raise UsageError("convert: both Dia and its codec are needed; open them with open_published")
     if dtype is not None and (dtype not in FLOATS or dtype == "float64"):
         raise UsageError(f"--dtype: {dtype!r} is unknown; choose from float32, bfloat16, float16")
     if quantization is not None and dia.quantization is not None:
@@ -157,13 +156,15 @@ def convert(
 ) -> dict[str, Any]:
     """Write a converted folder and return what its conversion.json says.
 
-    progress: called with the bytes written since its last call. force: replaces an older converted folder, which stays
-    until the new one is complete. Peak memory is a few times the largest tensor.
-    Raises UsageError, ResourceError or CheckpointError, and whatever happens leaves nothing half-written behind.
+    progress: called with the bytes written since its last call. force: replaces an older converted folder,
+    which stays until the new one is complete. Peak memory is a few times the largest tensor.
+    Raises UsageError, ResourceError or CheckpointError; whatever happens, nothing half-written stays behind.
     """
     whole = outline(published, dtype=dtype, quantization=quantization)
     destination = Path(destination)
     files = [file for part in whole.parts for file in part.files]
+    if quantization is not None:
+        _mlx()
     check_destination(destination, force=force, sources=files)
     check_space(destination.absolute().parent, whole.nbytes)
     with _Hashes(files) as hashes, appearing(destination) as folder:
@@ -263,14 +264,18 @@ def _tensors(part: Part, output: Output) -> Iterator[np.ndarray]:
     yield stored
 
 
-def _quantized(values: np.ndarray, scale_code: str, how: Quantization) -> Iterator[np.ndarray]:
+def _mlx() -> Any:
     try:
         import mlx.core as mx
     except ImportError:
         raise UsageError("-q: quantising needs MLX; on Linux: pip install 'mlx-port[cpu]'") from None
+    return mx
 
+
+def _quantized(values: np.ndarray, scale_code: str, how: Quantization) -> Iterator[np.ndarray]:
+    mx = _mlx()
     weight = mx.array(values)
-    if scale_code in ("F16", "BF16"):  # affine scales take the weight's type
+    if scale_code in ("F16", "BF16"):  # affine scales take the weight's type; the other modes round only once
         weight = weight.astype(mx.float16 if scale_code == "F16" else mx.bfloat16)
     made = mx.quantize(weight, group_size=how.group_size, bits=how.bits, mode=how.mode)
     for array in made:
@@ -339,7 +344,8 @@ def _card(whole: Outline) -> str:
         "",
         f"# {name} for MLX",
         "",
-        f"Dia ({dia.config.generation} rules) with its codec, converted by mlx-port {_version()}. Weights: {form}; norms and codec float32.",
+        f"Dia ({dia.config.generation} rules) with its codec, converted by mlx-port {_version()}. "
+        f"Weights: {form}; norms and codec float32.",
         "Sources, their hashes, the maps used and what was dropped: conversion.json.",
         "",
         "```python",

@@ -1,6 +1,6 @@
 """MLX's quantised weights back to float32, in NumPy: affine, mxfp4, mxfp8 and nvfp4.
 
-A row's codes lie in uint32 words, lowest bits first; every `group_size` of them share a scale (and, affine, a bias).
+A row's codes lie in uint32 words, lowest bits first; `group_size` of them share a scale and, affine, a bias.
 Formats: OCP Microscaling (MX) v1.0 for E2M1, E4M3 and E8M0.
 """
 
@@ -62,9 +62,10 @@ class Quantization:
 def dequantize(
     how: Quantization, weight: np.ndarray, scales: np.ndarray, biases: np.ndarray | None = None
 ) -> np.ndarray:
-    """float32 (rows, columns) from uint32 words (rows, columns · bits / 32) and scales (rows, columns / group_size).
+    """float32 (rows, columns) from uint32 words (rows, columns · bits / 32).
 
-    scales: float32, and biases too (affine), or the uint8 of E8M0 (mxfp4, mxfp8) and E4M3 (nvfp4).
+    scales, biases: (rows, columns / group_size); float32 where affine, else uint8: E8M0 (mxfp4, mxfp8) or
+    E4M3 (nvfp4).
     """
     codes = _codes(weight, how.bits)
     if how.has_biases:

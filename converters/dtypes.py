@@ -1,4 +1,4 @@
-"""Number formats of checkpoint files, and the casts between them and NumPy. NumPy has no bfloat16: its bits are handled."""
+"""Number formats of checkpoint files and their casts; NumPy has no bfloat16, so its bits are handled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def widen(stored: np.ndarray, code: str) -> np.ndarray:
 
 
 def narrow(values: np.ndarray, code: str) -> np.ndarray:
-    """float32 values as the stored type of F32, F16 or BF16, rounded to nearest even; overflow becomes infinite."""
+    """float32 values as the stored type of F32, F16 or BF16: to nearest even, overflow to infinity."""
     if code != "BF16":
         with np.errstate(over="ignore"):
             return values.astype(stored_type(code), copy=False)

@@ -1,4 +1,4 @@
-"""Where a source lies: on this machine, or in a repository of the Hugging Face hub that is fetched into its cache."""
+"""Where a source lies: on this machine, or in a repository of the hub, fetched into its cache."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Located:
 
 
 def locate(source: str | Path, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
-    """`source` as a local file or folder, fetched if it is a hub id ("owner/name") and nothing local has that name.
+    """`source` as a local file or folder, fetched if it is a hub id, "owner/name", with no local namesake.
 
-    flag: what the caller named it by, for the messages. Something that looks like a path is never looked up on the hub.
+    flag: what the caller named it by, for the messages. What looks like a path is never looked up on the hub.
     Raises NotFoundError when it is not there or cannot be fetched.
     """
     if not str(source):
@@ -47,7 +47,7 @@ def locate(source: str | Path, *, flag: str, revision: str | None = None, offlin
 
 
 def fetch(repository: str, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
-    """A repository's weights in the hub's own cache: its safetensors, or its pickles where it has no safetensors."""
+    """A repository's weights in the hub's own cache: its safetensors, or its pickles where it has none."""
     folder = _snapshot(repository, ["*.safetensors"], flag=flag, revision=revision, offline=offline)
     if not any(folder.rglob("*.safetensors")):
         folder = _snapshot(repository, ["*.pth"], flag=flag, revision=revision, offline=offline)

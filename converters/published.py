@@ -1,4 +1,4 @@
-"""Published checkpoints, opened: every file recognised by its tensors' names, planned strictly, read tensor by tensor.
+"""Published checkpoints: each file recognised by its tensors' names, planned strictly, read tensor by tensor.
 
 Needs neither framework, except PyTorch when a pickle has to be read.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -47,13 +47,16 @@ SHAPES = {"dia": dia_shapes.parameter_shapes, "dac": dac.parameter_shapes}
 TITLES = {"dia": "Dia", "dac": "DAC (the codec)"}
 
 
+Config = TypeVar("Config", dia.DiaConfig, dac.DacConfig)
+
+
 @dataclass(frozen=True)
-class Part:
+class Part(Generic[Config]):
     """One network of a checkpoint, planned and ready to be read under canonical names."""
 
     kind: str  # "dia" or "dac"
     layout: str  # a key of LAYOUTS, or "mlx" for a folder that we converted
-    config: dia.DiaConfig | dac.DacConfig
+    config: Config
     dtype: str  # of most of its numbers, as they lie in the files
     origin: Located
     checkpoint: Checkpoint = field(repr=False)
@@ -84,11 +87,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Published:
-    """What the sources hold. ignored: file → why it was not used."""
+    """What the sources hold. parts: by kind. ignored: file → why it was not used."""
 
-    dia: Part | None
-    codec: Part | None
+    parts: Mapping[str, Part]
     ignored: Mapping[str, str]
+
+    @property
+    def dia(self) -> Part[dia.DiaConfig]:
+        """The language model. KeyError if it was not wanted."""
+        return self.parts["dia"]
+
+    @property
+    def codec(self) -> Part[dac.DacConfig]:
+        """The codec. KeyError if it was not wanted."""
+        return self.parts["dac"]
 
 
 def open_published(
@@ -104,15 +116,17 @@ def open_published(
 
     codec: where DAC is, if not in the sources; None falls back on the hub's descript/dac_44khz.
     cross_rope: None derives it from config.json's schema. revision: of hub ids among the sources.
-    parts: the networks wanted; the others are None.
-    A folder may hold a model twice: safetensors are preferred to pickles, the folder to its subfolders, then the first
-    by name. No tensor is read. Raises NotFoundError listing every part that is missing, CheckpointError for files that
-    are corrupt, unsafe, or do not fit their configuration.
+    parts: the networks wanted.
+    A folder may hold a model twice: safetensors are preferred to pickles, then the folder to its subfolders,
+    then the first by name. No tensor is read. Raises NotFoundError listing every part that is missing,
+    CheckpointError for files that are corrupt, unsafe, or do not fit their configuration, UsageError for
+    sources that compete.
     """
     given = [sources] if isinstance(sources, str | Path) else list(sources)
     wanted = [kind for kind in parts if kind != "dac" or codec is None]
     search = _Search(wanted, cross_rope)
-    search.look([locate(source, flag="--hf-path", revision=revision, offline=offline) for source in given])
+    places = [locate(source, flag="--hf-path", revision=revision, offline=offline) for source in given]
+    search.look(places)
     if codec is not None and "dac" in parts:
         search.wanted = ["dac"]
         search.look([locate(codec, flag="--codec", offline=offline)])
@@ -124,7 +138,10 @@ def open_published(
     missing = search.missing(parts)
     if missing:
         raise search.error(given, missing)
-    return Published(search.found.get("dia"), search.found.get("dac"), search.ignored)
+    idle = [place for place in places if not any(part.origin is place for part in search.found.values())]
+    if idle:
+        raise UsageError(f"--hf-path: {idle[0].path} adds nothing that is not found elsewhere; leave it out")
+    return Published(search.found, search.ignored)
 
 
 class _Search:
@@ -211,9 +228,11 @@ def _part(
 ) -> Part:
     folder, file = checkpoint.files[0].parent, checkpoint.files[0]
     try:
-        read = (
-            _read_dia(config, folder, cross_rope) if kind == "dia" else _read_dac(config, checkpoint.metadata)
-        )
+        read: Any  # of the kind that `kind` says
+        if kind == "dia":
+            read = _read_dia(config, folder, cross_rope)
+        else:
+            read = _read_dac(config, checkpoint.metadata)
         targets = SHAPES[kind](read)
         quantization = config.get("quantization") if layout == "mlx" else None
         if layout == "mlx":
@@ -233,7 +252,7 @@ def _part(
     return Part(
         kind,
         layout,
-        read,
+        cast(Any, read),
         dtype,
         place,
         checkpoint,
@@ -244,7 +263,7 @@ def _part(
 
 
 def _layout(shapes: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """The layout that most of the tensors' names belong to, if those are at least half; "mlx" by config.json."""
+    """The layout that most of the tensors' names belong to, and at least half; "mlx" by config.json."""
     written = config.get("weights_layout")
     if written is not None:
         if written != "mlx" or config.get("format_version") != FORMAT_VERSION:

@@ -1,4 +1,4 @@
-"""Weight maps as data, and the plan that proves that a map, a checkpoint and a model fit before a tensor is read."""
+"""Weight maps as data, and the plan that proves that checkpoint and model fit before a tensor is read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SHOWN = 40  # names per kind of fault that a message lists
 class Rule:
     """One source tensor, or several in order, becomes one target; `{}` is an index that they all share.
 
-    optional: this is one of several forms in which the target is published, so no source of this form need be there.
+    optional: one of several forms in which the target is published, so no source of this form need be there.
     (The target must still be filled, exactly once, by some rule.)
-    One source to several targets, for layers that a checkpoint may hold fused: `dst` and `how` are tuples of equal
-    length. It stays strict because it is one rule: the source is claimed once, each target is filled once, and the
-    transforms of `split_rows` ask for the exact number of rows that they cover together.
+    One source to several targets, for layers that a checkpoint may hold fused: `dst` and `how` are tuples of
+    equal length. It stays strict because it is one rule: the source is claimed once, each target is filled
+    once, and the transforms of `split_rows` ask for the exact number of rows that they cover together.
     """
 
     src: str | tuple[str, ...]
@@ -62,8 +62,8 @@ def plan(
 ) -> list[Move]:
     """The moves that fill every target, in the order of `target_shapes`. Reads no tensor.
 
-    Raises one CheckpointError, starting with `what`, that lists every fault: sources missing, claimed twice or by no
-    rule, targets filled twice or unknown to the model, wrong shapes, rules that match nothing.
+    Raises one CheckpointError, starting with `what`, that lists every fault: sources missing, claimed twice
+    or by no rule, targets filled twice or unknown to the model, wrong shapes, rules that match nothing.
     """
     claims: dict[str, int] = dict.fromkeys(source_shapes, 0)
     moves: dict[str, Move] = {}
@@ -76,7 +76,7 @@ def plan(
         if not groups and isinstance(rule, Rule):
             waiting.append(rule)
         elif not groups and not rule.optional:
-            idle.append(rule.src)
+            idle += _tuple(rule.src)
         for index, names in groups:
             absent = [name for name in names if name not in source_shapes]
             for name in names:

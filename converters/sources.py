@@ -1,8 +1,9 @@
 """Checkpoint files as one mapping of names to shapes, with tensors read one at a time.
 
-Safetensors files are checked completely before anything is read: a file that is truncated, corrupt or inconsistent gives
-one CheckpointError. Tensors are then read, not mapped, so that a file that shrinks meanwhile is an error and not a crash.
-Pickles go through PyTorch's restricted reader (weights_only): one that asks for code is refused and nothing of it runs.
+Safetensors headers are checked completely before anything is read: a file that is truncated, corrupt or not
+consistent is one CheckpointError. Tensors are then read, not mapped: a file that shrinks is an error.
+Pickles go through PyTorch's restricted reader (weights_only): one that asks for code is refused, and no code
+is run.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def open_checkpoint(files: Sequence[Path]) -> Checkpoint:
 
 
 def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
-    """(tensors, metadata) of a safetensors file whose every byte is accounted for. CheckpointError otherwise."""
+    """(tensors, metadata) of a safetensors file, every byte accounted for. CheckpointError otherwise."""
     size = path.stat().st_size
     with open(path, "rb") as file:
         start = file.read(8)
@@ -112,7 +113,7 @@ def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
             )
         if 8 + length > size:
             raise CheckpointError(
-                f"{path}: truncated: the header alone takes {8 + length} bytes, the file has {size}; fetch it again"
+                f"{path}: truncated: its header takes {8 + length} bytes, the file has {size}; fetch it again"
             )
         raw = file.read(length)
     try:
@@ -173,7 +174,7 @@ def _check_coverage(stored: Mapping[str, Stored], data: int) -> None:
 
 
 def read_index(path: Path) -> list[Path]:
-    """The shards that a *.safetensors.index.json names, each checked to be there and to hold what the index says."""
+    """The shards that a *.safetensors.index.json names, each there and holding what the index says."""
     index = read_json(path)
     places = index.get("weight_map")
     if (
@@ -254,13 +255,15 @@ def _pickle_fault(fault: Exception) -> str:
             "nothing of it was run; use a safetensors copy of the model"
         )
     if refused:
-        return f"refused: not a plain pickle of tensors, or damaged ({refused[1][:160]}); nothing of it was run"
+        return (
+            f"refused: not a plain pickle of tensors, or damaged ({refused[1][:160]}); nothing of it was run"
+        )
     first = " ".join(str(fault).strip().splitlines()[:1])[:160]
     return f"not a torch checkpoint, or truncated ({type(fault).__name__}: {first}); fetch it again"
 
 
 def _check_zip(path: Path) -> None:
-    """Storages are read in place, so every member must be stored uncompressed, once, and wholly inside the file."""
+    """Storages are read in place: every member must be stored once, uncompressed, wholly inside the file."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()

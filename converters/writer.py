@@ -1,4 +1,4 @@
-"""Safetensors files written from a header that is known before the first tensor, in shards, to a folder that appears whole."""
+"""Sharded safetensors files whose header is known before the first tensor, in a folder that appears whole."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Entry:
 
 
 class SafetensorsWriter:
-    """One safetensors file: the header at once, then tensors in any order, each at the place that the header promised."""
+    """One safetensors file: the header at once, then tensors in any order, each where the header promised."""
 
     def __init__(self, path: Path, entries: Sequence[Entry]):
         header: dict[str, Any] = {"__metadata__": {"format": "mlx"}}
@@ -63,9 +63,13 @@ class SafetensorsWriter:
     def write(self, name: str, tensor: np.ndarray) -> None:
         """Write one tensor, whose bytes must be those of its entry."""
         at, entry = self._places.pop(name)
-        assert tensor.shape == entry.shape and tensor.nbytes == entry.nbytes, (name, tensor.shape, entry)
+        assert (tensor.shape, tensor.nbytes) == (entry.shape, entry.nbytes), (
+            tensor.dtype,
+            tensor.shape,
+            entry,
+        )
         self._file.seek(self._data + at)
-        self._write(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
+        self._write(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
 
     def close(self) -> None:
         """End a complete file."""
@@ -77,14 +81,14 @@ class SafetensorsWriter:
         """End an incomplete one."""
         self._file.close()
 
-    def _write(self, data: bytes | np.ndarray) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:  # a full disk writes a part first, then fails
             view = view[self._file.write(view) :]
 
 
 def shards(entries: Sequence[Sequence[Entry]], limit: int = SHARD_BYTES) -> list[list[Entry]]:
-    """Groups of entries, each group kept together, into files of at most `limit` bytes (a larger group stands alone)."""
+    """Groups of entries, each kept together, in files of at most `limit` bytes; a larger one stands alone."""
     files: list[list[Entry]] = []
     size = limit
     for group in entries:
@@ -109,8 +113,8 @@ def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=4, sort_keys=True) + "\n", "utf-8")
 
 
-def check_destination(destination: Path, *, force: bool, sources: Sequence[Path]) -> None:
-    """Raise UsageError unless a converted folder may appear at `destination`. force: an older one may be replaced."""
+def check_destination(destination: Path, *, force: bool, sources: Sequence[Path] = ()) -> None:
+    """Raise UsageError unless a folder may appear there. force: in place of an older converted one."""
     if not os.path.lexists(destination):
         return
     if not force:
@@ -121,8 +125,8 @@ def check_destination(destination: Path, *, force: bool, sources: Sequence[Path]
         )
     if any(destination.iterdir()) and not (destination / "conversion.json").is_file():
         raise UsageError(
-            f"--mlx-path: {destination} is not a converted model (no conversion.json in it), --force does not replace it; "
-            "give another name"
+            f"--mlx-path: {destination} is not a converted model (it has no conversion.json), "
+            "--force does not replace it; give another name"
         )
     inside = [file for file in sources if destination.resolve() in file.resolve().parents]
     if inside:
@@ -138,15 +142,15 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed + _SPARE_BYTES:
         raise ResourceError(
-            f"--mlx-path: {needed / 1e9:.2f} GB are needed in {folder}, {free / 1e9:.2f} GB are free; free some space"
+            f"--mlx-path: {folder} has {free / 1e9:.2f} GB free, {needed / 1e9:.2f} GB are needed; make room"
         )
 
 
 @contextlib.contextmanager
 def appearing(destination: Path) -> Iterator[Path]:
-    """A new folder beside `destination` that takes its place when the block ends, and vanishes when it raises.
+    """A new folder beside `destination` that takes its place when the block ends and vanishes when it raises.
 
-    An older folder at `destination` stays until then. OSError inside the block becomes ResourceError or UsageError.
+    An older folder at `destination` stays until then. An OSError becomes one of our errors.
     """
     destination = destination.absolute()
     made = [folder for folder in destination.parents if not folder.exists()]  # innermost first

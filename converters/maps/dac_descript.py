@@ -6,11 +6,11 @@ from converters.rules import Drop, Rule
 from converters.transforms import FOLD_WEIGHT_NORM
 from tts_core.dac import DILATIONS, DacConfig
 
-NAMES = r"encoder\.block\.\d+\.(block|weight|bias|alpha|parametrizations)|decoder\.model\.|quantizer\.quantizers\."
+NAMES = r"encoder\.block\.\d+\.(block|weight|bias|alpha|param)|decoder\.model\.|quantizer\.quantizers\."
 
 
 def rules(config: DacConfig) -> list[Rule | Drop]:
-    """Published name → canonical name. Block b of ours is b + 1 of theirs; the last Snake and convolution follow."""
+    """Published name → canonical name. Block b is b + 1 of theirs; the last Snake and convolution follow."""
     downs, ups = len(config.downsampling_ratios), len(config.upsampling_ratios)
     found: list[Rule | Drop] = _conv("encoder.block.0", "encoder.conv1")
     for block in range(downs):

@@ -1,4 +1,4 @@
-"""Dia as nari-labs publishes it (v0.1 and 0626; .pth or safetensors): kernels with input axes first, one embedding a channel."""
+"""Dia as nari-labs publishes it, v0.1 and 0626: kernels with input axes first, one embedding a channel."""
 
 from __future__ import annotations
 

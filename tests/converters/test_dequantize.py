@@ -7,7 +7,10 @@ from converters.dequantize import BITS, E2M1, E4M3, GROUP_SIZES, Quantization, d
 from tts_core.errors import CheckpointError, UsageError
 
 ALL = [
-    Quantization(mode, group, bits) for mode in BITS for group in sorted(GROUP_SIZES[mode]) for bits in sorted(BITS[mode])
+    Quantization(mode, group, bits)
+    for mode in BITS
+    for group in sorted(GROUP_SIZES[mode])
+    for bits in sorted(BITS[mode])
 ]
 
 
@@ -66,7 +69,13 @@ def test_what_mlx_cannot_do_is_refused(given, said):
 
 
 def test_a_layer_may_have_an_entry_of_its_own():
-    given = {"group_size": 64, "bits": 4, "mode": "affine", "head": {"group_size": 32, "bits": 8}, "off": False}
+    given = {
+        "group_size": 64,
+        "bits": 4,
+        "mode": "affine",
+        "head": {"group_size": 32, "bits": 8},
+        "off": False,
+    }
     assert Quantization.read(given, "head") == Quantization("affine", 32, 8)
     assert Quantization.read(given, "other") == Quantization("affine", 64, 4)
     with pytest.raises(CheckpointError, match="quantization of off"):

@@ -36,7 +36,11 @@ def without(mapping, *names):
         (without(SOURCES, "norm"), TARGETS, "missing: norm"),
         (without(SOURCES, "layers.1.w"), TARGETS, "missing: layers.1.w"),
         (SOURCES | {"more": (1,)}, TARGETS, "unexpected: more"),
-        (SOURCES | {"layers.2.w": (4, 2, 3)}, TARGETS, "unexpected: layers.2.w (the model has no model.layers.2.w)"),
+        (
+            SOURCES | {"layers.2.w": (4, 2, 3)},
+            TARGETS,
+            "unexpected: layers.2.w (the model has no model.layers.2.w)",
+        ),
         (SOURCES | {"layers.1.w": (4, 3, 2)}, TARGETS, "layers.1.w has shape (4, 3, 2), expected (4, 2, 3)"),
         (SOURCES | {"norm": (5,)}, TARGETS, "norm has shape (5,), which makes (5,), expected (4,)"),
         (without(SOURCES, "layers.0.inv_freq"), TARGETS, "rule without a source: layers.{}.inv_freq"),
@@ -56,7 +60,9 @@ def test_all_faults_stand_in_one_message():
     sources = without(SOURCES, "norm") | {"layers.0.w": (1, 2), "more": (1,)}
     with pytest.raises(CheckpointError) as caught:
         plan(RULES, sources, TARGETS)
-    assert all(name in str(caught.value) for name in ("missing: norm", "unexpected: more", "layers.0.w has shape"))
+    assert all(
+        name in str(caught.value) for name in ("missing: norm", "unexpected: more", "layers.0.w has shape")
+    )
 
 
 def test_a_source_claimed_twice_and_a_target_filled_twice():
@@ -79,7 +85,10 @@ CONV = [
 
 
 def test_one_of_several_forms_may_be_there():
-    assert plan(CONV, {"0.weight_g": (3, 1), "0.weight_v": (3, 2)}, {"0.weight": (3, 2)})[0].how is FOLD_WEIGHT_NORM
+    assert (
+        plan(CONV, {"0.weight_g": (3, 1), "0.weight_v": (3, 2)}, {"0.weight": (3, 2)})[0].how
+        is FOLD_WEIGHT_NORM
+    )
     assert plan(CONV, {"0.weight": (3, 2)}, {"0.weight": (3, 2)})[0].sources == ("0.weight",)
 
 

@@ -38,7 +38,10 @@ def test_every_dtype_from_both_formats(tmp_path, dtype):
     safetensors.save_file(tensors, tmp_path / "x.safetensors")
     torch.save(tensors, tmp_path / "x.pth")
     expected = tensor.float().numpy() if tensor.is_floating_point() else tensor.numpy()
-    for checkpoint in (SafetensorsCheckpoint([tmp_path / "x.safetensors"]), TorchCheckpoint(tmp_path / "x.pth")):
+    for checkpoint in (
+        SafetensorsCheckpoint([tmp_path / "x.safetensors"]),
+        TorchCheckpoint(tmp_path / "x.pth"),
+    ):
         found = checkpoint.read("a")
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)
@@ -121,7 +124,9 @@ def write_shards(folder: Path, **places: str) -> Path:
     for name in ("one", "two"):
         write_safetensors(folder / f"{name}.safetensors", {name: np.ones(2, np.float32)})
     index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"one": "one.safetensors", "two": "two.safetensors"} | places}))
+    index.write_text(
+        json.dumps({"weight_map": {"one": "one.safetensors", "two": "two.safetensors"} | places})
+    )
     return index
 
 
@@ -210,7 +215,7 @@ def test_truncated_pickle_at_every_member(tmp_path):
     pytest.importorskip("torch", reason="torch reads pickles")
     data = DAC_PTH.read_bytes()
     with zipfile.ZipFile(DAC_PTH) as archive:
-        cuts = {member.header_offset for member in archive.infolist()[:: 20]}
+        cuts = {member.header_offset for member in archive.infolist()[::20]}
         cuts |= {member.header_offset + 30 for member in archive.infolist()[:2]}
         cuts |= {archive.start_dir, archive.start_dir + 1, len(data) - 1, 0, 3, 4}
     path = tmp_path / "x.pth"

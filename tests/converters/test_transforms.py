@@ -23,7 +23,9 @@ def test_dense_is_nari_tensordot(into, out):
     kernel, x = random(*into, *out), random(2, *into)
     axes = len(into)
     expected = torch.tensordot(torch.tensor(x), torch.tensor(kernel), dims=axes).reshape(2, -1)
-    linear = torch.nn.functional.linear(torch.tensor(x).reshape(2, -1), torch.tensor(apply(dense(into, out), kernel)))
+    linear = torch.nn.functional.linear(
+        torch.tensor(x).reshape(2, -1), torch.tensor(apply(dense(into, out), kernel))
+    )
     torch.testing.assert_close(linear, expected)
 
 
@@ -43,7 +45,9 @@ def test_concat_rows_is_a_sum_of_embeddings_with_offsets():
     tables = [random(6, 4), random(6, 4) + 1, random(6, 4) + 2]
     tokens = torch.tensor([[1, 5, 0], [3, 3, 3]])
     one = torch.tensor(apply(CONCAT_ROWS, *tables))
-    expected = sum(torch.nn.functional.embedding(tokens[:, c], torch.tensor(table)) for c, table in enumerate(tables))
+    expected = sum(
+        torch.nn.functional.embedding(tokens[:, c], torch.tensor(table)) for c, table in enumerate(tables)
+    )
     found = torch.nn.functional.embedding(tokens + torch.tensor([0, 6, 12]), one).sum(dim=1)
     torch.testing.assert_close(found, expected)
 
@@ -51,13 +55,17 @@ def test_concat_rows_is_a_sum_of_embeddings_with_offsets():
 @pytest.mark.parametrize("shape", [(3, 4, 7), (5, 2, 16), (4, 6, 1), (1, 9, 7)])
 def test_fold_weight_norm_is_torch_weight_norm(shape):
     g, v = np.abs(random(shape[0], 1, 1)) + 0.1, random(*shape)
-    expected = torch._weight_norm(torch.tensor(v, dtype=torch.float64), torch.tensor(g, dtype=torch.float64), 0)
+    expected = torch._weight_norm(
+        torch.tensor(v, dtype=torch.float64), torch.tensor(g, dtype=torch.float64), 0
+    )
     np.testing.assert_allclose(apply(FOLD_WEIGHT_NORM, g, v), expected.float().numpy(), rtol=2**-23, atol=0)
 
 
 def test_fold_weight_norm_keeps_the_input_axis_of_transposed_convolutions():
     layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.ConvTranspose1d(6, 3, 4), dim=0)
-    g, v = (getattr(layer.parametrizations.weight, name).detach().numpy() for name in ("original0", "original1"))
+    g, v = (
+        getattr(layer.parametrizations.weight, name).detach().numpy() for name in ("original0", "original1")
+    )
     assert v.shape == (6, 3, 4)
     torch.testing.assert_close(torch.tensor(apply(FOLD_WEIGHT_NORM, g, v)), layer.weight.detach())
 

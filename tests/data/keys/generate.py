@@ -1,7 +1,7 @@
 """Write the lists of names and shapes of the full-size published checkpoints that lie beside this file.
 
-Independent of converters/maps: the nari and descript lists follow the tables of the published files, the transformers
-lists come from transformers' own modules on the meta device (transformers 5.23).
+Independent of converters/maps: the nari and descript lists follow the tables of the published files, the
+transformers lists come from transformers' own modules on the meta device (transformers 5.23).
 
     python tests/data/keys/generate.py
 """
@@ -109,6 +109,8 @@ if __name__ == "__main__":
         "dac_transformers": from_transformers("DacModel", "DacConfig"),
     }
     for name, shapes in lists.items():
-        lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(shape)}" for key, shape in sorted(shapes.items()))
+        lines = ",\n".join(
+            f" {json.dumps(key)}: {json.dumps(shape)}" for key, shape in sorted(shapes.items())
+        )
         Path(__file__).with_name(f"{name}.json").write_text(f"{{\n{lines}\n}}\n")
         print(name, len(shapes))

@@ -1,0 +1,249 @@
+"""The command: its flags, its one-line errors and exit codes, and what it prints."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from converters import cli
+from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: object) -> int:
+    return cli.run(
+        cli.convert_weights, [str(argument) for argument in arguments], debug="--debug" in arguments
+    )
+
+
+def error(capsys) -> str:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_converts_and_says_what_it_wrote(tmp_path, capsys):
+    assert run("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path", tmp_path / "out") == 0
+    captured = capsys.readouterr()
+    assert "dia: dia_transformers from v_0626_hf (model.safetensors): 47 tensors -> 47" in captured.out
+    assert f"wrote {tmp_path / 'out'}: 3.69 MB, float32" in captured.out
+    assert captured.err == ""
+    assert (tmp_path / "out/conversion.json").is_file()
+
+
+def test_pickles_and_repeated_sources(tmp_path, capsys):
+    sources = ("--hf-path", V_0626 / "dia-v1.pth", "--hf-path", DAC_PTH)
+    assert run(*sources, "--mlx-path", tmp_path / "out", "--json") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["parts"]["dac"]["map"] == "dac_descript"
+    assert captured.err == ""
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "-q", "--q-group-size", "32", "--dry-run")
+    assert run(*arguments) == 0
+    said = capsys.readouterr().out
+    assert "quantised: 17 layers, affine, 4 bits, groups of 32; 16 whose width does not divide" in said
+    assert "would write" in said
+    assert run(*arguments, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["parts"]["dia"]["quantized_layers"] == 17
+    assert left_in(tmp_path) == []
+
+
+def test_copied_spellings(tmp_path):
+    arguments = (
+        "--model",
+        V_0626_HF,
+        f"--codec={DAC_HF}",
+        "--mlx_path",
+        tmp_path / "out",
+        "--dry_run",
+        "--q_bits=4",
+        "-q",
+    )
+    assert run(*arguments, "--q_group_size", "32") == 0
+    assert left_in(tmp_path) == []
+
+
+def test_quantise_then_dequantise(tmp_path, capsys):
+    pytest.importorskip("mlx.core", reason="MLX quantises")
+    assert (
+        run(
+            "--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path", tmp_path / "q", "-q", "--q-mode", "mxfp8"
+        )
+        == 0
+    )
+    assert run("--hf-path", tmp_path / "q", "--mlx-path", tmp_path / "d", "-d") == 0
+    capsys.readouterr()
+    assert run("--hf-path", tmp_path / "q", "--mlx-path", tmp_path / "x") == 2
+    assert "converted and quantised already; -d dequantises it" in error(capsys)
+    assert run("--hf-path", tmp_path / "q", "--mlx-path", tmp_path / "x", "-q") == 2
+    assert "quantised already" in error(capsys)
+    assert run("--hf-path", tmp_path / "d", "--mlx-path", tmp_path / "x", "-d") == 2
+    assert "is not quantised" in error(capsys)
+    assert left_in(tmp_path) == ["d", "q"]
+
+
+def test_cross_rope_override(tmp_path):
+    base = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path")
+    assert run(*base, tmp_path / "a") == 0
+    assert run(*base, tmp_path / "b", "--cross-rope") == 0
+    found = [json.loads((tmp_path / name / "config.json").read_text())["cross_rope"] for name in "ab"]
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], 2, "Missing option '--hf-path'"),
+        (["--hf-path"], 2, "--hf-path"),
+        (["--hf-path", "./no/such/dir"], 3, "--hf-path: no/such/dir is not there"),
+        (["--hf-path", "no-such-dir"], 3, "no-such-dir is not there"),
+        (["--hf-path", V_0626_HF, "--codec", "./dac"], 3, "--codec: dac is not there"),
+        (["--hf-path", V_0626_HF, "--offline"], 3, "DAC (the codec)"),
+        (["--hf-path", "someone/model"], 3, "--hf-path: someone/model is not in the hub's cache"),
+        (["--hf-path", "x", "--dtype", "float64"], 2, "'float64' is not one of"),
+        (["--hf-path", "x", "--q-bits", "7", "-q"], 2, "'7' is not one of"),
+        (["--hf-path", "x", "--q-bits", "4"], 2, "--q-bits: only with -q"),
+        (["--hf-path", "x", "-q", "-d"], 2, "-q, -d: give one of them"),
+        (
+            ["--hf-path", "x", "-q", "--q-mode", "mxfp4", "--q-group-size", "64"],
+            2,
+            "--q-group-size: mxfp4 takes 32",
+        ),
+        (["--hf-path", "x", "--sped", "2"], 2, "No such option"),
+        (["--hf-path", "x", "extra"], 2, "unexpected extra argument"),
+        (["--hf-path", GOLDEN / "sampler", "--codec", DAC_HF], 3, "missing: weights of Dia"),
+    ],
+)
+def test_mistakes_take_one_line_and_their_code(capsys, monkeypatch, tmp_path, arguments, code, said):
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments) == code
+    assert said in error(capsys)
+    assert left_in(tmp_path) == []
+
+
+def test_progress_bar_only_on_a_terminal(tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    base = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path")
+    for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert run(*base, tmp_path / str(shown)) == 0
+        assert ("converting" in stream.getvalue()) == shown
+
+
+def test_existing_destination(tmp_path, capsys):
+    base = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path", tmp_path / "out")
+    assert run(*base) == 0
+    capsys.readouterr()
+    assert run(*base) == 2
+    assert "out exists" in error(capsys)
+    assert (
+        run("--hf-path", "someone/model", "--mlx-path", tmp_path / "out") == 2
+    )  # before anything is fetched
+    assert "out exists" in error(capsys)
+    assert run(*base, "--force") == 0
+    assert left_in(tmp_path) == ["out"]
+
+
+def test_corrupt_source(tmp_path, capsys):
+    (tmp_path / "model.safetensors").write_bytes(b"not one")
+    assert run("--hf-path", tmp_path, "--mlx-path", tmp_path / "out") == 4
+    assert f"{tmp_path / 'model.safetensors'}: not a safetensors file" in error(capsys)
+    assert left_in(tmp_path) == ["model.safetensors"]
+
+
+def test_debug_shows_the_traceback(tmp_path, capsys):
+    assert run("--hf-path", "./nothing", "--debug") == 3
+    captured = capsys.readouterr().err
+    assert "Traceback" in captured
+    assert captured.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 5, "not enough memory"),
+        (
+            PermissionError(13, "Permission denied", "model.safetensors"),
+            3,
+            "model.safetensors: Permission denied",
+        ),
+        (RuntimeError("two\nlines"), 1, "unexpected RuntimeError: two lines"),
+    ],
+)
+def test_other_faults(monkeypatch, capsys, fault, code, said):
+    def fail(**_):
+        raise fault
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert run("--hf-path", "x") == code
+    captured = capsys.readouterr().err.strip()
+    assert said in captured.splitlines()[-1]
+
+
+def test_help_imports_nothing_heavy():
+    script = (
+        "import sys\nfrom converters import cli\n"
+        "cli.run(cli.convert_weights, ['--help'], debug=False)\n"
+        "heavy = {'numpy', 'torch', 'mlx', 'huggingface_hub', 'tqdm', 'safetensors'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", script], check=True, cwd=ROOT, capture_output=True, text=True
+    ).stdout
+    assert "--mlx-path" in shown
+    assert "mlx_path" not in shown
+
+
+def test_help_is_quick():
+    begin = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "converters.cli", "--help"], check=True, cwd=ROOT, capture_output=True
+        )
+        begin.append(time.perf_counter() - start)
+    assert min(begin) < 0.15
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_nothing_behind(tmp_path, number, code):
+    script = (
+        "import sys, time\nfrom converters import cli, writer\n"
+        "original = writer.SafetensorsWriter.write\n"
+        "def slow(self, name, tensor):\n"
+        "    print('writing', flush=True); time.sleep(0.5); original(self, name, tensor)\n"
+        "writer.SafetensorsWriter.write = slow\n"
+        "cli.main(sys.argv[1:])"
+    )
+    flags = ["--hf-path", str(V_0626_HF), "--codec", str(DAC_HF), "--mlx-path", str(tmp_path / "out")]
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *flags],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        assert len(left_in(tmp_path)) == 1
+        os.kill(process.pid, number)
+        process.communicate()
+    assert process.returncode == code
+    assert left_in(tmp_path) == []

@@ -1,0 +1,379 @@
+"""Converting: what is written, that it is written once and whole, or not at all."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from converters import convert as converting
+from converters import writer
+from converters.convert import convert, outline
+from converters.dequantize import BITS, Quantization
+from converters.dtypes import narrow, widen
+from converters.published import open_published
+from converters.sources import read_header
+from converters.writer import Entry, SafetensorsWriter, shards
+from tests.converters.folders import DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01, assert_same, left_in, read_all
+from tts_core import dac
+from tts_core.dia_shapes import is_norm
+from tts_core.errors import CheckpointError, ResourceError, UsageError
+
+
+@pytest.fixture(scope="module")
+def source():
+    return open_published(V_0626_HF, codec=DAC_HF)
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """File → hash, for what does not name the source."""
+    return {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name not in ("conversion.json", "README.md")
+    }
+
+
+def test_a_converted_folder_holds_everything(source, tmp_path):
+    report = convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == ["out"]
+    assert left_in(tmp_path / "out") == [
+        *(
+            "README.md",
+            "codec",
+            "config.json",
+            "conversion.json",
+            "model.safetensors",
+            "model.safetensors.index.json",
+        )
+    ]
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    envelope = {
+        name: config.pop(name) for name in ("model_type", "weights_layout", "format_version", "dtype")
+    }
+    assert envelope == {"model_type": "dia", "weights_layout": "mlx", "format_version": 1, "dtype": "float32"}
+    assert config == json.loads(json.dumps(source.dia.config.to_dict()))
+    assert json.loads((tmp_path / "out/codec/config.json").read_text())["model_type"] == "dac"
+    assert report == json.loads((tmp_path / "out/conversion.json").read_text())
+    said = report["parts"]["dia"]
+    assert said["map"] == "dia_transformers"
+    assert said["source_tensors"] == said["tensors"] == len(source.dia.names())
+    digest = hashlib.sha256((V_0626_HF / "model.safetensors").read_bytes()).hexdigest()
+    assert said["files"] == [
+        {"name": "model.safetensors", "bytes": os.path.getsize(source.dia.files[0]), "sha256": digest}
+    ]
+    card = (tmp_path / "out/README.md").read_text()
+    assert "library_name: mlx" in card
+    assert "pipeline_tag: text-to-speech" in card
+    assert str(tmp_path) not in card + json.dumps(report)
+
+
+def test_mlx_reads_what_was_written_with_the_codec_in_its_layout(source, tmp_path):
+    mx = pytest.importorskip("mlx.core", reason="MLX reads the folder")
+    convert(source, tmp_path / "out")
+    index = json.loads((tmp_path / "out/model.safetensors.index.json").read_text())
+    weights, metadata = mx.load(str(tmp_path / "out/model.safetensors"), return_metadata=True)
+    assert metadata == {"format": "mlx"}
+    assert set(weights) == set(index["weight_map"]) == set(source.dia.names())
+    assert index["metadata"]["total_size"] == sum(array.nbytes for array in weights.values())
+    for name, array in weights.items():
+        np.testing.assert_array_equal(np.array(array), source.dia.read(name))
+    for name, array in mx.load(str(tmp_path / "out/codec/model.safetensors")).items():
+        tensor = source.codec.read(name)
+        axes = dac.mlx_axes(name, tensor.ndim)
+        np.testing.assert_array_equal(np.array(array), tensor.transpose(axes) if axes else tensor)
+
+
+def test_the_safetensors_library_reads_what_was_written(source, tmp_path):
+    torch_files = pytest.importorskip("safetensors.torch")
+    convert(source, tmp_path / "out", dtype="bfloat16")
+    tensors = torch_files.load_file(tmp_path / "out/model.safetensors")
+    assert {str(tensor.dtype) for tensor in tensors.values()} == {"torch.float32", "torch.bfloat16"}
+    for name, tensor in tensors.items():
+        expected = torch_files.torch.tensor(source.dia.read(name))
+        assert tensor.equal(expected if is_norm(name) else expected.bfloat16()), name
+
+
+@pytest.mark.parametrize("layout", ["nari", "transformers"])
+def test_both_layouts_make_the_same_folder(source, tmp_path, layout):
+    convert(source, tmp_path / "one")
+    convert(open_published(V_0626 if layout == "nari" else V_0626_HF, codec=DAC_HF), tmp_path / "two")
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+
+
+@pytest.mark.parametrize("folder", [V_0626, V_V01], ids=lambda path: path.name)
+def test_canonical_tensors_survive_the_round_trip(tmp_path, folder):
+    published = open_published(folder, codec=DAC_PTH)
+    convert(published, tmp_path / "out")
+    again = open_published(tmp_path / "out")
+    assert (again.dia.layout, again.codec.layout) == ("mlx", "mlx")
+    assert again.dia.config == published.dia.config
+    assert again.codec.config == published.codec.config
+    assert_same(read_all(again.dia), read_all(published.dia))
+    assert_same(read_all(again.codec), read_all(published.codec))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_norms_stay_float32_and_the_rest_is_rounded_once(source, tmp_path, dtype):
+    convert(source, tmp_path / "out", dtype=dtype)
+    code = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}[dtype]
+    stored, _ = read_header(tmp_path / "out/model.safetensors")
+    again = open_published(tmp_path / "out")
+    assert again.dia.dtype == dtype
+    for name in source.dia.names():
+        assert stored[name].dtype == ("F32" if is_norm(name) else code)
+        expected = source.dia.read(name)
+        rounded = expected if is_norm(name) else widen(narrow(expected, code), code)
+        np.testing.assert_array_equal(again.dia.read(name), rounded)
+    assert {tensor.dtype for tensor in read_header(tmp_path / "out/codec/model.safetensors")[0].values()} == {
+        "F32"
+    }
+
+
+def test_converting_again_changes_nothing(source, tmp_path):
+    convert(source, tmp_path / "one", dtype="bfloat16")
+    convert(open_published(tmp_path / "one"), tmp_path / "two")
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+
+
+def test_dtype_follows_the_source_unless_given(source, tmp_path):
+    convert(source, tmp_path / "half", dtype="float16")
+    assert outline(open_published(tmp_path / "half")).dtype == "float16"
+    assert outline(open_published(tmp_path / "half"), dtype="float32").dtype == "float32"
+    assert outline(source).dtype == "float32"
+
+
+# quantisation
+
+MODES = [
+    Quantization.of(mode, None if mode != "affine" else 32, bits) for mode in BITS for bits in BITS[mode]
+]
+
+
+@pytest.mark.parametrize("how", MODES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_quantised_layers_are_mlxs_own(source, tmp_path, how, dtype):
+    mx = pytest.importorskip("mlx.core", reason="MLX quantises")
+    from mlx import nn
+
+    report = convert(source, tmp_path / "out", dtype=dtype, quantization=how)
+    weights = mx.load(str(tmp_path / "out/model.safetensors"))
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert config["quantization"] == config["quantization_config"] == report["quantization"]
+    assert {key: config["quantization"][key] for key in ("mode", "bits", "group_size")} == how.to_dict()
+    again = open_published(tmp_path / "out").dia
+    for name in source.dia.names():
+        layer = name.removesuffix(".weight")
+        large = name.endswith(("_proj.weight", "logits_dense.weight"))
+        divides = source.dia.shape(name)[-1] % how.group_size == 0
+        assert (f"{layer}.scales" in weights) == (large and divides)
+        assert (config["quantization"].get(layer) is False) == (large and not divides)
+        if f"{layer}.scales" not in weights:
+            continue
+        values = mx.array(source.dia.read(name))
+        if how.has_biases:  # scales in the dtype asked for; the other modes' scales have a type of their own
+            values = values.astype(getattr(mx, dtype))
+        plain = nn.Linear(values.shape[1], values.shape[0], bias=False)
+        plain.weight = values
+        expected = nn.QuantizedLinear.from_linear(plain, how.group_size, how.bits, mode=how.mode)
+        layer_weights = {kind: weights[f"{layer}.{kind}"] for kind in expected.parameters()}
+        for kind, array in expected.parameters().items():
+            assert mx.array_equal(array, layer_weights[kind]).item(), f"{layer}.{kind}"
+        options = how.to_dict() | {"dtype": mx.float32}
+        wide = [
+            array.astype(mx.float32) if array.dtype == mx.bfloat16 else array
+            for array in layer_weights.values()
+        ]
+        named = dict(zip(layer_weights, wide, strict=True))
+        order = [named[kind] for kind in ("weight", "scales", "biases") if kind in named]
+        np.testing.assert_array_equal(again.read(name), np.array(mx.dequantize(*order, **options)))
+    assert report["parts"]["dia"]["quantized_layers"] > 0
+
+
+def test_a_quantised_folder_is_not_quantised_again_but_can_be_dequantised(source, tmp_path):
+    pytest.importorskip("mlx.core", reason="MLX quantises")
+    how = Quantization.of("affine", 32, 8)
+    convert(source, tmp_path / "quantised", quantization=how)
+    opened = open_published(tmp_path / "quantised")
+    assert opened.dia.quantization is not None
+    with pytest.raises(UsageError, match="is quantised already"):
+        outline(opened, quantization=how)
+    convert(opened, tmp_path / "plain")
+    plain = open_published(tmp_path / "plain")
+    assert plain.dia.quantization is None
+    assert_same(read_all(plain.dia), read_all(opened.dia))
+
+
+def test_it_is_an_error_if_nothing_can_be_quantised(source):
+    with pytest.raises(UsageError, match=r"no layer of .* has a width that divides by 128"):
+        outline(source, quantization=Quantization.of("affine", 128))
+
+
+def test_quantising_without_mlx_says_what_to_install(source, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "mlx.core", None)
+    with pytest.raises(UsageError, match=r"pip install 'mlx-port\[cpu\]'"):
+        convert(source, tmp_path / "out", quantization=Quantization.of("affine", 32))
+    assert left_in(tmp_path) == []
+
+
+# writing whole or not at all
+
+
+def test_existing_destination_is_refused_before_anything_is_written(source, tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match="out exists; give another name, or --force"):
+        convert(source, tmp_path / "out")
+    assert left_in(tmp_path / "out") == []
+
+
+def test_force_replaces_a_converted_folder_only_once_the_new_one_is_complete(source, tmp_path, monkeypatch):
+    convert(source, tmp_path / "out")
+    before = files_of(tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(converting, "_card", lambda _: (_ for _ in ()).throw(RuntimeError("late")))
+        with pytest.raises(RuntimeError):
+            convert(source, tmp_path / "out", dtype="bfloat16", force=True)
+    assert files_of(tmp_path / "out") == before
+    convert(source, tmp_path / "out", dtype="bfloat16", force=True)
+    assert files_of(tmp_path / "out") != before
+    assert left_in(tmp_path) == ["out"]
+
+
+def test_force_leaves_alone_what_we_did_not_write(source, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/letter.txt").write_text("dear")
+    (tmp_path / "file").write_text("a file")
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    for name in ("home", "file", "link"):
+        with pytest.raises(UsageError, match="--force does not replace it"):
+            convert(source, tmp_path / name, force=True)
+    assert (tmp_path / "home/letter.txt").exists()
+
+
+def test_force_does_not_destroy_the_source(source, tmp_path):
+    convert(source, tmp_path / "out")
+    with pytest.raises(UsageError, match=r"holds model\.safetensors, which is being converted"):
+        convert(open_published(tmp_path / "out"), tmp_path / "out", force=True)
+
+
+def test_free_space_is_checked_first(source, tmp_path, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(writer.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10**6))
+    monkeypatch.setattr(writer, "SafetensorsWriter", None)
+    with pytest.raises(ResourceError, match=r"has 0\.00 GB free, 0\.00 GB are needed"):
+        convert(source, tmp_path / "deep/er/out")
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("failing", range(0, 60, 7))
+def test_a_disk_that_fills_leaves_nothing(source, tmp_path, monkeypatch, failing):
+    count = iter(range(1000))
+    original = SafetensorsWriter._write
+
+    def full(self, data):
+        if next(count) == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(self, data)
+
+    monkeypatch.setattr(SafetensorsWriter, "_write", full)
+    with pytest.raises(ResourceError, match=r"disk of .* is full"):
+        convert(source, tmp_path / "new/out")
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_an_interruption_leaves_nothing(source, tmp_path, fault):
+    def progress(_: int) -> None:
+        raise fault
+
+    with pytest.raises(fault):
+        convert(source, tmp_path / "out", progress=progress)
+    assert left_in(tmp_path) == []
+
+
+def test_folder_that_cannot_be_written(source, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        convert(source, tmp_path / "file/out")
+
+
+def test_progress_adds_up_to_the_outline(source, tmp_path):
+    told: list[int] = []
+    convert(source, tmp_path / "out", progress=told.append)
+    assert sum(told) == outline(source).nbytes
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_none(source, tmp_path, monkeypatch, value):
+    read = type(source.dia).read
+
+    def damaged(self, name):
+        return (
+            np.where(np.arange(24) == 3, np.float32(value), read(self, name))
+            if "norm" in name
+            else read(self, name)
+        )
+
+    monkeypatch.setattr(type(source.dia), "read", damaged)
+    published = open_published(V_0626_HF, codec=DAC_HF)
+    with pytest.raises(CheckpointError, match=r"pre_sa_norm\.weight holds NaN or infinite"):
+        convert(published, tmp_path / "out")
+    assert left_in(tmp_path) == []
+
+
+def test_weights_too_large_for_float16(source, tmp_path, monkeypatch):
+    read = type(source.dia).read
+    monkeypatch.setattr(type(source.dia), "read", lambda self, name: read(self, name) * np.float32(1e6))
+    with pytest.raises(CheckpointError, match="does not fit in float16; choose --dtype bfloat16"):
+        convert(source, tmp_path / "out", dtype="float16")
+
+
+# the writer
+
+
+def test_shards_are_filled_in_order_and_keep_groups_together():
+    groups = [[Entry(f"{i}.{part}", "U8", (4,)) for part in "ab"] for i in range(5)]
+    names = [[entry.name for entry in file] for file in shards(groups, limit=20)]
+    assert names == [["0.a", "0.b", "1.a", "1.b"], ["2.a", "2.b", "3.a", "3.b"], ["4.a", "4.b"]]
+    assert len(shards(groups, limit=1)) == 5
+
+
+def test_sharded_folder_reads_back(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(converting, "shards", lambda groups: shards(groups, limit=500_000))
+    convert(source, tmp_path / "out")
+    index = json.loads((tmp_path / "out/model.safetensors.index.json").read_text())
+    count = len(set(index["weight_map"].values()))
+    assert count > 3
+    assert f"model-00001-of-{count:05d}.safetensors" in left_in(tmp_path / "out")
+    assert_same(read_all(open_published(tmp_path / "out").dia), read_all(source.dia))
+
+
+def test_tensors_are_aligned_whatever_their_order(tmp_path):
+    entries = [
+        Entry("a", "U8", (3,)),
+        Entry("b", "F32", (2,)),
+        Entry("c", "BF16", (5,)),
+        Entry("d", "F32", ()),
+    ]
+    made = SafetensorsWriter(tmp_path / "x.safetensors", entries)
+    made.write("c", np.arange(5, dtype=np.uint16))
+    made.write("a", np.arange(3, dtype=np.uint8))
+    made.write("d", np.array(7, np.float32))
+    made.write("b", np.arange(2, dtype=np.float32))
+    made.close()
+    stored, metadata = read_header(tmp_path / "x.safetensors")
+    assert metadata == {"format": "mlx"}
+    assert all(tensor.begin % {"F32": 4, "BF16": 2, "U8": 1}[tensor.dtype] == 0 for tensor in stored.values())
+
+
+def test_license_of_the_source_is_kept(tmp_path):
+    shutil.copytree(V_0626_HF, tmp_path / "model")
+    (tmp_path / "model").chmod(0o755)
+    (tmp_path / "model/README.md").write_text("---\nlicense: apache-2.0\ntags: [x]\n---\n# Hello\n")
+    convert(open_published(tmp_path / "model", codec=DAC_HF), tmp_path / "out")
+    assert "\nlicense: apache-2.0\n" in (tmp_path / "out/README.md").read_text()

@@ -1,0 +1,386 @@
+"""Opening published checkpoints: every file recognised by its keys, what is missing named, no tensor read."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+
+from converters import published
+from converters.published import open_published
+from converters.sources import SafetensorsCheckpoint, TorchCheckpoint
+from tests.converters.folders import (
+    DAC,
+    DAC_HF,
+    DAC_PTH,
+    V_0626,
+    V_0626_HF,
+    V_V01,
+    assert_same,
+    read_all,
+    write_safetensors,
+)
+from tts_core.errors import CheckpointError, NotFoundError, UsageError
+
+torch = pytest.importorskip("torch", reason="the published pickles need torch")
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A complete published folder: Dia in transformers' layout, DAC in a subfolder."""
+    shutil.copytree(V_0626_HF, tmp_path / "model")
+    shutil.copytree(DAC_HF, tmp_path / "model/codec")
+    for path in (tmp_path / "model").rglob("*"):
+        path.chmod(0o755)
+    return tmp_path / "model"
+
+
+def shard(folder: Path) -> None:
+    """Replace model.safetensors by two shards and their index."""
+    tensors = read_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    places = {name: f"model-0000{1 + (i % 2)}-of-00002.safetensors" for i, name in enumerate(names)}
+    for file in set(places.values()):
+        write_safetensors(folder / file, {name: tensors[name] for name in names if places[name] == file})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+def read_file(path: Path) -> dict[str, np.ndarray]:
+    checkpoint = SafetensorsCheckpoint([path])
+    return {name: checkpoint.read(name) for name in checkpoint.shapes}
+
+
+def nari_tensors() -> dict[str, np.ndarray]:
+    checkpoint = TorchCheckpoint(V_0626 / "dia-v1.pth")
+    return {name: checkpoint.read(name) for name in checkpoint.shapes}
+
+
+def test_nari_and_transformers_layouts_are_the_same_model():
+    nari = open_published(V_0626, codec=DAC_PTH)
+    transformers = open_published(V_0626_HF, codec=DAC_HF)
+    assert (nari.dia.layout, transformers.dia.layout) == ("dia_nari", "dia_transformers")
+    assert (nari.codec.layout, transformers.codec.layout) == ("dac_descript", "dac_transformers")
+    assert nari.dia.config == transformers.dia.config
+    assert nari.codec.config == transformers.codec.config
+    assert_same(read_all(nari.dia), read_all(transformers.dia))
+    folded, expected = read_all(nari.codec), read_all(transformers.codec)
+    for name, tensor in folded.items():
+        np.testing.assert_allclose(tensor, expected[name], rtol=4e-7, atol=0, err_msg=name)
+        assert tensor.flags.c_contiguous
+
+
+def test_canonical_tensors_are_those_of_transformers_own_model():
+    transformers = pytest.importorskip("transformers")
+    model = transformers.DiaForConditionalGeneration.from_pretrained(V_0626_HF)
+    expected = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    assert_same(read_all(open_published(V_0626, codec=DAC_HF).dia), expected)
+
+
+def test_generation_comes_from_the_schema_and_can_be_overridden():
+    assert open_published(V_V01, codec=DAC_HF).dia.config.cross_rope
+    assert not open_published(V_0626, codec=DAC_HF).dia.config.cross_rope
+    assert open_published(V_0626, codec=DAC_HF, cross_rope=True).dia.config.generation == "v0.1"
+
+
+def test_opening_reads_no_tensor(monkeypatch, folder):
+    def refuse(*_):
+        raise AssertionError("a tensor was read")
+
+    monkeypatch.setattr(SafetensorsCheckpoint, "read", refuse)
+    monkeypatch.setattr(TorchCheckpoint, "read", refuse)
+    open_published(folder)
+    open_published(V_0626, codec=DAC_PTH)
+
+
+def test_nari_layout_as_safetensors_and_sharded(tmp_path):
+    shutil.copy(V_0626 / "config.json", tmp_path / "config.json")
+    write_safetensors(tmp_path / "model.safetensors", nari_tensors())
+    expected = read_all(open_published(V_0626, codec=DAC_HF).dia)
+    assert_same(read_all(open_published(tmp_path, codec=DAC_HF).dia), expected)
+    shard(tmp_path)
+    opened = open_published(tmp_path, codec=DAC_HF).dia
+    assert len(opened.files) == 2
+    assert_same(read_all(opened), expected)
+
+
+def test_fused_qkv(tmp_path):
+    shutil.copy(V_0626 / "config.json", tmp_path / "config.json")
+    tensors = nari_tensors()
+    for at in ("encoder.layers.0", "encoder.layers.1", "decoder.layers.0", "decoder.layers.1"):
+        kernels = [tensors.pop(f"{at}.self_attention.{p}_proj.weight") for p in "qkv"]
+        fused = np.concatenate([kernel.reshape(len(kernel), -1).T for kernel in kernels])
+        tensors[f"{at}.self_attention.qkv.linear.weight"] = fused
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    expected = read_all(open_published(V_0626, codec=DAC_HF).dia)
+    assert_same(read_all(open_published(tmp_path, codec=DAC_HF).dia), expected)
+
+
+@pytest.mark.parametrize("form", ["parametrized", "plain", "in safetensors"])
+def test_other_forms_of_descripts_layout(tmp_path, form):
+    content = torch.load(DAC_PTH, weights_only=True)
+    expected = read_all(open_published(DAC_PTH, parts=["dac"]).codec)
+    state = content["state_dict"]
+    if form == "parametrized":
+        ends = {
+            "weight_g": "parametrizations.weight.original0",
+            "weight_v": "parametrizations.weight.original1",
+        }
+        for name in list(state):
+            at, _, end = name.rpartition(".")
+            if end in ends:
+                state[f"{at}.{ends[end]}"] = state.pop(name)
+    elif form == "plain":
+        for name in [name for name in state if name.endswith("weight_v")]:
+            at = name.removesuffix("_v")
+            state[at] = torch._weight_norm(state.pop(name), state.pop(f"{at}_g"), 0)
+    if form == "in safetensors":
+        write_safetensors(
+            tmp_path / "model.safetensors", {name: tensor.numpy() for name, tensor in state.items()}
+        )
+        (tmp_path / "config.json").write_text(json.dumps(content["metadata"]["kwargs"]))
+        opened = open_published(tmp_path, parts=["dac"]).codec
+    else:
+        torch.save(content, tmp_path / "dac.pth")
+        opened = open_published(tmp_path / "dac.pth", parts=["dac"]).codec
+    for name, tensor in read_all(opened).items():
+        np.testing.assert_allclose(tensor, expected[name], rtol=4e-7, atol=0, err_msg=name)
+
+
+def test_metadata_rules_over_a_config_beside_it(tmp_path):
+    shutil.copy(DAC_PTH, tmp_path / "dac.pth")
+    config = json.loads((DAC_HF / "config.json").read_text()) | {"sampling_rate": 16000, "n_codebooks": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    opened = open_published(tmp_path, parts=["dac"]).codec
+    assert (opened.config.sample_rate, opened.config.n_codebooks) == (44100, 9)
+
+
+def test_a_model_that_lies_twice_in_a_folder(folder):
+    shutil.copy(V_0626 / "dia-v1.pth", folder / "dia-v1.pth")
+    shard(folder)
+    opened = open_published(folder)
+    assert [file.suffix for file in opened.dia.files] == [".safetensors"] * 2
+    assert opened.ignored["dia-v1.pth"] == "everything wanted was found in safetensors files"
+
+
+def test_dac_pickle_beside_dia_safetensors_and_pickle(folder):
+    shutil.rmtree(folder / "codec")
+    shutil.copy(V_0626 / "dia-v1.pth", folder / "a.pth")
+    shutil.copy(DAC_PTH, folder / "named-like-nothing.pth")
+    opened = open_published(folder)
+    assert opened.codec.files == [folder / "named-like-nothing.pth"]
+    assert opened.dia.layout == "dia_transformers"
+    assert "already found in model.safetensors" in opened.ignored["a.pth"]
+
+
+def test_parts_from_several_sources_and_one_shard_for_all(folder, tmp_path):
+    assert open_published([DAC_PTH, V_0626 / "dia-v1.pth"]).dia.files == [V_0626 / "dia-v1.pth"]
+    shard(folder)
+    for name in ("model-00002-of-00002.safetensors", "model.safetensors.index.json"):
+        assert len(open_published(folder / name, codec=DAC_HF).dia.files) == 2
+    assert "both hold Dia" in fails(UsageError, [folder, V_0626_HF], codec=DAC_HF)
+    assert f"{V_0626} adds nothing" in fails(UsageError, [folder, V_0626], codec=DAC_HF)
+
+
+# what is missing
+
+
+def fails(kind, *parts, **options) -> str:
+    with pytest.raises(kind) as caught:
+        open_published(*parts, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_all_missing_parts_stand_in_one_message(tmp_path):
+    said = fails(NotFoundError, tmp_path)
+    assert "weights of Dia and weights of DAC (the codec)" in said
+    assert "--codec" in said
+    assert "missing: weights of Dia" in fails(NotFoundError, DAC_HF)
+
+
+def test_missing_codec_is_called_dac_and_looked_for_on_the_hub(monkeypatch, tmp_path):
+    asked = []
+
+    def snapshot_download(repository, **options):
+        asked.append((repository, options["local_files_only"]))
+        return str(shutil.copytree(DAC_HF, tmp_path / "snapshots/abc", dirs_exist_ok=True))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    opened = open_published(V_0626_HF)
+    assert asked == [("descript/dac_44khz", False)]
+    assert (opened.codec.origin.repository, opened.codec.origin.commit) == ("descript/dac_44khz", "abc")
+
+
+def test_missing_codec_offline():
+    for said in (fails(NotFoundError, V_0626_HF), fails(NotFoundError, V_0626_HF, offline=True)):
+        assert "missing: weights of DAC (the codec)" in said
+        assert "descript/dac_44khz" in said
+
+
+def test_config_is_a_part_too(folder):
+    (folder / "config.json").unlink()
+    assert f"config.json of Dia beside {folder / 'model.safetensors'}" in fails(NotFoundError, folder)
+
+
+def test_codec_that_is_no_codec():
+    assert "missing: weights of DAC" in fails(NotFoundError, V_0626_HF, codec=V_0626_HF)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "./no/such/dir",
+        "no-such-dir",
+        "/no/such",
+        "../x",
+        "x.pth",
+        "~/x/y",
+        "a/b/c",
+        "C:\\models\\dia",
+        "tests/x",
+    ],
+)
+def test_what_looks_like_a_path_never_goes_to_the_hub(monkeypatch, source):
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
+    assert "is not there" in fails(NotFoundError, source)
+
+
+def test_missing_path_names_the_nearest(folder):
+    assert f"did you mean {folder}?" in fails(NotFoundError, folder.with_name("modle"))
+
+
+def test_empty_source():
+    assert "--hf-path: empty" in fails(UsageError, [""])
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("GatedRepoError", "gated"),
+        ("RepositoryNotFoundError", "not on the hub"),
+        ("RevisionNotFoundError", "no such revision"),
+        ("LocalEntryNotFoundError", "out of reach"),
+        ("HFValidationError", "valid hub id"),
+    ],
+)
+def test_hub_errors_take_one_line(monkeypatch, error, said):
+    class Raised(getattr(huggingface_hub.errors, error)):
+        def __init__(self):
+            Exception.__init__(self, "many\nlines")
+
+    def snapshot_download(*_, **__):
+        raise Raised
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    found = fails(NotFoundError, "someone/model", revision="v9", codec=DAC_HF)
+    assert found.startswith("--hf-path: someone/model at v9")
+    assert said in found
+
+
+def test_hub_repository_with_pickles_only(monkeypatch, tmp_path):
+    asked = []
+
+    def snapshot_download(repository, *, allow_patterns, **_):
+        asked.append([pattern for pattern in allow_patterns if not pattern.endswith(("json", "md"))])
+        snapshot = tmp_path / "snapshots/c0ffee"
+        snapshot.mkdir(parents=True, exist_ok=True)
+        shutil.copy(V_V01 / "config.json", snapshot / "config.json")
+        if "*.pth" in allow_patterns:
+            shutil.copy(V_V01 / "dia-v0_1.pth", snapshot / "dia-v0_1.pth")
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    assert open_published("nari-labs/Dia-1.6B", codec=DAC_HF).dia.origin.commit == "c0ffee"
+    assert asked == [["*.safetensors"], ["*.pth"]]
+
+
+# checkpoints that do not fit
+
+
+def change(folder: Path, **changes: np.ndarray | None) -> None:
+    tensors = read_file(folder / "model.safetensors") | changes
+    kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    write_safetensors(folder / "model.safetensors", kept)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model.encoder.norm.weight": None}, "missing: model.encoder.norm.weight"),
+        ({"model.encoder.extra": np.ones(3, np.float32)}, "unexpected: model.encoder.extra"),
+        ({"model.encoder.norm.weight": np.ones(25, np.float32)}, "model.encoder.norm.weight has shape (25,)"),
+        (
+            {"model.encoder.norm.weight": np.ones(24, np.int32)},
+            "not floating point: model.encoder.norm.weight (I32)",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit(folder, changes, said):
+    change(folder, **changes)
+    assert said in fails(CheckpointError, folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not readable as JSON"),
+        ("[]", "not a JSON object"),
+        ('{"model_type": "bert"}', "not a Dia configuration"),
+        ('{"weights_layout": "mlx", "format_version": 99}', "made by another version"),
+    ],
+)
+def test_configs_that_do_not_fit(folder, text, said):
+    (folder / "config.json").write_text(text)
+    found = fails(CheckpointError, folder)
+    assert said in found
+    assert "config.json" in found
+
+
+def test_config_of_strange_types(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["encoder_config"]["hidden_size"] = "wide"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "configuration is not understood" in fails(CheckpointError, folder)
+
+
+def test_corrupt_file_in_a_folder_is_not_passed_over(folder):
+    shutil.copy(V_0626 / "dia-v1.pth", folder / "dia-v1.pth")
+    (folder / "model.safetensors").write_bytes(b"garbage")
+    assert "model.safetensors" in fails(CheckpointError, folder)
+
+
+def test_unsafe_pickle_as_the_only_source(tmp_path):
+    class Code:
+        def __reduce__(self):
+            return print, ("executed",)
+
+    shutil.copy(V_0626 / "config.json", tmp_path / "config.json")
+    torch.save({"encoder.embedding.weight": torch.ones(2), "x": Code()}, tmp_path / "dia.pth")
+    assert "refused" in fails(CheckpointError, tmp_path, codec=DAC_HF)
+    assert "refused" in fails(CheckpointError, tmp_path / "dia.pth", codec=DAC_HF)
+
+
+def test_file_of_an_unknown_model(tmp_path):
+    write_safetensors(tmp_path / "x.safetensors", {"a": np.ones(2, np.float32)})
+    assert "x.safetensors: its tensors are of no model known" in fails(
+        NotFoundError, tmp_path / "x.safetensors"
+    )
+    (tmp_path / "x.txt").write_text("hello")
+    assert "not a weights file" in fails(CheckpointError, tmp_path / "x.txt")
+
+
+def test_import_is_light():
+    heavy = "{'torch', 'mlx', 'mlx.core', 'huggingface_hub'}"
+    script = f"import sys, {published.__name__}; assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_golden_dac_folder_prefers_safetensors():
+    opened = open_published(DAC, parts=["dac"])
+    assert opened.codec.files == [DAC_HF / "model.safetensors"]
+    assert list(opened.parts) == ["dac"]
