@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from mlx import nn
+from mlx.utils import tree_map
 
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
@@ -22,50 +23,55 @@ Tensors = Mapping[str, mx.array]
 TIME_LAST = ("hidden", "latents", "encodings")  # (B, C, T) in a state, (B, T, C) inside
 
 
-class DiaStage:
-    """A stage of Dia with its weights, which are freed with this object.
+class DiaLayers:
+    """Dia without its weights; a stage has them while it runs.
 
-    dtype: of weights and activations: float32, bfloat16 or float16; norms are float32, quantised weights as stored.
+    dtype: of weights and activations: float32, bfloat16 or float16; norms are float32, codes of quantised
+    weights stay as they are stored.
     """
 
-    def __init__(self, config: DiaConfig, stage: Stage, weights: Stored, dtype: str):
-        self.stage, self.dtype = stage, DTYPES[dtype]
+    def __init__(self, config: DiaConfig, weights: Stored, dtype: str):
         self.network = Dia(config)  # lazy: what is not filled is never made
-        fill(self.network, stage, weights, self.dtype)
-        if stage.kind == "decoder_layer":  # its source is made for all layers that there are
-            decoder = self.network.model.decoder
-            decoder.layers = decoder.layers[stage.index : stage.index + 1]
+        self.network.eval()
+        if weights.quantization:
+            _quantize(self.network, dict(weights.quantization))
+        self.weights, self.dtype = weights, DTYPES[dtype]
 
-    def __call__(self, state: State) -> State:
-        """What the stage makes of a state (tts_core.stages): float32."""
-        made = getattr(self, self.stage.kind)(from_host(state, self.dtype))
-        return to_host(made)
+    def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
+        """What a stage makes of each state (tts_core.stages): float32."""
+        fill(self.network, stage, self.weights, self.dtype)
+        layer = getattr(self, stage.kind)
+        made = [to_host(layer(from_host(state, self.dtype), stage.index)) for state in states]
+        empty(self.network, stage)
+        return made
 
-    def text_embedding(self, x: Tensors) -> Tensors:
+    def text_embedding(self, x: Tensors, index: int) -> Tensors:
         """Ids to vectors; `zero` is the one zero id that stands for no text."""
         embedding = self.network.model.encoder.embedding
         return {"text": embedding(x["ids"]), "nothing": embedding(x["zero"])}
 
-    def encoder_layer(self, x: Tensors) -> Tensors:
+    def encoder_layer(self, x: Tensors, index: int) -> Tensors:
         """Text and no text, each alone."""
         encoder = self.network.model.encoder
-        layer = encoder.layers[self.stage.index]
+        layer = encoder.layers[index]
         return {name: layer(x[name], encoder.rotary(0, x[name].shape[1])) for name in ("text", "nothing")}
 
-    def encoder_norm(self, x: Tensors) -> Tensors:
+    def encoder_norm(self, x: Tensors, index: int) -> Tensors:
         """The encoder's last norm."""
         norm = self.network.model.encoder.norm
         return {"text": norm(x["text"]), "nothing": norm(x["nothing"])}
 
-    def row_embedding(self, x: Tensors) -> Tensors:
+    def row_embedding(self, x: Tensors, index: int) -> Tensors:
         """Grid rows to vectors."""
         return {"rows": self.network.model.decoder.embeddings(x["tokens"])}
 
-    def decoder_layer(self, x: Tensors) -> Tensors:
+    def decoder_layer(self, x: Tensors, index: int) -> Tensors:
         """All rows, in several calls with a cache; and the keys and values of cross-attention."""
         decoder = self.network.model.decoder
-        layer = decoder.layers[0]
+        layer, layers = decoder.layers[index], decoder.layers
+        decoder.layers = [layer]  # the others have no weights to make a source with
         source = decoder.source(x["text"], None, x["nothing"])
+        decoder.layers = layers
         cache, pieces = KeyValueCache(), []
         for start, stop in passes(x["rows"].shape[1]):
             rotation = decoder.rotary(start, stop - start)
@@ -73,69 +79,72 @@ class DiaStage:
             pieces.append(layer(x["rows"][:, start:stop], rotation, cross_rotation, cache, source, 0))
         return {"rows": mx.concatenate(pieces, axis=1), "keys": source.keys[0], "values": source.values[0]}
 
-    def decoder_norm(self, x: Tensors) -> Tensors:
+    def decoder_norm(self, x: Tensors, index: int) -> Tensors:
         """The decoder's last norm."""
         return {"rows": self.network.model.decoder.norm(x["rows"])}
 
-    def head(self, x: Tensors) -> Tensors:
+    def head(self, x: Tensors, index: int) -> Tensors:
         """Vectors to logits."""
         return {"logits": self.network.head(x["rows"])}
 
 
-class DacStage:
-    """A stage of the codec with its weights, which are freed with this object.
+class DacLayers:
+    """The codec without its weights; a stage has them while it runs.
 
     dtype: float32.
     """
 
-    def __init__(self, config: DacConfig, stage: Stage, weights: Stored, dtype: str):
-        self.stage, self.dtype = stage, DTYPES[dtype]
+    def __init__(self, config: DacConfig, weights: Stored, dtype: str):
         self.network = Dac(config)
-        fill(self.network, stage, weights, self.dtype)
+        self.network.eval()
+        self.weights, self.dtype = weights, DTYPES[dtype]
 
-    def __call__(self, state: State) -> State:
-        """What the stage makes of a state (tts_core.stages): float32."""
-        made = getattr(self, self.stage.kind)(from_host(state, self.dtype))
-        return to_host(made)
+    def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
+        """What a stage makes of each state (tts_core.stages): float32."""
+        fill(self.network, stage, self.weights, self.dtype)
+        layer = getattr(self, stage.kind)
+        made = [to_host(layer(from_host(state, self.dtype), stage.index)) for state in states]
+        empty(self.network, stage)
+        return made
 
-    def encoder_input(self, x: Tensors) -> Tensors:
+    def encoder_input(self, x: Tensors, index: int) -> Tensors:
         """The first convolution."""
         return {"hidden": self.network.encoder.conv1(x["samples"][..., None])}
 
-    def encoder_block(self, x: Tensors) -> Tensors:
+    def encoder_block(self, x: Tensors, index: int) -> Tensors:
         """One block of the encoder."""
-        block = self.network.encoder.block[self.stage.index]
+        block = self.network.encoder.block[index]
         return {"hidden": block(x["hidden"])}
 
-    def encoder_output(self, x: Tensors) -> Tensors:
+    def encoder_output(self, x: Tensors, index: int) -> Tensors:
         """The last convolution."""
         encoder = self.network.encoder
         return {"latents": encoder.conv2(encoder.snake1(x["hidden"]))}
 
-    def quantizer(self, x: Tensors) -> Tensors:
+    def quantizer(self, x: Tensors, index: int) -> Tensors:
         """One codebook: what it searches by, its codes behind those before, and what it leaves over."""
-        quantizer = self.network.quantizer.quantizers[self.stage.index]
+        quantizer = self.network.quantizer.quantizers[index]
         codes = quantizer.encode(x["latents"])
         return {
             "encodings": quantizer.in_proj(x["latents"]),
-            "codes": mx.concatenate((x["codes"], codes[:, None]), axis=1),
+            "codes": mx.concatenate([x["codes"], codes[:, None]], axis=1),
             "latents": x["latents"] - quantizer.decode(codes),
         }
 
-    def dequantizer(self, x: Tensors) -> Tensors:
+    def dequantizer(self, x: Tensors, index: int) -> Tensors:
         """Codes of all codebooks to latents."""
         return {"hidden": self.network.quantizer.decode(x["codes"])}
 
-    def decoder_input(self, x: Tensors) -> Tensors:
+    def decoder_input(self, x: Tensors, index: int) -> Tensors:
         """The first convolution."""
         return {"hidden": self.network.decoder.conv1(x["hidden"])}
 
-    def decoder_block(self, x: Tensors) -> Tensors:
+    def decoder_block(self, x: Tensors, index: int) -> Tensors:
         """One block of the decoder."""
-        block = self.network.decoder.block[self.stage.index]
+        block = self.network.decoder.block[index]
         return {"hidden": block(x["hidden"])}
 
-    def decoder_output(self, x: Tensors) -> Tensors:
+    def decoder_output(self, x: Tensors, index: int) -> Tensors:
         """The last convolution, to samples in [-1, 1]."""
         decoder = self.network.decoder
         return {"audio": mx.tanh(decoder.conv2(decoder.snake1(x["hidden"])))[..., 0]}
@@ -143,8 +152,6 @@ class DacStage:
 
 def fill(network: nn.Module, stage: Stage, weights: Stored, dtype: mx.Dtype) -> None:
     """Give the stage's modules, and no others, their tensors; names and shapes must fit exactly."""
-    if weights.quantization:
-        _quantize(network, dict(weights.quantization))
     stored = weights.read(stage.tensors(weights.names()))
     for module in stage.modules:
         state = [
@@ -153,7 +160,13 @@ def fill(network: nn.Module, stage: Stage, weights: Stored, dtype: mx.Dtype) -> 
             if name.startswith(f"{module}.")
         ]
         _submodule(network, module).load_weights(state, strict=True)
-    network.eval()
+
+
+def empty(network: nn.Module, stage: Stage) -> None:
+    """Take the stage's tensors away again: zeros that are never made stand in their place."""
+    for module in stage.modules:
+        owner = _submodule(network, module)
+        owner.update(tree_map(lambda value: mx.zeros(value.shape, value.dtype), owner.parameters()))
 
 
 def from_host(state: State, dtype: mx.Dtype) -> dict[str, mx.array]:

@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from converters.published import Part
     from mlx_port.verify.report import Report
-    from mlx_port.verify.run import Progress
+    from mlx_port.verify.run import Layers, Progress, Side
 
 
 @click.command()
 @click.argument("source", metavar="SRC")
 @click.argument("destination", metavar="DST")
-@click.option("--codec", metavar="SRC", help="The DAC that went into DST.  [default: in SRC, or hub descript/dac_44khz]")
-@click.option("--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows that the decoder reads.")
+@click.option(
+    "--codec", metavar="SRC", help="The DAC that went into DST.  [default: in SRC, or hub descript/dac_44khz]"
+)
+@click.option(
+    "--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows that the decoder reads."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0, 30, min_open=True),
@@ -26,7 +31,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Sound that the codec encodes and decodes.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Of the inputs.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Of the inputs."
+)
 @click.option(
     "--cross-rope/--no-cross-rope",
     default=None,
@@ -74,7 +81,9 @@ def _run(
     published = open_published(source, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline)
     converted = open_published(destination, offline=True)
     if converted.dia is None or converted.dia.layout != "mlx":
-        raise UsageError(f"DST: {destination} is not a converted model; give the folder that convert-weights wrote")
+        raise UsageError(
+            f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
+        )
     report = Report(
         source, destination, converted.dia.dtype, converted.dia.quantization, rows, seconds, seed, environment
     )
@@ -93,7 +102,9 @@ def _check_page(page: str) -> None:
     from tts_core.errors import NotFoundError
 
     if not Path(page).absolute().parent.is_dir() or Path(page).is_dir():
-        raise NotFoundError(f"--html: {page}: there is no folder to write that file in; make it, or choose another")
+        raise NotFoundError(
+            f"--html: {page}: there is no folder to write that file in; make it, or choose another"
+        )
 
 
 def _without_tf32() -> str:
@@ -110,7 +121,9 @@ def _frameworks() -> dict[str, str]:
     try:
         import mlx.core as mx
     except ImportError:
-        raise NotFoundError("verify: MLX is not installed; pip install 'mlx-port[cpu]', or cuda12, cuda13") from None
+        raise NotFoundError(
+            "verify: MLX is not installed; pip install 'mlx-port[cpu]', or cuda12, cuda13"
+        ) from None
     try:
         import torch
     except ImportError:
@@ -119,27 +132,21 @@ def _frameworks() -> dict[str, str]:
     return {"mlx": f"{mx.__version__} ({device})", "torch": f"{torch.__version__} (cpu)"}  # type: ignore[attr-defined]
 
 
-def _sides() -> tuple[Any, Any]:
-    """Both sides' layers as mlx_port.verify.run wants them: torch reads through the maps, MLX the stored files."""
-    from functools import partial
-
+def _sides() -> tuple[Side, Side]:
+    """torch's layers, read through the maps, and MLX's, from the files as they are stored."""
     from mlx_port import layerwise as mlx_side
     from mlx_port.verify.stored import Stored
     from torch_ref import layerwise as torch_side
 
-    def reference(weights: Any, config: Any, dtype: str) -> Any:
-        layers = torch_side.DiaStage if weights.kind == "dia" else torch_side.DacStage
-        return lambda stage: layers(config, stage, weights, dtype)
+    def reference(weights: Part, config: Any, dtype: str) -> Layers:
+        layers = torch_side.DiaLayers if weights.kind == "dia" else torch_side.DacLayers
+        return layers(config, weights, dtype).run
 
-    def port(weights: Any, config: Any, dtype: str) -> Any:
-        layers = mlx_side.DiaStage if weights.kind == "dia" else mlx_side.DacStage
-        return partial(_open, layers, config, Stored(weights.files, weights.quantization), dtype)
+    def port(weights: Part, config: Any, dtype: str) -> Layers:
+        layers = mlx_side.DiaLayers if weights.kind == "dia" else mlx_side.DacLayers
+        return layers(config, Stored(weights.files, weights.quantization), dtype).run
 
     return reference, port
-
-
-def _open(layers: Any, config: Any, stored: Any, dtype: str, stage: Any) -> Any:
-    return layers(config, stage, stored, dtype)
 
 
 class _Line:

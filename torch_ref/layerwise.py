@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -23,52 +23,53 @@ from tts_core.stages import Stage, State, passes
 Tensors = Mapping[str, Tensor]
 
 
-class DiaStage:
-    """A stage of Dia with its weights, which are freed with this object.
+class DiaLayers:
+    """Dia without its weights; a stage has them while it runs.
 
     dtype: of weights and activations: float32, float64, bfloat16 or float16; norms are at least float32.
     """
 
-    def __init__(self, config: DiaConfig, stage: Stage, weights: Part, dtype: str):
-        self.stage, self.dtype = stage, DTYPES[dtype]
+    def __init__(self, config: DiaConfig, weights: Part, dtype: str):
         with torch.device("meta"):
-            self.network = Dia(config)
-        fill(self.network, stage, weights, self.dtype)
-        if stage.kind == "decoder_layer":  # its source is made for all layers that there are
-            decoder = self.network.model.decoder
-            decoder.layers = cast(nn.ModuleList, decoder.layers[stage.index : stage.index + 1])
+            self.network = Dia(config).eval()
+        self.weights, self.dtype = weights, DTYPES[dtype]
 
     @torch.inference_mode()
-    def __call__(self, state: State) -> State:
-        """What the stage makes of a state (tts_core.stages): float32, or float64 in float64."""
-        made = getattr(self, self.stage.kind)(from_host(state, self.dtype))
-        return to_host(made)
+    def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
+        """What a stage makes of each state (tts_core.stages): float32, or float64 in float64."""
+        fill(self.network, stage, self.weights, self.dtype)
+        layer = getattr(self, stage.kind)
+        made = [to_host(layer(from_host(state, self.dtype), stage.index)) for state in states]
+        empty(self.network, stage)
+        return made
 
-    def text_embedding(self, x: Tensors) -> Tensors:
+    def text_embedding(self, x: Tensors, index: int) -> Tensors:
         """Ids to vectors; `zero` is the one zero id that stands for no text."""
         embedding = self.network.model.encoder.embedding
         return {"text": embedding(x["ids"]), "nothing": embedding(x["zero"])}
 
-    def encoder_layer(self, x: Tensors) -> Tensors:
+    def encoder_layer(self, x: Tensors, index: int) -> Tensors:
         """Text and no text, each alone."""
         encoder = self.network.model.encoder
-        layer = cast(EncoderLayer, encoder.layers[self.stage.index])
+        layer = cast(EncoderLayer, encoder.layers[index])
         return {name: layer(x[name], encoder.rotary(0, x[name].shape[1])) for name in ("text", "nothing")}
 
-    def encoder_norm(self, x: Tensors) -> Tensors:
+    def encoder_norm(self, x: Tensors, index: int) -> Tensors:
         """The encoder's last norm."""
         norm = self.network.model.encoder.norm
         return {"text": norm(x["text"]), "nothing": norm(x["nothing"])}
 
-    def row_embedding(self, x: Tensors) -> Tensors:
+    def row_embedding(self, x: Tensors, index: int) -> Tensors:
         """Grid rows to vectors."""
         return {"rows": self.network.model.decoder.embeddings(x["tokens"])}
 
-    def decoder_layer(self, x: Tensors) -> Tensors:
+    def decoder_layer(self, x: Tensors, index: int) -> Tensors:
         """All rows, in several calls with a cache; and the keys and values of cross-attention."""
         decoder = self.network.model.decoder
-        layer = cast(DecoderLayer, decoder.layers[0])
+        layer, layers = cast(DecoderLayer, decoder.layers[index]), decoder.layers
+        decoder.layers = nn.ModuleList([layer])  # the others have no weights to make a source with
         source = decoder.source(x["text"], None, x["nothing"])
+        decoder.layers = layers
         cache, pieces = KeyValueCache(), []
         for start, stop in passes(x["rows"].shape[1]):
             rotation = decoder.rotary(start, stop - start)
@@ -76,50 +77,52 @@ class DiaStage:
             pieces.append(layer(x["rows"][:, start:stop], rotation, cross_rotation, cache, source, 0))
         return {"rows": torch.cat(pieces, dim=1), "keys": source.keys[0], "values": source.values[0]}
 
-    def decoder_norm(self, x: Tensors) -> Tensors:
+    def decoder_norm(self, x: Tensors, index: int) -> Tensors:
         """The decoder's last norm."""
         return {"rows": self.network.model.decoder.norm(x["rows"])}
 
-    def head(self, x: Tensors) -> Tensors:
+    def head(self, x: Tensors, index: int) -> Tensors:
         """Vectors to logits."""
         return {"logits": self.network.head(x["rows"])}
 
 
-class DacStage:
-    """A stage of the codec with its weights, which are freed with this object.
+class DacLayers:
+    """The codec without its weights; a stage has them while it runs.
 
     dtype: float32 or float64.
     """
 
-    def __init__(self, config: DacConfig, stage: Stage, weights: Part, dtype: str):
-        self.stage, self.dtype = stage, DTYPES[dtype]
+    def __init__(self, config: DacConfig, weights: Part, dtype: str):
         with torch.device("meta"):
-            self.network = Dac(config)
-        fill(self.network, stage, weights, self.dtype)
+            self.network = Dac(config).eval()
+        self.weights, self.dtype = weights, DTYPES[dtype]
 
     @torch.inference_mode()
-    def __call__(self, state: State) -> State:
-        """What the stage makes of a state (tts_core.stages): float32, or float64 in float64."""
-        made = getattr(self, self.stage.kind)(from_host(state, self.dtype))
-        return to_host(made)
+    def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
+        """What a stage makes of each state (tts_core.stages): float32, or float64 in float64."""
+        fill(self.network, stage, self.weights, self.dtype)
+        layer = getattr(self, stage.kind)
+        made = [to_host(layer(from_host(state, self.dtype), stage.index)) for state in states]
+        empty(self.network, stage)
+        return made
 
-    def encoder_input(self, x: Tensors) -> Tensors:
+    def encoder_input(self, x: Tensors, index: int) -> Tensors:
         """The first convolution."""
         return {"hidden": self.network.encoder.conv1(x["samples"][:, None])}
 
-    def encoder_block(self, x: Tensors) -> Tensors:
+    def encoder_block(self, x: Tensors, index: int) -> Tensors:
         """One block of the encoder."""
-        block = cast(EncoderBlock, self.network.encoder.block[self.stage.index])
+        block = cast(EncoderBlock, self.network.encoder.block[index])
         return {"hidden": block(x["hidden"])}
 
-    def encoder_output(self, x: Tensors) -> Tensors:
+    def encoder_output(self, x: Tensors, index: int) -> Tensors:
         """The last convolution."""
         encoder = self.network.encoder
         return {"latents": encoder.conv2(encoder.snake1(x["hidden"]))}
 
-    def quantizer(self, x: Tensors) -> Tensors:
+    def quantizer(self, x: Tensors, index: int) -> Tensors:
         """One codebook: what it searches by, its codes behind those before, and what it leaves over."""
-        quantizer = cast(VectorQuantizer, self.network.quantizer.quantizers[self.stage.index])
+        quantizer = cast(VectorQuantizer, self.network.quantizer.quantizers[index])
         codes = quantizer.encode(x["latents"])
         return {
             "encodings": quantizer.in_proj(x["latents"]),
@@ -127,20 +130,20 @@ class DacStage:
             "latents": x["latents"] - quantizer.decode(codes),
         }
 
-    def dequantizer(self, x: Tensors) -> Tensors:
+    def dequantizer(self, x: Tensors, index: int) -> Tensors:
         """Codes of all codebooks to latents."""
         return {"hidden": self.network.quantizer.decode(x["codes"])}
 
-    def decoder_input(self, x: Tensors) -> Tensors:
+    def decoder_input(self, x: Tensors, index: int) -> Tensors:
         """The first convolution."""
         return {"hidden": self.network.decoder.conv1(x["hidden"])}
 
-    def decoder_block(self, x: Tensors) -> Tensors:
+    def decoder_block(self, x: Tensors, index: int) -> Tensors:
         """One block of the decoder."""
-        block = cast(DecoderBlock, self.network.decoder.block[self.stage.index])
+        block = cast(DecoderBlock, self.network.decoder.block[index])
         return {"hidden": block(x["hidden"])}
 
-    def decoder_output(self, x: Tensors) -> Tensors:
+    def decoder_output(self, x: Tensors, index: int) -> Tensors:
         """The last convolution, to samples in [-1, 1]."""
         decoder = self.network.decoder
         return {"audio": torch.tanh(decoder.conv2(decoder.snake1(x["hidden"])))[:, 0]}
@@ -156,7 +159,12 @@ def fill(network: nn.Module, stage: Stage, weights: Part, dtype: torch.dtype) ->
             for name in names
         }
         network.get_submodule(module).load_state_dict(state, strict=True, assign=True)
-    network.eval()
+
+
+def empty(network: nn.Module, stage: Stage) -> None:
+    """Take the stage's tensors away again."""
+    for module in stage.modules:
+        network.get_submodule(module).to_empty(device="meta")
 
 
 def from_host(state: State, dtype: torch.dtype) -> dict[str, Tensor]:

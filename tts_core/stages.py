@@ -39,7 +39,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Stage:
-    """One layer of a network. kind: the method that runs it; modules: canonical names of what holds weights."""
+    """One layer of a network. kind: the method that runs it; modules: the canonical names of its parts."""
 
     name: str
     kind: Kind

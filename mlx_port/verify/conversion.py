@@ -26,7 +26,8 @@ CLASSES = {
 # half a step, as a part of the number; float32 is copied, folded weight norms may differ in their last bits
 ROUNDING = {"float32": 4 * EPS["float32"], "bfloat16": EPS["bfloat16"] / 2, "float16": EPS["float16"] / 2}
 SMALLEST_STEP = {"float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24}
-# of a group's largest number: a scale that is a power of two may cut a third off; nvfp4's small scales round to zero
+# of a group's largest number: a scale that is a power of two may cut a third off, nvfp4's small scales
+# round to zero
 SHARE = {"mxfp4": 0.5, "mxfp8": 0.5, "nvfp4": 1.0}
 
 
@@ -52,7 +53,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Loss:
-    """Teacher-forced predictions of the converted model beside those of its source, over the conditional rows.
+    """Teacher-forced predictions of the converted model beside those of its source; conditional rows only.
 
     codes: predictions compared.  agreement: share with the same likeliest code.  divergence: mean
     Kullback-Leibler divergence from the source's distribution.  targets: predictions of a code that was then
@@ -105,7 +106,9 @@ def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, tokens: np.nda
     targets = tokens[0, 1:]
     spoken = targets < eos  # and not a forced BOS or PAD
     entropies = [
-        float(-np.take_along_axis(side[:-1], targets[..., None], -1)[..., 0][spoken].mean()) if spoken.any() else 0.0
+        float(-np.take_along_axis(side[:-1], targets[..., None], -1)[..., 0][spoken].mean())
+        if spoken.any()
+        else 0.0
         for side in (before, after)
     ]
     return Loss(
@@ -117,7 +120,9 @@ def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, tokens: np.nda
     )
 
 
-def _pieces(source: Part, destination: Part, name: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _pieces(
+    source: Part, destination: Part, name: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(before, after, allowed difference) in pieces of whole rows, (n, width) each."""
     before, after = source.read(name), destination.read(name)
     width = before.shape[-1]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from mlx_port.verify.measure import FACTOR, FLOOR, Row
-from mlx_port.verify.report import METHOD, Report
+from mlx_port.verify.report import METHOD, UNJUDGED, Report, loss_line
 
 HEIGHT, LEFT, TOP, STEP = 260, 64, 12, 18
 STYLE = """
@@ -49,11 +49,13 @@ def _section(report: Report, part: str, dtype: str) -> str:
     )
     errors = {"torch": [_share(row, row.torch_error) for row in rows], "mlx": [row.relative for row in rows]}
     bounds = [_share(row, row.bound) for row in rows]
+    note = "" if all(row.judged for row in rows) else f"<p>{UNJUDGED}</p>"
     return (
         f"<h2>{escape(part)}, {escape(dtype)}: error / scale, against torch float64</h2>"
         f'<p class="key">{key}</p><div class="plot">{_errors(rows, errors, bounds)}</div>'
-        f'<h2>{escape(part)}, {escape(dtype)}: signal-to-noise ratio of MLX</h2><div class="plot">{_snr(rows)}</div>'
-        f"<details><summary>Numbers</summary>{_table(rows)}</details>"
+        f"<h2>{escape(part)}, {escape(dtype)}: signal-to-noise ratio of MLX</h2>"
+        f'<div class="plot">{_snr(rows)}</div>'
+        f"{note}<details><summary>Numbers</summary>{_table(rows)}</details>"
     )
 
 
@@ -68,12 +70,13 @@ def _errors(rows: Sequence[Row], errors: dict[str, list[float]], bounds: list[fl
         return TOP + HEIGHT * (high - place) / (high - low)
 
     marks = [
-        f'<path class="bound" d="M{_x(i) - 7} {y(value):.1f}h14"><title>{escape(row.layer)}: bound {value:.2e}</title></path>'
+        f'<path class="bound" d="M{_x(i) - 7} {y(value):.1f}h14">{_tip(row, f"bound {value:.2e}")}</path>'
         for i, (row, value) in enumerate(zip(rows, bounds, strict=True))
     ]
     for name, values in errors.items():
         marks += [
-            f'<circle class="{name}" cx="{_x(i)}" cy="{y(value):.1f}" r="4"><title>{escape(row.layer)}: {name} {value:.2e}</title></circle>'
+            f'<circle class="{name}" cx="{_x(i)}" cy="{y(value):.1f}" r="4">'
+            f"{_tip(row, f'{name} {value:.2e}')}</circle>"
             for i, (row, value) in enumerate(zip(rows, values, strict=True))
         ]
     grid = [(y(10.0**power), f"1e{power}") for power in range(low, high + 1)]
@@ -82,14 +85,16 @@ def _errors(rows: Sequence[Row], errors: dict[str, list[float]], bounds: list[fl
 
 def _snr(rows: Sequence[Row]) -> str:
     """Bars from zero; what is exact fills the height."""
-    top = 20 * math.ceil(max((row.snr_db for row in rows if math.isfinite(row.snr_db)), default=100) / 20) + 20
+    top = (
+        20 * math.ceil(max((row.snr_db for row in rows if math.isfinite(row.snr_db)), default=100) / 20) + 20
+    )
 
     def height(row: Row) -> float:
         return HEIGHT * min(max(row.snr_db, 0.0), top) / top
 
     bars = [
-        f'<rect class="mlx" x="{_x(i) - 5}" y="{TOP + HEIGHT - height(row):.1f}" width="10" height="{height(row):.1f}">'
-        f"<title>{escape(row.layer)}: {row.snr_db:.1f} dB</title></rect>"
+        f'<rect class="mlx" x="{_x(i) - 5}" y="{TOP + HEIGHT - height(row):.1f}" width="10" '
+        f'height="{height(row):.1f}">{_tip(row, f"{row.snr_db:.1f} dB")}</rect>'
         for i, row in enumerate(rows)
     ]
     grid = [(TOP + HEIGHT * (top - level) / top, f"{level} dB") for level in range(0, top + 1, 40)]
@@ -100,15 +105,21 @@ def _plot(rows: Sequence[Row], grid: Sequence[tuple[float, str]], marks: Sequenc
     width, bottom = LEFT + STEP * len(rows) + 8, TOP + HEIGHT
     below = 7 * max((len(row.layer) for row in rows), default=0) + 12
     lines = "".join(
-        f'<line x1="{LEFT}" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/><text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+        f'<line x1="{LEFT}" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
         for y, label in grid
     )
     names = "".join(
-        f'<text transform="translate({_x(i) + 4} {bottom + 8}) rotate(-90)" text-anchor="end">{escape(row.layer)}</text>'
+        f'<text transform="translate({_x(i) + 4} {bottom + 8}) rotate(-90)" text-anchor="end">'
+        f"{escape(row.layer)}</text>"
         for i, row in enumerate(rows)
     )
     size = f'width="{width}" height="{bottom + below}" viewBox="0 0 {width} {bottom + below}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{lines}{"".join(marks)}{names}</svg>'
+
+
+def _tip(row: Row, text: str) -> str:
+    return f"<title>{escape(row.layer)}: {text}</title>"
 
 
 def _x(place: int) -> int:
@@ -130,11 +141,17 @@ def _table(rows: Sequence[Row]) -> str:
             f"{row.ratio:.2f}",
             f"{row.snr_db:.1f}",
             f"{row.bound:.2e}",
-            '<span class="pass">ok</span>' if row.passed else '<span class="fail">FAIL</span>',
+            _verdict(row),
         )
         for row in rows
     ]
     return _cells(head, body)
+
+
+def _verdict(row: Row) -> str:
+    if not row.passed:
+        return '<span class="fail">FAIL</span>'
+    return '<span class="pass">ok</span>' if row.judged else "–"
 
 
 def _codes(report: Report) -> str:
@@ -164,13 +181,7 @@ def _conversion(report: Report) -> str:
         )
         for one in report.tensors
     ]
-    loss = ""
-    if report.loss is not None:
-        loss = (
-            f"<p>Teacher-forced: {100 * report.loss.agreement:.1f}% of {report.loss.codes} likeliest codes kept, "
-            f"divergence {report.loss.divergence:.3g} nats a code, cross-entropy {report.loss.source_cross_entropy:.4f} → "
-            f"{report.loss.cross_entropy:.4f} over {report.loss.targets} codes.</p>"
-        )
+    loss = "" if report.loss is None else f"<p>{escape(loss_line(report.loss))}</p>"
     return f"<h2>Conversion</h2>{_cells(head, body)}{loss}"
 
 

@@ -15,7 +15,7 @@ TEXT = "[S1] The quick brown fox jumps over the lazy dog. [S2] Does it? (laughs)
 
 
 def signal(config: DacConfig, seconds: float, seed: int) -> np.ndarray:
-    """(1, L) float32 in [-1, 1], whole frames: a voiced sound of gliding pitch, with syllables and some noise."""
+    """Whole frames of a voiced, gliding sound with syllables and noise. (1, L) float32 in [-1, 1]."""
     rng = np.random.default_rng(seed)
     frames = max(2, round(seconds * config.frame_rate))
     time = np.arange(frames * config.hop_length) / config.sample_rate
@@ -42,7 +42,7 @@ def check_rows(config: DiaConfig, rows: int) -> None:
 def dia_state(config: DiaConfig, rows: int, codes: np.ndarray | None, seed: int) -> State:
     """For `dia_stages`: a text, and grid rows with guidance, the unconditional one second.
 
-    codes: (1, Q, T) to say, repeated as often as needed; None, or codes that are not this model's, draws them.
+    codes: (1, Q, T) to say, repeated as often as needed; None, or codes of another model, draws them.
     """
     channels, entries = config.decoder_config.num_channels, config.eos_token_id
     if codes is None or codes.shape[1] != channels or codes.max() >= entries:

@@ -10,9 +10,14 @@ from typing import Any
 from mlx_port.verify.conversion import Fault, Loss, TensorClass
 from mlx_port.verify.measure import FACTOR, FLOOR, Choices, Row
 
+HEAD = "  err mlx    /scale err torch  ratio      SNR     bound"
 METHOD = (
-    "Every layer is fed the same float32 input: the float64 layer's output of the layer before, rounded, so that "
+    "Every layer is fed the same float32 input: what the float64 layer before it gave, rounded, so that "
     "errors do not add up; in the rows 'whole network' they do."
+)
+UNJUDGED = (
+    "As this model runs here, without a verdict: MLX's quantised products on a CPU add up in 16 bits where "
+    "torch's add up in 32. The same layers in float32, above, are what the port is judged by."
 )
 
 
@@ -59,7 +64,8 @@ class Report:
         """One line for each failed check, naming the layer, tensor or setting."""
         found = [f"configuration: {line}" for line in self.differences]
         found += [
-            f"{fault.tensor}: {fault.error:.2e} from its source, {fault.allowed:.2e} allowed" for fault in self.faults
+            f"{fault.tensor}: {fault.error:.2e} from its source, {fault.allowed:.2e} allowed"
+            for fault in self.faults
         ]
         found += [
             f"{row.part} {row.layer} ({row.dtype}): error {row.error:.2e}, bound {row.bound:.2e}"
@@ -75,7 +81,7 @@ class Report:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON. Numbers that are not finite are null: an SNR where nothing differs, an error that is no number."""
+        """For JSON; what is not finite is null: an SNR where nothing differs, an error that is NaN."""
         return _finite(
             {
                 "format_version": 1,
@@ -100,7 +106,9 @@ class Report:
                 "tensors": [vars(one) for one in self.tensors],
                 "tensor_faults": [vars(fault) for fault in self.faults],
                 "configuration_differences": self.differences,
-                "conversion_loss": None if self.loss is None else vars(self.loss) | {"change": self.loss.change},
+                "conversion_loss": None
+                if self.loss is None
+                else vars(self.loss) | {"change": self.loss.change},
                 "seconds_taken": self.seconds_taken,
                 "peak_memory_bytes": self.peak_memory_bytes,
             }
@@ -120,20 +128,27 @@ class Report:
             rows = [row for row in self.rows if (row.part, row.dtype) == (part, dtype)]
             width = max(len(row.layer) for row in rows)
             yield ""
-            yield f"{f'{part}, {dtype}':<{width}}  {'err mlx':>9} {'/scale':>9} {'err torch':>9} {'ratio':>6} {'SNR':>8} {'bound':>9}"
+            yield f"{f'{part}, {dtype}':<{width}}  {HEAD}"
             yield from (_line(row, width) for row in rows)
+            if not all(row.judged for row in rows):
+                yield UNJUDGED
         yield ""
         yield from _choice_lines(self.choices)
         yield ""
         for one in self.tensors:
-            lost = "exact" if one.snr_db == math.inf else f"SNR {one.snr_db:.1f} dB, largest change {one.error:.2e}"
+            lost = (
+                "exact"
+                if one.snr_db == math.inf
+                else f"SNR {one.snr_db:.1f} dB, largest change {one.error:.2e}"
+            )
             yield f"{one.name}: {one.tensors} tensors, {one.parameters:,} numbers, {lost}"
         if self.loss is not None:
-            yield _loss_line(self.loss)
+            yield loss_line(self.loss)
         yield f"{self.seconds_taken:.1f} s, peak memory {self.peak_memory_bytes / 1e9:.2f} GB"
         yield from (f"FAIL {line}" for line in self.failures())
         if self.passed:
-            yield f"PASS: {len(self.rows)} layers within the bound, {sum(one.tensors for one in self.tensors)} tensors"
+            tensors = sum(one.tensors for one in self.tensors)
+            yield f"PASS: {sum(row.judged for row in self.rows)} layers within the bound, {tensors} tensors"
 
 
 def _line(row: Row, width: int) -> str:
@@ -141,8 +156,12 @@ def _line(row: Row, width: int) -> str:
     snr = "   exact" if row.snr_db == math.inf else f"{row.snr_db:5.1f} dB"
     return (
         f"{row.layer:<{width}}  {row.error:9.2e} {row.relative:9.2e} {row.torch_error:9.2e} {ratio} {snr} "
-        f"{row.bound:9.2e} {'ok' if row.passed else 'FAIL'}"
+        f"{row.bound:9.2e} {_verdict(row)}"
     )
+
+
+def _verdict(row: Row) -> str:
+    return "FAIL" if not row.passed else "ok" if row.judged else "-"
 
 
 def _choice_lines(choices: Sequence[Choices]) -> Iterator[str]:
@@ -155,19 +174,21 @@ def _choice_lines(choices: Sequence[Choices]) -> Iterator[str]:
             continue
         line = f"{one.part}, {one.layer} ({one.dtype}): {one.equal} of {one.total} codes equal"
         if one.near_ties:
-            line += f", {len(one.near_ties)} near-ties, the widest {max(one.near_ties):.2e} of {one.allowed:.2e} allowed"
-        yield line + (f", {len(one.wrong)} WRONG" if one.wrong else "")
+            widest = max(one.near_ties)
+            line += f", {len(one.near_ties)} near-ties of up to {widest:.2e} ({one.allowed:.2e} allowed)"
+        yield line + (f", {len(one.wrong)} beyond that" if one.wrong else "")
 
 
-def _loss_line(loss: Loss) -> str:
+def loss_line(loss: Loss) -> str:
+    """What the converted model says differently, in a sentence."""
     line = (
         f"conversion: {100 * loss.agreement:.1f}% of {loss.codes} likeliest codes kept, "
         f"divergence {loss.divergence:.3g} nats a code"
     )
     if loss.targets:
         line += (
-            f", cross-entropy {loss.source_cross_entropy:.4f} -> {loss.cross_entropy:.4f} ({loss.change:+.4f}) "
-            f"over {loss.targets} codes"
+            f", cross-entropy {loss.source_cross_entropy:.4f} -> {loss.cross_entropy:.4f} "
+            f"({loss.change:+.4f}) over {loss.targets} codes"
         )
     return line
 
