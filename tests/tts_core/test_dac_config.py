@@ -133,9 +133,9 @@ def test_our_schema_survives_json():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"codebook_dim": [8, 8]}, "2 codebook widths for 9"),
+        ({"codebook_dim": [8, 8]}, "2 .*9 codebooks"),
         ({"decoder_rates": [8, 8, 4, 4]}, "do not match"),
-        ({"decoder_dim": 1000}, "cannot be halved 4 times"),
+        ({"decoder_dim": 1000}, "1000.*halve"),
         ({"sample_rate": 0}, "must be positive"),
         ({"encoder_rates": [2, 4, 8, -8]}, "must be positive"),
     ],

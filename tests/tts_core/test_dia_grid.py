@@ -37,7 +37,7 @@ def runs(draw):
 
 
 def end_of(drawn, prompt, limit):
-    """The row of channel 0's EOS: drawn behind the prompt, or forced by the limit; and whether it was drawn."""
+    """The row of channel 0's EOS, drawn behind the prompt or forced by the limit; and whether drawn."""
     rows = range(prompt + 1, prompt + limit + 1)
     return next(((row, True) for row in rows if drawn[row, 0] == EOS), (prompt + limit + 1, False))
 
@@ -45,10 +45,9 @@ def end_of(drawn, prompt, limit):
 def slot(config, drawn, codes, end, row, channel):
     """What stands in one slot of a finished text."""
     frame = row - 1 - config.delay_pattern[channel]
-    frames = 0 if codes is None else codes.shape[1]
     if row == 0 or frame < 0:
         return BOS
-    if frame < frames:
+    if codes is not None and frame < codes.shape[1]:
         return codes[channel, frame]
     since = row - end
     if since >= config.delay_pattern[channel]:
