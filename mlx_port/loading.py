@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -15,8 +16,9 @@ from mlx_port.dia.dia import Dia
 from mlx_port.dia.generate import DiaPipeline
 from tts_core import dac, dia
 from tts_core.dia_shapes import is_norm
-from tts_core.errors import CheckpointError, NotFoundError, UsageError
+from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 
+Read = TypeVar("Read")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
 FORMAT_VERSION = 1
@@ -33,13 +35,13 @@ def load(path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     folder = Path(path)
     config = read_config(folder, "dia")
-    quantization = config.get("quantization")
-    network = Dia(dia.read_converted(without_envelope(config)))
-    if quantization:
-        _quantize(network, quantization)
+    network = Dia(_understood(dia.read_converted, config, folder))
+    if config.get("quantization"):
+        _understood(lambda _: _quantize(network, config["quantization"]), config, folder)
     _fill(network, folder, None if dtype is None else DTYPES[dtype])
-    codec = Dac(dac.read_converted(without_envelope(read_config(folder / "codec", "dac"))))
-    _fill(codec, folder / "codec", None)
+    place = folder / "codec"
+    codec = Dac(_understood(dac.read_converted, read_config(place, "dac"), place))
+    _fill(codec, place, None)
     return DiaPipeline(network, codec)
 
 
@@ -53,6 +55,8 @@ def read_config(folder: Path, model_type: str) -> dict[str, Any]:
         config = json.loads(file.read_text())
     except ValueError as error:
         raise CheckpointError(f"model: {file} is not JSON ({error}); convert again") from None
+    if not isinstance(config, dict):
+        raise CheckpointError(f"model: {file} holds no JSON object; convert again")
     if config.get("weights_layout") != "mlx" or config.get("model_type") != model_type:
         raise CheckpointError(
             f"model: {folder} holds published weights, not converted ones; "
@@ -63,6 +67,15 @@ def read_config(folder: Path, model_type: str) -> dict[str, Any]:
             f"model: {folder} has format {config.get('format_version')}, not {FORMAT_VERSION}; convert again"
         )
     return config
+
+
+def _understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], folder: Path) -> Read:
+    """What `read` makes of a folder's configuration; whatever it finds wrong is told with the folder."""
+    try:
+        return read(without_envelope(config))
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        fault = str(error) if isinstance(error, SpeechError) else f"config.json: {error!r}"
+        raise CheckpointError(f"model: {folder}: {fault}; convert again") from None
 
 
 def without_envelope(config: dict[str, Any]) -> dict[str, Any]:
@@ -95,19 +108,25 @@ def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
         except RuntimeError as error:
             raise CheckpointError(f"model: {file} cannot be read ({error}); convert again") from None
     parameters = cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
-    wanted = {name: value.shape for name, value in parameters}
+    wanted = {name: _kind(value) for name, value in parameters}
     faults = [f"{name} missing" for name in wanted.keys() - weights.keys()]
     faults += [f"{name} unknown" for name in weights.keys() - wanted.keys()]
     faults += [
-        f"{name} is {weights[name].shape}, expected {wanted[name]}"
+        f"{name} is {_kind(weights[name])}, expected {wanted[name]}"
         for name in wanted.keys() & weights.keys()
-        if weights[name].shape != wanted[name]
+        if _kind(weights[name]) != wanted[name]
     ]
     if faults:
         raise CheckpointError(f"model: {folder}: {'; '.join(sorted(faults)[:20])}; convert again")
     ready = {name: _cast(name, value, dtype) for name, value in weights.items()}
     network.load_weights(list(ready.items()), strict=True)
     network.eval()
+    mx.eval(network.parameters())  # read the files now, not within the first generation
+
+
+def _kind(value: mx.array) -> str:
+    """Shape and sort of numbers: any floating type may stand in a checkpoint, others must be as expected."""
+    return f"{'float' if mx.issubdtype(value.dtype, mx.floating) else value.dtype} {value.shape}"
 
 
 def _cast(name: str, value: mx.array, dtype: mx.Dtype | None) -> mx.array:

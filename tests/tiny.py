@@ -6,9 +6,12 @@ from the decoder, the delays are in no order and two channels share the longest,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from tts_core import dac, dia_shapes
 from tts_core.dac import DacConfig
@@ -121,3 +124,29 @@ def dac_weights(config: DacConfig, seed: int = 0) -> Weights:
             tensors[name] = random.normal(0, fan_in**-0.5, shape)
     tensors["decoder.conv2.weight"] *= 0.03  # far from tanh's ends
     return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
+
+
+def write_published(folder: Path, dia: Weights, dac: Weights) -> Path:
+    """The pair in the published transformers layout, the codec in a subfolder. Returns the folder."""
+    assert isinstance(dia.config, DiaConfig)
+    assert isinstance(dac.config, DacConfig)
+    config = {name: getattr(dia.config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    config |= {"delay_pattern": dia.config.delay_pattern, "model_type": "dia"}
+    config |= {name: asdict(getattr(dia.config, name)) for name in ("encoder_config", "decoder_config")}
+    sampling = asdict(dia.config.sampling)
+    sampling["guidance_scale"] = sampling.pop("cfg_scale")
+    codec = asdict(dac.config) | {"model_type": "dac", "sampling_rate": dac.config.sample_rate}
+    del codec["sample_rate"]
+    codec["codebook_dim"] = dac.config.codebook_dim[0]
+    files = {"config.json": config, "generation_config.json": sampling, "codec/config.json": codec}
+    (folder / "codec").mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    save_file(dia.tensors, folder / "model.safetensors")
+    save_file(dac.tensors, folder / "codec/model.safetensors")
+    return folder
+
+
+def published_dac_config() -> DacConfig:
+    """The tiny codec as the transformers layout can say it: one width for all codebooks."""
+    return replace(dac_config(), codebook_dim=(4,) * 4)

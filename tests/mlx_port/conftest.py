@@ -1,0 +1,22 @@
+"""A tiny Dia in a converted folder, as convert-weights writes it."""
+
+from pathlib import Path
+
+import pytest
+
+from converters.convert import convert
+from converters.published import open_published
+from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dia, dac = dia_weights(dia_config(), seed=3, eos=1.3), dac_weights(published_dac_config())
+    return write_published(tmp_path_factory.mktemp("published") / "tiny", dia, dac)
+
+
+@pytest.fixture(scope="session")
+def converted(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("converted") / "tiny"
+    convert(open_published(published, offline=True), folder, dtype="float32")
+    return folder

@@ -1,0 +1,225 @@
+"""What mlx_port.load takes, and the one clear error for everything that it does not."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx import nn
+from mlx.utils import tree_flatten
+
+from mlx_port import load
+from tts_core.dia_shapes import is_norm
+from tts_core.embedded_voice import CODEC, DIA
+from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(converted: Path, tmp_path: Path) -> Path:
+    """A copy to break."""
+    return Path(shutil.copytree(converted, tmp_path / "copy"))
+
+
+def test_a_converted_folder_speaks(converted: Path) -> None:
+    voice = load(converted)
+    result = voice.generate("[S1] Hello.", seed=1, max_frames=5)
+    assert result.codes.shape == (4, 5)
+    assert voice.sample_rate == voice.codec.sample_rate == 1000
+    assert str(load(str(converted)).config) == str(voice.config)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_dtype(converted: Path, dtype: str) -> None:
+    """The network takes it, norms and codec stay float32; it still speaks."""
+    voice = load(converted, dtype=dtype)
+    for name, value in tensors(voice.network):
+        assert value.dtype == (mx.float32 if is_norm(name) else getattr(mx, dtype)), name
+    assert {value.dtype for _, value in tensors(voice.codec)} == {mx.float32}
+    [codes] = voice.generate_codes(["[S1] Hello."], seed=1, max_frames=5)
+    assert codes.shape == (4, 5)
+    tokens = mx.zeros((1, 1, 4), dtype=mx.int32)
+    source = voice.network.read([mx.array([5, 6])], None)
+    assert voice.network.next_logits(tokens, voice.network.new_cache(), source).dtype == mx.float32
+
+
+def tensors(network: nn.Module) -> list[tuple[str, mx.array]]:
+    return cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
+
+
+def test_dtype_is_the_folders_own(published: Path, tmp_path: Path) -> None:
+    from converters.convert import convert
+    from converters.published import open_published
+
+    convert(open_published(published, offline=True), tmp_path / "half", dtype="bfloat16")
+    voice = load(tmp_path / "half")
+    assert voice.network.logits_dense.weight.dtype == mx.bfloat16
+    wide = load(tmp_path / "half", dtype="float32")
+    assert wide.network.logits_dense.weight.dtype == mx.float32
+
+
+def test_unknown_dtype(converted: Path) -> None:
+    with pytest.raises(UsageError, match=r"^dtype: 'float64' is not one of float32, bfloat16, float16$"):
+        load(converted, dtype="float64")
+
+
+@pytest.mark.parametrize("place", [DIA, CODEC], ids=["dia", "codec"])
+def test_published_layouts_are_refused(place: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"published weights.*convert-weights --hf-path") as caught:
+        load(place)
+    one_line(caught.value)
+
+
+def change(name: str, edit: Callable[[dict], object]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / name).read_text())
+        edit(config)
+        (folder / name).write_text(json.dumps(config))
+
+    return damage
+
+
+def rewrite(name: str, edit: Callable[[dict[str, mx.array]], object]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        weights = mx.load(str(folder / name))
+        assert isinstance(weights, dict)
+        mx.eval(list(weights.values()))
+        edit(weights)
+        mx.save_safetensors(str(folder / name), weights, {"format": "mlx"})
+
+    return damage
+
+
+def remove(*names: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return damage
+
+
+def cut(name: str, keep: Callable[[int], int]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data[: keep(len(data))])
+
+    return damage
+
+
+HEAD, NORM = "logits_dense.weight", "model.decoder.norm.weight"
+DAMAGES = {
+    "another format": (
+        change("config.json", lambda c: c.update(format_version=2)),
+        "format 2, not 1; convert",
+    ),
+    "no format": (change("config.json", lambda c: c.pop("format_version")), "format None, not 1; convert"),
+    "another codec format": (
+        change("codec/config.json", lambda c: c.update(format_version=0)),
+        "codec has format 0, not 1",
+    ),
+    "another model": (change("config.json", lambda c: c.update(model_type="parrot")), "not converted ones"),
+    "unknown field": (change("config.json", lambda c: c.update(strange=1)), "strange"),
+    "missing field": (change("config.json", lambda c: c.pop("delay_pattern")), "delay_pattern"),
+    "unknown codec field": (change("codec/config.json", lambda c: c.update(strange=1)), "strange"),
+    "a list for a size": (change("config.json", lambda c: c.update(encoder_config=[])), "encoder_config"),
+    "a text for a size": (
+        change("codec/config.json", lambda c: c.update(hidden_size="wide")),
+        "config.json: TypeError",
+    ),
+    "half a quantisation": (
+        change("config.json", lambda c: c.update(quantization={"bits": 4})),
+        "config.json: KeyError.'group_size'",
+    ),
+    "a list": (lambda folder: (folder / "config.json").write_text("[]"), "holds no JSON object"),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "is not JSON"),
+    "no config": (remove("config.json"), "without config.json"),
+    "no codec config": (remove("codec/config.json"), "codec: a folder without config.json"),
+    "no weights": (remove("model.safetensors"), "has no model"),
+    "no codec weights": (remove("codec/model.safetensors"), "codec has no model"),
+    "missing tensor": (rewrite("model.safetensors", lambda w: w.pop(HEAD)), f"{HEAD} missing"),
+    "unknown tensor": (
+        rewrite("model.safetensors", lambda w: w.update(extra=w[NORM])),
+        "extra unknown",
+    ),
+    "wrong shape": (
+        rewrite("model.safetensors", lambda w: w.update({HEAD: w[HEAD].T})),
+        rf"{HEAD} is float \(44, 268\), expected float \(268, 44\)",
+    ),
+    "missing codec tensor": (
+        rewrite("codec/model.safetensors", lambda w: w.pop("decoder.conv2.bias")),
+        "decoder.conv2.bias missing",
+    ),
+    "PyTorch's axes": (
+        rewrite(
+            "codec/model.safetensors",
+            lambda w: w.update({"encoder.conv2.weight": w["encoder.conv2.weight"].transpose(0, 2, 1)}),
+        ),
+        "encoder.conv2.weight is",
+    ),
+    "whole numbers": (
+        rewrite("model.safetensors", lambda w: w.update({HEAD: w[HEAD].astype(mx.int32)})),
+        rf"{HEAD} is mlx.core.int32 \(268, 44\), expected float",
+    ),
+    "cut in the last tensor": (cut("model.safetensors", lambda size: size - 1), "cannot be read"),
+    "cut in the header": (cut("model.safetensors", lambda _: 100), "cannot be read"),
+    "cut in the length": (cut("model.safetensors", lambda _: 5), "cannot be read"),
+    "empty": (cut("model.safetensors", lambda _: 0), "cannot be read"),
+    "cut codec": (cut("codec/model.safetensors", lambda size: size // 2), "cannot be read"),
+    "no safetensors": (
+        lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 4096),
+        "cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_folder_is_one_clear_error(name: str, folder: Path) -> None:
+    damage, message = DAMAGES[name]
+    damage(folder)
+    with pytest.raises((CheckpointError, NotFoundError), match=message) as caught:
+        load(folder)
+    one_line(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_several_faults_are_told_together(folder: Path) -> None:
+    rewrite("model.safetensors", lambda w: (w.pop(HEAD), w.update(extra=w[NORM])))(folder)
+    with pytest.raises(CheckpointError, match=rf"extra unknown; {HEAD} missing"):
+        load(folder)
+
+
+@pytest.mark.parametrize("place", ["no/such/folder", "~/nowhere", "org/model"])
+def test_no_such_folder(place: str) -> None:
+    with pytest.raises(NotFoundError, match="no such folder; give a folder that convert-weights wrote"):
+        load(place)
+
+
+def one_line(error: SpeechError) -> None:
+    assert "\n" not in str(error)
+    assert len(str(error)) < 600
+
+
+def test_generates_without_torch(converted: Path) -> None:
+    """In a process where torch cannot be imported, the embedded voice's conversion included."""
+    script = f"""
+import sys
+sys.modules["torch"] = None
+import mlx_port
+from mlx_port import load
+print(load({str(converted)!r}).generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
+result = mlx_port.generate("[S1] Hi.", seed=1, max_frames=4)
+assert result.codes.shape == (6, 4) and result.samples == 4 * 320 - 8
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    expected = load(converted).generate("[S1] Hello.", seed=1, max_frames=5).codes
+    np.testing.assert_array_equal(np.array(json.loads(done.stdout)), expected)
