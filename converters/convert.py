@@ -167,7 +167,7 @@ def convert(
         _mlx()
     check_destination(destination, force=force, sources=files)
     check_space(destination.absolute().parent, whole.nbytes)
-    with _Hashes(files) as hashes, appearing(destination) as folder:
+    with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
         for part in whole.parts:
             _write_part(
                 whole, part, folder if part.kind == "dia" else folder / "codec", progress or (lambda _: None)

@@ -340,7 +340,8 @@ def _safetensors(source: Path) -> Iterator[list[Path]]:
     for folder in _folders(source):
         groups = [read_index(index) for index in _indexes(folder)]
         sharded = {file for group in groups for file in group}
-        yield from ([file] for file in sorted(folder.glob("*.safetensors")) if file not in sharded)
+        single = (file for file in sorted(folder.glob("*.safetensors")) if not file.is_dir())
+        yield from ([file] for file in single if file not in sharded)
         yield from groups
 
 

@@ -167,6 +167,8 @@ def _shape_fault(how: Transform, sources: list[Shape], target: Shape) -> str | N
         made = how.shape(*sources)
     except ValueError as fault:
         return str(fault)
+    except IndexError:
+        return f"shape {', '.join(map(str, sources))}, which has too few axes"
     return (
         None
         if made == target

@@ -147,10 +147,10 @@ def check_space(folder: Path, needed: int) -> None:
 
 
 @contextlib.contextmanager
-def appearing(destination: Path) -> Iterator[Path]:
+def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
     """A new folder beside `destination` that takes its place when the block ends and vanishes when it raises.
 
-    An older folder at `destination` stays until then. An OSError becomes one of our errors.
+    replace: an older folder at `destination` goes then, not before. An OSError becomes one of our errors.
     """
     destination = destination.absolute()
     made = [folder for folder in destination.parents if not folder.exists()]  # innermost first
@@ -159,7 +159,7 @@ def appearing(destination: Path) -> Iterator[Path]:
     try:
         work.mkdir(parents=True)
         yield work
-        if destination.exists():
+        if replace and destination.exists():
             os.rename(destination, old)
         os.rename(work, destination)
     except BaseException as fault:

@@ -244,6 +244,17 @@ def test_force_replaces_a_converted_folder_only_once_the_new_one_is_complete(sou
     assert left_in(tmp_path) == ["out"]
 
 
+def test_what_appears_meanwhile_is_not_replaced(source, tmp_path):
+    def progress(_: int) -> None:
+        (tmp_path / "out").mkdir(exist_ok=True)
+        (tmp_path / "out/other").touch()
+
+    with pytest.raises(UsageError, match="cannot be written"):
+        convert(source, tmp_path / "out", progress=progress)
+    assert left_in(tmp_path) == ["out"]
+    assert left_in(tmp_path / "out") == ["other"]
+
+
 def test_force_leaves_alone_what_we_did_not_write(source, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home/letter.txt").write_text("dear")

@@ -116,6 +116,16 @@ def test_several_sources_of_unequal_shape_do_not_make_up_for_each_other():
         plan([rule], {"a": (1, 2), "b": (3, 2)}, {"x": (4, 2)})
 
 
+@pytest.mark.parametrize("how", [CONCAT_ROWS, FOLD_WEIGHT_NORM, split_rows(1)[0], dense((1,), (1,))])
+def test_scalars_in_place_of_tensors(how):
+    with pytest.raises(CheckpointError, match="wrong shape: a"):
+        plan(
+            [Rule(("a", "b") if how is FOLD_WEIGHT_NORM else "a", "x", how)],
+            {"a": (), "b": ()},
+            {"x": (1, 1)},
+        )
+
+
 def test_long_lists_are_cut():
     with pytest.raises(CheckpointError, match="and 60 more"):
         plan([Rule("{}", "{}", optional=True)], {}, {str(i): (1,) for i in range(100)})
