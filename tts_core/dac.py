@@ -234,6 +234,15 @@ def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
     return (1, 2, 0) if ".conv_t1." in name else (0, 2, 1)
 
 
+def check_fits(config: DacConfig, channels: int, entries: int) -> None:
+    """Raise CheckpointError unless the codec has one codebook of `entries` codes for each of `channels`."""
+    if (config.n_codebooks, config.codebook_size) != (channels, entries):
+        raise CheckpointError(
+            f"codec: {config.n_codebooks} codebooks of {config.codebook_size} codes, the model speaks "
+            f"{channels} channels of {entries}; give the codec that belongs to it"
+        )
+
+
 def _residual_layers() -> list[Layer]:
     return [layer for d in DILATIONS for layer in (Conv(7, dilation=d, padding=3 * d), Conv(1))]
 

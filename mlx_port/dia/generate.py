@@ -16,7 +16,7 @@ import numpy as np
 from mlx_port.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
 from mlx_port.dia.dia import Dia, Source
 from mlx_port.dia.step import make_step
-from tts_core.dac import decode_lookahead
+from tts_core.dac import check_fits, decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
 from tts_core.dia_request import PromptLike, Request, joined, make_request, prepared
@@ -32,6 +32,7 @@ class DiaPipeline:
     def __init__(self, network: Dia, codec: Dac):
         self.network, self.codec = network, codec
         self.config: DiaConfig = network.config
+        check_fits(codec.config, self.config.decoder_config.num_channels, self.config.eos_token_id)
         self.sample_rate = codec.sample_rate
         self._nothing: mx.array | None = None
 

@@ -1,6 +1,7 @@
 """What a pipeline promises whatever its side: batches, streams, limits, seeds and device reads."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.parity.device_reads import Forbidden, Watched
 from tests.parity.sides import PORT, SIDES, Side
 from tests.tiny import EOS, dac_config, dac_weights, dia_config, dia_weights
+from tts_core.errors import CheckpointError
 from tts_core.noise import HostNoise
 from tts_core.results import Prompt, join
 
@@ -40,6 +42,18 @@ def prompt_codes(frames: int) -> np.ndarray:
 
 
 PROMPTS = [prompt_codes(7), None, Prompt("[S1] Before.", codes=prompt_codes(3)), None, prompt_codes(12)]
+
+
+@pytest.mark.parametrize(
+    "size", [{"n_codebooks": 3, "codebook_dim": (3, 4, 5)}, {"codebook_size": 59}], ids=str
+)
+def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -> None:
+    """Its missing codebooks would be left out of the speech without a word."""
+    dia, codec = dia_weights(dia_config()), dac_weights(replace(dac_config(), **size))
+    with pytest.raises(
+        CheckpointError, match="the model speaks 4 channels of 60; give the codec that belongs"
+    ):
+        side.pipeline(dia, codec)
 
 
 @GENERATIONS

@@ -104,7 +104,10 @@ def test_stream(name: str) -> None:
 def test_waveform() -> None:
     ours, theirs = join(streamed("mlx_port")), join(streamed("torch_ref"))
     np.testing.assert_array_equal(ours.codes, theirs.codes)
-    assert (ours.sample_rate, ours.samples) == (16000, ours.codes.shape[1] * 320 - 8)  # an odd stride loses samples
+    assert (ours.sample_rate, ours.samples) == (
+        16000,
+        ours.codes.shape[1] * 320 - 8,
+    )  # an odd stride loses samples
     truth = oracle().codec.decode(theirs.codes[None])[0].numpy()
     assert_within(ours.audio, theirs.audio, truth, "speech")
 

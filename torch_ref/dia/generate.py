@@ -18,7 +18,7 @@ from torch_ref.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
 from torch_ref.dia.dia import Dia, Source
 from torch_ref.dia.step import make_step
 from torch_ref.memory import peak_bytes, reset_peak
-from tts_core.dac import decode_lookahead
+from tts_core.dac import check_fits, decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
 from tts_core.dia_request import PromptLike, Request, joined, make_request, prepared
@@ -34,6 +34,7 @@ class DiaPipeline:
     def __init__(self, network: Dia, codec: Dac):
         self.network, self.codec = network, codec
         self.config: DiaConfig = network.config
+        check_fits(codec.config, self.config.decoder_config.num_channels, self.config.eos_token_id)
         self.sample_rate = codec.sample_rate
         self._nothing: Tensor | None = None
 

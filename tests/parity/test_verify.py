@@ -1,0 +1,280 @@
+"""`mlx-port verify` as it is called: good conversions pass, each kind of damage is found and named."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from converters.convert import convert
+from converters.dequantize import Quantization
+from converters.published import open_published
+from mlx_port import cli
+from tests.converters.folders import DAC, DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01
+
+SOURCES = {"v_0626": (V_0626, DAC_PTH), "v_v01": (V_V01, DAC), "v_0626_hf": (V_0626_HF, DAC_HF)}
+QUICK = ("--rows", "20", "--seconds", "0.1")
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory) -> Callable[..., Path]:
+    """Folders by source, dtype and quantisation, each made once."""
+    made: dict[tuple, Path] = {}
+
+    def get(name: str, dtype: str = "float32", quantization: Quantization | None = None) -> Path:
+        key = (name, dtype, quantization)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("converted") / "model"
+            dia, codec = SOURCES[name]
+            convert(open_published(dia, codec=codec), made[key], dtype=dtype, quantization=quantization)
+        return made[key]
+
+    return get
+
+
+@pytest.fixture
+def damaged(converted, tmp_path) -> Callable[..., Path]:
+    def get(name: str, damage: Callable[[Path], None], *form) -> Path:
+        shutil.copytree(converted(name, *form), tmp_path / "model")
+        damage(tmp_path / "model")
+        return tmp_path / "model"
+
+    return get
+
+
+@pytest.fixture
+def verify(capsys) -> Callable[..., SimpleNamespace]:
+    """The command, in this process: its exit code and what it printed."""
+
+    def run(name: str, destination: Path, *flags: str) -> SimpleNamespace:
+        dia, codec = SOURCES[name]
+        code = cli.run(["verify", str(dia), str(destination), "--codec", str(codec), *QUICK, *flags])
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return run
+
+
+def edit_tensor(part: str, name: str, change: Callable[[np.ndarray], None]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        file = folder / part / "model.safetensors"
+        tensors = {key: value.copy() for key, value in load_file(file).items()}
+        change(tensors[name])
+        save_file(tensors, file, {"format": "mlx"})
+
+    return damage
+
+
+def swap_rows(tensor: np.ndarray) -> None:
+    tensor[[3, 5]] = tensor[[5, 3]]
+
+
+def failed_layers(out: str) -> list[str]:
+    report = json.loads(out)
+    assert not report["passed"]
+    return [f"{row['part']} {row['layer']}" for row in report["layers"] if not row["passed"]]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_faithful_conversion_passes(name, converted, verify):
+    done = verify(name, converted(name))
+    assert (done.code, done.err) == (0, "")
+    assert "PASS" in done.out
+    assert "FAIL" not in done.out
+    assert "TF32 off" in done.out
+    stages = ["encoder.block.3", "quantizer.quantizers.8", "decoder.block.0"]
+    stages += ["encoder.layers.1", "decoder.layers.1.cross_attention", "logits_dense", "whole network"]
+    for stage in stages:
+        assert re.search(rf"^{re.escape(stage)} .* ok$", done.out, re.MULTILINE), stage
+    assert re.search(r"^codec, 9 quantizers: (\d+) of \1 codes equal$", done.out, re.MULTILINE)
+    assert re.search(r"^dia, argmax of the logits \(float32\): (\d+) of \1 codes", done.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_narrower_conversion_passes_and_its_loss_is_told(dtype, converted, verify):
+    done = verify("v_0626_hf", converted("v_0626_hf", dtype), "--json")
+    report = json.loads(done.out)
+    assert done.code == 0
+    assert report["oracle"] == "torch float64 on the converted model's numbers"
+    assert {(row["part"], row["dtype"]) for row in report["layers"]} == {
+        ("codec", "float32"),
+        ("dia", "float32"),
+        ("dia", dtype),
+    }
+    assert all(row["judged"] for row in report["layers"])
+    tensors = {one["name"]: one["snr_db"] for one in report["tensors"]}
+    assert tensors["norms"] is None  # exact
+    assert tensors["codec decoder"] is None
+    for kind in ("self-attention", "cross-attention", "mlp", "embeddings", "head"):  # 6 dB a bit
+        assert tensors[kind] == pytest.approx({"bfloat16": 55.6, "float16": 73.7}[dtype], abs=1)
+    loss = report["conversion_loss"]
+    assert loss["agreement"] > 0.9
+    assert abs(loss["change"]) < 0.05
+    assert 0 <= loss["divergence"] < 0.01
+
+
+def test_a_quantised_conversion_is_judged_in_float32(converted, verify):
+    how = Quantization.of("affine", 32, 8)
+    done = verify("v_0626", converted("v_0626", "bfloat16", how), "--json")
+    report = json.loads(done.out)
+    assert done.code == 0
+    assert report["quantization"]["bits"] == 8
+    judged = {(row["dtype"], row["judged"]) for row in report["layers"]}
+    assert judged == {("float32", True), ("bfloat16", False)}
+    assert 30 < next(one["snr_db"] for one in report["tensors"] if one["name"] == "head") < 50
+
+
+def test_a_perturbed_layer_is_named(damaged, verify):
+    def perturb(tensor: np.ndarray) -> None:
+        tensor *= 1 + 1e-3 * np.random.default_rng(1).standard_normal(tensor.shape).astype(np.float32)
+
+    folder = damaged("v_0626", edit_tensor("", "model.decoder.layers.1.mlp.down_proj.weight", perturb))
+    done = verify("v_0626", folder, "--json")
+    assert done.code == 1
+    assert failed_layers(done.out) == ["dia decoder.layers.1", "dia whole network"]
+    assert "model.decoder.layers.1.mlp.down_proj.weight: " in "\n".join(json.loads(done.out)["failures"])
+
+
+@pytest.mark.parametrize(
+    ("part", "tensor", "layer"),
+    [
+        ("", "model.encoder.layers.0.self_attention.k_proj.weight", "dia encoder.layers.0"),
+        ("", "model.decoder.layers.0.cross_attention.v_proj.weight", "dia decoder.layers.0.cross_attention"),
+        ("codec", "decoder.block.2.res_unit2.conv1.weight", "codec decoder.block.2"),
+        ("codec", "quantizer.quantizers.4.in_proj.weight", "codec quantizer.quantizers.4"),
+    ],
+)
+def test_swapped_rows_are_named(part, tensor, layer, damaged, verify):
+    done = verify("v_v01", damaged("v_v01", edit_tensor(part, tensor, swap_rows)))
+    assert done.code == 1
+    assert f"FAIL {tensor}: " in done.out
+    assert f"FAIL {layer} (float32): error " in done.out
+
+
+@pytest.mark.parametrize("form", [(), ("bfloat16",), ("float32", Quantization.of("affine", 32, 4))])
+def test_rows_that_no_input_reaches_are_compared_too(form, damaged, verify):
+    folder = damaged("v_0626", edit_embedding, *form)
+    done = verify("v_0626", folder, "--json")
+    assert done.code == 1
+    assert failed_layers(done.out) == []
+    assert [fault["tensor"] for fault in json.loads(done.out)["tensor_faults"]] == [
+        "model.encoder.embedding.weight"
+    ]
+
+
+def edit_embedding(folder: Path) -> None:
+    import mlx.core as mx
+
+    file = str(folder / "model.safetensors")
+    tensors = dict(mx.load(file))
+    order = mx.array([*range(200), 201, 200, *range(202, 256)])
+    tensors["model.encoder.embedding.weight"] = tensors["model.encoder.embedding.weight"][order]
+    mx.eval(tensors)
+    mx.save_safetensors(file, tensors, {"format": "mlx"})
+
+
+def test_swapped_rows_of_a_quantised_layer_are_named(damaged, verify):
+    tensor = "model.decoder.layers.1.mlp.gate_up_proj"
+    damage = edit_tensor("", f"{tensor}.weight", swap_rows)
+    done = verify("v_0626", damaged("v_0626", damage, "float32", Quantization.of("affine", 32, 4)))
+    assert done.code == 1
+    assert f"FAIL {tensor}.weight: " in done.out
+
+
+def test_a_wrong_configuration_is_named(damaged, verify):
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"cross_rope": True}))
+
+    done = verify("v_0626", damaged("v_0626", damage))
+    assert done.code == 1
+    assert "FAIL configuration: cross_rope: False in the source, True in the converted model" in done.out
+    assert "FAIL dia decoder.layers.0.cross_attention (float32): error " in done.out
+
+
+def test_numbers_that_are_not_finite_fail(damaged, verify):
+    def poison(tensor: np.ndarray) -> None:
+        tensor[0, 0] = np.nan
+
+    folder = damaged("v_0626", edit_tensor("", "logits_dense.weight", poison))
+    done = verify("v_0626", folder, "--json")
+    assert done.code == 1
+    assert "dia logits_dense" in failed_layers(done.out)
+    assert "logits_dense.weight" in [fault["tensor"] for fault in json.loads(done.out)["tensor_faults"]]
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order; collects names and what is fetched."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.fetched += [value for name, value in attrs if name in ("src", "href", "srcset")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_fetches_nothing(converted, verify, tmp_path):
+    done = verify("v_0626", converted("v_0626"), "--html", str(tmp_path / "report.html"))
+    text = (tmp_path / "report.html").read_text("utf-8")
+    page = Page(text)
+    assert done.code == 0
+    assert page.seen.count("svg") == 4  # errors and SNR, of Dia and of the codec
+    assert page.fetched == []
+    assert "@import" not in text
+    assert "url(" not in text
+    for name in ("decoder.layers.1.cross_attention", "quantizer.quantizers.0", "PASS"):
+        assert name in text
+    coordinates = [float(y) for y in re.findall(r'c?y="(-?[\d.]+|nan|inf)"', text)]
+    assert coordinates
+    assert all(0 <= y < 400 for y in coordinates)
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--rows", "1000"], 2, "--rows: 1000 is outside 2 .. 128"),
+        (["--seconds", "0"], 2, "--seconds"),
+        (["--html", "no/such/folder/x.html"], 3, "--html: no/such/folder/x.html: there is no folder"),
+    ],
+)
+def test_flags_are_checked(flags, code, words, converted, verify):
+    done = verify("v_0626", converted("v_0626"), *flags)
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_folders_that_do_not_belong_together(converted, verify, tmp_path):
+    done = verify("v_v01", converted("v_0626"))
+    assert done.code == 4
+    assert "not made from" in done.err
+    assert "give the checkpoint that it was converted from" in done.err
+    assert verify("v_0626", tmp_path / "nothing").code == 3
+
+
+def test_an_unconverted_destination_is_refused(capsys, tmp_path):
+    shutil.copytree(V_0626_HF, tmp_path / "model")
+    shutil.copytree(DAC_HF, tmp_path / "model/codec")
+    assert cli.run(["verify", str(tmp_path / "model"), str(tmp_path / "model")]) == 2
+    assert "is not a converted model" in capsys.readouterr().err
