@@ -1,8 +1,10 @@
 """Run a model on a CPU as if on a backend: every operator call is held against the rules that are active there.
 
-It is an emulation of documented limits, not of the device. Tensors that exist before, and those made from them, count as on
-the device; so do those made with device=torch.device(...). What is made without a device, with device="cpu", or by .cpu(),
-is on the host and is not watched. torch.nn.functional.multi_head_attention_forward is seen by the operators below it.
+It is an emulation of documented limits, not of the device. Where a tensor would be:
+- on the device: what exists before, what is made with device=torch.device(...), and whatever is computed from those;
+- on the host, and not watched: what .cpu(), .to("cpu") or device="cpu" give, and what is computed from those alone;
+- open: what is made without a device. Its operators are watched, its dtypes only once it meets the device.
+torch.nn.functional.multi_head_attention_forward is seen only by the operators below it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +26,7 @@ from torch_ref.limits.backend import ENFORCED, Backend
 from torch_ref.limits.rule import Call, GraphCache, LimitError, Rule
 from torch_ref.limits.table import by_operator, hits
 
+Place = Literal["device", "host", "open", "none"]
 ATTENTION_ARGUMENTS = {
     "query": None,
     "key": None,
@@ -45,7 +48,7 @@ class Watch:
     calls: int = 0
     broken: dict[str, str] = field(default_factory=dict)
     history: GraphCache = field(default_factory=GraphCache)
-    host: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)
+    places: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)  # of tensors that are not on the device
     inside: bool = False  # within a call that was judged as a whole
 
     def check(self, op: str, values: dict[str, Any]) -> None:
@@ -59,8 +62,8 @@ class Watch:
 
     def check_tensors(self, *nests: Any) -> None:
         """Hold every tensor on the device against the rules for tensors."""
-        for x in tree_leaves(nests):
-            if isinstance(x, Tensor) and x not in self.host:
+        for x in tensors_in(nests):
+            if x not in self.places:
                 for rule, message in hits(Call("tensor", {"x": x}, self.backend, self.history)):
                     self.report(rule, message)
 
@@ -70,10 +73,23 @@ class Watch:
         if self.fails:
             raise LimitError(rule, message, self.backend)
 
-    def on_host(self, *nests: Any) -> bool:
-        """Whether there are tensors and all of them are on the host."""
-        found = [x for x in tree_leaves(nests) if isinstance(x, Tensor)]
-        return bool(found) and all(x in self.host for x in found)
+    def place(self, *nests: Any) -> Place:
+        """Where a call on these arguments runs; "none" without tensors."""
+        found = {self.places.get(x, "device") for x in tensors_in(nests)}
+        return next((place for place in ("device", "host", "open") if place in found), "none")
+
+    def put(self, nest: Any, place: Place) -> None:
+        """Say where results are."""
+        for x in tensors_in(nest):
+            if place == "device":
+                self.places.pop(x, None)
+            else:
+                self.places[x] = place
+
+
+def tensors_in(nest: Any) -> Iterator[Tensor]:
+    """Every tensor in nested arguments."""
+    return (x for x in tree_leaves(nest) if isinstance(x, Tensor))
 
 
 def _attention(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -123,47 +139,41 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         watch = self.watch
+        place = watch.place(args, kwargs)
         if func in MOVES:
-            return self._moved(func, args, kwargs)
-        host = watch.on_host(args, kwargs)
+            return self._moved(func, args, kwargs, place)
         name, bind = FUNCTIONS.get(func, ("", _self))
-        if name and not host and not watch.inside:
+        if name and place != "host" and not watch.inside:
             watch.check(name, bind(args, kwargs))
         outer, watch.inside = watch.inside, watch.inside or name in WHOLE
         try:
             out = func(*args, **kwargs)
         finally:
             watch.inside = outer
-        if not any(isinstance(x, Tensor) for x in tree_leaves((args, kwargs))):  # a tensor is made
-            host = not isinstance(kwargs.get("device"), torch.device)
-            if not host:
-                watch.check_tensors(out)
-        if host:
-            self._mark(out)
+        if place == "none":  # a tensor is made
+            place = _device_place(kwargs.get("device"))
+            watch.put(out, place)
+            watch.check_tensors(out)
+        elif place != "device":
+            watch.put(out, place)
         return out
 
-    def _moved(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _moved(self, func: Any, args: Any, kwargs: Any, place: Place) -> Any:
         """.to and .cpu: a new alias where torch returns the tensor itself, since it changes sides here."""
-        targets = [*args[1:], *kwargs.values()]
-        named = [x for x in targets if isinstance(x, (torch.device, Tensor))]
-        to_host = func is Tensor.cpu or "cpu" in targets
         out = func(*args, **kwargs)
-        if not to_host and not named:  # a dtype alone
-            if args[0] in self.watch.host:
-                self._mark(out)
-            return out
+        for target in [*args[1:], *kwargs.values(), *(["cpu"] if func is Tensor.cpu else [])]:
+            if isinstance(target, (str, torch.device)):
+                place = _device_place(target)
+            elif isinstance(target, Tensor):
+                place = self.watch.place(target)
         out = out.view_as(out) if out is args[0] else out
-        if to_host or (isinstance(named[0], Tensor) and named[0] in self.watch.host):
-            self._mark(out)
-        else:
-            self.watch.host.pop(out, None)
-            self.watch.check_tensors(out)
+        self.watch.put(out, place)
+        self.watch.check_tensors(out)
         return out
 
-    def _mark(self, nest: Any) -> None:
-        for x in tree_leaves(nest):
-            if isinstance(x, Tensor):
-                self.watch.host[x] = True
+
+def _device_place(device: Any) -> Place:
+    return "open" if device is None else "host" if device == "cpu" and isinstance(device, str) else "device"
 
 
 class _Operators(TorchDispatchMode):
@@ -183,20 +193,17 @@ class _Operators(TorchDispatchMode):
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
                 return out
-        host = watch.on_host(args, kwargs)
-        made = not any(isinstance(x, Tensor) for x in tree_leaves((args, kwargs)))
-        if not host and not watch.inside and not made:
-            name = func.overloadpacket.__name__.removesuffix("_")
-            name = func.overloadpacket.__name__ if name == "" else name
-            if name in by_operator(watch.backend):
-                watch.check(name, _bind(func, args, kwargs))
+        place = watch.place(args, kwargs)
+        seen = place in ("device", "open") and not watch.inside
+        name = func.overloadpacket.__name__.removesuffix("_")
+        if seen and name in by_operator(watch.backend):
+            watch.check(name, _bind(func, args, kwargs))
+        if seen and place == "device":
             watch.check_tensors(args, kwargs)
         out = func(*args, **kwargs)
-        if host:
-            for x in tree_leaves(out):
-                if isinstance(x, Tensor):
-                    watch.host[x] = True
-        elif not watch.inside and not made:
+        if place in ("host", "open"):
+            watch.put(out, place)
+        elif seen:
             watch.check_tensors(out)
         return out
 

@@ -11,7 +11,7 @@ KERNELS = (  # operator, first release with a kernel, remedy; from native_functi
     ("cumprod", "2.1", "exp of the cumulative sum of logarithms"),
     ("cummax", "2.8", "compute it on the host"),
     ("kthvalue", "2.12", "topk"),
-    ("_logcumsumexp", "2.12", "compute it on the host"),
+    ("logcumsumexp", "2.12", "compute it on the host"),
     ("searchsorted", "2.2", "compare and sum"),
     ("bucketize", "2.2", "compare and sum"),
     ("isin", "2.4", "compare and any"),
@@ -164,7 +164,7 @@ RULES = (
     ),
     *(
         Rule(
-            id=f"missing-{name.strip('_').replace('_', '-')}",
+            id=f"missing-{name.replace('_', '-')}",
             ops=(name,),
             condition="every call",
             breaks=always,
