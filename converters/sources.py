@@ -274,11 +274,16 @@ def _check_zip(path: Path) -> None:
                 raise CheckpointError(
                     f"{path}: it was compressed after saving, which torch does not do; unpack and resave it"
                 )
-            if not any(name.endswith("data.pkl") for name in names):
+            pickles = [member for member in members if member.filename.endswith("data.pkl")]
+            if not pickles:
                 raise CheckpointError(
                     f"{path}: a zip file, but not one that torch.save wrote (no data.pkl in it)"
                 )
-    except (zipfile.BadZipFile, ValueError, EOFError) as fault:
+            if pickles[0].CRC:  # 0: saved without. A changed bit could swap two tensors of the same shape
+                archive.read(pickles[0])
+    except CheckpointError:
+        raise
+    except Exception as fault:  # zipfile raises many kinds for a damaged directory
         raise CheckpointError(
             f"{path}: corrupt or truncated torch checkpoint ({fault}); fetch it again"
         ) from None

@@ -267,6 +267,25 @@ def test_compressed_or_foreign_zip(tmp_path):
         TorchCheckpoint(tmp_path / "other.pth")
 
 
+def test_a_flipped_bit_among_the_names(tmp_path):
+    pytest.importorskip("torch", reason="torch reads pickles")
+    data = bytearray(DAC_PTH.read_bytes())
+    data[data.index(b"encoder.block.0.bias") + 3] ^= 1
+    (tmp_path / "x.pth").write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"Bad CRC-32"):
+        TorchCheckpoint(tmp_path / "x.pth")
+
+
+def test_a_pickle_saved_without_checksums(tmp_path):
+    torch = pytest.importorskip("torch", reason="torch writes the file")
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"a": torch.ones(2)}, tmp_path / "x.pth")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert TorchCheckpoint(tmp_path / "x.pth").read("a").tolist() == [1, 1]
+
+
 def test_scripted_model(tmp_path):
     torch = pytest.importorskip("torch", reason="torch writes the file")
     stream = io.BytesIO()
