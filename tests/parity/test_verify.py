@@ -7,7 +7,9 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
+import mlx.core as mx
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -169,10 +171,8 @@ def test_rows_that_no_input_reaches_are_compared_too(form, damaged, verify):
 
 
 def edit_embedding(folder: Path) -> None:
-    import mlx.core as mx
-
     file = str(folder / "model.safetensors")
-    tensors = dict(mx.load(file))
+    tensors = cast(dict[str, mx.array], mx.load(file))
     order = mx.array([*range(200), 201, 200, *range(202, 256)])
     tensors["model.encoder.embedding.weight"] = tensors["model.encoder.embedding.weight"][order]
     mx.eval(tensors)
@@ -216,7 +216,7 @@ class Page(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.seen: list[str] = []
-        self.fetched: list[str] = []
+        self.fetched: list[str | None] = []
         self.feed(text)
         self.close()
         assert self.open == []

@@ -1,0 +1,138 @@
+"""The bound, choices and losses that `mlx-port verify` judges by."""
+
+import math
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from converters.dequantize import Quantization, dequantize
+from converters.dtypes import narrow, widen
+from mlx_port.loading import DTYPES
+from mlx_port.verify.conversion import ROUNDING, SMALLEST_STEP, group_error, teacher_forced
+from mlx_port.verify.measure import compare_choices, distances, measure
+from mlx_port.verify.report import Report
+from tests import tolerance
+
+
+def row(truth, torch, mlx, dtype="float32", judged=True):
+    return measure("dia", "layer", dtype, [truth], [torch], [mlx], judged)
+
+
+def test_the_bound_is_that_of_the_tests():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(100)
+    torch, mlx = ((truth + 1e-6 * rng.standard_normal(100)).astype(np.float32) for _ in range(2))
+    found = row(truth, torch, mlx)
+    assert found.bound == pytest.approx(tolerance.bound(torch, truth), rel=1e-12)
+    assert found.error == tolerance.error(mlx, truth)
+    assert found.passed
+    assert not row(truth, torch, mlx + np.float32(2e-4)).passed
+
+
+def test_exact_layers_have_four_units_in_the_last_place():
+    truth = np.array([1.0, -0.5])
+    found = row(truth, truth.astype(np.float32), truth.astype(np.float32))
+    assert (found.error, found.ratio, found.snr_db) == (0, 1, math.inf)
+    assert found.bound == 4 * 2.0**-23
+    assert row(truth, truth, truth + 3e-7).passed
+    assert not row(truth, truth, truth + 6e-7).passed
+
+
+def test_not_a_number_fails_even_without_a_verdict():
+    truth = np.array([1.0, 2.0])
+    assert not row(truth, truth, np.array([1.0, np.nan])).passed
+    assert not row(truth, truth, np.array([1.0, np.inf]), judged=False).passed
+    assert not row(truth, np.array([1.0, np.nan]), np.array([1.0, np.nan])).passed
+    assert row(truth, truth, truth + 1, judged=False).passed
+
+
+def test_a_choice_within_rounding_is_a_near_tie_and_told():
+    costs = np.array([[1.0, 1.0 + 1e-6, 3.0], [2.0, 1.0, 5.0], [7.0, 6.0, 1.0]])
+    torch = costs + 1e-6 * np.sign(np.arange(9).reshape(3, 3) - 4)
+    found = compare_choices("codec", "q", "float32", costs, torch, np.array([1, 1, 2]), True)
+    assert (found.total, found.equal, found.wrong, found.passed) == (3, 2, (), True)
+    assert found.near_ties == pytest.approx((1e-6,))
+    found = compare_choices("codec", "q", "float32", costs, torch, np.array([2, 1, 2]), True)
+    assert (found.near_ties, found.wrong, found.passed) == ((), (2.0,), False)
+
+
+def test_distances_choose_the_nearest_direction():
+    rng = np.random.default_rng(1)
+    encodings, codebook = rng.standard_normal((2, 3, 5)), rng.standard_normal((7, 3))
+    vectors = encodings.swapaxes(1, 2)
+    vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    entries = codebook / np.linalg.norm(codebook, axis=-1, keepdims=True)
+    expected = ((vectors[:, :, None] - entries) ** 2).sum(-1)
+    np.testing.assert_allclose(distances(encodings, codebook), expected, atol=1e-14)
+    assert distances(encodings.astype(np.float32), codebook).dtype == np.float32
+
+
+def weights(kind: str) -> np.ndarray:
+    rng = np.random.default_rng(2)
+    values = rng.standard_normal((64, 256))
+    shapes = {
+        "normal": values,
+        "small": values * 0.02,
+        "tiny": values * 1e-4,
+        "offset": 1 + 0.01 * values,
+        "negative offset": -3 + values,
+        "positive": np.abs(values),
+        "constant": np.full((64, 256), 0.37),
+        "outliers": values * np.where(rng.random((64, 256)) < 0.01, 50, 1),
+        "zero": np.zeros((64, 256)),
+    }
+    return shapes[kind].astype(np.float32)
+
+
+KINDS = ["normal", "small", "tiny", "offset", "negative offset", "positive", "constant", "outliers", "zero"]
+FORMS = [("affine", bits) for bits in (2, 3, 4, 5, 6, 8)] + [("mxfp4", 4), ("mxfp8", 8), ("nvfp4", 4)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("mode", "bits"), FORMS)
+def test_quantisation_stays_within_what_is_allowed(mode, bits, dtype):
+    how = Quantization.of(mode, None, bits)
+    for kind in KINDS:
+        values = weights(kind)
+        narrowed = mx.array(values).astype(DTYPES[dtype])
+        stored = mx.quantize(narrowed, how.group_size, bits, mode)
+        arrays = [np.array(one.astype(mx.float32) if one.dtype == narrowed.dtype else one) for one in stored]
+        back = dequantize(how, *arrays)
+        assert (np.abs(back - values) <= group_error(values, how, dtype)).all(), kind
+
+
+@pytest.mark.parametrize(("mode", "bits"), [(mode, bits) for mode, bits in FORMS if bits > 2])
+def test_swapped_rows_are_beyond_what_is_allowed(mode, bits):
+    how = Quantization.of(mode, None, bits)
+    values = weights("normal")
+    assert (np.abs(values[::-1] - values) > group_error(values, how, "bfloat16")).any()
+
+
+@pytest.mark.parametrize(("dtype", "code"), [("bfloat16", "BF16"), ("float16", "F16"), ("float32", "F32")])
+def test_rounding_stays_within_what_is_allowed(dtype, code):
+    rng = np.random.default_rng(3)
+    values = (rng.standard_normal(10**5) * 10.0 ** rng.uniform(-9, 4, 10**5)).astype(np.float32)
+    error = np.abs(widen(narrow(values, code), code).astype(np.float64) - values)
+    assert (error <= ROUNDING[dtype] * np.abs(values) + SMALLEST_STEP[dtype] / 2).all()
+    if dtype != "float32":
+        assert (error > ROUNDING[dtype] / 2 * np.abs(values)).any()  # and is not far from it
+
+
+def test_losses_by_hand():
+    before = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))[None, :, None]  # (1, 2, 1, 3)
+    after = np.log(np.array([[0.25, 0.5, 0.25], [0.1, 0.8, 0.1]]))[None, :, None] + 7
+    tokens = np.array([[[0], [1]]])
+    loss = teacher_forced(before, after, tokens, 2)
+    assert (loss.codes, loss.agreement, loss.targets) == (2, 0.5, 1)
+    assert loss.divergence == pytest.approx((0.5 * math.log(2) - 0.25 * math.log(2)) / 2)
+    assert loss.source_cross_entropy == pytest.approx(-math.log(0.25))
+    assert loss.change == pytest.approx(math.log(0.25) - math.log(0.5))
+    assert teacher_forced(before, after, tokens + 2, 2).targets == 0
+
+
+def test_an_empty_report_can_be_written():
+    report = Report("a", "b", "float32", None, 2, 0.1, 0)
+    assert report.exact
+    assert report.to_dict()["passed"]
+    assert report.text().endswith("PASS: 0 layers within the bound, 0 tensors")

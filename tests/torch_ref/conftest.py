@@ -1,0 +1,16 @@
+"""A tiny Dia in a published folder; one thread, as the networks are too small for more."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dia, dac = dia_weights(dia_config(), seed=3, eos=1.3), dac_weights(published_dac_config())
+    return write_published(tmp_path_factory.mktemp("published") / "tiny", dia, dac)

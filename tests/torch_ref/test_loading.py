@@ -1,0 +1,131 @@
+"""What torch_ref.load reads: published folders and converted ones, in every dtype, with MLX absent."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from converters.convert import convert
+from converters.published import open_published
+from tests.tiny import dia_config, dia_weights
+from torch_ref import generate, load
+from tts_core.dia_shapes import is_norm
+from tts_core.errors import CheckpointError, NotFoundError, UsageError
+from tts_core.sampling import DEFAULTS_V01
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_published_folder_speaks(published: Path) -> None:
+    """Its weights are the file's, its sampling generation_config.json's, its codec the folder's own."""
+    voice = load(published)
+    assert voice.config == dia_config()
+    state = voice.network.state_dict()
+    weights = dia_weights(dia_config(), seed=3, eos=1.3).tensors
+    assert state.keys() == weights.keys()
+    for name, tensor in weights.items():
+        np.testing.assert_array_equal(state[name].numpy(), tensor, err_msg=name)
+    assert not voice.network.training
+    assert not voice.codec.training
+    assert voice.generate("[S1] Hello.", seed=1, max_frames=5).codes.shape == (4, 5)
+    again = generate("[S1] Hello.", published, seed=1, max_frames=5)
+    np.testing.assert_array_equal(again.codes, generate("[S1] Hello.", voice, seed=1, max_frames=5).codes)
+
+
+def test_the_codec_from_elsewhere(published: Path, tmp_path: Path) -> None:
+    bare = Path(shutil.copytree(published, tmp_path / "bare"))
+    shutil.move(bare / "codec", tmp_path / "dac")
+    voice = load(bare, codec=tmp_path / "dac")
+    assert voice.generate("[S1] Hello.", seed=1, max_frames=2).samples > 0
+    with pytest.raises(NotFoundError, match="DAC"):
+        load(bare)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_dtype(published: Path, dtype: str) -> None:
+    """For the network; norms stay float32 and so does the codec, but in float64 everything is."""
+    voice, wide = load(published, dtype=dtype), torch.float64 if dtype == "float64" else torch.float32
+    for name, tensor in voice.network.state_dict().items():
+        assert tensor.dtype == (wide if is_norm(name) else getattr(torch, dtype)), name
+    assert {tensor.dtype for tensor in voice.codec.state_dict().values()} == {wide}
+    result = voice.generate("[S1] Hello.", seed=1, max_frames=5)
+    assert result.codes.shape == (4, 5)
+    assert result.audio.dtype == np.float32
+
+
+def test_cross_rope_overrides_the_schema(published: Path) -> None:
+    voice = load(published, cross_rope=True)
+    assert voice.config.cross_rope
+    assert voice.network.model.decoder.cross_rope
+    assert voice.config.sampling.temperature == dia_config().sampling.temperature  # generation_config.json's
+    (copy := published.parent / "bare").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(published / name, copy)
+    assert load(copy, codec=published / "codec", cross_rope=True).config.sampling == DEFAULTS_V01
+    codes = [
+        each.generate_codes(["[S1] Hello."], temperature=0, max_frames=9)[0]
+        for each in (voice, load(published))
+    ]
+    assert (codes[0] != codes[1]).any()
+
+
+def test_a_converted_folder_is_the_published_one(published: Path, tmp_path: Path) -> None:
+    convert(open_published(published, offline=True), tmp_path / "converted", dtype="float32")
+    ours, theirs = load(tmp_path / "converted"), load(published)
+    assert ours.config == theirs.config
+    for one, two in ((ours.network, theirs.network), (ours.codec, theirs.codec)):
+        for (name, tensor), other in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
+            assert torch.equal(tensor, other), name
+    shutil.rmtree(tmp_path / "converted/codec")
+    assert load(tmp_path / "converted", codec=published / "codec").codec.config == theirs.codec.config
+
+
+@pytest.mark.parametrize("value", ["float8", "int8", "half"])
+def test_unknown_dtype(published: Path, value: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"^dtype: '{value}' is not one of float32, bfloat16, float16, float64$"
+    ):
+        load(published, dtype=value)
+
+
+@pytest.mark.parametrize("value", ["cuda:99", "tpu", "meta"])
+def test_a_device_that_is_not_there(published: Path, value: str) -> None:
+    with pytest.raises(UsageError, match="device"):
+        load(published, device=value)
+
+
+def test_damage_is_one_clear_error(published: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(published, tmp_path / "cut"))
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors") as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(NotFoundError):
+        load(tmp_path / "nowhere")
+
+
+def test_loads_and_speaks_without_mlx(published: Path) -> None:
+    """In a process where MLX cannot be imported; the embedded voice too."""
+    script = f"""
+import sys
+sys.modules["mlx"] = sys.modules["mlx.core"] = None
+import torch
+torch.set_num_threads(1)
+import torch_ref
+voice = torch_ref.load({str(published)!r})
+print(voice.generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
+result = torch_ref.generate("[S1] Hi.", seed=1, max_frames=4)
+assert result.codes.shape == (6, 4) and result.samples == 4 * 320 - 8
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    expected = load(published).generate("[S1] Hello.", seed=1, max_frames=5).codes
+    np.testing.assert_array_equal(np.array(json.loads(done.stdout)), expected)
