@@ -80,7 +80,7 @@ def _run(
 
     published = open_published(source, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline)
     converted = open_published(destination, offline=True)
-    if converted.dia is None or converted.dia.layout != "mlx":
+    if converted.dia.layout != "mlx":
         raise UsageError(
             f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
         )

@@ -135,7 +135,7 @@ def _pieces(
         size = np.abs(piece).astype(np.float64)
         allowed = size * (ROUNDING[dtype] + ROUNDING["float32"]) + SMALLEST_STEP[dtype] / 2
         if how is not None:
-            allowed = _group_error(piece, how)
+            allowed = group_error(piece, how, destination.dtype)
         yield piece, after[start : start + step], allowed
 
 
@@ -147,12 +147,16 @@ def _quantization(part: Part, name: str) -> Quantization | None:
     return Quantization.read(part.quantization, name.removesuffix(".weight"))
 
 
-def _group_error(values: np.ndarray, how: Quantization) -> np.ndarray:
-    """The most that quantisation may move a number: by what its group spans. (n, width) → same."""
+def group_error(values: np.ndarray, how: Quantization, dtype: str) -> np.ndarray:
+    """The most that quantisation may move a number: by what its group spans. (n, width) → same.
+
+    dtype: of scales and biases, where those are not of the format itself.
+    """
     groups = values.astype(np.float64).reshape(len(values), -1, how.group_size)
     largest = np.abs(groups).max(-1, keepdims=True)
-    if how.mode == "affine":  # two steps, and scale and bias rounded to 16 bits
-        allowed = 2 * np.ptp(groups, axis=-1, keepdims=True) / (2**how.bits - 1) + largest * EPS["bfloat16"]
+    if how.mode == "affine":  # two steps, and scale (times a code) and bias rounded
+        step = np.ptp(groups, axis=-1, keepdims=True) / (2**how.bits - 1)
+        allowed = 2 * step + 1.5 * EPS[dtype] * largest + 2**how.bits * SMALLEST_STEP[dtype]
     else:
         allowed = largest * SHARE[how.mode]
     return np.broadcast_to(allowed, groups.shape).reshape(values.shape)

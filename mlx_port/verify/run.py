@@ -200,8 +200,6 @@ def verify(
 
 
 def _parts(published: Published) -> tuple[Part, Part]:
-    assert published.dia is not None
-    assert published.codec is not None
     return published.dia, published.codec
 
 
