@@ -228,12 +228,13 @@ def _summary(report: dict[str, Any], destination: str | None) -> list[str]:
         lines.append(
             f"quantised: {report['parts']['dia']['quantized_layers']} layers, {quantization['mode']}, "
             f"{quantization['bits']} bits, groups of {quantization['group_size']}"
-            + (
-                f"; {len(kept)} whose width does not divide stay {report['dtype']}: {', '.join(kept)}"
-                if kept
-                else ""
-            )
         )
+        if kept:
+            more = f" and {len(kept) - 3} more, see config.json" if len(kept) > 3 else ""
+            lines.append(
+                f"  {len(kept)} layers, whose width is no multiple of the group, stay {report['dtype']}: "
+                f"{', '.join(kept[:3])}{more}"
+            )
     lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
     size = f"{_size(report['bytes'])}, {report['dtype']}"
     return [*lines, f"would write {size}" if destination is None else f"wrote {destination}: {size}"]

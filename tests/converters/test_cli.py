@@ -53,7 +53,8 @@ def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypatc
     arguments = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "-q", "--q-group-size", "32", "--dry-run")
     assert run(*arguments) == 0
     said = capsys.readouterr().out
-    assert "quantised: 17 layers, affine, 4 bits, groups of 32; 16 whose width does not divide" in said
+    assert "quantised: 17 layers, affine, 4 bits, groups of 32\n" in said
+    assert "16 layers, whose width is no multiple of the group, stay float32" in said
     assert "would write" in said
     assert run(*arguments, "--json") == 0
     report = json.loads(capsys.readouterr().out)
