@@ -1,0 +1,52 @@
+"""The fixed buffers of a captured step hold what the growing cache holds; captured on a GPU, it draws the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ref.dia.step as steps
+from torch_ref import load
+from torch_ref.layers.cache import FixedCache
+from tts_core.results import Prompt
+
+TEXTS = ["[S1] One, two.", "[S2] a"]
+PROMPTS = [Prompt("[S1] Before.", codes=np.arange(36, dtype=np.int32).reshape(4, 9)), None]
+
+
+@torch.inference_mode()
+def test_fixed_cache(published: Path) -> None:
+    """Logits row by row, from a prefill of five rows on, in float64 to rounding."""
+    network = load(published, dtype="float64").network
+    rows = torch.from_numpy(np.random.default_rng(1).integers(0, 63, (2, 12, 4)))
+    source = network.read([torch.tensor([1, 70, 71])], network.encode_nothing())
+    growing = network.new_cache()
+    network.next_logits(rows[:, :5], growing, source)
+    position, mask = torch.tensor([5]), torch.zeros(1, 1, 1, 16, dtype=torch.bool)
+    fixed = [steps._fixed(cache, 16, 5, position, mask) for cache in growing]
+    assert all(isinstance(cache, FixedCache) for cache in fixed)
+    for row in range(5, 12):
+        mask.copy_(torch.arange(16) <= position)
+        got = network.next_logits(rows[:, row : row + 1], fixed, source)
+        position.add_(1)
+        expected = network.next_logits(rows[:, row : row + 1], growing, source)
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.0}, {"cfg_scale": 0.0}], ids=str)
+def test_captured_step(published: Path, settings: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    voice = load(published, device="cuda")
+    monkeypatch.setattr(steps, "FIRST_CAPACITY", 4)
+    captured = voice.generate_codes(TEXTS, PROMPTS, seed=4, max_frames=14, **settings)
+    monkeypatch.setattr("torch_ref.dia.generate.make_step", steps.Step)
+    plain = voice.generate_codes(TEXTS, PROMPTS, seed=4, max_frames=14, **settings)
+    for one, two in zip(captured, plain, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_the_cpu_takes_the_plain_step(published: Path) -> None:
+    voice = load(published, device="cpu")
+    source = voice.network.read([torch.tensor([5, 6])], None)
+    assert type(steps.make_step(voice.network, source, voice.config.sampling, guided=False)) is steps.Step
