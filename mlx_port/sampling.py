@@ -48,7 +48,10 @@ def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: i
     """
     # upstream samples from the conditional logits; guidance only picks the candidates
     guided = guide(cond, uncond, sampling.cfg_scale)
-    logits = forbid_special(keep_top_k(guided, cond, sampling.top_k), eos)
+    allowed = forbid_special(cond, eos)
+    logits = keep_top_k(guided, allowed, sampling.top_k)
+    # where guidance picks forbidden ids alone upstream fails; every allowed id is a candidate then
+    logits = mx.where(mx.isneginf(logits).all(axis=-1, keepdims=True), allowed, logits)
     if sampling.temperature == 0:
         return logits
     logits = logits / sampling.temperature

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from tts_core.config_check import check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
 from tts_core.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
 
@@ -31,19 +32,9 @@ class DacConfig:
     codebook_dim: tuple[int, ...]  # one a codebook
 
     def __post_init__(self) -> None:
-        numbers = [
-            self.sample_rate,
-            self.encoder_hidden_size,
-            self.hidden_size,
-            self.decoder_hidden_size,
-            self.n_codebooks,
-            self.codebook_size,
-            *self.downsampling_ratios,
-            *self.upsampling_ratios,
-            *self.codebook_dim,
-        ]
-        if min(numbers) <= 0:
-            raise CheckpointError(f"DAC config: every size must be positive: {asdict(self)}")
+        check_numbers(self, "DAC config")
+        if min(*self.downsampling_ratios, *self.upsampling_ratios) < 2:
+            raise CheckpointError("DAC config: a stride of 1 would add a frame; strides start at 2")
         if len(self.codebook_dim) != self.n_codebooks:
             raise CheckpointError(
                 f"DAC config: {len(self.codebook_dim)} widths for {self.n_codebooks} codebooks"
@@ -82,21 +73,21 @@ def read_descript(kwargs: Mapping[str, Any]) -> DacConfig:
 
     Unknown entries are dropped, as its own loader does.
     """
+    kwargs = mapping(kwargs, "DAC metadata")
     missing = [name for name in _DESCRIPT if name not in kwargs]
     if missing:
         raise CheckpointError(f"DAC metadata: {', '.join(missing)} missing")
-    strides = tuple(kwargs["encoder_rates"])
-    books, dim = kwargs["n_codebooks"], kwargs["codebook_dim"]
-    return DacConfig(
+    strides, books, dim = kwargs["encoder_rates"], kwargs["n_codebooks"], kwargs["codebook_dim"]
+    return _from_strides(
+        strides,
         sample_rate=kwargs["sample_rate"],
         encoder_hidden_size=kwargs["encoder_dim"],
-        downsampling_ratios=strides,
-        hidden_size=kwargs.get("latent_dim") or kwargs["encoder_dim"] * 2 ** len(strides),
+        hidden_size=kwargs.get("latent_dim"),
         decoder_hidden_size=kwargs["decoder_dim"],
-        upsampling_ratios=tuple(kwargs["decoder_rates"]),
+        upsampling_ratios=kwargs["decoder_rates"],
         n_codebooks=books,
         codebook_size=kwargs["codebook_size"],
-        codebook_dim=(dim,) * books if isinstance(dim, int) else tuple(dim),
+        codebook_dim=dim,
     )
 
 
@@ -114,6 +105,7 @@ _DESCRIPT = [
 
 def read_transformers(config: Mapping[str, Any]) -> DacConfig:
     """From the config.json of a transformers DacModel."""
+    config = mapping(config, "DAC config.json")
     missing = [name for name in _TRANSFORMERS if name not in config]
     if missing:
         raise CheckpointError(f"DAC config.json: {', '.join(missing)} missing")
@@ -122,17 +114,17 @@ def read_transformers(config: Mapping[str, Any]) -> DacConfig:
         raise CheckpointError(
             f"DAC config.json: unknown fields {', '.join(unknown)}; this DAC variant is not supported"
         )
-    strides = tuple(config["downsampling_ratios"])
-    return DacConfig(
+    strides = config["downsampling_ratios"]
+    return _from_strides(
+        strides,
         sample_rate=config["sampling_rate"],
         encoder_hidden_size=config["encoder_hidden_size"],
-        downsampling_ratios=strides,
-        hidden_size=config.get("hidden_size") or config["encoder_hidden_size"] * 2 ** len(strides),
+        hidden_size=config.get("hidden_size"),
         decoder_hidden_size=config["decoder_hidden_size"],
-        upsampling_ratios=tuple(config.get("upsampling_ratios") or strides[::-1]),
+        upsampling_ratios=config.get("upsampling_ratios"),
         n_codebooks=config["n_codebooks"],
         codebook_size=config["codebook_size"],
-        codebook_dim=(config["codebook_dim"],) * config["n_codebooks"],
+        codebook_dim=config["codebook_dim"],
     )
 
 
@@ -165,16 +157,36 @@ _TRANSFORMERS_HARMLESS = [
 ]
 
 
+def _from_strides(
+    strides: Any,
+    *,
+    encoder_hidden_size: Any,
+    hidden_size: Any,
+    upsampling_ratios: Any,
+    n_codebooks: Any,
+    codebook_dim: Any,
+    **rest: Any,
+) -> DacConfig:
+    """Fill in what both published forms derive; wrong types are named by DacConfig."""
+    if not isinstance(strides, list | tuple):
+        raise CheckpointError(f"DAC config: strides {strides!r:.40} are not a list")
+    derived = encoder_hidden_size * 2 ** len(strides) if isinstance(encoder_hidden_size, int) else 0
+    if isinstance(codebook_dim, int) and isinstance(n_codebooks, int):
+        codebook_dim = [codebook_dim] * n_codebooks
+    return DacConfig(
+        encoder_hidden_size=encoder_hidden_size,
+        downsampling_ratios=tuple(strides),
+        hidden_size=hidden_size or derived,
+        upsampling_ratios=tuple(upsampling_ratios or strides[::-1]),
+        n_codebooks=n_codebooks,
+        codebook_dim=tuple(codebook_dim) if isinstance(codebook_dim, list | tuple) else codebook_dim,
+        **rest,
+    )
+
+
 def read_converted(config: Mapping[str, Any]) -> DacConfig:
     """From our own schema; unknown and missing fields are both errors, named."""
-    names = {field.name for field in fields(DacConfig)}
-    unknown, missing = sorted(set(config) - names), sorted(names - set(config))
-    if unknown or missing:
-        raise CheckpointError(f"codec/config.json: unknown fields {unknown}, missing fields {missing}")
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in config.items()
-    }
-    return DacConfig(**values)
+    return DacConfig(**exact_fields(DacConfig, config, "codec/config.json"))
 
 
 def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from tts_core.errors import CheckpointError
+from tts_core.config_check import check_numbers, exact_fields, mapping
+from tts_core.errors import CheckpointError, UsageError
 from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
 
 
@@ -32,7 +33,7 @@ class DiaEncoderConfig:
     rope_theta: float
 
     def __post_init__(self) -> None:
-        _check_positive("encoder", self)
+        check_numbers(self, "encoder")
         _check_heads("encoder", self.num_attention_heads, self.num_key_value_heads)
         _check_rotary("encoder", self.head_dim)
 
@@ -58,7 +59,7 @@ class DiaDecoderConfig:
     rope_theta: float
 
     def __post_init__(self) -> None:
-        _check_positive("decoder", self)
+        check_numbers(self, "decoder")
         _check_heads("decoder", self.num_attention_heads, self.num_key_value_heads)
         _check_heads(
             "decoder cross-attention", self.cross_num_attention_heads, self.cross_num_key_value_heads
@@ -94,7 +95,7 @@ class DiaConfig:
                 f"config.json: cross_hidden_size {decoder.cross_hidden_size} is not the encoder's width "
                 f"{self.encoder_config.hidden_size}"
             )
-        ids = (self.eos_token_id, self.pad_token_id, self.bos_token_id)
+        ids = _integers((self.eos_token_id, self.pad_token_id, self.bos_token_id), "eos, pad and bos ids")
         if len(set(ids)) != 3 or self.eos_token_id != min(ids) or max(ids) >= decoder.vocab_size:
             raise CheckpointError(
                 f"config.json: eos, pad, bos ids {ids} must differ, eos lowest, below {decoder.vocab_size}"
@@ -152,15 +153,11 @@ def read_published(
 
 def read_converted(config: Mapping[str, Any]) -> DiaConfig:
     """The configuration from our own schema; unknown and missing fields are both errors, named."""
-    own = _fill(DiaConfig, config, "config.json")
-    own["encoder_config"] = DiaEncoderConfig(
-        **_fill(DiaEncoderConfig, own["encoder_config"], "encoder_config")
-    )
-    own["decoder_config"] = DiaDecoderConfig(
-        **_fill(DiaDecoderConfig, own["decoder_config"], "decoder_config")
-    )
-    own["sampling"] = Sampling(**_fill(Sampling, own["sampling"], "sampling"))
-    own["delay_pattern"] = tuple(own["delay_pattern"])
+    own = exact_fields(DiaConfig, config, "config.json")
+    encoder = exact_fields(DiaEncoderConfig, own["encoder_config"], "encoder_config")
+    decoder = exact_fields(DiaDecoderConfig, own["decoder_config"], "decoder_config")
+    own["encoder_config"], own["decoder_config"] = DiaEncoderConfig(**encoder), DiaDecoderConfig(**decoder)
+    own["sampling"] = _sampling(exact_fields(Sampling, own["sampling"], "sampling"), "sampling")
     return DiaConfig(**own)
 
 
@@ -215,7 +212,7 @@ def _read_flat(config: Mapping[str, Any]) -> DiaConfig:
     return DiaConfig(
         encoder_config=DiaEncoderConfig(**encoder),
         decoder_config=DiaDecoderConfig(**decoder),
-        delay_pattern=tuple(config["delay_pattern"]),
+        delay_pattern=_integers(config["delay_pattern"], "delay_pattern"),
         cross_rope=False,
         sampling=DEFAULTS_0626,
         **ids,
@@ -226,7 +223,7 @@ _ID_FIELDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def _sub_config(kind: type, config: Mapping[str, Any], part: str) -> dict[str, Any]:
-    given = config[part]
+    given = mapping(config[part], part)
     names = [field.name for field in fields(kind)]
     _reject_unknown(given, [*_HARMLESS_SUB, *names], part)
     if given.get("hidden_act", "silu") != "silu":
@@ -246,13 +243,13 @@ def _sub_config(kind: type, config: Mapping[str, Any], part: str) -> dict[str, A
 def _read_nested(config: Mapping[str, Any]) -> DiaConfig:
     """The v0.1 file. Its loader rounds both lengths up to a multiple of 128."""
     _reject_unknown(config, ["version", "data", "model", "training"], "config.json")
-    data, model = config["data"], config["model"]
+    data, model = mapping(config["data"], "data"), mapping(config["model"], "model")
     _reject_unknown(data, _NESTED_DATA, "data")
     _reject_unknown(model, [*_NESTED_MODEL, "encoder", "decoder", *_NESTED_HARMLESS], "model")
     for part in ("encoder", "decoder"):
         if part not in model:
             raise CheckpointError(f"config.json: model.{part} missing")
-    encoder, decoder = model["encoder"], model["decoder"]
+    encoder, decoder = mapping(model["encoder"], "model.encoder"), mapping(model["decoder"], "model.decoder")
     _reject_unknown(encoder, [*_NESTED_ENCODER, *_NESTED_HARMLESS], "model.encoder")
     _reject_unknown(decoder, [*_NESTED_DECODER, *_NESTED_HARMLESS], "model.decoder")
     missing = [
@@ -278,7 +275,7 @@ def _read_nested(config: Mapping[str, Any]) -> DiaConfig:
         )
     shared = {
         "norm_eps": model["normalization_layer_epsilon"],
-        "rope_theta": float(model["rope_max_timescale"]),
+        "rope_theta": model["rope_max_timescale"],
     }
     return DiaConfig(
         encoder_config=DiaEncoderConfig(
@@ -308,7 +305,7 @@ def _read_nested(config: Mapping[str, Any]) -> DiaConfig:
             num_channels=data["channels"],
             **shared,
         ),
-        delay_pattern=tuple(data["delay_pattern"]),
+        delay_pattern=_integers(data["delay_pattern"], "data.delay_pattern"),
         bos_token_id=data["audio_bos_value"],
         eos_token_id=data["audio_eos_value"],
         pad_token_id=data["audio_pad_value"],
@@ -350,21 +347,28 @@ _NESTED_HARMLESS = ["dropout", "weight_dtype", "mlp_activations", "use_pre_norm"
 
 
 def _published_sampling(default: Sampling, given: Mapping[str, Any]) -> Sampling:
-    names = {"guidance_scale": "cfg_scale", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k"}
-    return replace(
-        default, **{ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None}
-    )
+    names = {
+        "guidance_scale": "cfg_scale",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+    }
+    found = {ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) is not None}
+    return _sampling(asdict(default) | found, "generation_config.json")
 
 
-def _fill(kind: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    names = [field.name for field in fields(kind)]
-    unknown, missing = sorted(set(given) - set(names)), sorted(set(names) - set(given))
-    if unknown or missing:
-        faults = [f"unknown {', '.join(unknown)}"] * bool(unknown) + [f"missing {', '.join(missing)}"] * bool(
-            missing
-        )
-        raise CheckpointError(f"{where}: {'; '.join(faults)}")
-    return dict(given)
+def _sampling(values: dict[str, Any], where: str) -> Sampling:
+    """A file's sampling values; a bad one is the checkpoint's fault."""
+    try:
+        return Sampling(**values)
+    except (UsageError, TypeError) as fault:
+        raise CheckpointError(f"{where}: {fault}") from None
+
+
+def _integers(value: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple) or not all(type(number) is int for number in value):
+        raise CheckpointError(f"config.json: {where} {value!r:.40} is not a list of whole numbers")
+    return tuple(value)
 
 
 def _reject_unknown(given: Mapping[str, Any], known: Iterable[str], where: str) -> None:
@@ -380,17 +384,9 @@ def _first_set(name: str, *places: Mapping[str, Any]) -> Any:
 
 
 def _round_up(value: int, multiple: int) -> int:
+    if type(value) is not int:
+        raise CheckpointError(f"config.json: a length is {value!r:.40}, not a whole number")
     return -(-value // multiple) * multiple
-
-
-def _check_positive(part: str, config: Any) -> None:
-    bad = [
-        f"{field.name} {getattr(config, field.name)}"
-        for field in fields(config)
-        if not getattr(config, field.name) > 0
-    ]
-    if bad:
-        raise CheckpointError(f"config.json: {part}: {', '.join(bad)} must be positive")
 
 
 def _check_heads(part: str, query_heads: int, kv_heads: int) -> None:

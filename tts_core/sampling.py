@@ -99,7 +99,10 @@ def candidates_0626(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eo
     """
     # upstream samples from the conditional logits; guidance only picks the candidates
     guided = guide(cond, uncond, sampling.cfg_scale)
-    logits = forbid_special(keep_top_k(guided, cond, sampling.top_k), eos)
+    allowed = forbid_special(cond, eos)
+    logits = keep_top_k(guided, allowed, sampling.top_k)
+    # where guidance picks forbidden ids alone upstream fails; every allowed id is a candidate then
+    logits = np.where(np.isneginf(logits).all(axis=-1, keepdims=True), allowed, logits)
     if sampling.temperature == 0:
         return logits
     logits = eos_only_as_argmax(logits / np.float32(sampling.temperature), eos)

@@ -89,6 +89,8 @@ def growing(total: int, first: int, largest: int) -> Iterator[tuple[int, int]]:
 
     The cuts stand on one absolute grid: they do not depend on `total`.
     """
+    if min(first, largest) < 1:
+        raise ValueError(f"windows: sizes {first} and {largest} must be at least 1")
     start, size = 0, min(first, largest)
     while start < total:
         yield start, min(start + size, total)

@@ -412,3 +412,31 @@ def test_shapes_follow_every_head_count():
     assert [shapes[f"{at}.{p}_proj.weight"] for p in "qkvo"] == [(60, 40), (30, 40), (30, 40), (40, 60)]
     at = "model.decoder.layers.0.cross_attention"
     assert [shapes[f"{at}.{p}_proj.weight"] for p in "qkvo"] == [(112, 2048), (28, 40), (28, 40), (2048, 112)]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("encoder_config",), None),
+        (("decoder_config",), []),
+        (("decoder_config", "hidden_size"), "2048"),
+        (("decoder_config", "hidden_size"), 2048.5),
+        (("decoder_config", "num_channels"), True),
+        (("bos_token_id",), "x"),
+        (("delay_pattern",), 3),
+        (("delay_pattern",), [0, 1.5]),
+    ],
+)
+def test_a_wrong_type_is_named(path, value):
+    config = copy.deepcopy(FLAT)
+    place = config
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    with pytest.raises(CheckpointError):
+        read_published(config)
+
+
+def test_a_bad_generation_config_is_the_checkpoints_fault():
+    with pytest.raises(CheckpointError, match=r"generation_config.json: temperature"):
+        read_published(FLAT, {"temperature": -1})

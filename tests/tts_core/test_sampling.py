@@ -221,3 +221,28 @@ def test_settings_out_of_range_are_named(field, value):
     assert Sampling(**good)
     with pytest.raises(UsageError, match=f"^{field}: "):
         Sampling(**good | {field: value})
+
+
+def test_when_guidance_picks_forbidden_ids_alone_every_allowed_id_is_a_candidate():
+    """Upstream fails there: with a small top_k the guided best may be a special id in every place."""
+    cond = np.array([[[0.0, 1.0, 2.0, 0.5, 9.0]]], np.float32)  # ids 3 is EOS here, 4 special
+    uncond = np.zeros_like(cond)
+    sampling = Sampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=1)
+    kept = candidates_0626(cond, uncond, sampling, eos=3)
+    assert kept[0, 0].tolist() == [0.0, 1.0, 2.0, 0.5, -np.inf]
+    for side in (torch_candidates, mlx_candidates):
+        np.testing.assert_array_equal(side(cond, uncond, sampling, 3), kept)
+
+
+def torch_candidates(cond, uncond, sampling, eos):
+    torch = pytest.importorskip("torch")
+    from torch_ref.sampling import candidates_0626
+
+    return candidates_0626(torch.from_numpy(cond), torch.from_numpy(uncond), sampling, eos).numpy()
+
+
+def mlx_candidates(cond, uncond, sampling, eos):
+    mx = pytest.importorskip("mlx.core")
+    from mlx_port.sampling import candidates_0626
+
+    return np.array(candidates_0626(mx.array(cond), mx.array(uncond), sampling, eos))

@@ -1,0 +1,45 @@
+"""Checks that every configuration shares: the fields are those of the class, and hold what the class says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from tts_core.errors import CheckpointError
+
+
+def mapping(value: Any, where: str) -> Mapping[str, Any]:
+    """`value`, if it is a JSON object. Raises CheckpointError otherwise."""
+    if not isinstance(value, Mapping):
+        raise CheckpointError(f"{where}: expected an object, found {value!r:.40}")
+    return value
+
+
+def exact_fields(kind: type, given: Any, where: str) -> dict[str, Any]:
+    """The fields of dataclass `kind` from an object that has just these; lists become tuples.
+
+    Raises CheckpointError naming every unknown and every missing one.
+    """
+    given, names = mapping(given, where), {field.name for field in fields(kind)}
+    unknown, missing = ", ".join(sorted(set(given) - names)), ", ".join(sorted(names - set(given)))
+    if unknown or missing:
+        faults = [f"unknown {unknown}"] * bool(unknown) + [f"missing {missing}"] * bool(missing)
+        raise CheckpointError(f"{where}: {'; '.join(faults)}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+
+def check_numbers(config: Any, where: str) -> None:
+    """Every field annotated int, float or tuple[int, ...] holds positive numbers of that type.
+
+    Raises CheckpointError naming all that do not.
+    """
+    faults = []
+    for field in fields(config):
+        value = getattr(config, field.name)
+        values = value if field.type == "tuple[int, ...]" and isinstance(value, tuple) else (value,)
+        allowed = {"int": int, "tuple[int, ...]": int, "float": int | float}.get(str(field.type))
+        if allowed and not all(isinstance(n, allowed) and not isinstance(n, bool) and n > 0 for n in values):
+            faults.append(f"{field.name} {value!r:.40}")
+    if faults:
+        raise CheckpointError(f"{where}: {', '.join(faults)}: must be positive numbers, whole where sizes")
