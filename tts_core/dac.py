@@ -171,15 +171,15 @@ def _from_strides(
     if not isinstance(strides, list | tuple):
         raise CheckpointError(f"DAC config: strides {strides!r:.40} are not a list")
     derived = encoder_hidden_size * 2 ** len(strides) if isinstance(encoder_hidden_size, int) else 0
-    if isinstance(codebook_dim, int) and isinstance(n_codebooks, int):
-        codebook_dim = [codebook_dim] * n_codebooks
+    one_dim = isinstance(codebook_dim, int) and isinstance(n_codebooks, int)
+    dims: Any = [codebook_dim] * n_codebooks if one_dim else codebook_dim
     return DacConfig(
         encoder_hidden_size=encoder_hidden_size,
         downsampling_ratios=tuple(strides),
         hidden_size=hidden_size or derived,
         upsampling_ratios=tuple(upsampling_ratios or strides[::-1]),
         n_codebooks=n_codebooks,
-        codebook_dim=tuple(codebook_dim) if isinstance(codebook_dim, list | tuple) else codebook_dim,
+        codebook_dim=tuple(dims) if isinstance(dims, list | tuple) else dims,
         **rest,
     )
 
