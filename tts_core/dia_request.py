@@ -105,7 +105,8 @@ def make_request(
     tokens = [_tokens(config, text, place) for place, text in enumerate(texts)]
     if max_frames is not None:
         _check_lengths(_per_text("max_frames", max_frames, len(texts)))
-    codes = [_codes(config, prompt, encode_prompt, place) for place, prompt in enumerate(prompts)]
+    checked = [_prompt(config, prompt, place) for place, prompt in enumerate(prompts)]
+    codes = [encode_prompt(each) if each is not None and each.ndim == 1 else each for each in checked]
     lengths = [0 if prompt is None else prompt.shape[1] for prompt in codes]
     room = [config.max_frames - length for length in lengths]
     short = next((place for place, frames in enumerate(room) if frames < 1), None)
@@ -133,30 +134,36 @@ def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
     return tokens
 
 
-def _codes(
-    config: DiaConfig, prompt: PromptLike, encode_prompt: Callable[[np.ndarray], np.ndarray], place: int
-) -> np.ndarray | None:
+def _prompt(config: DiaConfig, prompt: PromptLike, place: int) -> np.ndarray | None:
+    """Its codes (Q, P) int32, or its samples (L,) float32 where they are still to be encoded."""
     if prompt is None:
         return None
-    codes, audio = (prompt.codes, prompt.audio) if isinstance(prompt, Prompt) else (prompt, None)
-    if codes is None:
-        samples = np.asarray(audio, dtype=np.float32)
+    given, audio = (prompt.codes, prompt.audio) if isinstance(prompt, Prompt) else (prompt, None)
+    if given is None:
+        samples = np.asarray(audio)
+        if samples.dtype.kind != "f":  # 16-bit samples read as they are would be 32,768 times too loud
+            raise UsageError(f"prompt {place + 1}: audio must be floating-point samples in [-1, 1]")
         if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
             raise UsageError(f"prompt {place + 1}: audio must be a non-empty 1-D array of finite samples")
-        codes = encode_prompt(samples)
-    codes = np.asarray(codes)
+        return samples.astype(np.float32)
+    codes = np.asarray(given)
     channels, entries = config.decoder_config.num_channels, config.eos_token_id
     if codes.ndim != 2 or codes.shape[0] != channels:
         raise UsageError(f"prompt {place + 1}: codes of shape {codes.shape}; expected ({channels}, frames)")
+    if codes.dtype.kind not in "iu":
+        raise UsageError(f"prompt {place + 1}: codes of type {codes.dtype}; give whole numbers")
     if codes.size and not (codes.min() >= 0 and codes.max() < entries):
         raise UsageError(f"prompt {place + 1}: codes outside 0 .. {entries - 1}")
     return codes.astype(np.int32)
 
 
 def _per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
-    values = [value] * texts if isinstance(value, int | np.integer) else list(value)
+    values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
     if len(values) != texts:
         raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
+    strange = next((one for one in values if not isinstance(one, int | np.integer)), None)
+    if strange is not None:
+        raise UsageError(f"{name}: {strange!r} is not a whole number")
     return [int(one) for one in values]
 
 

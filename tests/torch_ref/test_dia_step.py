@@ -1,4 +1,4 @@
-"""The fixed buffers of a captured step hold what the growing cache holds; captured on a GPU, it draws the same."""
+"""A captured step's fixed buffers hold what the growing cache holds; captured on a GPU, it draws the same."""
 
 from pathlib import Path
 
