@@ -142,7 +142,7 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed + _SPARE_BYTES:
         raise ResourceError(
-            f"--mlx-path: {folder} has {free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB are needed; make room"
+            f"--mlx-path: {folder} has {free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB are needed"
         )
 
 
