@@ -14,6 +14,7 @@ ALONE = {
     "torch_ref/device.py": "device and dtype policy: MLX has one device",
     "torch_ref/memory.py": "torch reports memory per kind of device, MLX in one call",
     "torch_ref/limits/": "what torch's backends cannot do",
+    "torch_ref/integrations/": "diffusers is torch's",
     "torch_ref/loading.py:fill": "also used to fill single networks in tests; MLX's is one call",
     "torch_ref/layers/norm.py:at_least_float32": "MLX's fast norm accumulates in float32 by itself",
     "torch_ref/dia/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -168,7 +169,8 @@ def _attend(
     """
     group, rows = query.shape[-3:-1]
     keys = key.shape[-2] if first_row is None else min(key.shape[-2], first_row + rows)
-    with torch.autocast(query.device.type, enabled=False):
+    kind = query.device.type
+    with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
         query = (query.to(compute) * scale).flatten(-3, -2)  # (..., K, G r, E)
         top = query.new_full((*query.shape[:-1], 1), -math.inf)
         total = torch.zeros_like(top)

@@ -9,6 +9,7 @@ torch.nn.functional.multi_head_attention_forward is seen only by the operators b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,12 +42,13 @@ ATTENTION_ARGUMENTS = {
 
 @dataclass
 class Watch:
-    """What a run did: operator calls held against the rules, and the first message of each rule that was broken."""
+    """What a run did: operator calls held against rules; how often each rule was broken, and its first message."""
 
     backend: Backend
     fails: bool
     calls: int = 0
     broken: dict[str, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     history: GraphCache = field(default_factory=GraphCache)
     places: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)  # of tensors that are not on the device
     inside: bool = False  # within a call that was judged as a whole
@@ -70,6 +72,7 @@ class Watch:
     def report(self, rule: Rule, message: str) -> None:
         """Note a broken rule, and raise it if so told."""
         self.broken.setdefault(rule.id, message)
+        self.counts[rule.id] += 1
         if self.fails:
             raise LimitError(rule, message, self.backend)
 
