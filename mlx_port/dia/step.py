@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from mlx_port.dia.dia import Cache, Dia, Source
+from mlx_port.guard import marked
 from mlx_port.layers.cache import FixedCache, KeyValueCache
 from mlx_port.sampling import candidates_0626, candidates_v01, draw
 from tts_core.sampling import Sampling
@@ -25,7 +26,10 @@ class Step:
         self.cache: list[KeyValueCache] = network.new_cache()
 
     def __call__(self, rows: mx.array, uniform: mx.array | None) -> mx.array:
-        """Ids for the row behind the last of `rows`. (B, T, C), (B, C, V) or None for greedy → (B, C)."""
+        """Ids for the row behind the last of `rows`; -1 for a text whose logits are not all finite.
+
+        (B, T, C), (B, C, V) or None for greedy → (B, C).
+        """
         return self.compute(rows, uniform, self.cache, self.source)
 
     def compute(
@@ -38,7 +42,7 @@ class Step:
         candidates = candidates_v01 if config.cross_rope else candidates_0626
         # without guidance both are the conditional rows, and the guided logits are these
         kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
-        return mx.argmax(kept, axis=-1) if uniform is None else draw(kept, uniform)
+        return marked(mx.argmax(kept, axis=-1) if uniform is None else draw(kept, uniform), logits)
 
 
 class CompiledStep(Step):

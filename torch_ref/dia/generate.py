@@ -17,11 +17,13 @@ from torch import Tensor
 from torch_ref.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
 from torch_ref.dia.dia import Dia, Source
 from torch_ref.dia.step import make_step
+from torch_ref.guard import fault
 from torch_ref.memory import peak_bytes, reset_peak
 from tts_core.dac import check_fits, decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
 from tts_core.dia_request import PromptLike, Request, joined, make_request, prepared
+from tts_core.errors import GenerationError
 from tts_core.meter import Meter
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
@@ -237,7 +239,10 @@ class DiaPipeline:
         while not grid.done:
             numbers = request.uniform(grid.steps(), shape)
             uniform = None if numbers is None else self._to_device(numbers)
-            grid.accept(to_host(step(self._to_device(rows), uniform)))
+            ids = to_host(step(self._to_device(rows), uniform))
+            if ids.min() < 0:
+                raise self._fault(ids, request, grid, guided=guided)
+            grid.accept(ids)
             yield grid
             rows = grid.rows[:, grid.filled - 1 : grid.filled]
 
@@ -245,6 +250,14 @@ class DiaPipeline:
         if guided and self._nothing is None:
             self._nothing = self.network.encode_nothing()
         return self.network.read([self._to_device(ids) for ids in tokens], self._nothing if guided else None)
+
+    def _fault(self, ids: np.ndarray, request: Request, grid: DelayGrid, *, guided: bool) -> GenerationError:
+        item = int((ids < 0).any(axis=1).argmax())
+        tokens, rows = (
+            self._to_device(request.tokens[item]),
+            self._to_device(grid.rows[item : item + 1, : grid.filled]),
+        )
+        return fault(self.network, tokens, rows, guided=guided, text=item + 1)
 
     def _encode(self, samples: np.ndarray) -> np.ndarray:
         return to_host(self.codec.encode(samples[None]))[0]

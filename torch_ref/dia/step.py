@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.dia.dia import Cache, Dia, Source
+from torch_ref.guard import marked
 from torch_ref.layers.cache import FixedCache, KeyValueCache
 from torch_ref.sampling import candidates_0626, candidates_v01, draw
 from tts_core.sampling import Sampling
@@ -26,7 +27,10 @@ class Step:
         self.cache: list[KeyValueCache] = network.new_cache()
 
     def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
-        """Ids for the row behind the last of `rows`. (B, T, C), (B, C, V) or None for greedy → (B, C)."""
+        """Ids for the row behind the last of `rows`; -1 for a text whose logits are not all finite.
+
+        (B, T, C), (B, C, V) or None for greedy → (B, C).
+        """
         return self.compute(rows, uniform, self.cache, self.source)
 
     def compute(self, rows: Tensor, uniform: Tensor | None, cache: Sequence[Cache], source: Source) -> Tensor:
@@ -37,7 +41,7 @@ class Step:
         candidates = candidates_v01 if config.cross_rope else candidates_0626
         # without guidance both are the conditional rows, and the guided logits are these
         kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
-        return kept.argmax(dim=-1) if uniform is None else draw(kept, uniform)
+        return marked(kept.argmax(dim=-1) if uniform is None else draw(kept, uniform), logits)
 
 
 class GraphStep(Step):

@@ -1,0 +1,73 @@
+"""NaN and infinity: marked in the ids that a step gives, then traced to the layer that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mlx.core as mx
+
+from mlx_port.dia.dia import Dia
+from tts_core.errors import GenerationError
+from tts_core.guard import not_finite
+
+MARK = -1  # in the place of ids that were drawn from logits which are no numbers
+
+
+def marked(ids: mx.array, logits: mx.array) -> mx.array:
+    """`ids` with -1 in all channels of a text whose logits are not all finite. Reads nothing.
+
+    ids: (B, C).  logits: (R, C, V), R a multiple of B: conditional rows, then unconditional ones.
+    """
+    finite = mx.isfinite(logits).all(axis=(1, 2)).reshape(-1, ids.shape[0]).all(axis=0)
+    return mx.where(finite[:, None], ids.astype(mx.int32), MARK)
+
+
+def fault(network: Dia, tokens: mx.array, rows: mx.array, *, guided: bool, text: int) -> GenerationError:
+    """The error that names the first layer with NaN or infinity, found by running a text's rows again, alone.
+
+    tokens: (S,) ids of the text.  rows: (1, T, C), the rows before the one that was marked.
+    text: its place in the batch, from 1.
+    """
+    dtype = str(network.model.decoder.embeddings.embed.weight.dtype).removeprefix("mlx.core.")
+    with watched(network) as found:
+        source = network.read([tokens], network.encode_nothing() if guided else None)
+        network.next_logits(mx.concatenate([rows, rows]) if guided else rows, network.new_cache(), source)
+    return not_finite(next(iter(found), None), dtype, text=text, row=rows.shape[1])
+
+
+@contextmanager
+def watched(network: Dia) -> Iterator[list[str]]:
+    """Names of layers that give NaN or infinity for finite inputs while the block runs, in the order of their
+    calls: a layer after its parts, so that an overflow between the parts is the layer's own.
+
+    MLX has no hooks: meanwhile the layers' classes call through a function that looks at this network's.
+    """
+    found: list[str] = []
+    names = {id(module): name for name, module in network.named_modules() if name}
+    kinds = {kind for module in network.modules() for kind in type(module).__mro__}
+    calls: dict[Any, Any] = {kind: vars(kind)["__call__"] for kind in kinds if "__call__" in vars(kind)}
+
+    def looking(call: Any) -> Any:
+        def look(module: Any, *inputs: Any) -> Any:
+            output = call(module, *inputs)
+            if id(module) in names and all(map(is_finite, inputs)) and not is_finite(output):
+                found.append(names[id(module)])
+            return output
+
+        return look
+
+    for kind, call in calls.items():
+        kind.__call__ = looking(call)
+    try:
+        yield found
+    finally:
+        for kind, call in calls.items():
+            kind.__call__ = call
+
+
+def is_finite(x: Any) -> bool:
+    """Whether no number of a floating array is NaN or infinite; anything else passes. Reads the device."""
+    floating = isinstance(x, mx.array) and mx.issubdtype(x.dtype, mx.floating)
+    return not floating or bool(mx.isfinite(x).all().item())

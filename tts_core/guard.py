@@ -1,0 +1,20 @@
+"""What is said when a network's numbers stop being numbers."""
+
+from __future__ import annotations
+
+from tts_core.errors import GenerationError
+
+REMEDY = {
+    "float16": "use bfloat16 or float32",
+    "bfloat16": "use float32, or check the model with: mlx-port verify",
+}
+
+
+def not_finite(layer: str | None, dtype: str, *, text: int, row: int) -> GenerationError:
+    """The error for logits that are NaN or infinite in row `row`, from 0, of the batch's text `text`, from 1.
+
+    layer: the first one whose output is not finite; None where a second run shows none.
+    """
+    where = f"{layer} gives NaN or infinity" if layer else "logits are NaN or infinite"
+    remedy = REMEDY.get(dtype, "the weights are damaged; check the model with: mlx-port verify")
+    return GenerationError(f"generation: {where} in {dtype} (text {text}, row {row}); {remedy}")
