@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from converters.published import Part, open_published
 from torch_ref.codecs.dac import Dac
-from torch_ref.device import choose_device
+from torch_ref.device import choose
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.generate import DiaPipeline
-from tts_core.dac import DacConfig
-from tts_core.dia import DiaConfig
 from tts_core.dia_shapes import is_norm
-from tts_core.errors import UsageError
 
 Network = TypeVar("Network", Dia, Dac)
-DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float64": torch.float64,
-}
 
 
 def load(
     path: str | Path,
     *,
-    dtype: str = "float32",
+    dtype: str | None = None,
     device: str | None = None,
     codec: str | Path | None = None,
     cross_rope: bool | None = None,
@@ -40,24 +31,22 @@ def load(
     path: folder or file in any published layout (nari .pth, safetensors, transformers), a hub id, or a folder
     that convert-weights wrote, quantised ones included (they are dequantised).
     dtype: float32, bfloat16, float16 or float64, for the network; norms and the codec stay float32 (float64
-    in float64).
-    device: None takes CUDA, MPS or the CPU.   codec: where the DAC is, when `path` does not hold one.
+    in float64). None takes float32 on the CPU and MPS, on CUDA bfloat16, or float16 where bfloat16 is only
+    emulated.
+    device: None takes CUDA, MPS or the CPU. What was chosen, and why, goes to the logger "torch_ref".
+    codec: where the DAC is, when `path` does not hold one.
     cross_rope: overrides what the config's schema says about rotary cross-attention (v0.1: True, 0626:
     False).
     Raises NotFoundError, CheckpointError, UsageError.
     """
-    if dtype not in DTYPES:
-        raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
-    target = choose_device(device)
+    target, chosen = choose(device, dtype)
     published = open_published([path], codec=codec, cross_rope=cross_rope)
-    assert published.dia is not None, "open_published asked for both"
-    assert published.codec is not None, "open_published asked for both"
     with torch.device("meta"):
-        network = Dia(cast(DiaConfig, published.dia.config))
-        dac = Dac(cast(DacConfig, published.codec.config))
-    codec_dtype = torch.float64 if dtype == "float64" else torch.float32
+        network = Dia(published.dia.config)
+        dac = Dac(published.codec.config)
     return DiaPipeline(
-        fill(network, published.dia, DTYPES[dtype], target), fill(dac, published.codec, codec_dtype, target)
+        fill(network, published.dia, chosen, target),
+        fill(dac, published.codec, torch.promote_types(chosen, torch.float32), target),
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from tts_core.errors import CheckpointError
 
+MOST_LAYERS = 1000  # a config.json is not trusted to make us list tensors without end
+
 
 def mapping(value: Any, where: str) -> Mapping[str, Any]:
     """`value`, if it is a JSON object. Raises CheckpointError otherwise."""
@@ -38,6 +40,8 @@ def check_numbers(config: Any, where: str) -> None:
     for field in fields(config):
         value = getattr(config, field.name)
         values = value if field.type == "tuple[int, ...]" and isinstance(value, tuple) else (value,)
+        if field.name == "num_hidden_layers" and isinstance(value, int) and value > MOST_LAYERS:
+            raise CheckpointError(f"{where}: {value} layers; more than {MOST_LAYERS} are not supported")
         allowed = {"int": int, "tuple[int, ...]": int, "float": int | float}.get(str(field.type))
         if allowed and not all(isinstance(n, allowed) and not isinstance(n, bool) and n > 0 for n in values):
             faults.append(f"{field.name} {value!r:.40}")
