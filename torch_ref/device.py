@@ -1,10 +1,38 @@
-"""Which device the reference runs on."""
+"""Device and dtype policy: what the reference runs on, and in which precision, unless told."""
 
 from __future__ import annotations
 
+import logging
+
 import torch
 
+from torch_ref.limits import backend_of
+from torch_ref.limits.rule import Call
+from torch_ref.limits.table import hits
 from tts_core.errors import UsageError
+
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+NATIVE_BFLOAT16 = (8, 0)  # compute capability
+_LOG = logging.getLogger("torch_ref")
+
+
+def choose(device: str | None, dtype: str | None) -> tuple[torch.device, torch.dtype]:
+    """Device and dtype of a model, each as asked for, or the best that is there; logged in one line.
+
+    Raises UsageError as `choose_device` and `choose_dtype` do.
+    """
+    target = choose_device(device)
+    chosen = choose_dtype(dtype, target)
+    default, why = default_dtype(target)
+    taken = "as asked" if device is not None else "the first of cuda, mps and cpu that is there"
+    reason = why if dtype is None else f"as asked; {default} is the default: {why}"
+    _LOG.info("device %s (%s), dtype %s (%s)", target, taken, name_of(chosen), reason)
+    return target, chosen
 
 
 def choose_device(wanted: str | None) -> torch.device:
@@ -20,9 +48,50 @@ def choose_device(wanted: str | None) -> torch.device:
         device = torch.device(wanted)
     except RuntimeError:
         raise UsageError(f"device: {wanted!r} is not a device; use cpu, cuda, cuda:N or mps") from None
-    present = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}
-    if device.type not in present or not present[device.type]():
+    counts = {
+        "cuda": lambda: torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "mps": lambda: int(torch.backends.mps.is_available()),
+        "cpu": lambda: 1,
+    }
+    if device.type not in counts or (device.index or 0) >= counts[device.type]():
         raise UsageError(
             f"device: {wanted} is not available on this machine; use cpu, or leave the choice to us"
         )
     return device
+
+
+def choose_dtype(wanted: str | None, device: torch.device) -> torch.dtype:
+    """The dtype asked for, by its name; for None the `default_dtype` of the device.
+
+    Raises UsageError for a name that is none, and for a dtype that the device's backend refuses by the table
+    of torch_ref.limits. bfloat16 that a GPU only emulates is slow, not refused.
+    """
+    name = default_dtype(device)[0] if wanted is None else wanted
+    if name not in DTYPES:
+        raise UsageError(f"dtype: {name!r} is not one of {', '.join(DTYPES)}")
+    backend = backend_of(device)
+    if backend is not None:
+        sample = torch.empty(0, dtype=DTYPES[name], device="meta")
+        for rule, message in hits(Call("tensor", {"x": sample}, backend)):
+            if rule.effect in ("error", "abort"):
+                raise UsageError(f"dtype: {name} is not there on {backend} ({message}); {rule.remedy}")
+    return DTYPES[name]
+
+
+def default_dtype(device: torch.device) -> tuple[str, str]:
+    """Name of the dtype that a device gets where none is asked for, and why."""
+    if device.type == "cuda":
+        if torch.version.hip is not None:
+            return "bfloat16", "every GPU that ROCm supports has it"
+        major, minor = capability = torch.cuda.get_device_capability(device)
+        if capability >= NATIVE_BFLOAT16:  # is_bf16_supported() says yes for emulation as well
+            return "bfloat16", f"native at compute capability {major}.{minor}"
+        return "float16", f"bfloat16 is only emulated at compute capability {major}.{minor}"
+    if device.type == "mps":
+        return "float32", "float16 overflows in Dia's layers on MPS (nari-labs/dia#79)"
+    return "float32", "exact, and no slower than half precision on most CPUs"
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """ "float32" of torch.float32."""
+    return str(dtype).removeprefix("torch.")

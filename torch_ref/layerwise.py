@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from converters.published import Part
 from torch_ref.codecs.dac import Dac, DecoderBlock, EncoderBlock, VectorQuantizer
+from torch_ref.device import DTYPES
 from torch_ref.dia.dia import DecoderLayer, Dia, EncoderLayer
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import at_least_float32
-from torch_ref.loading import DTYPES
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig
 from tts_core.dia_shapes import is_norm
