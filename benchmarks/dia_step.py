@@ -1,7 +1,7 @@
-"""Milliseconds per decoder step of Dia: torch_ref, mlx_port and transformers, in one run on one machine.
+"""Milliseconds per decoder step of Dia: torch_ref, mlx_port, transformers and mlx-audio, in one run.
 
-    python benchmarks/dia_step.py [--size full|voice] [--side torch,mlx,transformers] [--dtype bfloat16]
-    [--batch 1,8]
+    python benchmarks/dia_step.py [--size full|voice] [--side torch,mlx,transformers,mlx-audio] [--dtype
+    bfloat16] [--batch 1,8]
 
 `full` is Dia-1.6B's shape with random weights, `voice` the embedded voice. A step is one row of every text in
 the batch with guidance on, sampling included. Two lengths are run and their difference taken, so that reading
@@ -20,6 +20,7 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
+from convert import DIA_CONFIG
 
 from tts_core import dac, dia
 from tts_core.dia_shapes import is_norm, parameter_shapes
@@ -178,7 +179,39 @@ def transformers_side(size: str, dtype: str) -> tuple[Generate, str]:
     return generate, f"transformers {transformers.__version__} {device}"
 
 
-SIDES = {"torch": torch_side, "mlx": mlx_side, "transformers": transformers_side}
+def mlx_audio_side(size: str, dtype: str) -> tuple[Generate, str]:
+    import mlx.core as mx
+    import mlx_audio.tts.models.dia.dia as peer
+    from mlx.utils import tree_flatten
+
+    if size != "full":
+        raise SystemExit("mlx-audio reads no transformers layout: --size full only")
+    peer.DAC.from_pretrained = lambda *_: None  # the codec is no part of a step, nor to be downloaded
+    peer.codebook_to_audio = lambda *_, **__: mx.zeros((1, 1))
+    model = peer.Model(DIA_CONFIG)
+    kind = getattr(mx, dtype)
+    mx.random.seed(0)
+    for name, value in tree_flatten(model.model.parameters()):
+        fan_in = value.shape[0] if value.ndim > 1 else 1
+        random = mx.random.normal(value.shape)
+        random = random * 0.1 + 1 if "norm" in name else random * (0.5 if "embed" in name else fan_in**-0.5)
+        model.model.load_weights([(name, random.astype(kind))], strict=False)
+        mx.eval(model.model.parameters())
+
+    def generate(batch: int, frames: int) -> int:
+        if batch > 1:
+            raise SystemExit("mlx-audio has no batches of texts: --batch 1 only")
+        return model._generate(TEXT, max_tokens=frames)[1]
+
+    return generate, f"mlx-audio {metadata.version('mlx-audio')} {mx.default_device()}"
+
+
+SIDES = {
+    "torch": torch_side,
+    "mlx": mlx_side,
+    "transformers": transformers_side,
+    "mlx-audio": mlx_audio_side,
+}
 
 
 def measure(generate: Generate, batch: int) -> tuple[float, float]:
