@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
 
 from mlx_port.verify.conversion import Fault, Loss, TensorClass
 from mlx_port.verify.measure import FACTOR, FLOOR, Choices, Row
 
+WIDTH = 100
 HEAD = "  err mlx    /scale err torch  ratio      SNR     bound"
 METHOD = (
     "Every layer is fed the same float32 input: what the float64 layer before it gave, rounded, so that "
@@ -122,7 +124,7 @@ class Report:
         yield f"{self.source} -> {self.destination} ({self.stored_as})"
         yield ", ".join(f"{name} {value}" for name, value in self.environment.items())
         numbers = "the source's" if self.exact else "the converted model's"
-        yield f"Oracle: torch float64 on {numbers} numbers. {METHOD}"
+        yield from wrap(f"Oracle: torch float64 on {numbers} numbers. {METHOD}", WIDTH)
         yield f"Bound: err(mlx) <= {FACTOR} err(torch) + {FLOOR} eps scale."
         for part, dtype in dict.fromkeys((row.part, row.dtype) for row in self.rows):
             rows = [row for row in self.rows if (row.part, row.dtype) == (part, dtype)]
@@ -131,7 +133,7 @@ class Report:
             yield f"{f'{part}, {dtype}':<{width}}  {HEAD}"
             yield from (_line(row, width) for row in rows)
             if not all(row.judged for row in rows):
-                yield UNJUDGED
+                yield from wrap(UNJUDGED, WIDTH)
         yield ""
         yield from _choice_lines(self.choices)
         yield ""
