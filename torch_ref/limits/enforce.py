@@ -148,7 +148,7 @@ class _Functions(TorchFunctionMode):
         name, bind = FUNCTIONS.get(func, ("", _self))
         if name and place != "host" and not watch.inside:
             watch.check(name, bind(args, kwargs))
-        outer, watch.inside = watch.inside, watch.inside or name in WHOLE
+        outer, watch.inside = watch.inside, watch.inside or name in WHOLE or place == "none"
         try:
             out = func(*args, **kwargs)
         finally:

@@ -1,0 +1,8 @@
+"""Print docs/limits.md."""
+
+import sys
+
+from torch_ref.limits.report import report
+
+if __name__ == "__main__":
+    sys.stdout.write(report())

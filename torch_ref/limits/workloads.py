@@ -1,0 +1,175 @@
+"""Work that breaks rules when it is written the usual way, and the same through our layers: what docs/limits.md shows.
+
+Shapes alone where sizes are large (meta tensors), numbers where a rule looks at them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
+from torch_ref.layers.conv import conv1d, conv_transpose1d
+from torch_ref.layers.istft import InverseSTFT
+from torch_ref.limits.backend import Backend, minimum_macos, parse
+from torch_ref.limits.enforce import observe
+
+RELEASES = ("2.5.1", "2.6.0", "2.8.0", "2.12.1", "2.15.0")
+SYSTEMS = ("13.6", "14.5", "15.0", "15.2")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What it stands for, the usual way, and ours."""
+
+    about: str
+    usual: Callable[[], object]
+    ours: Callable[[], object]
+
+
+def pairs() -> list[Backend]:
+    """Every MPS backend shown: those that a release runs on, chip unknown."""
+    return [
+        Backend("mps", release, macos)
+        for release in RELEASES
+        for macos in SYSTEMS
+        if parse(macos) >= parse(minimum_macos(release))
+    ]
+
+
+def broken(work: Callable[[], object], backend: Backend) -> list[str]:
+    """Rules that a run breaks, in order."""
+    with observe(backend) as watch, torch.no_grad():
+        work()
+    return list(watch.broken)
+
+
+def _meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device=torch.device("meta"))
+
+
+def _strided(*shape: int) -> Tensor:
+    """(B, H, T, E) as a projection leaves it: (B, T, H, E) transposed."""
+    batch, heads, steps, width = shape
+    return _meta(batch, steps, heads, width).transpose(1, 2)
+
+
+def _decoding(attend: Callable[..., Tensor]) -> None:
+    """Dia's decoder: one row, 16 heads on 4, a growing cache, a key mask, no scaling."""
+    for keys in (75, 1500):
+        query, key = _strided(2, 16, 1, 128), _meta(2, 4, keys, 128)
+        attend(query, key, key, enable_gqa=True, scale=1.0)
+        attend(query, key, key, _meta(2, 1, 1, keys, dtype=torch.bool), enable_gqa=True, scale=1.0)
+    row, key = _meta(2, 4, 1, 128), _meta(2, 4, 1536, 128)
+    attend(row, key, key, scale=1.0)
+    attend(row, key, key)  # another model's scale
+    step = _strided(2, 4, 4, 64)
+    attend(step, step, step)
+
+
+def _prefill(attend: Callable[..., Tensor]) -> None:
+    """Prompts: causal, grouped, in float32 and float16."""
+    for dtype in (torch.float32, torch.float16):
+        query, key = _meta(2, 16, 300, 128, dtype=dtype), _meta(2, 4, 300, 128, dtype=dtype)
+        attend(query, key, key, is_causal=True, enable_gqa=True, scale=1.0)
+
+
+def _masks(attend: Callable[..., Tensor]) -> None:
+    """A UNet after a ControlNet: padding masks, then regions; booleans; a batch's own mask; a row without keys."""
+    query, key = _meta(2, 8, 4096, 40), _meta(2, 8, 77, 40)
+    attend(query, key, key, _meta(2, 8, 1, 77))
+    attend(query, key, key, _meta(2, 8, 4096, 77))
+    attend(query, key, key, _meta(2, 8, 4096, 77, dtype=torch.bool))
+    short, few = _meta(2, 8, 4, 64), _meta(2, 8, 64, 64)
+    attend(short, few, few, _meta(2, 1, 4, 64))
+    x = torch.ones(1, 1, 3, 4, device=torch.device("cpu"))
+    attend(x, x, x, torch.tensor([[True, True, True], [False] * 3, [True] * 3], device=x.device))
+
+
+def _shapes(attend: Callable[..., Tensor]) -> None:
+    """Values of another width, one batch for many, no batch, two batches."""
+    x = _meta(2, 4, 16, 64)
+    attend(x, x, _meta(2, 4, 16, 32))
+    attend(x[:1], x, x)
+    attend(*[_meta(4, 16, 64)] * 3)
+    attend(*[_meta(2, 2, 4, 16, 64)] * 3)
+
+
+def _long(attend: Callable[..., Tensor]) -> None:
+    """29,640 tokens, 12 heads of width 40; 14,000 tokens in float16."""
+    x = _meta(1, 12, 29640, 40)
+    attend(x, x, x)
+    x = _meta(1, 2, 14000, 40, dtype=torch.float16)
+    attend(x, x, x)
+
+
+def _convolutions(conv: Callable[..., Tensor], transposed: Callable[..., Tensor]) -> None:
+    """The last layers of DAC for 2 s, an encoder's first, a weight of many channels, a signal with channels last."""
+    conv(_meta(1, 96, 88200), _meta(1, 96, 7), padding=3)
+    transposed(_meta(1, 192, 66000), _meta(192, 96, 4), stride=2, padding=1)
+    conv(_meta(1, 4, 100), _meta(70000, 4, 1))
+    conv(_meta(1, 50, 8).transpose(1, 2), _meta(16, 8, 7), padding=3)
+
+
+def _inverse_fold() -> None:
+    """torch.istft of 5 frames, and Vocos's fold."""
+    device = torch.device("cpu")
+    real = torch.ones(1, 9, 5, device=device)
+    window = torch.hann_window(16, device=device)
+    torch.istft(torch.complex(real, real), 16, 4, window=window)
+    F.fold(torch.fft.irfft(torch.complex(real, real), 16, dim=1), (1, 32), (1, 16), stride=(1, 4))
+
+
+def _inverse_sums() -> None:
+    real = torch.ones(1, 9, 5, device=torch.device("cpu"))
+    InverseSTFT(16, 4, padding="center")(real, real)
+    InverseSTFT(16, 4)(real, real)
+
+
+def _device_draw() -> None:
+    """Angles in float64, nucleus sampling and a draw, all on the device."""
+    device = torch.device("cpu")
+    torch.arange(64, dtype=torch.float64, device=device).cos()
+    probs = torch.ones(9, 1028, device=device).softmax(-1)
+    probs.argmax(-1)
+    torch.multinomial(probs, 1)
+
+
+def _host_draw() -> None:
+    device = torch.device("cpu")
+    torch.arange(64, dtype=torch.float64).cos().float().to(device)
+    probs = torch.ones(9, 1028, device=device).softmax(-1).cpu()
+    probs.argmax(-1)
+    torch.multinomial(probs, 1)
+
+
+def _attention(about: str, calls: Callable[[Callable[..., Tensor]], None]) -> Workload:
+    large = AttentionPolicy(budget_bytes=2**36)  # fewer blocks to go through
+    ours = functools.partial(scaled_dot_product_attention, policy=large)
+    return Workload(about, lambda: calls(F.scaled_dot_product_attention), lambda: calls(ours))
+
+
+def _padded(function: Callable[..., Any]) -> Callable[..., Tensor]:
+    return lambda x, weight, stride=1, padding=0: function(x, weight, None, stride, padding)
+
+
+WORKLOADS = (
+    _attention("Attention: decoding with grouped heads", _decoding),
+    _attention("Attention: causal prompts", _prefill),
+    _attention("Attention: masks", _masks),
+    _attention("Attention: other shapes", _shapes),
+    _attention("Attention: long sequences", _long),
+    Workload(
+        "Convolutions of a codec",
+        lambda: _convolutions(_padded(F.conv1d), _padded(F.conv_transpose1d)),
+        lambda: _convolutions(_padded(conv1d), _padded(conv_transpose1d)),
+    ),
+    Workload("Inverse short-time Fourier transform", _inverse_fold, _inverse_sums),
+    Workload("Tables and draws", _device_draw, _host_draw),
+)
