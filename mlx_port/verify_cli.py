@@ -101,10 +101,9 @@ def _check_page(page: str) -> None:
 
     from tts_core.errors import NotFoundError
 
-    if not Path(page).absolute().parent.is_dir() or Path(page).is_dir():
-        raise NotFoundError(
-            f"--html: {page}: there is no folder to write that file in; make it, or choose another"
-        )
+    folder = Path(page).absolute().parent
+    if not folder.is_dir() or Path(page).is_dir() or not os.access(folder, os.W_OK):
+        raise NotFoundError(f"--html: {page}: no folder to write that file in; make it, or choose another")
 
 
 def _without_tf32() -> str:
@@ -175,15 +174,15 @@ def _peak_bytes() -> int:
 
 
 def _write(report: Report, as_json: bool, page: str | None) -> None:
-    if page is not None:
-        from pathlib import Path
-
-        from mlx_port.verify import html
-
-        Path(page).write_text(html.page(report), "utf-8")
     if as_json:
         import json
 
         click.echo(json.dumps(report.to_dict(), indent=2, allow_nan=False))
     else:
         click.echo(report.text())
+    if page is not None:
+        from pathlib import Path
+
+        from mlx_port.verify import html
+
+        Path(page).write_text(html.page(report), "utf-8")

@@ -255,7 +255,11 @@ def test_the_page_is_whole_and_fetches_nothing(converted, verify, tmp_path):
     [
         (["--rows", "1000"], 2, "--rows: 1000 is outside 2 .. 128"),
         (["--seconds", "0"], 2, "--seconds"),
-        (["--html", "no/such/folder/x.html"], 3, "--html: no/such/folder/x.html: there is no folder"),
+        (
+            ["--html", "no/such/folder/x.html"],
+            3,
+            "--html: no/such/folder/x.html: no folder to write that file in",
+        ),
     ],
 )
 def test_flags_are_checked(flags, code, words, converted, verify):
