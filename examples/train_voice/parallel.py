@@ -1,0 +1,99 @@
+"""One process or several: who we are, a clock that all of them share, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Processes:
+    """The processes that torchrun started, or this one alone."""
+
+    def __init__(self, seed: int):
+        self.rank, self.size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        cuda = torch.cuda.is_available()
+        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else torch.device("cpu")
+        if cuda:
+            torch.cuda.set_device(self.device)
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+            torch.backends.cudnn.benchmark = True
+        if self.size > 1:
+            dist.init_process_group("nccl" if cuda else "gloo", device_id=self.device if cuda else None)
+        torch.manual_seed(seed)  # the same initial weights everywhere
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module, with its gradients averaged over the processes."""
+        if self.size == 1:
+            return module
+        return DistributedDataParallel(
+            module,
+            device_ids=[self.device] if self.device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+            broadcast_buffers=False,
+        )
+
+    def share(self, tensors: list[Tensor]) -> None:
+        """The first process's values, everywhere."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def say(self, line: str) -> None:
+        if self.first:
+            print(line, flush=True)
+
+    def close(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+            dist.destroy_process_group()
+
+
+class Clock:
+    """How much of a stage's time is over, the same in every process; it goes on where a checkpoint stopped."""
+
+    def __init__(self, processes: Processes, minutes: float, spent: float):
+        self.processes, self.limit = processes, minutes * 60
+        self.begun = time.monotonic() - spent
+        self.progress = 0.0
+
+    @property
+    def spent(self) -> float:
+        """Seconds of training so far."""
+        return time.monotonic() - self.begun
+
+    def look(self, step: int) -> float:
+        """0 to 1; read anew every tenth step."""
+        if step % 10 == 0:
+            now = torch.tensor([self.spent / self.limit], device=self.processes.device)
+            self.processes.share([now])
+            self.progress = float(now)
+        return self.progress
+
+
+def learning_rate(peak: float, warmup: int, step: int, progress: float) -> float:
+    """A linear rise over `warmup` steps, times a half cosine over the stage's time, down to 2 %."""
+    return peak * min(1.0, (step + 1) / warmup) * (0.02 + 0.49 * (1 + math.cos(math.pi * min(1.0, progress))))
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Complete or not there."""
+    unfinished = path.with_suffix(".part")
+    torch.save(state, unfinished)
+    os.replace(unfinished, path)
+
+
+def restore(path: Path, device: torch.device) -> dict[str, Any] | None:
+    """What `save` wrote, or None."""
+    return torch.load(path, map_location=device, weights_only=True) if path.exists() else None
