@@ -1,0 +1,236 @@
+"""What quantisation costs on MLX: the embedded voice's code agreement and teacher-forced loss.
+
+    python benchmarks/quantised_parity.py [--texts 10] [--frames 100] [--json FILE]
+
+float32 speaks the texts, sampling at the model's defaults. Its codes are then forced through every form of
+the model, and at each of them compared:
+
+    loss      mean -log p(code) in nats without guidance; its change against float32, ± standard error over
+              texts
+    argmax    share of codes for which the most probable id is float32's, by channel and over all
+    sampled   share for which the model's own rule (guidance, top-k, top-p) draws float32's id from the same
+              random numbers
+    apart     frames, of those spoken, until a free run with the same random numbers takes another path
+              (median)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from converters.convert import convert
+from converters.dequantize import Quantization
+from converters.published import open_published
+from mlx_port import load
+from mlx_port.dia.dia import Dia
+from mlx_port.dia.generate import DiaPipeline
+from mlx_port.sampling import candidates_0626, draw, forbid_special
+from tts_core.delay import apply_delay
+from tts_core.embedded_voice import CODEC, DIA
+from tts_core.noise import HostNoise
+from tts_core.tokenizer import tokenize
+
+FORMS: dict[str, dict[str, Any]] = {
+    "float32": {"dtype": "float32"},
+    "bfloat16": {"dtype": "bfloat16"},
+    "8-bit affine": {"dtype": "float32", "quantization": Quantization.of("affine", 64, 8)},
+    "mxfp8": {"dtype": "float32", "quantization": Quantization.of("mxfp8")},
+    "4-bit affine": {"dtype": "float32", "quantization": Quantization.of("affine", 64, 4)},
+    "mxfp4": {"dtype": "float32", "quantization": Quantization.of("mxfp4")},
+    "nvfp4": {"dtype": "float32", "quantization": Quantization.of("nvfp4")},
+}
+TEXTS = [
+    "[S1] Hello, this is a voice made by a small network.",
+    "[S1] The quick brown fox jumps over the lazy dog.",
+    "[S2] She sells sea shells by the sea shore.",
+    "[S1] How are you today? [S2] Very well, thank you.",
+    "[S1] One, two, three, four, five, six, seven.",
+    "[S2] It rained all night. (sighs)",
+    "[S1] Good morning. [S2] Good morning to you too.",
+    "[S1] Yes! [S2] No! [S1] Maybe.",
+    "[S2] Numbers such as ten or a thousand are read aloud.",
+    "[S1] Where have they gone? [S2] Home. [S1]",
+]
+
+
+@dataclass(frozen=True)
+class Forced:
+    """A text's codes as a form of the model sees them, each array (C, T)."""
+
+    loss: np.ndarray  # nats
+    best: np.ndarray  # ids
+    drawn: np.ndarray  # ids
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    form: str
+    megabytes: float
+    loss: float
+    loss_change: float
+    loss_change_error: float
+    argmax: float
+    argmax_by_channel: list[float]
+    sampled: float
+    frames_until_apart: float
+    frames: float
+
+
+def teacher_forced(network: Dia, text: str, codes: np.ndarray, seed: int) -> Forced:
+    """Read a whole utterance in one pass and score its codes. codes: (C, T)."""
+    config, frames = network.config, codes.shape[1]
+    bos, eos, pad = config.bos_token_id, config.eos_token_id, config.pad_token_id
+    ended = np.concatenate([codes, np.full((len(codes), 1), eos, np.int32)], axis=1)
+    rows = np.concatenate(
+        [np.full((len(codes), 1), bos, np.int32), apply_delay(ended, config.delay_pattern, bos, pad)], axis=1
+    ).T  # (1 + T + 1 + longest delay, C)
+    given = mx.array(rows[None, :-1])
+    source = network.read([mx.array(tokenize(text))], network.encode_nothing())
+    cond, uncond = network(mx.concatenate([given, given]), network.new_cache(), source)  # (T', C, V)
+    uniform = np.stack([HostNoise(seed).uniform(step, cond.shape[1:]) for step in range(len(cond))])
+    kept = candidates_0626(cond, uncond, config.sampling, eos)
+    drawn = np.array(draw(kept, mx.array(uniform)))
+    # a code competes with codes: whether speech ends is another question
+    allowed = mx.where(mx.arange(cond.shape[-1]) == eos, -mx.inf, forbid_special(cond, eos))
+    log_p = np.array(allowed - mx.logsumexp(allowed, axis=-1, keepdims=True))
+    place = np.arange(frames) + np.asarray(config.delay_pattern)[:, None]  # (C, T): the row that predicts it
+    channel = np.arange(len(codes))[:, None]
+    return Forced(
+        loss=-log_p[place, channel, codes],
+        best=log_p.argmax(axis=-1)[place, channel],
+        drawn=drawn[place, channel],
+    )
+
+
+def frames_until_apart(one: np.ndarray, two: np.ndarray) -> int:
+    """Frames (C, T) that two runs share before the first that differs."""
+    shared = min(one.shape[1], two.shape[1])
+    differs = np.flatnonzero((one[:, :shared] != two[:, :shared]).any(axis=0))
+    return int(differs[0]) if len(differs) else shared
+
+
+def compare(
+    form: str,
+    voice: DiaPipeline,
+    size: int,
+    spoken: Sequence[np.ndarray],
+    reference: Sequence[Forced],
+    *,
+    max_frames: int,
+) -> Row:
+    """One form against float32. spoken: float32's codes of TEXTS within max_frames."""
+    texts = TEXTS[: len(spoken)]
+    forced = [
+        teacher_forced(voice.network, text, codes, seed)
+        for seed, (text, codes) in enumerate(zip(texts, spoken, strict=True))
+    ]
+    change = [ours.loss.mean() - theirs.loss.mean() for ours, theirs in zip(forced, reference, strict=True)]
+    free = voice.generate_codes(texts, seed=list(range(len(texts))), max_frames=max_frames)
+    same = pooled(forced, reference, lambda ours, theirs: ours.best == theirs.best)
+    return Row(
+        form=form,
+        megabytes=size / 1e6,
+        loss=float(np.mean([each.loss.mean() for each in forced])),
+        loss_change=float(np.mean(change)),
+        loss_change_error=float(np.std(change, ddof=1) / len(change) ** 0.5)
+        if len(change) > 1
+        else float("nan"),
+        argmax=float(same.mean()),
+        argmax_by_channel=[float(share) for share in same.mean(axis=1)],
+        sampled=float(pooled(forced, reference, lambda ours, theirs: ours.drawn == theirs.drawn).mean()),
+        frames_until_apart=float(
+            np.median([frames_until_apart(one, two) for one, two in zip(spoken, free, strict=True)])
+        ),
+        frames=float(np.median([codes.shape[1] for codes in spoken])),
+    )
+
+
+def pooled(
+    ours: Sequence[Forced], theirs: Sequence[Forced], compare: Callable[[Forced, Forced], np.ndarray]
+) -> np.ndarray:
+    """All texts' frames in a row. → (C, frames)."""
+    return np.concatenate([compare(one, two) for one, two in zip(ours, theirs, strict=True)], axis=1)
+
+
+def make(form: str, folder: Path) -> tuple[DiaPipeline, int]:
+    """Convert the embedded voice into a form; the pipeline, and the bytes of the network's weights."""
+    convert(open_published([DIA], codec=CODEC, offline=True), folder, **FORMS[form])
+    return load(folder), sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Markdown."""
+    channels = len(rows[0].argmax_by_channel)
+    heads = [
+        "",
+        "MB",
+        "loss",
+        "change ± s.e.",
+        "argmax",
+        *[f"ch {c}" for c in range(channels)],
+        "sampled",
+        "apart",
+    ]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows:
+        cells = [
+            row.form,
+            f"{row.megabytes:.1f}",
+            f"{row.loss:.4f}",
+            f"{row.loss_change:+.5f} ± {row.loss_change_error:.5f}",
+            f"{row.argmax:.2%}",
+            *[f"{share:.1%}" for share in row.argmax_by_channel],
+            f"{row.sampled:.2%}",
+            f"{row.frames_until_apart:g} of {row.frames:g}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--texts", type=int, default=len(TEXTS))
+    parser.add_argument("--frames", type=int, default=100)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    versions = {name: metadata.version(name) for name in ("mlx", "numpy")}
+    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
+    print(
+        f"{mx.default_device()}, {options.texts} texts of at most {options.frames} frames, seeds 0, 1, ...\n"
+    )
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        plain, size = make("float32", Path(folder) / "float32")
+        texts = TEXTS[: options.texts]
+        spoken = plain.generate_codes(texts, seed=list(range(len(texts))), max_frames=options.frames)
+        reference = [
+            teacher_forced(plain.network, text, codes, seed)
+            for seed, (text, codes) in enumerate(zip(texts, spoken, strict=True))
+        ]
+        rows.append(compare("float32", plain, size, spoken, reference, max_frames=options.frames))
+        for form in list(FORMS)[1:]:
+            voice, size = make(form, Path(folder) / form)
+            rows.append(compare(form, voice, size, spoken, reference, max_frames=options.frames))
+    print("\n".join(table(rows)))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Quantised folders on both sides: PyTorch dequantises what MLX multiplies as it lies."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlx_port
+import torch_ref
+from benchmarks.quantised_parity import FORMS, make
+from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side
+from tests.tolerance import assert_within
+from tts_core.tokenizer import tokenize
+
+TEXT = "[S1] Hello, this is a voice."
+QUANTISED = [form for form in FORMS if "quantization" in FORMS[form]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory):
+    @cache
+    def folder(form: str) -> Path:
+        place = tmp_path_factory.mktemp("quantised") / form.replace(" ", "-")
+        make(form, place)
+        return place
+
+    return folder
+
+
+@pytest.mark.parametrize("form", QUANTISED)
+def test_logits(form: str, folders) -> None:
+    """In the derived bound of the dequantised network in float64: no code, scale or bias is read wrongly."""
+    ids = np.random.default_rng(1).integers(0, 1027, (2, 11, 6)).astype(np.int32)
+    networks = {
+        PORT: mlx_port.load(folders(form)).network,
+        YARDSTICK: torch_ref.load(folders(form)).network,
+        ORACLE: torch_ref.load(folders(form), dtype="float64").network,
+    }
+
+    def run(side: Side) -> np.ndarray:
+        network = networks[side]
+        source = network.read([side.array(tokenize(TEXT))], network.encode_nothing())
+        return side.numpy(network(side.array(ids), network.new_cache(), source))
+
+    assert_within(run(PORT), run(YARDSTICK), run(ORACLE), form)
+
+
+def test_eight_bits_speak_alike(folders) -> None:
+    """Sampled with the same numbers: equal codes, as unquantised."""
+    codes = [
+        load(folders("8-bit affine")).generate_codes([TEXT], seed=3, max_frames=40)[0]
+        for load in (mlx_port.load, torch_ref.load)
+    ]
+    assert codes[0].shape == (6, 40)
+    np.testing.assert_array_equal(codes[0], codes[1])
