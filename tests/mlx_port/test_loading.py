@@ -131,7 +131,7 @@ DAMAGES = {
     "a list for a size": (change("config.json", lambda c: c.update(encoder_config=[])), "encoder_config"),
     "a text for a size": (
         change("codec/config.json", lambda c: c.update(hidden_size="wide")),
-        "config.json: TypeError",
+        "hidden_size 'wide'",
     ),
     "half a quantisation": (
         change("config.json", lambda c: c.update(quantization={"bits": 4})),
