@@ -19,8 +19,10 @@ class AttentionPolicy:
     """How attention may run. The result is the same for every policy, up to rounding.
 
     q_chunk, k_chunk: the most query rows and keys in a block; None lets the budget decide.
-    budget_bytes: memory that the blocks' intermediates may take together; None takes a quarter of what is free.
-    native: use the framework's kernel where it is exact on this device and keeps its scores within the budget.
+    budget_bytes: memory that the blocks' intermediates may take together; None takes a quarter of what is
+    free.
+    native: use the framework's kernel where it is exact on this device and keeps its scores within the
+    budget.
     """
 
     q_chunk: int | None = None
@@ -37,7 +39,7 @@ class AttentionPolicy:
 
 @dataclass(frozen=True)
 class Scores:
-    """Sizes of an attention call: lanes (batch x key heads), query heads per key head, rows, keys, widths in elements."""
+    """Sizes of an attention call: lanes (batch x key heads), query heads per key head, rows, keys, widths."""
 
     lanes: int
     group: int
@@ -56,8 +58,8 @@ class Scores:
 def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -> tuple[int, int, int]:
     """Lanes, query rows and keys per block that fit the budget.
 
-    Keys shrink to 512, then rows to 128, keys to 128 and rows to 32, and only then lanes: fewer rows would read every
-    key more often.
+    Keys shrink to 512, then rows to 128, keys to 128 and rows to 32, and only then lanes: fewer rows would
+    read every key more often.
     Raises ResourceError if one row and one key do not fit.
     """
     lanes = max(scores.lanes, 1)

@@ -13,8 +13,9 @@ def periodic_hann(length: int) -> np.ndarray:
 def inverse_basis(window: np.ndarray, hop_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Matrix from stacked real and imaginary parts to windowed frames, and the squared window.
 
-    window: (n_fft,) float64. Returns (2 (n_fft/2 + 1), R hop_length) and (R hop_length,), zeros appended to R whole hops.
-    The imaginary parts of bin 0, and of the last bin where n_fft is even, have no effect, as in numpy.fft.irfft.
+    window: (n_fft,) float64. Returns (2 (n_fft/2 + 1), R hop_length) and (R hop_length,), zeros appended to R
+    whole hops. The imaginary parts of bin 0, and of the last bin where n_fft is even, have no effect, as in
+    numpy.fft.irfft.
     Raises ValueError where windows hop_length apart leave samples without weight.
     """
     n_fft = len(window)

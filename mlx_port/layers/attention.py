@@ -1,8 +1,8 @@
 """Scaled dot-product attention with torch's contract: mx.fast's kernel where it is exact, else blocks.
 
-Blocks: queries and keys are cut, and a running maximum, sum and weighted value in float32 join the key blocks.
-Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867; Rabe and Staats, "Self-attention
-does not need O(n^2) memory", arXiv:2112.05682.
+Blocks: queries and keys are cut, and a running maximum, sum and weighted value in float32 join the key
+blocks. Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867; Rabe and
+Staats, "Self-attention does not need O(n^2) memory", arXiv:2112.05682.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ def scaled_dot_product_attention(
     *,
     policy: AttentionPolicy | None = None,
 ) -> mx.array:
-    """softmax(query key^T scale + mask) value, with the contract of torch.nn.functional.scaled_dot_product_attention.
+    """softmax(query key^T scale + mask) value, with the contract of torch's function of this name.
 
     query (..., H, L, E), key (..., K, S, E), value (..., K, S, Ev); returns (..., H, L, Ev) in query's dtype.
     H is a multiple of K with enable_gqa; K and V are not repeated. scale: 1/sqrt(E) if None.
-    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S). is_causal: row i sees keys <= i,
-    also where L differs from S (mx.fast's own rule is i + S - L). Rows without keys give 0. dropout_p: must be 0.
+    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S). is_causal: row i
+    sees keys <= i, also where L differs from S (mx.fast's own rule is i + S - L). Rows without keys give 0.
+    dropout_p: must be 0.
     Raises ValueError for attn_mask together with is_causal, and for shapes and dtypes that do not fit.
     """
     if is_causal and attn_mask is not None:
@@ -46,18 +47,18 @@ def scaled_dot_product_attention(
         raise ValueError(f"attention: dropout_p is {dropout_p}; the MLX side is for inference, give 0")
     policy = policy or DEFAULT
     if policy.native and _trusted(query, key, value, attn_mask, is_causal, enable_gqa, policy):
-        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        factor = query.shape[-1] ** -0.5 if scale is None else scale
         rows, keys = query.shape[-2], key.shape[-2]
         if is_causal and rows == keys:
-            return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask="causal")
+            return mx.fast.scaled_dot_product_attention(query, key, value, scale=factor, mask="causal")
         if is_causal:
             attn_mask = mx.arange(rows)[:, None] >= mx.arange(keys)
-            return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=attn_mask)
+            return mx.fast.scaled_dot_product_attention(query, key, value, scale=factor, mask=attn_mask)
         if attn_mask is None:
-            return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale)
+            return mx.fast.scaled_dot_product_attention(query, key, value, scale=factor)
         boolean = attn_mask.dtype == mx.bool_
         attn_mask = attn_mask if boolean else attn_mask.astype(query.dtype)
-        out = mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=attn_mask)
+        out = mx.fast.scaled_dot_product_attention(query, key, value, scale=factor, mask=attn_mask)
         # Without keys the kernels give the mean of V or NaN.
         kept = mx.any(attn_mask if boolean else attn_mask > -math.inf, axis=-1, keepdims=True)
         return mx.where(kept, out, mx.zeros((), out.dtype))
@@ -76,6 +77,8 @@ def _trusted(
     """Whether mx.fast takes these shapes, is exact for them, and keeps its scores within the budget."""
     if query.ndim != 4 or key.ndim != 4 or query.shape[0] != key.shape[0] or query.dtype != key.dtype:
         return False
+    if mask is not None and mask.ndim < 2:
+        return False
     if query.shape[1] != key.shape[1] and not enable_gqa:
         return False
     if _fused(query, key, value, mask, is_causal):
@@ -87,7 +90,7 @@ def _trusted(
 
 
 def _fused(query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None, is_causal: bool) -> bool:
-    """Whether mx.fast has a kernel without a score matrix for these shapes (MLX 0.32, fast.cpp and its backends)."""
+    """Whether mx.fast has a kernel without a score matrix for these shapes (MLX 0.32: fast.cpp)."""
     if mx.default_device().type != mx.DeviceType.gpu:
         return False
     heads, rows, width = query.shape[1:]
@@ -153,7 +156,7 @@ def _attend(
     scale: float,
     k_chunk: int,
 ) -> mx.array:
-    """All keys for one block of rows: (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) -> (..., K, G, r, Ev).
+    """All keys for a block of rows: (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) → (..., K, G, r, Ev).
 
     first_row: the block's first global row if attention is causal.
     """
@@ -213,7 +216,7 @@ def _aligned(mask: mx.array, scores: Sequence[int]) -> mx.array:
     if (
         mask.ndim < 2
         or mask.ndim > len(scores)
-        or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
+        or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1], strict=False))
     ):
         raise ValueError(f"attention: mask {mask.shape} does not broadcast to the scores {tuple(scores)}")
     return _lift(mask, len(scores))
@@ -226,7 +229,7 @@ def _lift(x: mx.array, rank: int) -> mx.array:
 
 def _cut(x: mx.array, index: Sequence[slice]) -> mx.array:
     """A part of x; dimensions of size 1 stay, for broadcasting."""
-    return x[tuple(span if size > 1 else slice(None) for span, size in zip(index, x.shape))]
+    return x[tuple(span if size > 1 else slice(None) for span, size in zip(index, x.shape, strict=False))]
 
 
 def _budget(policy: AttentionPolicy) -> int:

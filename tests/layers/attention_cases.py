@@ -16,12 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Candidate = Callable[..., Tensor]
+native: Candidate = F.scaled_dot_product_attention
 B, H, L, S, E = 2, 4, 97, 83, 16  # odd on purpose: no chunk divides them
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call. shape: (B, H, L, S, E); mask: (kind, shape) with kind "add", "keep" or "keep, rows without keys"."""
+    """One call. shape: (B, H, L, S, E); mask: (kind, shape), kinds as in `inputs`."""
 
     catches: str
     shape: tuple[int, ...] = (B, H, L, S, E)
@@ -52,7 +53,11 @@ CASES = {
     ),
     "mqa, causal": Case("the diagonal of grouped rows", (B, 6, 64, 64, E), 1, options=GQA | CAUSAL),
     "gqa, one row": Case(
-        "decoding with a key mask", (B, 16, 1, 75, E), 4, mask=("keep", (B, 1, 1, 75)), options=GQA | {"scale": 1.0}
+        "decoding with a key mask",
+        (B, 16, 1, 75, 64),
+        4,
+        mask=("keep", (B, 1, 1, 75)),
+        options=GQA | {"scale": 1.0},
     ),
     "scale": Case("scale ignored", options={"scale": 0.37}),
     "rows without keys": Case("NaN, or the mean of V", mask=("keep, rows without keys", (B, 1, L, S))),
@@ -60,9 +65,20 @@ CASES = {
     "strided": Case("strides ignored", strided=True),
     "one row, many keys": Case("only queries cut", (B, H, 1, 333, E)),
     "bfloat16": Case(
-        "scores in the input dtype", (B, H, 70, 200, 64), mask=("add", (1, 1, 70, 200)), dtype=torch.bfloat16, std=2.0
+        "scores in the input dtype",
+        (B, H, 70, 200, 64),
+        mask=("add", (1, 1, 70, 200)),
+        dtype=torch.bfloat16,
+        std=2.0,
     ),
     "float16": Case("scores in the input dtype", (B, H, 70, 200, 64), dtype=torch.float16, std=2.0),
+    "float16, causal": Case(
+        "rows that see later keys",
+        (B, H, 70, 70, 64),
+        dtype=torch.float16,
+        std=2.0,
+        options=CAUSAL,
+    ),
     "large logits": Case("no running maximum: exp overflows", (B, H, L, S, 32), std=30.0),
     "one head": Case("two dimensions", (L, S, E)),
     "no batch": Case("three dimensions", (H, L, S, E)),
@@ -72,7 +88,10 @@ CASES = {
 
 
 def inputs(name: str) -> tuple[list[Tensor], dict[str, Any]]:
-    """Query, key and value, and the keyword arguments of a case: always the same numbers."""
+    """Query, key and value, and the keyword arguments of a case: always the same numbers.
+
+    Masks: "add" is normal, "keep" is boolean, "keep, rows without keys" leaves rows 30 to 34 none.
+    """
     case = CASES[name]
     rng = np.random.default_rng(sorted(CASES).index(name))
 
@@ -123,7 +142,7 @@ def truth(tensors: list[Tensor], options: dict[str, Any]) -> Tensor:
 
 
 def tolerance(tensors: list[Tensor], options: dict[str, Any], exact: Tensor) -> Tensor:
-    """Per row: 16 float32 roundings of its largest score, times max |V|, and one rounding of the output dtype."""
+    """Per row: 16 float32 roundings of its largest score times max |V|, one rounding of the output dtype."""
     query, key, value = tensors
     if not key.shape[-2]:
         return torch.zeros(())
@@ -147,7 +166,8 @@ def fault(candidate: Candidate, name: str) -> str | None:
     bound = tolerance(tensors, options, exact)
     if bool((error <= bound).all()):
         return None
-    return f"max abs error {error.max().item():.3g}, {(error > bound).sum().item()} of {error.numel()} values out"
+    outside = (error > bound).sum().item()
+    return f"max abs error {error.max().item():.3g}, {outside} of {error.numel()} values out"
 
 
 # Wrong on purpose. Each stands for a fault seen in the wild.
@@ -158,12 +178,12 @@ def lower_right(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Te
     if options.pop("is_causal", False):
         rows, keys = query.shape[-2], key.shape[-2]
         options["attn_mask"] = torch.ones(rows, keys, dtype=torch.bool).tril(keys - rows)
-    return torch.nan_to_num(F.scaled_dot_product_attention(query, key, value, **options))
+    return torch.nan_to_num(native(query, key, value, **options))
 
 
 def restarted(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """Query chunks with the whole mask and an unmoved diagonal (pytorch PR #190791)."""
-    chunks = [F.scaled_dot_product_attention(part, key, value, **options) for part in query.split(16, -2)]
+    chunks = [native(part, key, value, **options) for part in query.split(16, -2)]
     return torch.cat(chunks, -2)
 
 
@@ -198,30 +218,30 @@ def softmax_only(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> T
 
 def default_scale(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """The scale of another call stays (torch 2.5 to 2.12 on MPS)."""
-    return F.scaled_dot_product_attention(query, key, value, **{**options, "scale": None})
+    return native(query, key, value, **{**options, "scale": None})
 
 
 def tiled_heads(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """Query head h reads key head h mod K instead of h // G."""
     if options.pop("enable_gqa", False):
         key, value = (torch.cat([x] * (query.shape[-3] // x.shape[-3]), -3) for x in (key, value))
-    return F.scaled_dot_product_attention(query, key, value, **options)
+    return native(query, key, value, **options)
 
 
 def query_width(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """The output is made like the query (torch before 2.12 on MPS)."""
-    return F.scaled_dot_product_attention(query, key, value, **options)[..., : query.shape[-1]]
+    return native(query, key, value, **options)[..., : query.shape[-1]]
 
 
 def packed(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """Memory is read as if it were contiguous (torch 2.8 on MPS)."""
     parts = [x.as_strided(x.shape, torch.empty(x.shape).stride()) for x in (query, key, value)]
-    return F.scaled_dot_product_attention(*parts, **options)
+    return native(*parts, **options)
 
 
 def dropped_tail(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """Whole chunks only: the rows after the last multiple of 16 stay 0."""
-    out = F.scaled_dot_product_attention(query, key, value, **options)
+    out = native(query, key, value, **options)
     out[..., out.shape[-2] // 16 * 16 :, :] = 0
     return out
 

@@ -1,5 +1,6 @@
 """mlx_port's attention: the same cases and policies, MLX's own kernel among them, and its memory."""
 
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
@@ -11,6 +12,7 @@ from torch import Tensor
 from mlx_port.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from tests.layers.attention_cases import CASES, fault
 
+attend: Callable[..., mx.array] = scaled_dot_product_attention
 POLICIES = {
     "13 rows, 17 keys": AttentionPolicy(13, 17, native=False),
     "64 KiB": AttentionPolicy(budget_bytes=64 * 1024, native=False),
@@ -22,7 +24,9 @@ POLICIES = {
 def to_mlx(x: Any) -> Any:
     if not isinstance(x, Tensor):
         return x
-    return mx.array(x.float().numpy()).astype(mx.bfloat16) if x.dtype == torch.bfloat16 else mx.array(x.numpy())
+    return (
+        mx.array(x.float().numpy()).astype(mx.bfloat16) if x.dtype == torch.bfloat16 else mx.array(x.numpy())
+    )
 
 
 def to_torch(x: mx.array) -> Tensor:
@@ -33,7 +37,7 @@ def to_torch(x: mx.array) -> Tensor:
 def ours(policy: AttentionPolicy) -> Any:
     def candidate(*tensors: Tensor, **options: Any) -> Tensor:
         moved = {key: to_mlx(x) for key, x in options.items()}
-        return to_torch(scaled_dot_product_attention(*map(to_mlx, tensors), **moved, policy=policy))
+        return to_torch(attend(*map(to_mlx, tensors), **moved, policy=policy))
 
     return candidate
 
@@ -47,9 +51,9 @@ def test_cases(name, policy):
 def fast(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """mx.fast as it is."""
     scale = query.shape[-1] ** -0.5 if options.get("scale") is None else options["scale"]
-    mask = "causal" if options.get("is_causal") else to_mlx(options.get("attn_mask"))
-    x = (to_mlx(x) for x in (query, key, value))
-    return to_torch(mx.fast.scaled_dot_product_attention(*x, scale=scale, mask=mask))
+    mask: Any = "causal" if options.get("is_causal") else to_mlx(options.get("attn_mask"))
+    kernel: Callable[..., mx.array] = mx.fast.scaled_dot_product_attention
+    return to_torch(kernel(*map(to_mlx, (query, key, value)), scale=scale, mask=mask))
 
 
 @pytest.mark.parametrize("name", ["causal, more keys", "rows without keys", "one head", "bfloat16"])
@@ -63,9 +67,10 @@ def test_the_kernel_alone_has_another_contract(name):
 def test_additive_masks_in_float32_go_with_half_precision():
     x = [mx.random.normal((1, 2, 6, 64), key=mx.random.key(i)).astype(mx.float16) for i in range(3)]
     mask = mx.where(mx.arange(6) < 4, 0.0, -mx.inf)[None]
-    got = scaled_dot_product_attention(*x, mask)
-    kept = scaled_dot_product_attention(*x, mx.arange(6)[None] < 4)
-    assert got.dtype == mx.float16 and np.allclose(np.array(got), np.array(kept), atol=1e-3)
+    got = attend(*x, mask)
+    kept = attend(*x, mx.arange(6)[None] < 4)
+    assert got.dtype == mx.float16
+    assert np.allclose(np.array(got), np.array(kept), atol=1e-3)
 
 
 def test_rows_without_keys_are_zero_for_additive_masks_too():
@@ -73,7 +78,7 @@ def test_rows_without_keys_are_zero_for_additive_masks_too():
     mask = mx.zeros((3, 3))
     mask[1] = -mx.inf
     for policy in (AttentionPolicy(), AttentionPolicy(2, 2, native=False)):
-        got = np.array(scaled_dot_product_attention(x, x, x, mask, policy=policy))
+        got = np.array(attend(x, x, x, mask, policy=policy))
         assert np.array_equal(got[0, 0], [[1] * 4, [0] * 4, [1] * 4])
 
 
@@ -89,13 +94,13 @@ def test_rows_without_keys_are_zero_for_additive_masks_too():
 def test_calls_that_cannot_work_are_named(change, message):
     x, y = mx.zeros((1, 2, 4, 8)), mx.zeros((1, 2, 5, 8))
     with pytest.raises(ValueError, match=message):
-        scaled_dot_product_attention(x, y, y, policy=AttentionPolicy(native=False), **change)
+        attend(x, y, y, policy=AttentionPolicy(native=False), **change)
 
 
 def test_heads_must_divide():
     x, y = mx.zeros((1, 3, 4, 8)), mx.zeros((1, 2, 4, 8))
     with pytest.raises(ValueError, match="give a multiple"):
-        scaled_dot_product_attention(x, y, y, enable_gqa=True, policy=AttentionPolicy(native=False))
+        attend(x, y, y, enable_gqa=True, policy=AttentionPolicy(native=False))
 
 
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}])
@@ -108,7 +113,7 @@ def test_blocks_stay_within_the_budget(options):
     mx.clear_cache()
     mx.reset_peak_memory()
     policy = AttentionPolicy(budget_bytes=budget, native=False)
-    mx.eval(scaled_dot_product_attention(*x, **options, policy=policy))
+    mx.eval(attend(*x, **options, policy=policy))
     assert mx.get_peak_memory() - before <= 2 * output + budget + ahead
 
 
@@ -116,7 +121,7 @@ def test_gradients_and_compilation_go_through_the_blocks():
     x = [mx.random.normal((1, 2, 5, 4), key=mx.random.key(i)) for i in range(3)]
 
     def loss(query: mx.array, policy: AttentionPolicy) -> mx.array:
-        return (scaled_dot_product_attention(query, *x[1:], is_causal=True, policy=policy) ** 2).sum()
+        return (attend(query, *x[1:], is_causal=True, policy=policy) ** 2).sum()
 
     blocks = AttentionPolicy(2, 2, native=False)
     whole = mx.grad(loss)(x[0], AttentionPolicy())

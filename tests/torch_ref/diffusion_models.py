@@ -1,4 +1,4 @@
-"""Small random UNets and ControlNets of diffusers, a denoising step through both, and masks as InvokeAI makes them."""
+"""Small random UNets and ControlNets of diffusers, a step through both, and masks as InvokeAI makes them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from diffusers import ControlNetModel, UNet2DConditionModel
 from diffusers.models.attention_processor import AttnProcessor2_0, IPAdapterAttnProcessor2_0
+from diffusers.models.controlnets.controlnet import ControlNetModel
+from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
 REJECT = -10000.0
@@ -30,21 +31,24 @@ SD15 = Size((True, True, True, False), (32, 64, 64, 64), (8, 8, 8, 8), 64)
 SDXL = Size((False, True, True), (32, 80, 160), (5, 10, 20), 128)
 
 
-def models(size: Size, device: str = "cpu") -> tuple[UNet2DConditionModel, ControlNetModel]:
+def models(size: Size, device: str = "cpu") -> tuple[Any, Any]:
     """Random weights of seed 0; the ControlNet's zero convolutions too, or it would add nothing."""
     torch.manual_seed(0)
     with torch.device(device):
-        unet = UNet2DConditionModel(
+        build: Any = UNet2DConditionModel
+        unet = build(
             sample_size=size.side,
             block_out_channels=size.channels,
             down_block_types=tuple("CrossAttnDownBlock2D" if a else "DownBlock2D" for a in size.attention),
-            up_block_types=tuple("CrossAttnUpBlock2D" if a else "UpBlock2D" for a in reversed(size.attention)),
+            up_block_types=tuple(
+                "CrossAttnUpBlock2D" if a else "UpBlock2D" for a in reversed(size.attention)
+            ),
             attention_head_dim=size.heads,
             layers_per_block=1,
             cross_attention_dim=size.text_width,
             norm_num_groups=8,
         ).eval()
-        controlnet = ControlNetModel.from_unet(unet, conditioning_embedding_out_channels=(8, 16)).eval()
+        controlnet: Any = ControlNetModel.from_unet(unet, conditioning_embedding_out_channels=(8, 16)).eval()
     if device == "cpu":
         for convolution in [*controlnet.controlnet_down_blocks, controlnet.controlnet_mid_block]:
             nn.init.normal_(convolution.weight, std=0.1)
@@ -59,7 +63,7 @@ class Prompt:
         self.size, self.regions, self.padding, self.like = size, regions, padding, like
 
     def get_cross_attn_mask(self, query_seq_len: int, key_seq_len: int) -> Tensor:
-        """(B, L, S) with regions: left half of the picture reads the first tokens, the right half the others."""
+        """(B, L or 1, S): with regions even columns read the first half of the text, odd ones the second."""
         rows = query_seq_len if self.regions else 1
         mask = self.like.new_zeros(2, rows, key_seq_len)
         if self.regions:
@@ -71,7 +75,9 @@ class Prompt:
         return mask
 
 
-def step(unet: Any, controlnet: Any, size: Size, *, unet_prompt: Prompt | None, control_prompt: Prompt | None) -> Tensor:
+def step(
+    unet: Any, controlnet: Any, size: Size, *, unet_prompt: Prompt | None, control_prompt: Prompt | None
+) -> Tensor:
     """One step for a batch of two: the ControlNet, then the UNet."""
     like = next(unet.parameters())
     generator = torch.Generator().manual_seed(1)

@@ -56,7 +56,9 @@ def twice(first: Tensor | None, second: Tensor | None, **second_options: Any) ->
     return lambda: (sdpa(x, x, x, first), sdpa(x, x, x, second, **second_options))
 
 
-def attention(rows: int, keys: int, *, width: int = 64, heads: int = 4, dtype: Any = torch.float32, **options: Any) -> Thunk:
+def attention(
+    rows: int, keys: int, *, width: int = 64, heads: int = 4, dtype: Any = torch.float32, **options: Any
+) -> Thunk:
     query, key = meta(2, heads, rows, width, dtype=dtype), meta(2, heads, keys, width, dtype=dtype)
     return partial(sdpa, query, key, key, **options)
 
@@ -69,6 +71,10 @@ def lstm(**options: Any) -> Thunk:
 def gradient(x: Tensor) -> Thunk:
     weight = real(4).requires_grad_()
     return lambda: F.layer_norm(x, (4,), weight, weight).sum().backward()
+
+
+def on_host(function: Callable[..., object], x: Tensor, *rest: Any) -> Thunk:
+    return lambda: function(x.cpu(), *rest)
 
 
 def istft() -> Thunk:
@@ -130,9 +136,13 @@ PROBES = {
         convolution_backward(8, [True, True, False]),
         convolution_backward(8, [True, True, False], axes=2),
     ),
-    "pad-over-3d": Probe(NEW, partial(F.pad, meta(2, 2, 2, 2), (1,) * 8), partial(F.pad, meta(2, 2, 2, 2), (1,) * 6)),
+    "pad-over-3d": Probe(
+        NEW, partial(F.pad, meta(2, 2, 2, 2), (1,) * 8), partial(F.pad, meta(2, 2, 2, 2), (1,) * 6)
+    ),
     "weight-norm": same(
-        partial(torch._weight_norm, real(2, 3), real(2, 1), 0), mps("2.1.2", "14.5"), mps("2.2.0", "14.5")
+        partial(torch.ops.aten._weight_norm_interface, real(2, 3), real(2, 1)),
+        mps("2.1.2", "14.5"),
+        mps("2.2.0", "14.5"),
     ),
     # attention
     "sdpa-mask-shape-cached": Probe(
@@ -185,7 +195,9 @@ PROBES = {
     "sdpa-scores-31-bit": Probe(NEW, attention(2**14, 2**14), attention(2**14, 2**13)),
     "sdpa-half-long-rows": Probe(NEW, attention(16, 8193, dtype=HALF), attention(16, 8192, dtype=HALF)),
     "sdpa-3d": Probe(OLD, partial(sdpa, *[meta(4, 16, 64)] * 3), partial(sdpa, *[meta(1, 4, 16, 64)] * 3)),
-    "sdpa-5d": Probe(OLD, partial(sdpa, *[meta(1, 1, 4, 16, 64)] * 3), partial(sdpa, *[meta(1, 4, 16, 64)] * 3)),
+    "sdpa-5d": Probe(
+        OLD, partial(sdpa, *[meta(1, 1, 4, 16, 64)] * 3), partial(sdpa, *[meta(1, 4, 16, 64)] * 3)
+    ),
     "sdpa-integer": Probe(NEW, attention(16, 16, dtype=torch.int32), attention(16, 16)),
     "cuda-sdpa-mask-32-bit": Probe(
         Backend("cuda", "2.12.0", chip="8.0"),
@@ -199,7 +211,9 @@ PROBES = {
         partial(torch.bmm, meta(2, 65536, 1), meta(2, 1, 32768)),
     ),
     "matmul-matrix-32-bit": Probe(
-        NEW, partial(torch.mm, meta(65537, 1), meta(1, 65536)), partial(torch.mm, meta(65536, 1), meta(1, 65536))
+        NEW,
+        partial(torch.mm, meta(65537, 1), meta(1, 65536)),
+        partial(torch.mm, meta(65536, 1), meta(1, 65536)),
     ),
     "bmm-tiled-strides": Probe(
         NEW,
@@ -227,7 +241,9 @@ PROBES = {
         partial(F.linear, meta(1, 2, 4, dtype=HALF), meta(4, 4, dtype=HALF), meta(4, dtype=HALF)),
     ),
     "linear-weight-strided": Probe(
-        mps("2.8.0", "15.2"), partial(F.linear, meta(2, 4), meta(4, 4).t()), partial(F.linear, meta(2, 4), meta(4, 4))
+        mps("2.8.0", "15.2"),
+        partial(F.linear, meta(2, 4), meta(4, 4).t()),
+        partial(F.linear, meta(2, 4), meta(4, 4)),
     ),
     "linear-weight-view-m5": Probe(
         mps("2.14.0", "27.0", "Apple M5 Pro"),
@@ -250,41 +266,59 @@ PROBES = {
         partial(torch.fft.irfft, meta(5, dtype=torch.complex64), 9),
         partial(torch.fft.irfft, meta(5, dtype=torch.complex64), 8),
     ),
-    "fft-two-sided-14.4": Probe(mps("2.3.1", "14.4"), partial(torch.fft.fft, COMPLEX), partial(torch.fft.rfft, real(4))),
+    "fft-two-sided-14.4": Probe(
+        mps("2.3.1", "14.4"), partial(torch.fft.fft, COMPLEX), partial(torch.fft.rfft, real(4))
+    ),
     "fft-over-4d": Probe(
-        NEW, partial(torch.fft.fftn, COMPLEX.reshape(4, 1, 1, 1, 1)), partial(torch.fft.fftn, COMPLEX.reshape(4, 1, 1, 1))
+        NEW,
+        partial(torch.fft.fftn, COMPLEX.reshape(4, 1, 1, 1, 1)),
+        partial(torch.fft.fftn, COMPLEX.reshape(4, 1, 1, 1)),
     ),
     "unfold-backward": same(istft(), mps("2.5.1", "14.5"), OLD),
     "complex": Probe(
-        mps("2.6.0", "13.6"), partial(torch.complex, real(2), real(2)), partial(torch.stack, [real(2), real(2)])
+        mps("2.6.0", "13.6"),
+        partial(torch.complex, real(2), real(2)),
+        partial(torch.stack, [real(2), real(2)]),
     ),
     "complex128": Probe(NEW, partial(COMPLEX.to, torch.complex128), partial(COMPLEX.to, torch.complex64)),
     "view-as-complex": Probe(
-        mps("2.0.1", "14.5"), partial(torch.view_as_complex, real(3, 2)), partial(torch.unbind, real(3, 2), -1)
+        mps("2.0.1", "14.5"),
+        partial(torch.view_as_complex, real(3, 2)),
+        partial(torch.unbind, real(3, 2), -1),
     ),
     "angle": Probe(OLD, partial(torch.angle, COMPLEX), partial(torch.atan2, real(4), real(4))),
-    "real-times-complex": Probe(NEW, partial(torch.mul, real(4), COMPLEX), partial(torch.mul, COMPLEX, COMPLEX)),
+    "real-times-complex": Probe(
+        NEW, partial(torch.mul, real(4), COMPLEX), partial(torch.mul, COMPLEX, COMPLEX)
+    ),
     "conj-imag": Probe(NEW, lambda: COMPLEX.conj().imag, lambda: COMPLEX.conj().resolve_conj().imag),
     # sampling, scans, sorting, indexing
-    "topk-16": Probe(mps("1.13.1", "13.6"), partial(torch.topk, meta(32), 17), partial(torch.topk, meta(32), 16)),
+    "topk-16": Probe(
+        mps("1.13.1", "13.6"), partial(torch.topk, meta(32), 17), partial(torch.topk, meta(32), 16)
+    ),
     "multinomial-domain": Probe(
-        NEW, lambda x=real(4): torch.multinomial(x, 1), lambda x=real(4): torch.multinomial(x.cpu(), 1)
+        NEW, partial(torch.multinomial, real(4), 1), on_host(torch.multinomial, real(4), 1)
     ),
     "multinomial-32k": Probe(
         mps("2.6.0", "13.6"),
-        lambda x=real(32769): torch.multinomial(x, 1),
-        lambda x=real(32769): torch.multinomial(x.cpu(), 1),
+        partial(torch.multinomial, real(32769), 1),
+        on_host(torch.multinomial, real(32769), 1),
     ),
     "argmax-macos-13": same(partial(torch.argmax, real(4)), mps("2.6.0", "13.6"), OLD),
     "argmax-macos-27": same(partial(torch.argmin, real(4)), mps("2.12.0", "27.0"), mps("2.13.0", "27.0")),
     "sort-int64": Probe(mps("2.11.0", "15.4"), partial(torch.sort, INT64), partial(torch.sort, INT64[:256])),
     "sort-first-axis": Probe(
-        mps("2.11.0", "15.2"), partial(torch.sort, real(32768, 2), dim=0), partial(torch.sort, real(32768, 2), dim=1)
+        mps("2.11.0", "15.2"),
+        partial(torch.sort, real(32768, 2), dim=0),
+        partial(torch.sort, real(32768, 2), dim=1),
     ),
     "sort-padding": Probe(NEW, partial(torch.sort, real(4) * torch.nan), partial(torch.sort, real(4))),
-    "cumsum-int64": Probe(mps("2.1.2", "13.0"), partial(torch.cumsum, INT64, 0), partial(torch.cumsum, real(4), 0)),
+    "cumsum-int64": Probe(
+        mps("2.1.2", "13.0"), partial(torch.cumsum, INT64, 0), partial(torch.cumsum, real(4), 0)
+    ),
     "cumsum-bool": Probe(
-        mps("2.3.1", "14.5"), partial(torch.cumsum, real(4).bool(), 0), partial(torch.cumsum, real(4).int(), 0)
+        mps("2.3.1", "14.5"),
+        partial(torch.cumsum, real(4).bool(), 0),
+        partial(torch.cumsum, real(4).int(), 0),
     ),
     "missing-cumprod": same(partial(torch.cumprod, real(4), 0), mps("2.0.1", "14.5"), OLD),
     "missing-cummax": same(partial(torch.cummax, real(4), 0), mps("2.7.1", "14.5"), NEW),
@@ -294,7 +328,9 @@ PROBES = {
     "missing-bucketize": same(partial(torch.bucketize, real(2), real(4)), mps("2.1.2", "14.5"), OLD),
     "missing-isin": same(partial(torch.isin, real(4), real(2)), mps("2.3.1", "14.5"), OLD),
     "missing-scatter-reduce": same(
-        partial(real(4).scatter_reduce, 0, torch.zeros(4, dtype=torch.int64), real(4), "sum"), mps("2.5.1", "14.5"), OLD
+        partial(real(4).scatter_reduce, 0, torch.zeros(4, dtype=torch.int64), real(4), "sum"),
+        mps("2.5.1", "14.5"),
+        OLD,
     ),
     "isin-integer": Probe(
         mps("2.6.0", "13.6"), partial(torch.isin, INT64, INT64), partial(torch.isin, real(4), real(2))
@@ -320,7 +356,9 @@ PROBES = {
     "bfloat16": same(real(4).bfloat16, mps("2.6.0", "13.6"), OLD),
     "float8": same(partial(real(4).to, torch.float8_e4m3fn), NEW, mps("2.15.0", "15.2")),
     "dimension-31-bit": Probe(
-        NEW, partial(torch.neg, meta(2**31, dtype=torch.int8)), partial(torch.neg, meta(2**31 - 1, dtype=torch.int8))
+        NEW,
+        partial(torch.neg, meta(2**31, dtype=torch.int8)),
+        partial(torch.neg, meta(2**31 - 1, dtype=torch.int8)),
     ),
     "tensor-31-bit": Probe(
         mps("2.15.0", "15.2"),

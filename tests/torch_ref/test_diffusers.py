@@ -1,7 +1,9 @@
-"""The diffusers drop-in on real models: as exact as the stock processor, and without its graph-cache collisions."""
+"""The diffusers drop-in on real models: as exact as the stock processor, no graph-cache collisions."""
 
 import copy
+from collections.abc import Iterable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -47,12 +49,13 @@ def prompts(size: Size, like: nn.Module, kind: str) -> dict[str, Prompt | None]:
     }
 
 
-def regional(*networks) -> None:
+def regional(*networks: Any) -> None:
     for network in networks:
         network.set_attn_processor(CustomAttnProcessor2_0())
 
 
-def run(unet, controlnet, kind: str) -> torch.Tensor:
+def run(networks: Iterable[Any], kind: str) -> torch.Tensor:
+    unet, controlnet = networks
     with torch.inference_mode():
         return step(unet, controlnet, TINY, **prompts(TINY, unet, kind))
 
@@ -66,18 +69,18 @@ def stock():
 
 @pytest.mark.parametrize("kind", PROMPTS)
 def test_as_exact_as_the_stock_processor(stock, kind):
-    truth = run(*(copy.deepcopy(network).double() for network in stock), kind)
-    before = run(*stock, kind)
+    truth = run((copy.deepcopy(network).double() for network in stock), kind)
+    before = run(stock, kind)
     ours = [copy.deepcopy(network) for network in stock]
     assert [install(network, CHUNKS) for network in ours] == [14, 6]
-    after = run(*ours, kind)
+    after = run(ours, kind)
     bound = 16 * (before.double() - truth).abs().max()
     assert (after.double() - truth).abs().max() <= bound
     assert bound < 1e-3 * truth.abs().max()  # and the bound says something
 
 
 def test_every_mask_matters(stock):
-    outputs = [run(*stock, kind) for kind in PROMPTS]
+    outputs = [run(stock, kind) for kind in PROMPTS]
     pairs = [(a, b) for i, a in enumerate(outputs) for b in outputs[:i]]
     assert min((a - b).abs().max() for a, b in pairs) > 1e-3
 
@@ -93,27 +96,28 @@ def adapted():
 
 
 def test_an_adapter_is_as_exact_and_keeps_its_weights(adapted):
-    truth = run(*(copy.deepcopy(network).double() for network in adapted), "no mask")
-    before, keys = run(*adapted, "no mask"), adapted[0].state_dict().keys()
+    truth = run((copy.deepcopy(network).double() for network in adapted), "no mask")
+    before, keys = run(adapted, "no mask"), adapted[0].state_dict().keys()
     install(adapted[0], CHUNKS)
-    after = run(*adapted, "no mask")
+    after = run(adapted, "no mask")
     assert (after - truth).abs().max() <= 16 * (before - truth).abs().max()
     assert adapted[0].state_dict().keys() == keys
 
 
 def test_scales_set_while_installed_act_and_stay(adapted):
-    def off(unet):
-        for processor in unet.attn_processors.values():
+    def off(unet: Any):
+        found: Any = unet.attn_processors.values()
+        for processor in found:
             if isinstance(processor, IPAdapterAttnProcessor2_0):  # as set_ip_adapter_scale finds them
                 processor.scale = [0.0]
 
     install(adapted[0], CHUNKS)
-    on = run(*adapted, "no mask")
+    on = run(adapted, "no mask")
     off(adapted[0])
-    without = run(*adapted, "no mask")
+    without = run(adapted, "no mask")
     uninstall(adapted[0])
     assert (on - without).abs().max() > 1e-3
-    assert torch.allclose(run(*adapted, "no mask"), without, atol=1e-5)
+    assert torch.allclose(run(adapted, "no mask"), without, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0.7, [0.2, 0.9]])
@@ -121,7 +125,9 @@ def test_adapter_masks(adapted, scale):
     layer = adapted[0].down_blocks[0].attentions[0].transformer_blocks[0].attn2
     layer.processor.scale = [scale]
     generator = torch.Generator().manual_seed(3)
-    x, text, images = (torch.randn(*shape, generator=generator) for shape in ((2, 64, 32), (2, 20, 32), (2, 2, 4, 32)))
+    x, text, images = (
+        torch.randn(*shape, generator=generator) for shape in ((2, 64, 32), (2, 20, 32), (2, 2, 4, 32))
+    )
     masks = [torch.rand(1, 2, 16, 16, generator=generator)]
     before = layer(x, (text, [images]), ip_adapter_masks=masks)
     layer.set_processor(_replacement(layer.processor, CHUNKS))
@@ -134,7 +140,7 @@ def test_adapter_masks(adapted, scale):
 # Single layers
 
 
-def layer(**options) -> Attention:
+def layer(**options: Any) -> Any:
     torch.manual_seed(4)
     return Attention(query_dim=32, heads=4, dim_head=8, **options).eval()
 
@@ -157,7 +163,8 @@ def test_layers_of_every_form(options, shape):
     before = attn(x, text, temb=temb)
     attn.set_processor(ChunkedAttnProcessor(CHUNKS))
     after = attn(x, text, temb=temb)
-    assert after.shape == before.shape and torch.allclose(after, before, atol=1e-5)
+    assert after.shape == before.shape
+    assert torch.allclose(after, before, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(2, 9), (2, 1, 9), (2, 50, 9), (8, 50, 9), (8, 1, 9)])
@@ -218,7 +225,7 @@ def test_nothing_to_install_in_is_said():
 
 
 def collisions(size: Size, *, installed: bool) -> tuple[int, str]:
-    """Attention calls of a step that meet a graph made for another mask, and the first message; shapes alone."""
+    """Attention calls of a step that meet a graph made for another mask, and the first message."""
     unet, controlnet = models(size, "meta")
     regional(unet, controlnet)
     if installed:
@@ -238,7 +245,9 @@ def test_masks_collide_in_the_graph_cache_unless_installed(size, expected):
     assert collisions(size, installed=True) == (0, "")
 
 
-@pytest.mark.parametrize(("release", "macos"), [("2.5.1", "13.6"), ("2.6.0", "15.2"), ("2.8.0", "14.5"), ("2.15.0", "15.2")])
+@pytest.mark.parametrize(
+    ("release", "macos"), [("2.5.1", "13.6"), ("2.6.0", "15.2"), ("2.8.0", "14.5"), ("2.15.0", "15.2")]
+)
 def test_a_step_breaks_no_rule_once_installed(release, macos):
     unet, controlnet = models(TINY)
     install(SimpleNamespace(unet=unet, controlnet=controlnet))

@@ -7,7 +7,17 @@ import torch
 import torch.nn.functional as F
 
 from tests.torch_ref.limit_probes import PROBES, meta, real
-from torch_ref.limits import RULES, Backend, LimitError, active, backend_of, enforce, longest_convolution, minimum_macos, observe
+from torch_ref.limits import (
+    RULES,
+    Backend,
+    LimitError,
+    active,
+    backend_of,
+    enforce,
+    longest_convolution,
+    minimum_macos,
+    observe,
+)
 from torch_ref.limits.backend import parse
 from torch_ref.limits.coverage import FACTS
 from torch_ref.limits.rule import Rule, Where
@@ -111,7 +121,9 @@ def test_what_is_not_known_is_assumed_to_be_the_worst():
     assert {"conv-65536", "mm-long-sum", "bfloat16"} <= more
 
 
-@pytest.mark.parametrize(("text", "numbers"), [("2.13.0+cpu", (2, 13, 0)), ("2.6.0a0+git1", (2, 6, 0)), ("15.2", (15, 2))])
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("2.13.0+cpu", (2, 13, 0)), ("2.6.0a0+git1", (2, 6, 0)), ("15.2", (15, 2))]
+)
 def test_versions(text, numbers):
     assert parse(text) == numbers
 
@@ -122,7 +134,9 @@ def test_nonsense_is_refused(values):
         Backend(**values)
 
 
-@pytest.mark.parametrize(("release", "macos"), [("2.5.1", "12.3"), ("2.8.0", "13.0"), ("2.14.1", "14.0"), ("2.15.0", "15.0")])
+@pytest.mark.parametrize(
+    ("release", "macos"), [("2.5.1", "12.3"), ("2.8.0", "13.0"), ("2.14.1", "14.0"), ("2.15.0", "15.0")]
+)
 def test_minimum_macos(release, macos):
     assert minimum_macos(release) == macos
 
@@ -137,18 +151,20 @@ def test_a_cpu_has_no_rules():
 
 
 def test_the_message_is_the_backends_and_names_the_rule():
-    with pytest.raises(LimitError, match="Output channels > 65536 not supported at the MPS device") as error:
-        with enforce(Backend("mps", "2.5.1", "15.2")):
-            F.conv1d(meta(1, 1, 65537), meta(1, 1, 1))
-    assert error.value.rule == "conv-65536" and "conv-65536; mps, torch 2.5.1, macOS 15.2" in str(error.value)
+    text = "Output channels > 65536 not supported at the MPS device"
+    with pytest.raises(LimitError, match=text) as error, enforce(Backend("mps", "2.5.1", "15.2")):
+        F.conv1d(meta(1, 1, 65537), meta(1, 1, 1))
+    assert error.value.rule == "conv-65536"
+    assert "conv-65536; mps, torch 2.5.1, macOS 15.2" in str(error.value)
 
 
 def test_the_message_of_a_stale_mask_names_the_dimension():
-    x = meta(1, 8, 4096, 40)
-    with pytest.raises(LimitError, match=r"\(expected 1 vs got 4096\) at dimIdx = 2"):
-        with enforce(Backend("mps", "2.6.0", "15.2")):
-            F.scaled_dot_product_attention(x, meta(1, 8, 77, 40), meta(1, 8, 77, 40), meta(1, 8, 1, 77))
-            F.scaled_dot_product_attention(x, meta(1, 8, 77, 40), meta(1, 8, 77, 40), meta(1, 8, 4096, 77))
+    query, key = meta(1, 8, 4096, 40), meta(1, 8, 77, 40)
+    with observe(Backend("mps", "2.6.0", "15.2")) as watch:
+        F.scaled_dot_product_attention(query, key, key, meta(1, 8, 1, 77))
+        F.scaled_dot_product_attention(query, key, key, meta(1, 8, 4096, 77))
+    message = watch.broken["sdpa-mask-shape-cached"]
+    assert message == "Placeholder shape mismatches (expected 1 vs got 4096) at dimIdx = 2"
 
 
 def test_layers_learn_of_the_backend_and_forget_it():

@@ -1,13 +1,12 @@
 """Exact attention in blocks for diffusers' UNets and ControlNets.
 
     from torch_ref.integrations.diffusers import install, uninstall
-    install(pipeline)                                           # UNet and ControlNet, native where that is exact
-    install(unet, AttentionPolicy(budget_bytes=64 * 2**20, native=False))
-    uninstall(pipeline)
+    install(pipeline)                                           # UNet and ControlNet, native where that is
+    exact install(unet, AttentionPolicy(budget_bytes=64 * 2**20, native=False)) uninstall(pipeline)
 
-The layer computes what diffusers' AttnProcessor2_0 and IPAdapterAttnProcessor2_0 (Apache-2.0, 0.42) compute, with another
-attention call and masks that are not repeated per head. docs/attention.md says what goes wrong without it, and how InvokeAI
-takes the same function.
+The layer computes what diffusers' AttnProcessor2_0 and IPAdapterAttnProcessor2_0 (Apache-2.0, 0.42) compute,
+with another attention call and masks that are not repeated per head. docs/attention.md says what goes wrong
+without it, and how InvokeAI takes the same function.
 """
 
 from __future__ import annotations
@@ -44,8 +43,9 @@ class RegionalPrompt(Protocol):
 class ChunkedAttnProcessor:
     """A diffusers attention processor over torch_ref's attention. Holds no weights.
 
-    Takes these cross_attention_kwargs: `regional_prompt_data` (added to the mask of cross-attention), `ip_adapter_masks`
-    (layers with an IP-Adapter), `scale` and `percent_through` (no effect, as in diffusers).
+    Takes these cross_attention_kwargs: `regional_prompt_data` (added to the mask of cross-attention),
+    `ip_adapter_masks` (layers with an IP-Adapter), `scale` and `percent_through` (no effect, as in
+    diffusers).
     """
 
     def __init__(self, policy: AttentionPolicy | None = None):
@@ -63,14 +63,14 @@ class ChunkedAttnProcessor:
         regional_prompt_data: RegionalPrompt | None = None,
         percent_through: Any = None,
     ) -> Tensor:
-        """hidden_states (B, L, C) or (B, C, height, width) → same. attn: the diffusers Attention that owns the weights."""
+        """hidden_states (B, L, C) or (B, C, height, width) → same. attn: the layer with the weights."""
         text = encoder_hidden_states
         return _attend(attn, hidden_states, text, attention_mask, temb, regional_prompt_data, self.policy)
 
 
 @functools.cache
 def _adapter_class() -> type:
-    """ChunkedAttnProcessor for IP-Adapter layers: one of diffusers' own, so that its scales are set as before."""
+    """ChunkedAttnProcessor for IP-Adapter layers: one of diffusers' own, so that scales are set as before."""
     from diffusers.models.attention_processor import IPAdapterAttnProcessor2_0
 
     class ChunkedIPAdapterAttnProcessor(IPAdapterAttnProcessor2_0):
@@ -93,7 +93,9 @@ def _adapter_class() -> type:
         ) -> Tensor:
             if not isinstance(encoder_hidden_states, tuple):
                 kind = type(encoder_hidden_states).__name__
-                raise ValueError(f"IP-Adapter layer: encoder_hidden_states is {kind}; give (text, [image states, ...])")
+                raise ValueError(
+                    f"IP-Adapter layer: encoder_hidden_states is {kind}; give (text, [image states, ...])"
+                )
             text, images = encoder_hidden_states
             adapter = functools.partial(_image_attention, self, images, ip_adapter_masks)
             return _attend(
@@ -117,7 +119,9 @@ def install(pipeline_or_model: Any, policy: AttentionPolicy | None = None) -> in
         if type(processor).__name__ not in REPLACED and not _ours(processor)
     }
     if strange:
-        raise ValueError(f"install: these layers compute something else: {', '.join(sorted(strange))}; leave them out")
+        raise ValueError(
+            f"install: these layers compute something else: {', '.join(sorted(strange))}; leave them out"
+        )
     for model in models:
         model.set_attn_processor(
             {name: _replacement(processor, policy) for name, processor in model.attn_processors.items()}
@@ -149,7 +153,9 @@ def _models(pipeline_or_model: Any) -> list[Any]:
         models += getattr(model, "nets", None) or (model if isinstance(model, (list, tuple)) else [model])
     models = [model for model in models if hasattr(model, "attn_processors")]
     if not models:
-        raise ValueError(f"install: {type(pipeline_or_model).__name__} has no UNet or ControlNet; give the model itself")
+        raise ValueError(
+            f"install: {type(pipeline_or_model).__name__} has no UNet or ControlNet; give the model itself"
+        )
     return models
 
 
@@ -162,7 +168,7 @@ def _replacement(processor: Any, policy: AttentionPolicy | None) -> Any:
         processor.policy = policy
         return processor
     if isinstance(processor, nn.Module) and hasattr(processor, "to_k_ip"):
-        new = _adapter_class().__new__(_adapter_class())
+        new: Any = object.__new__(_adapter_class())
         new.__dict__.update(processor.__dict__)  # the same modules, hence the same weights and state dict
     else:
         new = ChunkedAttnProcessor()
@@ -194,7 +200,9 @@ def _attend(
         hidden_states = attn.group_norm(hidden_states.transpose(1, 2)).transpose(1, 2)
 
     query = _heads(attn.to_q(hidden_states), attn.heads)
-    source = hidden_states if text is None else attn.norm_encoder_hidden_states(text) if attn.norm_cross else text
+    source = (
+        hidden_states if text is None else attn.norm_encoder_hidden_states(text) if attn.norm_cross else text
+    )
     key, value = _heads(attn.to_k(source), attn.heads), _heads(attn.to_v(source), attn.heads)
     if attn.norm_q is not None:
         query = attn.norm_q(query)
@@ -250,14 +258,17 @@ def _image_attention(
 ) -> Tensor | float:
     """What an IP-Adapter adds: attention to each image's tokens, times its scale and its mask. (B, L, H E).
 
-    images: per adapter (B, N, S, D), or (B, S, D) without masks. masks: per adapter (1, N, height, width) or None.
+    images: per adapter (B, N, S, D), or (B, S, D) without masks. masks: per adapter (1, N, height, width) or
+    None.
     """
     if masks is None:
         masks = [None] * len(processor.scale)
     elif isinstance(masks, Tensor):
         masks = list(masks.unsqueeze(1))
     if not len(masks) == len(processor.scale) == len(images):
-        raise ValueError(f"IP-Adapter: {len(images)} image states, {len(processor.scale)} scales, {len(masks)} masks")
+        raise ValueError(
+            f"IP-Adapter: {len(images)} image states, {len(processor.scale)} scales, {len(masks)} masks"
+        )
     total: Tensor | float = 0.0
     weights = zip(images, processor.scale, processor.to_k_ip, processor.to_v_ip, masks, strict=True)
     for states, scale, to_key, to_value, mask in weights:
@@ -273,7 +284,7 @@ def _image_attention(
 def _parts(
     states: Tensor, scale: float | list[float], mask: Tensor | None, query: Tensor
 ) -> Iterator[tuple[Tensor, float, Tensor | None]]:
-    """Tokens, scale and mask (B, L, 1) of each image; all of an adapter's images together where it has no mask."""
+    """Tokens, scale and mask (B, L, 1) of each image; an adapter's images together where it has no mask."""
     if mask is None:
         if isinstance(scale, list):
             raise ValueError("IP-Adapter: one scale per image needs a mask per image; give ip_adapter_masks")

@@ -1,8 +1,8 @@
 """Scaled dot-product attention, exact on every device: torch's kernel where it can be trusted, else blocks.
 
-Blocks: queries and keys are cut, and a running maximum, sum and weighted value in float32 (float64 for float64) join the
-key blocks. Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867; Rabe and Staats,
-"Self-attention does not need O(n^2) memory", arXiv:2112.05682.
+Blocks: queries and keys are cut, and a running maximum, sum and weighted value in float32 (float64 for
+float64) join the key blocks. Milakov and Gimelshein, "Online normalizer calculation for softmax",
+arXiv:1805.02867; Rabe and Staats, "Self-attention does not need O(n^2) memory", arXiv:2112.05682.
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ def scaled_dot_product_attention(
     *,
     policy: AttentionPolicy | None = None,
 ) -> Tensor:
-    """softmax(query key^T scale + mask) value, with the contract of torch.nn.functional.scaled_dot_product_attention.
+    """softmax(query key^T scale + mask) value, with the contract of torch's function of this name.
 
     query (..., H, L, E), key (..., K, S, E), value (..., K, S, Ev); returns (..., H, L, Ev) in query's dtype.
     H is a multiple of K with enable_gqa; K and V are not repeated. scale: 1/sqrt(E) if None.
-    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S). is_causal: row i sees keys <= i,
-    also where L differs from S. Rows without keys give 0. dropout_p: the blocks draw other numbers than the whole call.
+    attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S). is_causal: row i
+    sees keys <= i, also where L differs from S. Rows without keys give 0. dropout_p: the blocks draw other
+    numbers than the whole call.
     Raises ValueError for attn_mask together with is_causal, and for shapes and dtypes that do not fit.
     """
     if is_causal and attn_mask is not None:
         raise ValueError("attention: attn_mask and is_causal are both given; put causality into the mask")
     policy = policy or DEFAULT
     if enable_gqa and query.shape[-2] == 1 and not is_causal and _shared_by_heads(query, key, attn_mask):
-        # One row per head: a group's heads are rows of its key head. No repeated K/V in any kernel, 1.5x on a CPU.
+        # One row per head: a group's heads are rows of its key head. No repeated K/V in any kernel, 1.5x on a
+        # CPU.
         rows = query.reshape(*key.shape[:-2], -1, query.shape[-1])
         out = scaled_dot_product_attention(rows, key, value, attn_mask, dropout_p, scale=scale, policy=policy)
         return out.reshape(*query.shape[:-1], value.shape[-1])
@@ -72,7 +74,7 @@ def _shared_by_heads(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
 def _plain(
     query: Tensor, mask: Tensor | None, scale: float | None
 ) -> tuple[Tensor, Tensor | None, float | None]:
-    """The same call with less for MPS to get wrong: a mask in query's dtype, the default scale (float32 only)."""
+    """The same with less for MPS to get wrong: a mask in query's dtype, in float32 the default scale."""
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -math.inf)
     if scale is not None and query.dtype == torch.float32:
@@ -97,7 +99,7 @@ def _trusted(
         return False
     if small or (backend is not None and backend.device == "mps"):
         return small  # on MPS some shapes have their whole score matrix built
-    return torch._fused_sdp_choice(*call, scale=scale, enable_gqa=enable_gqa) in FUSED
+    return torch.ops.aten._fused_sdp_choice(*call, scale=scale, enable_gqa=enable_gqa) in FUSED
 
 
 def _blocks(
@@ -119,7 +121,8 @@ def _blocks(
     lead, group = _leading(query, key, value, enable_gqa)
     rows, keys = query.shape[-2], key.shape[-2]
     out = query.new_empty(*lead, group, rows, value.shape[-1])
-    # Views of (..., K, rows, width), and of (..., K, G, rows, width or keys): the heads of a group share a key head.
+    # Views of (..., K, rows, width), and of (..., K, G, rows, width or keys): the heads of a group share a
+    # key head.
     query = _lift(query, len(lead) + 2).unflatten(-3, (-1, group))
     key, value = _lift(key, len(lead) + 2), _lift(value, len(lead) + 2)
     if mask is not None:
@@ -163,7 +166,7 @@ def _attend(
     compute: torch.dtype,
     k_chunk: int,
 ) -> Tensor:
-    """All keys for one block of rows: (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) -> (..., K, G, r, Ev).
+    """All keys for a block of rows: (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) → (..., K, G, r, Ev).
 
     first_row: the block's first global row if attention is causal.
     """
@@ -228,7 +231,7 @@ def _aligned(mask: Tensor, scores: Sequence[int]) -> Tensor:
     if (
         mask.dim() < 2
         or mask.dim() > len(scores)
-        or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
+        or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1], strict=False))
     ):
         raise ValueError(
             f"attention: mask {tuple(mask.shape)} does not broadcast to the scores {tuple(scores)}"
@@ -243,7 +246,7 @@ def _lift(x: Tensor, rank: int) -> Tensor:
 
 def _cut(x: Tensor, index: Sequence[slice]) -> Tensor:
     """A view of x; dimensions of size 1 stay, for broadcasting."""
-    return x[tuple(span if size > 1 else slice(None) for span, size in zip(index, x.shape))]
+    return x[tuple(span if size > 1 else slice(None) for span, size in zip(index, x.shape, strict=False))]
 
 
 def _budget(policy: AttentionPolicy, device: torch.device) -> int:

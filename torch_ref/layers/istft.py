@@ -1,8 +1,8 @@
 """Inverse short-time Fourier transform with real numbers only: two products and shifted sums.
 
-No FFT, no complex dtype, no fold: MPS lacks each of them in some release (torch_ref/limits). Griffin and Lim, "Signal
-estimation from modified short-time Fourier transform", 1984. Definitions: torch.istft for "center"; for "same"
-gemelo-ai/vocos spectral_ops.py (MIT), written anew. Differs from upstream: no known difference.
+No FFT, no complex dtype, no fold: MPS lacks each of them in some release (torch_ref/limits). Griffin and Lim,
+"Signal estimation from modified short-time Fourier transform", 1984. Definitions: torch.istft for "center";
+for "same" gemelo-ai/vocos spectral_ops.py (MIT), written anew. Differs from upstream: no known difference.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ from tts_core.fourier import inverse_basis, periodic_hann
 class InverseSTFT(nn.Module):
     """Frames of a one-sided spectrum to samples. Holds no parameters.
 
-    window: (n_fft,), periodic Hann if None. padding "center" gives hop_length (T - 1) samples, "same" hop_length T.
+    window: (n_fft,), periodic Hann if None. padding "center" gives hop_length (T - 1) samples, "same"
+    hop_length T.
     Raises ValueError where windows leave gaps, or for "same" where n_fft - hop_length is odd.
     """
+
+    _basis: Tensor
+    _weight: Tensor
 
     def __init__(
         self,
@@ -35,7 +39,9 @@ class InverseSTFT(nn.Module):
         window = periodic_hann(n_fft) if window is None else np.asarray(window, np.float64)
         basis, weight = inverse_basis(window, hop_length)
         if padding == "same" and (n_fft - hop_length) % 2:
-            raise ValueError(f'istft: n_fft {n_fft} minus hop_length {hop_length} is odd; "same" needs it even')
+            raise ValueError(
+                f'istft: n_fft {n_fft} minus hop_length {hop_length} is odd; "same" needs it even'
+            )
         self.hop_length = hop_length
         self.trim = (n_fft - hop_length) // 2 if padding == "same" else n_fft // 2
         self.n_fft = n_fft
@@ -43,7 +49,7 @@ class InverseSTFT(nn.Module):
         self.register_buffer("_weight", torch.tensor(weight, dtype=torch.float32), persistent=False)
 
     def forward(self, real: Tensor, imag: Tensor) -> Tensor:
-        """real, imag: (B, n_fft/2 + 1, T) -> samples (B, L) float32. Imaginary parts without effect are ignored."""
+        """real, imag: (B, n_fft/2 + 1, T) → samples (B, L) float32."""
         spectrum = torch.cat([real, imag], dim=1).float()
         frames = spectrum.transpose(1, 2) @ self._basis  # (B, T, R hop)
         samples = self._overlap_add(frames)

@@ -1,8 +1,8 @@
 """scaled_dot_product_attention.
 
-Kernels by release: before 2.5 composite operators; 2.5 an MPSGraph kernel; 2.8 vector kernels for up to 8 query rows;
-2.13 prefill kernels. What they do not take goes through the graph ("general" below), with a whole score matrix. A call that
-needs a gradient or dropout is composite in all of them.
+Kernels by release: before 2.5 composite operators; 2.5 an MPSGraph kernel; 2.8 vector kernels for up to 8
+query rows; 2.13 prefill kernels. What they do not take goes through the graph ("general" below), with a whole
+score matrix. A call that needs a gradient or dropout is composite in all of them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _mask_shape(call: Call) -> bool | str:
     first = call.history.first.get(call.history.key(call))
     if first is None or first[0] is None or first[0] == tuple(mask.shape):
         return False
-    pairs = list(zip(first[0], mask.shape))
+    pairs = list(zip(first[0], mask.shape, strict=False))
     axis = next((i for i, (old, new) in enumerate(pairs) if old != new), None)
     if axis is None:
         return f"Placeholder shape mismatches (expected rank {len(first[0])} vs got {mask.dim()})"
@@ -105,7 +105,7 @@ def _partly_broadcast(call: Call) -> bool:
         return False
     lead = score_shape(call)[:-2]
     sizes = (1,) * (len(lead) + 2 - mask.dim()) + tuple(mask.shape)
-    full = [m == n for m, n in zip(sizes, lead) if n > 1]
+    full = [m == n for m, n in zip(sizes, lead, strict=False) if n > 1]
     return any(full) and not all(full)
 
 
@@ -152,12 +152,12 @@ RULES = (
     Rule(
         id="sdpa-mask-shape-cached",
         ops=SDPA,
-        condition="a mask of another shape than at the first call with the same query, key, value shapes and is_causal",
+        condition="a mask of another shape than at the first call with the same input shapes and is_causal",
         breaks=_mask_shape,
         where=torch_range("2.5", "2.7"),
         effect="abort",
         message="Placeholder shape mismatches",
-        remedy="give every mask the full shape (B, H, L, S), in every model of the process; or attend in blocks",
+        remedy="give every mask of the process its full shape (B, H, L, S), or attend in blocks",
         source="InvokeAI #7887; pytorch PR #147545; commit 814ae491; wheels 2.6.0 to 2.13.0",
         evidence="binary",
     ),
@@ -192,7 +192,9 @@ RULES = (
         breaks=lambda call: _kernel(call) and bool(call["enable_gqa"]) and _grouped(call),
         where=torch_range("2.5", "2.7"),
         effect="abort",
-        message='loc("mps_matmul"): error: incompatible dimensions; LLVM ERROR: Failed to infer result type(s).',
+        message=(
+            'loc("mps_matmul"): error: incompatible dimensions; LLVM ERROR: Failed to infer result type(s).'
+        ),
         remedy="make a group's heads rows of its key head, or repeat K and V",
         source="pytorch #149132, nari-labs/dia #197; attention.cpp of 2.6 and 2.7",
         evidence="binary",
@@ -200,7 +202,7 @@ RULES = (
     Rule(
         id="sdpa-heads-unchecked",
         ops=SDPA,
-        condition="fewer key heads than query heads without enable_gqa, at most 8 rows, width 64, 96, 128 or 256",
+        condition="fewer key heads without enable_gqa, at most 8 rows, width 64, 96, 128 or 256",
         breaks=lambda call: _vector(call) and not call["enable_gqa"] and _grouped(call),
         where=torch_range("2.8", "2.11"),
         effect="silent",
@@ -248,7 +250,7 @@ RULES = (
     Rule(
         id="sdpa-mask-broadcast",
         ops=SDPA,
-        condition="a mask with its own batches but shared heads, or the reverse; at most 8 rows, width as above",
+        condition="a mask per batch but not per head, or the reverse; at most 8 rows, width as above",
         breaks=_partly_broadcast,
         where=torch_range("2.8", "2.13"),
         effect="silent",
@@ -284,7 +286,7 @@ RULES = (
     Rule(
         id="sdpa-half-causal",
         ops=SDPA,
-        condition="is_causal in float16 or bfloat16, more than 8 rows, where no prefill kernel of 2.13 takes the call",
+        condition="is_causal in float16 or bfloat16, more than 8 rows, no prefill kernel (2.13) for the call",
         breaks=_half_causal,
         where=torch_range("2.5"),
         effect="silent",
@@ -348,7 +350,7 @@ RULES = (
         breaks=lambda call: _general(call) and call["query"].dtype in HALF and call["key"].shape[-2] > 8192,
         where=torch_range(None, "2.13"),
         effect="silent",
-        message="half precision loses 2.4 % of the range over 14,000 keys (0.2 % in blocks with float32 sums)",
+        message="2.4 % of the range is lost over 14,000 keys (0.2 % in blocks with float32 sums)",
         remedy="attend in blocks with float32 sums",
         source="pytorch PR #190791 (open); the bound of 8,192 is ours, 14,000 was measured there",
         evidence="thread",

@@ -93,7 +93,7 @@ ENFORCED: ContextVar[Backend | None] = ContextVar("enforced backend", default=No
 
 
 def backend_of(device: torch.device) -> Backend | None:
-    """The backend whose rules hold for tensors of `device`: the enforced one, else this machine's; None for a CPU."""
+    """The backend whose rules hold for a device: the enforced one, else this machine's; None for a CPU."""
     enforced = ENFORCED.get()
     if enforced is not None or device.type == "cpu":
         return enforced

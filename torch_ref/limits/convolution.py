@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, always, torch_range
+from torch_ref.limits.rule import EVERYWHERE, MISSING, Call, Rule, Where, always, torch_range
 
 LONGEST = 65536  # 1 << 16, compared with every size, not only the channels
+GEOMETRY = ("stride", "padding", "dilation", "output_padding")
 TOO_LONG = "Output channels > 65536 not supported at the MPS device. "
 CHECKED = (Where(("2.5", "2.6")), Where(("2.6", None), (None, "15.1")))
 
@@ -14,9 +15,7 @@ CHECKED = (Where(("2.5", "2.6")), Where(("2.6", None), (None, "15.1")))
 def output_shape(call: Call) -> tuple[int, ...]:
     """Sizes of what aten.convolution returns."""
     x, weight = call["input"].shape, call["weight"].shape
-    per_axis = zip(
-        x[2:], weight[2:], call["stride"], call["padding"], call["dilation"], call["output_padding"]
-    )
+    per_axis = zip(x[2:], weight[2:], *(call[name] for name in GEOMETRY), strict=False)
     if call["transposed"]:
         sizes = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in per_axis]
         return (x[0], weight[1] * call["groups"], *sizes)
@@ -53,7 +52,7 @@ RULES = (
         effect="error",
         message=TOO_LONG,
         remedy="split the longest axis with the exact halo (time in 1-D), or the output channels",
-        source="pytorch #129207, PR #129484, PR #140726, #142515; wheels 2.5.1 to 2.15.0. An OS fault that macOS 15.1 ends",
+        source="pytorch #129207, PR #129484, PR #140726, #142515; wheels 2.5.1 to 2.15.0",
         evidence="binary",
     ),
     Rule(
@@ -107,7 +106,7 @@ RULES = (
     Rule(
         id="conv-channels-last",
         ops=("convolution",),
-        condition="input or weight with channels as its fastest axis (channels_last, or a transposed 1-D signal)",
+        condition="input or weight with channels as its fastest axis (also a transposed 1-D signal)",
         breaks=_channels_last,
         where=torch_range(None, "2.9"),
         effect="silent",
@@ -123,7 +122,8 @@ RULES = (
         breaks=lambda call: (
             call["transposed"]
             and any(
-                o >= max(s, d) for o, s, d in zip(call["output_padding"], call["stride"], call["dilation"])
+                o >= max(s, d)
+                for o, s, d in zip(call["output_padding"], call["stride"], call["dilation"], strict=False)
             )
         ),
         where=EVERYWHERE,
@@ -161,7 +161,9 @@ RULES = (
         id="pad-over-3d",
         ops=("constant_pad_nd",),
         condition="constant padding of more than three axes",
-        breaks=lambda call: sum(a != 0 or b != 0 for a, b in zip(call["pad"][::2], call["pad"][1::2])) > 3,
+        breaks=lambda call: (
+            sum(a != 0 or b != 0 for a, b in zip(call["pad"][::2], call["pad"][1::2], strict=True)) > 3
+        ),
         where=torch_range(None, "2.15"),
         effect="slow",
         message="MPS: constant padding of more than 3 dimensions uses a slow view path",
@@ -176,7 +178,7 @@ RULES = (
         breaks=always,
         where=torch_range(None, "2.2"),
         effect="fallback",
-        message="The operator 'aten::_weight_norm_interface' is not currently implemented for the MPS device.",
+        message=MISSING.format("_weight_norm_interface"),
         remedy="fold g v / |v| into the weight when it is loaded",
         source="native_functions.yaml of the wheels: kernel from 2.2",
         evidence="binary",

@@ -1,7 +1,7 @@
 """Every known fact about the MPS backend, with the rules that hold it or the reason why none does.
 
-Sections: 1 convolution, 2 attention, 3 matrix products, 4 folding, Fourier transforms, complex numbers, 5 sampling, scans,
-sorting, indexing, 6 layers, dtypes, memory, compilation.
+Sections: 1 convolution, 2 attention, 3 matrix products, 4 folding, Fourier transforms, complex numbers, 5
+sampling, scans, sorting, indexing, 6 layers, dtypes, memory, compilation.
 """
 
 from __future__ import annotations
@@ -51,19 +51,29 @@ FACTS = (
         "alignment of is_causal",
         reason="upper left in every release; only development builds before 2.5 built an (L, L) mask",
     ),
-    Fact(2, "is_causal masks with -1e20", reason="harmless: float16 makes it -inf, and causality leaves no row empty"),
+    Fact(
+        2,
+        "is_causal masks with -1e20",
+        reason="harmless: float16 makes it -inf, and causality leaves no row empty",
+    ),
     Fact(2, "attn_mask and is_causal together", ("sdpa-mask-and-causal",)),
     Fact(2, "row without keys", ("sdpa-empty-row",)),
-    Fact(2, "dropout", reason="the public function composes other operators then, and the rules for those hold"),
+    Fact(
+        2, "dropout", reason="the public function composes other operators then, and the rules for those hold"
+    ),
     Fact(2, "score matrix over 2^32 bytes", ("sdpa-scores-4gib",)),
     Fact(2, "score matrix of 2^31 elements", ("sdpa-scores-31-bit",)),
     Fact(
         2,
         "buffer over maxBufferLength",
-        reason="depends on the machine's memory, which a Backend does not hold; blocks of 256 MiB stay below it",
+        reason="depends on the machine's memory; blocks of 256 MiB stay below it",
     ),
     Fact(2, "accuracy of half precision on long rows", ("sdpa-half-long-rows",)),
-    Fact(2, "NaN in Apple's fused kernel on macOS 15", reason="torch keeps out of that kernel by itself since 2.5"),
+    Fact(
+        2,
+        "NaN in Apple's fused kernel on macOS 15",
+        reason="torch keeps out of that kernel by itself since 2.5",
+    ),
     Fact(2, "inputs of three dimensions", ("sdpa-3d",)),
     Fact(2, "inputs of more than four dimensions", ("sdpa-5d",)),
     Fact(2, "integer inputs", ("sdpa-integer",)),
@@ -123,7 +133,7 @@ FACTS = (
     Fact(
         6,
         "PYTORCH_ENABLE_MPS_FALLBACK",
-        reason="an environment variable; the rules with the effect 'fallback' and 'error' say what lacks a kernel",
+        reason="an environment variable; the rules say which operators lack a kernel",
     ),
     Fact(6, "PYTORCH_MPS_HIGH_WATERMARK_RATIO", reason="a setting of the allocator, not a call"),
     Fact(6, "PYTORCH_MPS_LOW_WATERMARK_RATIO", reason="a setting of the allocator, not a call"),
@@ -131,5 +141,9 @@ FACTS = (
     Fact(6, "PYTORCH_MPS_PREFER_METAL and FAST_MATH", reason="settings, not calls"),
     Fact(6, "graph caches per shape", reason="growing lengths cost time and memory; nothing fails"),
     Fact(6, "torch.compile", reason="nothing here is compiled by torch"),
-    Fact(6, "torch.mps.empty_cache", reason="it hides faults that depend on the allocator; nothing here calls it"),
+    Fact(
+        6,
+        "torch.mps.empty_cache",
+        reason="it hides faults that depend on the allocator; nothing here calls it",
+    ),
 )

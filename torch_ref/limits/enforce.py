@@ -1,9 +1,12 @@
-"""Run a model on a CPU as if on a backend: every operator call is held against the rules that are active there.
+"""Run a model on a CPU as if on a backend: every operator call is held against the rules active there.
 
 It is an emulation of documented limits, not of the device. Where a tensor would be:
-- on the device: what exists before, what is made with device=torch.device(...), and whatever is computed from those;
-- on the host, and not watched: what .cpu(), .to("cpu") or device="cpu" give, and what is computed from those alone;
+- on the device: what exists before, what is made with device=torch.device(...), and whatever is computed from
+those;
+- on the host, and not watched: what .cpu(), .to("cpu") or device="cpu" give, and what is computed from those
+alone;
 - open: what is made without a device. Its operators are watched, its dtypes only once it meets the device.
+Torch does not report torch.from_numpy: what it gives counts as on the device (torch.as_tensor is open).
 torch.nn.functional.multi_head_attention_forward is seen only by the operators below it.
 """
 
@@ -42,7 +45,7 @@ ATTENTION_ARGUMENTS = {
 
 @dataclass
 class Watch:
-    """What a run did: operator calls held against rules; how often each rule was broken, and its first message."""
+    """What a run did: calls held against rules, how often each rule was broken, and its first message."""
 
     backend: Backend
     fails: bool
@@ -50,7 +53,9 @@ class Watch:
     broken: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     history: GraphCache = field(default_factory=GraphCache)
-    places: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)  # of tensors that are not on the device
+    places: WeakIdKeyDictionary = field(
+        default_factory=WeakIdKeyDictionary
+    )  # of tensors that are not on the device
     inside: bool = False  # within a call that was judged as a whole
 
     def check(self, op: str, values: dict[str, Any]) -> None:
@@ -79,7 +84,11 @@ class Watch:
     def place(self, *nests: Any) -> Place:
         """Where a call on these arguments runs; "none" without tensors."""
         found = {self.places.get(x, "device") for x in tensors_in(nests)}
-        return next((place for place in ("device", "host", "open") if place in found), "none")
+        order: tuple[Place, ...] = ("device", "host", "open")
+        for place in order:
+            if place in found:
+                return place
+        return "none"
 
     def put(self, nest: Any, place: Place) -> None:
         """Say where results are."""
@@ -97,11 +106,11 @@ def tensors_in(nest: Any) -> Iterator[Tensor]:
 
 def _attention(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    return {**ATTENTION_ARGUMENTS, **dict(zip(names, args)), **kwargs}
+    return {**ATTENTION_ARGUMENTS, **dict(zip(names, args, strict=False)), **kwargs}
 
 
 def _linear(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {"bias": None, **dict(zip(("input", "weight", "bias"), args)), **kwargs}
+    return {"bias": None, **dict(zip(("input", "weight", "bias"), args, strict=False)), **kwargs}
 
 
 def _lstm(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +135,7 @@ FUNCTIONS: dict[Any, tuple[str, Callable[[tuple[Any, ...], dict[str, Any]], dict
     F.scaled_dot_product_attention: ("scaled_dot_product_attention", _attention),
     F.linear: ("linear", _linear),
     torch._VF.lstm: ("lstm", _lstm),  # pyright: ignore[reportAttributeAccessIssue]
-    Tensor.imag.__get__: ("imag", _self),
+    Tensor.imag.__get__: ("imag", _self),  # pyright: ignore[reportAttributeAccessIssue]
 }
 WHOLE = ("scaled_dot_product_attention", "lstm")
 MOVES = (Tensor.to, Tensor.cpu)
@@ -215,7 +224,7 @@ def _bind(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Arguments by the names of the operator's schema, defaults filled in."""
     declared = func._schema.arguments
     values = {argument.name: argument.default_value for argument in declared if argument.has_default_value()}
-    values.update(zip((argument.name for argument in declared), args))
+    values.update(zip((argument.name for argument in declared), args, strict=False))
     return {**values, **kwargs}
 
 

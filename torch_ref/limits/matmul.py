@@ -116,7 +116,7 @@ RULES = (
     Rule(
         id="linear-half-unstable",
         ops=("linear",),
-        condition="float16 or bfloat16, input of more than two dimensions, no bias (some shapes; which is not known)",
+        condition="float16 or bfloat16, more than two dimensions, no bias (some shapes, not known which)",
         breaks=lambda call: call["input"].dtype in HALF and call["input"].dim() > 2 and call["bias"] is None,
         where=(Where(chips=("M5",)),),
         effect="silent",

@@ -1,4 +1,4 @@
-"""docs/limits.md, from the rules and from runs under `observe`: `python -m torch_ref.limits > docs/limits.md`."""
+"""docs/limits.md, from the rules and from runs under `observe`."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ INTRODUCTION = """\
 
 Written by `python -m torch_ref.limits > docs/limits.md`; a test compares it with what that prints.
 
-The rules are data in `torch_ref/limits/`. `torch_ref.limits.active(Backend("mps", "2.6.0", "14.5"))` selects those that hold
-somewhere, and `with torch_ref.limits.enforce(Backend(...)):` runs any code on any machine and raises at the first call that
-such a backend could not run, or would run wrongly. This is an emulation of documented rules: **nothing here was run on
-Metal.** An unknown macOS or chip counts as the worst one.
+The rules are data in `torch_ref/limits/`. `torch_ref.limits.active(Backend("mps", "2.6.0", "14.5"))` selects
+those that hold somewhere, and `with torch_ref.limits.enforce(Backend(...)):` runs any code on any machine and
+raises at the first call that such a backend could not run, or would run wrongly. This is an emulation of
+documented rules: **nothing here was run on Metal.** An unknown macOS or chip counts as the worst one.
 """
 TABLES = """\
 ## What is hit without the layers of torch_ref, and with them
 
-Each workload is run twice under `observe` for every pair of torch and macOS below: as it is usually written, and through
-`torch_ref.layers`. A mark says that the rule is broken in the first run. The last row is the second run.
+Each workload is run twice under `observe` for every pair of torch and macOS below: as it is usually written,
+and through `torch_ref.layers`. A mark says that the rule is broken in the first run; the last row is the
+second.
 """
 
 
@@ -76,7 +77,10 @@ def _tables() -> Iterator[str]:
         without = {backend: broken(workload.usual, backend) for backend in backends}
         found = list(dict.fromkeys(rule for rules in without.values() for rule in rules))
         yield f"### {workload.about}\n"
-        rows = [(f"`{rule}`", *("●" if rule in without[backend] else "" for backend in backends)) for rule in found]
+        rows = [
+            (f"`{rule}`", *("●" if rule in without[backend] else "" for backend in backends))
+            for rule in found
+        ]
         rows.append(("**with torch_ref**", *(_names(broken(workload.ours, backend)) for backend in backends)))
         yield from _table(("rule", *map(_short, backends)), rows)
 

@@ -1,4 +1,4 @@
-"""What a rule is: an operator, the exact condition on its call, where it holds, what happens, and what to do."""
+"""What a rule is: an operator, the condition on its call, where it holds, what happens, what to do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _range(what: str, bounds: tuple[str | None, str | None]) -> str:
 
 @dataclass
 class GraphCache:
-    """What MPSGraph remembers: the first mask and scale of each key under which torch 2.5 to 2.12 keep a graph."""
+    """What MPSGraph remembers: the first mask and scale of each key that torch keeps a graph for."""
 
     first: dict[tuple[Any, ...], tuple[tuple[int, ...] | None, Any, float | None]] = field(
         default_factory=dict
@@ -88,7 +88,7 @@ class GraphCache:
 
 @dataclass(frozen=True)
 class Call:
-    """One operator call: its arguments by name. history is None while planning: what may fail counts as failing."""
+    """An operator call: arguments by name. Without history, for planning, what may fail counts as failing."""
 
     op: str
     values: Mapping[str, Any]
@@ -109,7 +109,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Rule:
-    """One limit. `breaks` tells whether a call meets the condition; a string is the message for just that call.
+    """One limit. `breaks` tells whether a call meets the condition; a string is the message for that call.
 
     ops: names of aten operators, of functions that torch composes ("linear", "lstm", "imag", "weight_norm",
     "scaled_dot_product_attention"), or "tensor" for a limit on every tensor, given as "x".
@@ -138,6 +138,8 @@ class Rule:
 
 
 EVERYWHERE = (Where(),)
+MISSING = "The operator 'aten::{}' is not currently implemented for the MPS device."
+NO_DTYPE = "Trying to convert {} to the MPS backend but it does not have support for that dtype."
 
 
 def torch_range(first: str | None, before: str | None = None) -> tuple[Where, ...]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, always, torch_range
+from torch_ref.limits.rule import EVERYWHERE, MISSING, Call, Rule, Where, always, torch_range
 
-MISSING = "The operator 'aten::{}' is not currently implemented for the MPS device."
 KERNELS = (  # operator, first release with a kernel, remedy; from native_functions.yaml of the wheels
     ("cumprod", "2.1", "exp of the cumulative sum of logarithms"),
     ("cummax", "2.8", "compute it on the host"),

@@ -74,7 +74,7 @@ def attention_trusted(
 
 
 def longest_convolution(device: torch.device) -> int | None:
-    """The largest size of a convolution's output, or of a transposed one's input, on a device; None if there is no limit."""
+    """The largest size that a convolution may have on a device; None if there is no limit."""
     backend = backend_of(device)
     watched = {"conv-65536", "conv-transpose-65536", "conv-channels-silent", "conv-weight-grad-65536"}
     if backend is None or not any(rule.id in watched for rule in active(backend)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, always, torch_range
+from torch_ref.limits.rule import EVERYWHERE, MISSING, NO_DTYPE, Call, Rule, Where, always, torch_range
 
 FLOAT8 = tuple(
     getattr(torch, name)
@@ -67,7 +67,7 @@ RULES = (
         breaks=lambda call: call["x"].dtype in FLOAT8,
         where=torch_range(None, "2.15"),
         effect="error",
-        message="Trying to convert Float8_e4m3fn to the MPS backend but it does not have support for that dtype.",
+        message=NO_DTYPE.format("Float8_e4m3fn"),
         remedy="dequantise on the host",
         source="text in the wheels up to 2.14.1",
         evidence="binary",
@@ -188,7 +188,7 @@ RULES = (
             breaks=always,
             where=torch_range(None, first),
             effect="error",
-            message=f"The operator 'aten::{ops[0]}' is not currently implemented for the MPS device.",
+            message=MISSING.format(ops[0]),
             remedy="compute it on the host",
             source=f"wheels: kernel from {first}",
             evidence="binary",

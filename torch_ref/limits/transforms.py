@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, always, torch_range
+from torch_ref.limits.rule import EVERYWHERE, MISSING, NO_DTYPE, Call, Rule, Where, always, torch_range
 
 FFT = ("_fft_r2c", "_fft_c2r", "_fft_c2c")
-NO_KERNEL = "The operator 'aten::{}' is not currently supported on the MPS backend and will fall back to run on the CPU."
+NO_KERNEL = (
+    "The operator 'aten::{}' is not currently supported on the MPS backend "
+    "and will fall back to run on the CPU."
+)
 
 
 def _real_times_complex(call: Call) -> bool:
@@ -47,7 +50,7 @@ RULES = (
         breaks=always,
         where=torch_range(None, "2.3"),
         effect="error",
-        message="The operator 'aten::_fft_r2c' is not currently implemented for the MPS device.",
+        message=MISSING.format("_fft_r2c"),
         remedy="multiply by the transform's matrix: torch_ref.layers.istft",
         source="pytorch #116392, #78044; native_functions.yaml of the wheels",
         evidence="binary",
@@ -120,7 +123,7 @@ RULES = (
         where=torch_range(None, "2.6"),
         effect="abort",
         message="failed assertion: buffer is not large enough",
-        remedy="overlap-add by shifted sums: torch_ref.layers.istft (before torch 2.5 the error is NotImplementedError)",
+        remedy="overlap-add by shifted sums: torch_ref.layers.istft",
         source="pytorch #138525; F5-TTS #443; native_functions.yaml of the wheels",
         evidence="binary",
     ),
@@ -143,7 +146,7 @@ RULES = (
         breaks=lambda call: call["x"].dtype == torch.complex128,
         where=EVERYWHERE,
         effect="error",
-        message="Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype.",
+        message=NO_DTYPE.format("ComplexDouble"),
         remedy="use complex64, or real and imaginary parts",
         source="text in every wheel",
         evidence="binary",
@@ -155,7 +158,7 @@ RULES = (
         breaks=always,
         where=torch_range(None, "2.1"),
         effect="error",
-        message="The operator 'aten::view_as_complex' is not currently implemented for the MPS device.",
+        message=MISSING.format("view_as_complex"),
         remedy="compute with real and imaginary parts",
         source="native_functions.yaml of the wheels: kernel from 2.1",
         evidence="binary",
@@ -167,7 +170,7 @@ RULES = (
         breaks=always,
         where=torch_range(None, "2.7"),
         effect="error",
-        message="The operator 'aten::angle' is not currently implemented for the MPS device.",
+        message=MISSING.format("angle"),
         remedy="use atan2 of the imaginary and real parts",
         source="native_functions.yaml of the wheels: kernel from 2.7",
         evidence="binary",

@@ -1,4 +1,4 @@
-"""Work that breaks rules when it is written the usual way, and the same through our layers: what docs/limits.md shows.
+"""Work that breaks rules when it is written as usual, and the same through our layers, for docs/limits.md.
 
 Shapes alone where sizes are large (meta tensors), numbers where a rule looks at them.
 """
@@ -81,7 +81,7 @@ def _prefill(attend: Callable[..., Tensor]) -> None:
 
 
 def _masks(attend: Callable[..., Tensor]) -> None:
-    """A UNet after a ControlNet: padding masks, then regions; booleans; a batch's own mask; a row without keys."""
+    """A UNet after a ControlNet: padding, then regions; booleans; a mask per batch; a row without keys."""
     query, key = _meta(2, 8, 4096, 40), _meta(2, 8, 77, 40)
     attend(query, key, key, _meta(2, 8, 1, 77))
     attend(query, key, key, _meta(2, 8, 4096, 77))
@@ -110,7 +110,7 @@ def _long(attend: Callable[..., Tensor]) -> None:
 
 
 def _convolutions(conv: Callable[..., Tensor], transposed: Callable[..., Tensor]) -> None:
-    """The last layers of DAC for 2 s, an encoder's first, a weight of many channels, a signal with channels last."""
+    """The last layers of DAC for 2 s, many output channels, a signal with channels last."""
     conv(_meta(1, 96, 88200), _meta(1, 96, 7), padding=3)
     transposed(_meta(1, 192, 66000), _meta(192, 96, 4), stride=2, padding=1)
     conv(_meta(1, 4, 100), _meta(70000, 4, 1))
