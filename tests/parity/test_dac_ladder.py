@@ -215,6 +215,22 @@ def test_windows_equal_the_whole_encode(config: DacConfig, monkeypatch: pytest.M
         monkeypatch.undo()
 
 
+@CONFIGS
+@pytest.mark.parametrize(("start", "stop"), [(0, 3), (11, 14), (22, 25)])
+def test_latents_of_a_window_are_the_wholes(config: DacConfig, start: int, stop: int) -> None:
+    """Codes would hide a context that is a little short."""
+    hop, encoder = config.hop_length, codec(ORACLE, config).encoder
+    samples = ORACLE.array(normal(11, 1, 1, 25 * hop))
+    window = encode_window(config, start, stop, 25)
+    part = encoder(samples[..., window.first * hop : window.last * hop])
+    torch.testing.assert_close(
+        part[..., start - window.first : stop - window.first],
+        encoder(samples)[..., start:stop],
+        rtol=0,
+        atol=1e-12,
+    )
+
+
 def test_windows_are_narrower_than_the_whole() -> None:
     """Else the two tests above would compare a run with itself."""
     window = encode_window(TINY, 16, 23, 40)
