@@ -1,8 +1,11 @@
 """The diffusers drop-in on real models: as exact as the stock processor, no graph-cache collisions."""
 
 import copy
+import sys
 from collections.abc import Iterable
-from types import SimpleNamespace
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +28,7 @@ from tests.torch_ref.diffusion_models import (
     step,
 )
 from torch_ref.integrations.diffusers import ChunkedAttnProcessor, _replacement, install, uninstall
-from torch_ref.layers.attention import AttentionPolicy
+from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.limits import Backend, enforce, observe
 
 CHUNKS = AttentionPolicy(37, 11, native=False)  # divide nothing
@@ -254,3 +257,30 @@ def test_a_step_breaks_no_rule_once_installed(release, macos):
     masks = prompts(TINY, unet, "regions and padding")
     with enforce(Backend("mps", release, macos, "M4")), torch.inference_mode():
         step(unet, controlnet, TINY, **masks)
+
+
+# docs/attention.md
+
+
+def test_the_recipe_for_invokeai(monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "attention.md").read_text()
+    recipe = page.split("## InvokeAI")[1].split("```python\n")[1].split("```")[0]
+    name = "invokeai.backend.stable_diffusion.diffusion.custom_atttention"
+    parts = name.split(".")
+    modules = {".".join(parts[: i + 1]): ModuleType(parts[i]) for i in range(len(parts))}
+    for parent, child in pairwise(modules):
+        setattr(modules[parent], child.rpartition(".")[2], modules[child])
+    modules[name].__dict__["F"] = torch.nn.functional
+    for known, module in modules.items():
+        monkeypatch.setitem(sys.modules, known, module)
+    _, controlnet = models(TINY)
+    exec(recipe, {"controlnet": controlnet})
+    x = torch.randn(1, 2, 5, 8)
+    processor = modules[name]
+    assert processor.F.scaled_dot_product_attention is scaled_dot_product_attention
+    assert torch.equal(
+        processor.F.scaled_dot_product_attention(x, x, x, attn_mask=None, dropout_p=0.0, is_causal=False),
+        torch.nn.functional.scaled_dot_product_attention(x, x, x),
+    )
+    assert torch.equal(processor.F.pad(x, (1, 1)), torch.nn.functional.pad(x, (1, 1)))
+    assert all(isinstance(p, ChunkedAttnProcessor) for p in controlnet.attn_processors.values())
