@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from mlx_port.dia.generate import DiaPipeline
-from mlx_port.loading import load
+from mlx_port.loading import FORMAT_VERSION, load
 from tts_core.embedded_voice import CODEC, DIA, fingerprint
 from tts_core.errors import ResourceError, UsageError
 from tts_core.noise import Noise
@@ -59,7 +59,7 @@ def converted_voice() -> Path:
 
     $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), a temporary folder where that cannot be written.
     """
-    name = f"voice-{fingerprint()}"
+    name = f"voice-{fingerprint()}-format{FORMAT_VERSION}"
     for place in _cache_folders():
         folder = place / "mlx-port" / name
         if (folder / "config.json").is_file():
