@@ -1,7 +1,7 @@
 """Stage 3, codec: DAC on spectral distances alone. It settles the codes; `polish` improves the sound after.
 
-    python -m examples.train_voice.codec --speech work/speech --out work/codec.pt --minutes 8
-    torchrun --nproc-per-node=gpu -m examples.train_voice.codec ...      # on several GPUs
+python -m examples.train_voice.codec --speech work/speech --out work/codec.pt --minutes 8
+torchrun --nproc-per-node=gpu -m examples.train_voice.codec ...      # on several GPUs
 """
 
 from __future__ import annotations
@@ -103,7 +103,12 @@ def train(settings: Settings, speech: Path, out: Path, minutes: float, processes
     def keep() -> None:
         save(
             out,
-            {"dac": dac.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "spent": clock.spent},
+            {
+                "dac": dac.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "step": step,
+                "spent": clock.spent,
+            },
         )
 
     while (progress := clock.look(step)) < 1:
@@ -133,7 +138,9 @@ def train(settings: Settings, speech: Path, out: Path, minutes: float, processes
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")

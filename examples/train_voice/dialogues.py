@@ -121,7 +121,9 @@ def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe:
         break
     if not recipe.alone and rng.random() < 0.1:  # a lone tag at the end says nothing
         tokens += b" " + bytes([1 + rng.randrange(2)])
-    return Example(np.frombuffer(bytes(tokens), np.uint8), np.concatenate(codes), np.concatenate(where), prompt)
+    return Example(
+        np.frombuffer(bytes(tokens), np.uint8), np.concatenate(codes), np.concatenate(where), prompt
+    )
 
 
 def collate(examples: list[Example], config: DiaConfig) -> Batch:
@@ -141,7 +143,9 @@ def collate(examples: list[Example], config: DiaConfig) -> Batch:
         where[row, frames:] = one.where[-1]
     numbers = ([len(one.tokens), len(one.codes), one.prompt] for one in examples)
     texts, frames, prompts = torch.tensor(list(numbers)).unbind(1)
-    return Batch(torch.from_numpy(ids), texts, torch.from_numpy(codes), frames, torch.from_numpy(where), prompts)
+    return Batch(
+        torch.from_numpy(ids), texts, torch.from_numpy(codes), frames, torch.from_numpy(where), prompts
+    )
 
 
 class Batches(IterableDataset):
@@ -174,7 +178,11 @@ def stream(
     recipe = Recipe(training.longest, training.swapped, alone, config.max_text_bytes)
     dataset = Batches(corpus, config, recipe, training.rows, seed)
     loader = DataLoader(
-        dataset, None, num_workers=workers, pin_memory=torch.cuda.is_available(), prefetch_factor=4 if workers else None
+        dataset,
+        None,
+        num_workers=workers,
+        pin_memory=torch.cuda.is_available(),
+        prefetch_factor=4 if workers else None,
     )
     return iter(loader)
 

@@ -55,7 +55,11 @@ class SpectrumJudge(nn.Module):
     def forward(self, samples: Tensor) -> Verdict:
         with torch.autocast(samples.device.type, enabled=False):
             spectrum = torch.stft(
-                samples, self.n_fft, self.n_fft // 4, window=self.get_buffer("window"), normalized=True,
+                samples,
+                self.n_fft,
+                self.n_fft // 4,
+                window=self.get_buffer("window"),
+                normalized=True,
                 return_complex=True,
             )
             x = torch.stack((spectrum.real, spectrum.imag), dim=1).transpose(2, 3)  # (B, 2, T, bins)

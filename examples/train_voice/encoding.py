@@ -46,7 +46,9 @@ def encode(dac: Dac, pieces: list[np.ndarray], device: torch.device) -> list[np.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
     parser.add_argument("--codec", type=Path, required=True)

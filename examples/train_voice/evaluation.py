@@ -118,12 +118,20 @@ def report(name: str, chosen: Sequence[Item], scores: Sequence[list[TurnScore]])
 
 
 def conduct(
-    chosen: Sequence[Item], scores: Sequence[list[TurnScore]], wanted: Sequence[list[TurnScore]],
-    said: Sequence[tuple[np.ndarray, bool]], sources: Sequence[np.ndarray],
+    chosen: Sequence[Item],
+    scores: Sequence[list[TurnScore]],
+    wanted: Sequence[list[TurnScore]],
+    said: Sequence[tuple[np.ndarray, bool]],
+    sources: Sequence[np.ndarray],
 ) -> dict[str, float]:
     """Turns that were lost, turns in the wrong voice, ends that came late: printed and returned."""
     pitches = [
-        [turn.pitch for item, turns in zip(chosen, wanted, strict=True) if item.group == group for turn in turns]
+        [
+            turn.pitch
+            for item, turns in zip(chosen, wanted, strict=True)
+            if item.group == group
+            for turn in turns
+        ]
         for group in ("slt", "rms")
     ]
     threshold = float(np.sqrt(np.median(pitches[0]) * np.median(pitches[1])))
@@ -155,7 +163,9 @@ def write_wav(path: Path, samples: np.ndarray, sample_rate: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--voice", type=Path, required=True, help="folder that export wrote")
     parser.add_argument("--out", type=Path, required=True)

@@ -56,9 +56,16 @@ def dia_config(config: DiaConfig) -> dict[str, Any]:
         "is_encoder_decoder": True,
         "delay_pattern": list(config.delay_pattern),
         "norm_eps": config.encoder_config.norm_eps,
-        "encoder_config": {"model_type": "dia_encoder", "hidden_act": "silu", **asdict(config.encoder_config)},
+        "encoder_config": {
+            "model_type": "dia_encoder",
+            "hidden_act": "silu",
+            **asdict(config.encoder_config),
+        },
         "decoder_config": {
-            "model_type": "dia_decoder", "hidden_act": "silu", **asdict(config.decoder_config), **ids
+            "model_type": "dia_decoder",
+            "hidden_act": "silu",
+            **asdict(config.decoder_config),
+            **ids,
         },
         **ids,
         "dtype": "float16",
@@ -94,7 +101,9 @@ def write(folder: Path, weights: Mapping[str, Tensor], configs: Mapping[str, dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--codec", type=Path)
     parser.add_argument("--dia", type=Path)
@@ -111,7 +120,10 @@ def main() -> None:
         state = restore(given.dia, cpu)
         if state is None:
             raise SystemExit(f"export: there is no language model at {given.dia}")
-        configs = {"config.json": dia_config(settings.dia), "generation_config.json": generation_config(settings.dia)}
+        configs = {
+            "config.json": dia_config(settings.dia),
+            "generation_config.json": generation_config(settings.dia),
+        }
         size = write(given.out / "dia", state["average"], configs)
         print(f"export: language model, {size:,} bytes")
 

@@ -33,7 +33,9 @@ def speak(text: str, voice: str) -> np.ndarray:
     wave = library.flite_text_to_wave(text.encode(), handle)
     try:
         if wave.contents.sample_rate != SAMPLE_RATE:
-            raise ValueError(f"flite: voice {voice} speaks at {wave.contents.sample_rate} Hz, not {SAMPLE_RATE}")
+            raise ValueError(
+                f"flite: voice {voice} speaks at {wave.contents.sample_rate} Hz, not {SAMPLE_RATE}"
+            )
         return np.ctypeslib.as_array(wave.contents.samples, (wave.contents.num_samples,)).copy()
     finally:
         library.delete_wave(wave)

@@ -118,7 +118,9 @@ def train(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--codes", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")

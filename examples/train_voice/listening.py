@@ -53,7 +53,9 @@ def hear(samples: np.ndarray) -> list[Heard]:
     for segment in decoder.seg() or ():
         word = re.sub(r"\(\d+\)$", "", segment.word)
         if re.match(r"[a-z]", word):
-            start, stop = (frame * FRAME - len(quiet) for frame in (segment.start_frame, segment.end_frame + 1))
+            start, stop = (
+                frame * FRAME - len(quiet) for frame in (segment.start_frame, segment.end_frame + 1)
+            )
             heard.append(Heard(word, max(0, start), max(0, stop)))
     return heard
 

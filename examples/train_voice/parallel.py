@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -20,11 +21,14 @@ class Processes:
     def __init__(self, seed: int):
         self.rank, self.size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         cuda = torch.cuda.is_available()
-        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else torch.device("cpu")
+        self.device = (
+            torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else torch.device("cpu")
+        )
         if cuda:
             torch.cuda.set_device(self.device)
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
             torch.backends.cudnn.benchmark = True
+            torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it is
         if self.size > 1:
             dist.init_process_group("nccl" if cuda else "gloo", device_id=self.device if cuda else None)
         torch.manual_seed(seed)  # the same initial weights everywhere

@@ -52,7 +52,11 @@ def train(
     for frozen in (dac.encoder, dac.quantizer):
         frozen.requires_grad_(False)
     data = Segments(
-        speech, settings.codec_training.hours, dac.sample_rate, device, settings.seed + 500 + 1000 * processes.rank
+        speech,
+        settings.codec_training.hours,
+        dac.sample_rate,
+        device,
+        settings.seed + 500 + 1000 * processes.rank,
     )
     if device.type == "cuda":
         compile_activations(dac)
@@ -135,7 +139,9 @@ def halves(verdicts: list[list[Tensor]]) -> tuple[list[list[Tensor]], list[list[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
     parser.add_argument("--codec", type=Path, required=True, help="where to begin")

@@ -57,7 +57,9 @@ def _make(job: tuple[str, list[str], int], folder: Path, synthesis: Synthesis) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

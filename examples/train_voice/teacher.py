@@ -28,7 +28,9 @@ class Losses(NamedTuple):
     guide: Tensor
 
 
-def delayed(codes: Tensor, frames: Tensor, delays: tuple[int, ...], bos: int, pad: int) -> tuple[Tensor, Tensor]:
+def delayed(
+    codes: Tensor, frames: Tensor, delays: tuple[int, ...], bos: int, pad: int
+) -> tuple[Tensor, Tensor]:
     """Grid rows and which of them are drawn by the model.
 
     codes: (B, T + 1, C) with EOS behind each example's frames (B,). → rows (B, 1 + T + 1 + longest delay, C), and
@@ -46,7 +48,9 @@ def delayed(codes: Tensor, frames: Tensor, delays: tuple[int, ...], bos: int, pa
     return rows, drawn
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
+def attend(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool = False
+) -> Tensor:
     """Grouped-query attention without a mask on keys' heads. (B, H, T, E), (B, K, S, E) → (B, T, H·E)."""
     group = queries.shape[1] // keys.shape[1]
     if group > 1:
@@ -69,7 +73,9 @@ def encoder_layer(layer: EncoderLayer, x: Tensor, rotation: Rotation, mask: Tens
     return x + layer.mlp(layer.post_sa_norm(x))
 
 
-def decoder_layer(layer: DecoderLayer, x: Tensor, rotation: Rotation, encoded: Tensor, mask: Tensor) -> Tensor:
+def decoder_layer(
+    layer: DecoderLayer, x: Tensor, rotation: Rotation, encoded: Tensor, mask: Tensor
+) -> Tensor:
     x = x + self_attend(layer.self_attention, layer.pre_sa_norm(x), rotation, None)
     cross = layer.cross_attention
     queries = split_heads(cross.q_proj(layer.pre_ca_norm(x)), cross.head_dim)

@@ -1,6 +1,6 @@
 """Stage 1, text: sentences in which every common English word stands many times.
 
-    python -m examples.train_voice.text --out work/text.txt
+python -m examples.train_voice.text --out work/text.txt
 """
 
 from __future__ import annotations
@@ -16,29 +16,70 @@ from examples.train_voice.settings import DEFAULT, read_settings
 
 EVALUATION = Path(__file__).parent / "evaluation"
 LONGEST = 110  # bytes of one sentence
-DETERMINERS = "the the the a my your his her our their this that some every no another each".split()
-PRONOUNS = "I you we they he she it".split()
-PLACES = "in on at near under behind with for from to about without after before by into over".split()
+DETERMINERS = [
+    "the",
+    "the",
+    "the",
+    "a",
+    "my",
+    "your",
+    "his",
+    "her",
+    "our",
+    "their",
+    "this",
+    "that",
+    "some",
+    "every",
+    "no",
+    "another",
+    "each",
+]
+PRONOUNS = ["I", "you", "we", "they", "he", "she", "it"]
+PLACES = [
+    "in",
+    "on",
+    "at",
+    "near",
+    "under",
+    "behind",
+    "with",
+    "for",
+    "from",
+    "to",
+    "about",
+    "without",
+    "after",
+    "before",
+    "by",
+    "into",
+    "over",
+]
 
-# {n} noun, {ns} nouns, {v} verb, {vs} he-form, {ing}, {ed}, {a} adjective, {d} adverb, {np} noun phrase, {pp} place,
-# {p} pronoun, {name}, {num}, {w} any word
-TEMPLATES = """{p} {ed} {np} {pp}|{name} {vs} {np}|{np} is {a} and {a}|do you {v} {np}?|can we {v} {pp}?
-there are {num} {ns} {pp}|please {v} {np} {d}|{p} will {v} {np} {d}|{name} was {ing} {pp} {d}|{np} and {np} {ed} {d}
-why did {name} {v} {np}?|I think {np} should {v} {pp}|if you {v}, {p} can {v} {np}|{d}, {np} {vs} {pp}
-what is {np} {ing} {pp}?|it takes {num} {ns} to {v} {np}|no, {np} did not {v} {np}|yes, {p} {ed} {pp}
-{np} that {ed} {np} was {a}|when {name} {ed}, {np} {ed} {pp}|{ns} and {ns} are {a}|she has {num} {a} {ns}
+# {n} noun, {ns} nouns, {v} verb, {vs} he-form, {ing}, {ed}, {a} adjective, {d} adverb, {np} noun phrase,
+# {pp} place, {p} pronoun, {name}, {num}, {w} any word
+TEMPLATES = """
+{p} {ed} {np} {pp}|{name} {vs} {np}|{np} is {a} and {a}|do you {v} {np}?|can we {v} {pp}?
+there are {num} {ns} {pp}|please {v} {np} {d}|{p} will {v} {np} {d}|{name} was {ing} {pp} {d}
+{np} and {np} {ed} {d}|why did {name} {v} {np}?|I think {np} should {v} {pp}
+if you {v}, {p} can {v} {np}|{d}, {np} {vs} {pp}|what is {np} {ing} {pp}?
+it takes {num} {ns} to {v} {np}|no, {np} did not {v} {np}|yes, {p} {ed} {pp}|{np} that {ed} {np} was {a}
+when {name} {ed}, {np} {ed} {pp}|{ns} and {ns} are {a}|she has {num} {a} {ns}
 he had never {ed} {np} before|we have been {ing} {np} since {name}|who {ed} {np} {pp}?|where is {np}?
 how many {ns} do you {v}?|how {a} is {np}?|{np} of {np} is very {a}|let us {v} {np} and {v} {np}
-neither {n} nor {n} could {v} {np}|{name} and I {ed} {ns} {pp}|it is too {a} to {v} {d}|that {n} looks {a}
-would you {v} {np} for {name}?|the {a} {n} of {name} {ed} {d}|{num} {ns} {ed} {np}|what a {a} {n}!|{v} the {n}!
-{np} {vs} because {np} is {a}|although {p} {ed}, {np} was {a}|they must {v} {np}, but {p} cannot {v} {np}
-there is no {n} like {np}|{np} costs {num} dollars|{p} might {v} {d}, or perhaps {v} {np}|I have {ed} {num} {ns} {d}
-the {w} {n} {ed} the {w} {n}|{w} and {w} are {w}|my {w} is {w}|a {w} {w} for the {w}|{w} {pp}|do not {v} the {w}
+neither {n} nor {n} could {v} {np}|{name} and I {ed} {ns} {pp}|it is too {a} to {v} {d}
+that {n} looks {a}|would you {v} {np} for {name}?|the {a} {n} of {name} {ed} {d}|{num} {ns} {ed} {np}
+what a {a} {n}!|{v} the {n}!|{np} {vs} because {np} is {a}|although {p} {ed}, {np} was {a}
+they must {v} {np}, but {p} cannot {v} {np}|there is no {n} like {np}|{np} costs {num} dollars
+{p} might {v} {d}, or perhaps {v} {np}|I have {ed} {num} {ns} {d}|the {w} {n} {ed} the {w} {n}
+{w} and {w} are {w}|my {w} is {w}|a {w} {w} for the {w}|{w} {pp}|do not {v} the {w}
 the word {w} means {w}|is {w} a kind of {w}?|{ns}, {ns} and {ns}|I said {w}, not {w}|{ing} {ns} is {a}
-{name} asked, where is {np}?|at {num} o'clock {p} {ed} {np}|{np} was {ed} by {np}|{num} plus {num} is {num}
-look at {np} {ing} {pp}|{p} can {d} {v} {np}|to {v} is to {v}|before {ing}, {v} {np}|thank you for {ing} {np}
-it was {a}, {a} and {a}|{d} {d} {p} {ed}|not every {n} is {a}|half of {np} {ed} {d}|both {ns} and {ns} {v} {pp}"""
-PATTERNS = [line for lines in TEMPLATES.split("\n") for line in lines.split("|")]
+{name} asked, where is {np}?|at {num} o'clock {p} {ed} {np}|{np} was {ed} by {np}
+{num} plus {num} is {num}|look at {np} {ing} {pp}|{p} can {d} {v} {np}|to {v} is to {v}
+before {ing}, {v} {np}|thank you for {ing} {np}|it was {a}, {a} and {a}|{d} {d} {p} {ed}
+not every {n} is {a}|half of {np} {ed} {d}|both {ns} and {ns} {v} {pp}
+"""
+PATTERNS = [pattern for line in TEMPLATES.split("\n") for pattern in line.split("|") if pattern]
 
 
 def sentence(rng: random.Random) -> str:
@@ -182,7 +223,9 @@ SLOTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
