@@ -57,8 +57,8 @@ class Example(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """ids: (B, S) int64, 0 behind a text.  texts: (B,) their lengths.  codes: (B, T + 1, Q) int64, EOS and PAD
-    behind the frames.  frames: (B,).  where: (B, T).  prompts: (B,).
+    """ids: (B, S) int64, 0 behind a text.  texts: (B,) their lengths.  codes: (B, T + 1, Q) int64, EOS and
+    PAD behind the frames.  frames: (B,).  where: (B, T).  prompts: (B,).
     """
 
     ids: Tensor

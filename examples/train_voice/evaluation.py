@@ -3,8 +3,8 @@
     python -m examples.train_voice.evaluation --voice work/voice --out work/evaluation --workers 16
 
 On the committed texts, which no stage has trained on: 100 sentences in both voices, and 40 dialogues. Needs
-flite and pocketsphinx. --codec-only leaves the language model out. A report is printed and written as JSON, with
-some WAV files beside it.
+flite and pocketsphinx. --codec-only leaves the language model out. A report is printed and written as JSON,
+with some WAV files beside it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def round_trips(folder: Path, sources: Sequence[np.ndarray]) -> list[np.ndarray]
 def spoken(
     voice: Path, chosen: Sequence[Item], sources: Sequence[np.ndarray], seed: int
 ) -> list[tuple[np.ndarray, bool]]:
-    """What the language model says, at its own settings, one sample a text; and whether it ended by itself."""
+    """What the language model says, at its own settings, one sample a text; and whether it came to an end."""
     import torch_ref
 
     pipeline = torch_ref.load(voice / "dia", codec=voice / "codec")
@@ -148,7 +148,7 @@ def conduct(
     )
     print(
         f"turns with half of their words wrong: {lost} of {len(turns)}; in the wrong voice (threshold "
-        f"{threshold:.0f} Hz): {wrong}; ends later than {LATE} times the source, or never: {late} of {len(said)}",
+        f"{threshold:.0f} Hz): {wrong}; ends beyond {LATE} times the source, or never: {late} of {len(said)}",
         flush=True,
     )
     return {"turns": len(turns), "lost": lost, "wrong_voice": wrong, "threshold_hz": threshold, "late": late}

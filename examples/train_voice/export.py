@@ -2,8 +2,8 @@
 
     python -m examples.train_voice.export --codec work/codec.pt --dia work/dia.pt --out work/voice
 
-Either may be left out. `torch_ref.load("work/voice/dia", codec="work/voice/codec")` speaks with the result, and
-convert-weights converts it.
+Either may be left out. `torch_ref.load("work/voice/dia", codec="work/voice/codec")` speaks with the result,
+and convert-weights converts it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """flite, the synthesizer that the voice learns from, called in this process.
 
-Debian: `apt-get install flite`; macOS: `brew install flite`. FLITE_LIBRARIES may name the folder of its shared
-libraries where they are not installed system-wide.
+Debian: `apt-get install flite`; macOS: `brew install flite`. FLITE_LIBRARIES may name the folder of its
+shared libraries where they are not installed system-wide.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def speak(text: str, voice: str) -> np.ndarray:
 
 
 def trimmed(samples: np.ndarray, lead: int, tail: int, threshold: int = 100) -> np.ndarray:
-    """Speech with exactly `lead` samples of silence before it and `tail` behind; empty where there is none."""
+    """Speech with exactly `lead` samples of silence before it and `tail` behind; empty where none is."""
     loud = np.flatnonzero(np.abs(samples) > threshold)
     if len(loud) == 0:
         return samples[:0]

@@ -22,7 +22,7 @@ class Heard(NamedTuple):
 
 
 class TurnScore(NamedTuple):
-    """words: of the text.  errors: substitutions, deletions and insertions.  pitch: median Hz, 0 if not heard."""
+    """words: of the text.  errors: substitutions, deletions and insertions.  pitch: median Hz or 0."""
 
     words: int
     errors: int

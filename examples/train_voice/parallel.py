@@ -65,7 +65,7 @@ class Processes:
 
 
 class Clock:
-    """How much of a stage's time is over, the same in every process; it goes on where a checkpoint stopped."""
+    """How much of a stage's time is over, the same in every process; goes on where a checkpoint stopped."""
 
     def __init__(self, processes: Processes, minutes: float, spent: float):
         self.processes, self.limit = processes, minutes * 60

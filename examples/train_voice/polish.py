@@ -1,7 +1,8 @@
-"""Stage 3b, polish: the codec's decoder alone, against discriminators. The codes stay what they are, so the
+r"""Stage 3b, polish: the codec's decoder alone, against discriminators. The codes stay what they are, so the
 language model may be trained at the same time, on another GPU.
 
-    python -m examples.train_voice.polish --speech work/speech --codec work/codec.pt --out work/polished.pt --minutes 8
+    python -m examples.train_voice.polish --speech work/speech --codec work/codec.pt --out work/polished.pt \
+        --minutes 8
     torchrun --nproc-per-node=gpu -m examples.train_voice.polish ...     # on several GPUs
 """
 
@@ -121,7 +122,8 @@ def train(
         step += 1
         if step % 200 == 0:
             processes.say(
-                f"polish: step {step}, {clock.spent:.0f} s, mel {float(mel):.4f}, judges {float(judging):.3f}, "
+                f"polish: step {step}, {clock.spent:.0f} s, mel {float(mel):.4f}, "
+                f"judges {float(judging):.3f}, "
                 f"adversarial {float(adversarial):.3f}, features {float(features):.3f}"
             )
         if processes.first and clock.spent - saved > 60:

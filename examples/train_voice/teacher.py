@@ -33,8 +33,8 @@ def delayed(
 ) -> tuple[Tensor, Tensor]:
     """Grid rows and which of them are drawn by the model.
 
-    codes: (B, T + 1, C) with EOS behind each example's frames (B,). → rows (B, 1 + T + 1 + longest delay, C), and
-    a mask of the same shape: codes, and channel 0's EOS.
+    codes: (B, T + 1, C) with EOS behind each example's frames (B,). → rows (B, 2 + T + longest delay, C),
+    and a mask of the same shape: codes, and channel 0's EOS.
     """
     batch, length, channels = codes.shape
     rows = codes.new_full((batch, 1 + length + max(delays), channels), pad)

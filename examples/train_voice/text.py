@@ -133,7 +133,8 @@ def number(rng: random.Random) -> str:
     if kind < 0.75:
         return tens
     rest = rng.choice(("", f" and {tens}", f" and {rng.choice(v.NUMBERS)}"))
-    return f"{rng.choice(('a', *v.NUMBERS[:9]))} {rng.choice(('hundred', 'hundred', 'thousand', 'million'))}{rest}"
+    large = rng.choice(("hundred", "hundred", "thousand", "million"))
+    return f"{rng.choice(('a', *v.NUMBERS[:9]))} {large}{rest}"
 
 
 def noun_phrase(rng: random.Random) -> str:

@@ -1,7 +1,7 @@
 """Words that the training text is made of: common ones by kind, and SCOWL's lists by how common they are.
 
-words/level*.txt: SCOWL 2020.12.07 (Kevin Atkinson and others, permissive licence, http://wordlist.aspell.net), its
-English and American words of sizes 10, 20 and 35 in lower case, vulgar ones left out.
+words/level*.txt: SCOWL 2020.12.07 (Kevin Atkinson and others, permissive licence, http://wordlist.aspell.net),
+its English and American words of sizes 10, 20 and 35 in lower case, vulgar ones left out.
 """
 
 from __future__ import annotations
