@@ -100,10 +100,10 @@ def train(
         with torch.no_grad():
             torch._foreach_lerp_(average, list(network.parameters()), 1 - decay)
         if step % 250 == 0 and processes.first:
-            teacher.eval()
-            with torch.no_grad():
-                unseen = teacher(check, 1e-9)
-            teacher.train()
+            # a pass like all others, so that no layer is compiled anew: its gradients are just not taken
+            teacher.training = False
+            unseen = teacher(check, 1e-9)
+            teacher.training = True
             shown = " ".join(f"{value:.2f}" for value in unseen.channels.tolist())
             processes.say(
                 f"language model: step {step}, {clock.spent:.0f} s, training {float(losses.total):.3f}, "
