@@ -109,10 +109,11 @@ def test_an_adapter_is_as_exact_and_keeps_its_weights(adapted):
 
 def test_scales_set_while_installed_act_and_stay(adapted):
     def off(unet: Any):
+        silent: list[float | int] = [0.0]
         found: Any = unet.attn_processors.values()
         for processor in found:
             if isinstance(processor, IPAdapterAttnProcessor2_0):  # as set_ip_adapter_scale finds them
-                processor.scale = [0.0]
+                processor.scale = silent
 
     install(adapted[0], CHUNKS)
     on = run(adapted, "no mask")

@@ -93,8 +93,8 @@ def _trusted(
     query, key = call[:2]
     pairs = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
     small = pairs * 4 <= (policy.budget_bytes or DEFAULT.budget_bytes or 0)
-    if backend is None and small:
-        return True
+    if small and (backend is None or (backend.device == "cuda" and pairs <= 2**32)):
+        return True  # no rule for CUDA concerns fewer scores: decoding does not wait for the table
     if not limits.attention_trusted(*call, scale, enable_gqa):
         return False
     if small or (backend is not None and backend.device == "mps"):
