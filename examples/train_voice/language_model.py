@@ -98,7 +98,8 @@ def train(
         step += 1
         decay = min(training.average, (1 + step) / (10 + step))
         with torch.no_grad():
-            torch._foreach_lerp_(average, list(network.parameters()), 1 - decay)
+            for kept, value in zip(average, network.parameters(), strict=True):
+                kept.lerp_(value, 1 - decay)
         if step % 250 == 0 and processes.first:
             # a pass like all others, so that no layer is compiled anew: its gradients are just not taken
             teacher.training = False

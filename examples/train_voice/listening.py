@@ -36,7 +36,7 @@ def words_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _decoder() -> Any:
-    from pocketsphinx import Decoder
+    from pocketsphinx import Decoder  # pyright: ignore[reportMissingImports]
 
     return Decoder(samprate=SAMPLE_RATE, loglevel="FATAL")
 

@@ -104,7 +104,7 @@ class Teacher(nn.Module):
         """ids: (B, S), mask: (B, 1, 1, S) True at text → (B, S, D)."""
         encoder = self.network.model.encoder
         x, rotation = encoder.embedding(ids), encoder.rotary(0, ids.shape[1])
-        for layer in encoder.layers:
+        for layer in cast(list[EncoderLayer], encoder.layers):
             x = self.encoder_layer(layer, x, rotation, mask)
         return encoder.norm(x)
 
@@ -113,7 +113,7 @@ class Teacher(nn.Module):
         decoder = self.network.model.decoder
         x, rotation = decoder.embeddings(rows), decoder.rotary(0, rows.shape[1])
         read = x
-        for index, layer in enumerate(decoder.layers):
+        for index, layer in enumerate(cast(list[DecoderLayer], decoder.layers)):
             read = x if index == GUIDED_LAYER else read
             x = self.decoder_layer(layer, x, rotation, encoded, mask)
         return self.network.head(decoder.norm(x)), read
