@@ -12,7 +12,6 @@ SIDES = ("torch_ref", "mlx_port")
 # file, folder/ or file:name that only one side has → why
 ALONE = {
     "torch_ref/device.py": "device and dtype policy: MLX has one device",
-    "torch_ref/memory.py": "torch reports memory per kind of device, MLX in one call",
     "torch_ref/limits/": "what torch's backends cannot do",
     "torch_ref/integrations/": "diffusers is torch's",
     "torch_ref/loading.py:fill": "also used to fill single networks in tests; MLX's is one call",
@@ -28,10 +27,14 @@ ALONE = {
     "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
     "mlx_port/loading.py:read_config": "of converted folders; torch_ref's are read by converters",
     "mlx_port/loading.py:without_envelope": "part of read_config",
-    "mlx_port/dia/step.py:CompiledStep": "mx.compile: MLX's way to launch a step at once",
+    "torch_ref/layers/cache.py:FixedCache": "what a CUDA graph writes to",
 }
 # file:class or file:function → why methods, attributes or parameters differ
 DIFFERENT = {
+    **dict.fromkeys(
+        ["memory.py:reset_peak", "memory.py:peak_bytes", "memory.py:free_bytes", "memory.py:backend_name"],
+        "torch has several devices, MLX the default one",
+    ),
     "layers/conv.py:Conv1d": "torch's own layer, its call cut to the device's limits",
     "layers/conv.py:ConvTranspose1d": "torch's own layer, its call cut to the device's limits",
     "layers/conv.py:conv1d": "torch has groups, and a limit on sizes",

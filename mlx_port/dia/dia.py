@@ -16,14 +16,12 @@ import mlx.core as mx
 from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
-from mlx_port.layers.cache import FixedCache, KeyValueCache
+from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import RotaryPositions, Rotation, rotate
 from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
-
-Cache = KeyValueCache | FixedCache
 
 
 class Source(NamedTuple):
@@ -64,7 +62,7 @@ class SelfAttention(nn.Module):
         self.v_proj = nn.Linear(width, kv_heads * head_dim, bias=False)
         self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
 
-    def __call__(self, x: mx.array, rotation: Rotation, cache: Cache | None = None) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation, cache: KeyValueCache | None = None) -> mx.array:
         """With a cache the rows follow those it holds, and each sees only itself and what is before it."""
         queries = rotate(split_heads(self.q_proj(x), self.head_dim), rotation)
         keys = rotate(split_heads(self.k_proj(x), self.head_dim), rotation)
@@ -181,7 +179,7 @@ class DecoderLayer(nn.Module):
         x: mx.array,
         rotation: Rotation,
         cross_rotation: Rotation | None,
-        cache: Cache,
+        cache: KeyValueCache,
         source: Source,
         index: int,
     ) -> mx.array:
@@ -238,7 +236,7 @@ class Decoder(nn.Module):
         query = mx.zeros((1, 1, layer.pre_ca_norm.weight.shape[0]), dtype=encoded.dtype)
         return layer.cross_attention(query, keys, values, None, None)
 
-    def __call__(self, tokens: mx.array, cache: Sequence[Cache], source: Source) -> mx.array:
+    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
         start = cache[0].length
         rotation = self.rotary(start, tokens.shape[1])
         cross_rotation = self.cross_rotary(start, tokens.shape[1]) if self.cross_rope else None
@@ -289,11 +287,11 @@ class Dia(nn.Module):
         """The unconditional text: zero ids all encode to this one vector. → (1, 1, source width)."""
         return self.model.encoder(mx.zeros((1, 1), dtype=mx.int32))
 
-    def __call__(self, tokens: mx.array, cache: Sequence[Cache], source: Source) -> mx.array:
+    def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
         """Logits for the row behind each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
-    def next_logits(self, tokens: mx.array, cache: Sequence[Cache], source: Source) -> mx.array:
+    def next_logits(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
         """Logits for the row behind the last of `tokens` alone. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 

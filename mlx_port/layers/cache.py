@@ -42,24 +42,3 @@ class KeyValueCache:
             held = self.buffers[which]
             larger[:, :, : held.shape[2]] = held
         return larger
-
-
-class FixedCache:
-    """Buffers of fixed size, written at a position that is an array: for compiled steps.
-
-    keys, values: (B, K, capacity, E).  position: (1,) int32, the row to write.  mask: (1, 1, 1, capacity),
-    True up to `position`; both are shared by all layers and kept by the owner. Takes one row at a time.
-    """
-
-    def __init__(self, keys: mx.array, values: mx.array, position: mx.array, mask: mx.array):
-        self.keys, self.values, self.length, self.mask = keys, values, position, mask
-
-    def extend(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Write one row; returns the whole buffers. (B, K, 1, E) each → (B, K, capacity, E) each."""
-        self.keys = mx.slice_update(self.keys, keys, self.length, (2,))
-        self.values = mx.slice_update(self.values, values, self.length, (2,))
-        return self.keys, self.values
-
-    def rule(self, rows: int) -> tuple[bool, mx.array | None]:
-        """(is_causal, mask): the row sees itself and what is before it."""
-        return False, self.mask

@@ -19,10 +19,8 @@ class RotaryPositions(nn.Module):
         self._cos = mx.array(cos)
         self._sin = mx.array(sin)
 
-    def __call__(self, start: int | mx.array, length: int) -> Rotation:
-        """Tables of `length` positions from `start`; a `start` on the device, shape (1,), takes length 1."""
-        if not isinstance(start, int):
-            return self._cos[start], self._sin[start]
+    def __call__(self, start: int, length: int) -> Rotation:
+        """Tables of `length` positions from `start`."""
         return self._cos[start : start + length], self._sin[start : start + length]
 
 
