@@ -14,9 +14,11 @@ from mlx.utils import tree_flatten
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
 from mlx_port.dia.generate import DiaPipeline
+from mlx_port.memory import backend_name, free_bytes
 from tts_core import dac, dia
 from tts_core.dia_shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.room import check_loading
 
 Read = TypeVar("Read")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
@@ -29,7 +31,8 @@ def load(path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
 
     dtype: float32, bfloat16 or float16 for the network; None takes the folder's own. Norms and the codec stay
     float32.
-    Raises NotFoundError, CheckpointError (for published files: it says how to convert them), UsageError.
+    Raises NotFoundError, CheckpointError (for published files: it says how to convert them), UsageError, and
+    ResourceError where memory would not hold it.
     """
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
@@ -38,9 +41,10 @@ def load(path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
     network = Dia(_understood(dia.read_converted, config, folder))
     if config.get("quantization"):
         _understood(lambda _: _quantize(network, config["quantization"]), config, folder)
-    _fill(network, folder, None if dtype is None else DTYPES[dtype])
     place = folder / "codec"
     codec = Dac(_understood(dac.read_converted, read_config(place, "dac"), place))
+    _understood(lambda _: _check_room(network, codec, config, dtype), config, folder)
+    _fill(network, folder, None if dtype is None else DTYPES[dtype])
     _fill(codec, place, None)
     return DiaPipeline(network, codec)
 
@@ -83,6 +87,17 @@ def without_envelope(config: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in ENVELOPE}
 
 
+def _check_room(network: Dia, codec: Dac, config: dict[str, Any], dtype: str | None) -> None:
+    check_loading(
+        network.config,
+        codec.config,
+        dtype=dtype or config["dtype"],
+        quantization=config.get("quantization"),
+        backend=backend_name(),
+        free=free_bytes(),
+    )
+
+
 def _quantize(network: nn.Module, quantization: dict[str, Any]) -> None:
     """Give every listed linear layer its quantised form; an entry under a layer's path overrides the
     folder's default.
@@ -118,7 +133,8 @@ def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
     ]
     if faults:
         raise CheckpointError(f"model: {folder}: {'; '.join(sorted(faults)[:20])}; convert again")
-    ready = {name: _cast(name, value, dtype) for name, value in weights.items()}
+    # taken out one by one, so that no array lives beside its cast
+    ready = {name: _cast(name, weights.pop(name), dtype) for name in wanted}
     network.load_weights(list(ready.items()), strict=True)
     network.eval()
     mx.eval(network.parameters())  # read the files now, not within the first generation

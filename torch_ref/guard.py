@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_ref.device import name_of
 from torch_ref.dia.dia import Dia
 from tts_core.errors import GenerationError
 from tts_core.guard import not_finite
@@ -31,7 +32,7 @@ def fault(network: Dia, tokens: Tensor, rows: Tensor, *, guided: bool, text: int
     tokens: (S,) ids of the text.  rows: (1, T, C), the rows before the one that was marked.
     text: its place in the batch, from 1.
     """
-    dtype = str(network.model.decoder.embeddings.embed.weight.dtype).removeprefix("torch.")
+    dtype = name_of(network.model.decoder.embeddings.embed.weight.dtype)
     with watched(network) as found, torch.inference_mode():
         source = network.read([tokens], network.encode_nothing() if guided else None)
         network.next_logits(torch.cat((rows, rows)) if guided else rows, network.new_cache(), source)

@@ -10,10 +10,12 @@ import torch
 
 from converters.published import Part, open_published
 from torch_ref.codecs.dac import Dac
-from torch_ref.device import choose
+from torch_ref.device import choose, name_of
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.generate import DiaPipeline
+from torch_ref.memory import backend_name, free_bytes
 from tts_core.dia_shapes import is_norm
+from tts_core.room import check_loading
 
 Network = TypeVar("Network", Dia, Dac)
 
@@ -37,10 +39,17 @@ def load(
     codec: where the DAC is, when `path` does not hold one.
     cross_rope: overrides what the config's schema says about rotary cross-attention (v0.1: True, 0626:
     False).
-    Raises NotFoundError, CheckpointError, UsageError.
+    Raises NotFoundError, CheckpointError, UsageError, and ResourceError where memory would not hold it.
     """
     target, chosen = choose(device, dtype)
     published = open_published([path], codec=codec, cross_rope=cross_rope)
+    check_loading(
+        published.dia.config,
+        published.codec.config,
+        dtype=name_of(chosen),
+        backend=backend_name(target),
+        free=free_bytes(target),
+    )
     with torch.device("meta"):
         network = Dia(published.dia.config)
         dac = Dac(published.codec.config)

@@ -17,6 +17,7 @@ from mlx_port.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
 from mlx_port.dia.dia import Dia, Source
 from mlx_port.dia.step import make_step
 from mlx_port.guard import fault
+from mlx_port.memory import backend_name, free_bytes, peak_bytes, reset_peak
 from tts_core.dac import check_fits, decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
@@ -25,6 +26,7 @@ from tts_core.errors import GenerationError
 from tts_core.meter import Meter
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
+from tts_core.room import check_running, job_of
 from tts_core.windows import growing
 
 
@@ -87,7 +89,8 @@ class DiaPipeline:
         voice to continue. max_frames counts codec frames made, the prompt's excluded. noise replaces the
         seed's numbers (tts_core.noise).
         last_channel_free: see DelayGrid.
-        Raises UsageError, at the call, for a text or value that cannot be used.
+        Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for
+        what would not fit into memory.
         """
         started = time.perf_counter()
         request = make_request(
@@ -104,6 +107,7 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
+        self._check_room(request)
         return self._pieces(request, started)
 
     def generate_batch(
@@ -123,7 +127,7 @@ class DiaPipeline:
         """Speak several texts in one run of the decoder; each gives what it gives alone.
 
         max_frames, seed and noise: one for all, or one per text. The times in the results are the batch's.
-        Raises UsageError, naming the text's place.
+        Raises UsageError, naming the text's place, and ResourceError for what would not fit into memory.
         """
         started = time.perf_counter()
         request = make_request(
@@ -140,6 +144,7 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
+        self._check_room(request)
         self._reset_peak()
         grid = self._run(request)
         codes = [grid.codes(item) for item in range(len(texts))]
@@ -184,8 +189,16 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
+        self._check_room(request)
         grid = self._run(request)
         return [grid.codes(item) for item in range(len(texts))]
+
+    def _check_room(self, request: Request) -> None:
+        weight = self.network.model.decoder.embeddings.embed.weight
+        dtype, backend = str(weight.dtype).removeprefix("mlx.core."), backend_name()
+        check_running(
+            self.config, self.codec.config, job_of(request), dtype=dtype, backend=backend, free=free_bytes()
+        )
 
     def _pieces(self, request: Request, started: float) -> Iterator[GenerationResult]:
         """Cut one text's speech on the codec's absolute grid, so that the pieces join to the whole
@@ -265,10 +278,10 @@ class DiaPipeline:
         return to_host(self.codec.decode_frames(mx.array(codes[None]), start, stop))[0].astype(np.float32)
 
     def _reset_peak(self) -> None:
-        mx.reset_peak_memory()
+        reset_peak()
 
     def _peak(self) -> int:
-        return mx.get_peak_memory()
+        return peak_bytes()
 
 
 def to_host(x: mx.array) -> np.ndarray:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from torch_ref.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
+from torch_ref.device import name_of
 from torch_ref.dia.dia import Dia, Source
 from torch_ref.dia.step import make_step
 from torch_ref.guard import fault
-from torch_ref.memory import peak_bytes, reset_peak
+from torch_ref.memory import backend_name, free_bytes, peak_bytes, reset_peak
 from tts_core.dac import check_fits, decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
@@ -27,6 +28,7 @@ from tts_core.errors import GenerationError
 from tts_core.meter import Meter
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
+from tts_core.room import check_running, job_of
 from tts_core.windows import growing
 
 
@@ -89,7 +91,8 @@ class DiaPipeline:
         voice to continue. max_frames counts codec frames made, the prompt's excluded. noise replaces the
         seed's numbers (tts_core.noise).
         last_channel_free: see DelayGrid.
-        Raises UsageError, at the call, for a text or value that cannot be used.
+        Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for
+        what would not fit into memory.
         """
         started = time.perf_counter()
         request = make_request(
@@ -106,6 +109,7 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
+        self._check_room(request)
         return self._pieces(request, started)
 
     def generate_batch(
@@ -125,7 +129,7 @@ class DiaPipeline:
         """Speak several texts in one run of the decoder; each gives what it gives alone.
 
         max_frames, seed and noise: one for all, or one per text. The times in the results are the batch's.
-        Raises UsageError, naming the text's place.
+        Raises UsageError, naming the text's place, and ResourceError for what would not fit into memory.
         """
         started = time.perf_counter()
         request = make_request(
@@ -142,6 +146,7 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
+        self._check_room(request)
         self._reset_peak()
         grid = self._run(request)
         codes = [grid.codes(item) for item in range(len(texts))]
@@ -186,8 +191,17 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
+        self._check_room(request)
         grid = self._run(request)
         return [grid.codes(item) for item in range(len(texts))]
+
+    def _check_room(self, request: Request) -> None:
+        weight = self.network.model.decoder.embeddings.embed.weight
+        dtype, backend = name_of(weight.dtype), backend_name(weight.device)
+        free = free_bytes(weight.device)
+        check_running(
+            self.config, self.codec.config, job_of(request), dtype=dtype, backend=backend, free=free
+        )
 
     def _pieces(self, request: Request, started: float) -> Iterator[GenerationResult]:
         """Cut one text's speech on the codec's absolute grid, so that the pieces join to the whole

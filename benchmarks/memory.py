@@ -1,0 +1,246 @@
+"""Peak memory of a generation beside its estimate, each run in a process of its own, with random weights.
+
+    python benchmarks/memory.py [--size voice|full] [--side torch|mlx] [--device cpu|cuda] [--dtype float32]
+    [--jobs 176x200,1000x400,176x200x4,...]
+
+A job is BYTESxFRAMES[xBATCH[xPROMPT FRAMES]]. On the CPU the peak is the resident set over what it was after
+imports; on CUDA it is that of torch's or MLX's allocator (and what torch's has reserved). Exits with 1 where
+an estimate is off by more than 15 % and more than 64 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tts_core import dac, dia
+from tts_core.dia_shapes import is_norm, parameter_shapes
+from tts_core.estimate import Estimate, Job, estimate
+from tts_core.published_sizes import DAC_44KHZ, DIA
+
+# the embedded voice's shape
+SMALL = dia.DiaConfig(
+    dia.DiaEncoderConfig(256, 768, 4, 4, 4, 64, 256, 256, 1e-5, 10000.0),
+    dia.DiaDecoderConfig(320, 1024, 6, 5, 1, 64, 256, 4, 4, 64, 640, 1028, 6, 1e-5, 10000.0),
+    (0, 1, 2, 3, 4, 5),
+    1026,
+    1024,
+    1025,
+    False,
+    dia.DEFAULTS_0626,
+)
+SMALL_CODEC = dac.DacConfig(16000, 24, (2, 4, 5, 8), 384, 384, (8, 5, 4, 2), 6, 1024, (8,) * 6)
+SIZES = {"full": (DIA["nari-labs/Dia-1.6B-0626"], DAC_44KHZ), "voice": (SMALL, SMALL_CODEC)}
+JOBS = {
+    "voice": "60x50,250x600,100x200x8,100x100x1x200",
+    "full": "176x200,1024x300,176x100x4,176x100x1x400",
+}
+
+
+def codec_weight(name: str, shape: tuple[int, ...]) -> float:
+    """The scale of a random tensor: activations keep their size."""
+    return 1.0 if name.endswith(".alpha") else max(1, int(np.prod(shape[1:]))) ** -0.5
+
+
+def dia_weight(name: str, shape: tuple[int, ...]) -> float:
+    return 0.5 if "embed" in name else shape[-1] ** -0.5
+
+
+class Resident:
+    """The process's resident set over what it was when this was made."""
+
+    def __init__(self) -> None:
+        self.base = self._kilobytes("VmRSS")
+
+    def restart(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+
+    def peaks(self) -> dict[str, int]:
+        return {"resident": 1024 * (self._kilobytes("VmHWM") - self.base)}
+
+    def _kilobytes(self, name: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
+    import torch
+
+    from torch_ref.codecs.dac import Dac
+    from torch_ref.dia.dia import Dia
+    from torch_ref.dia.generate import DiaPipeline
+
+    class Allocated:
+        def restart(self) -> None:
+            torch.cuda.reset_peak_memory_stats()
+
+        def peaks(self) -> dict[str, int]:
+            return {
+                "allocated": torch.cuda.max_memory_allocated(),
+                "reserved": torch.cuda.max_memory_reserved(),
+            }
+
+    meter = Resident() if device == "cpu" else Allocated()
+    config, codec = SIZES[size]
+    with torch.device("meta"):
+        networks = Dia(config), Dac(codec)
+    torch.manual_seed(0)
+
+    def tensor(name: str, shape: tuple[int, ...], scale: float, kind: torch.dtype) -> torch.Tensor:
+        if is_norm(name):
+            return torch.ones(shape, device=device)
+        made = torch.empty(shape, dtype=kind, device=device).normal_(0, scale)
+        if name == "logits_dense.weight":
+            made[config.eos_token_id] = 0  # never the likeliest: a text is as long as it may be
+        return made
+
+    kind = getattr(torch, dtype)
+    shapes = parameter_shapes(config)
+    networks[0].load_state_dict(
+        {name: tensor(name, shape, dia_weight(name, shape), kind) for name, shape in shapes.items()},
+        assign=True,
+    )
+    shapes = dac.parameter_shapes(codec)
+    networks[1].load_state_dict(
+        {
+            name: tensor(name, shape, codec_weight(name, shape), torch.float32)
+            for name, shape in shapes.items()
+        },
+        assign=True,
+    )
+    return DiaPipeline(*[network.to(device).eval() for network in networks]), meter
+
+
+def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
+    import mlx.core as mx
+
+    from mlx_port.codecs.dac import Dac
+    from mlx_port.dia.dia import Dia
+    from mlx_port.dia.generate import DiaPipeline
+
+    class Allocated:
+        def restart(self) -> None:
+            mx.reset_peak_memory()
+
+        def peaks(self) -> dict[str, int]:
+            return {"allocated": mx.get_peak_memory()}
+
+    meter = Resident() if mx.default_device() == mx.cpu else Allocated()
+    config, codec = SIZES[size]
+    mx.random.seed(0)
+    networks = Dia(config), Dac(codec)
+
+    def tensor(name: str, shape: tuple[int, ...], scale: float, kind: mx.Dtype) -> mx.array:
+        if is_norm(name):
+            return mx.ones(shape)
+        made = mx.random.normal(shape, kind, 0, scale)
+        if name == "logits_dense.weight":
+            made[config.eos_token_id] = 0
+        return made
+
+    for name, shape in parameter_shapes(config).items():
+        value = tensor(name, shape, dia_weight(name, shape), getattr(mx, dtype))
+        mx.eval(value)
+        networks[0].load_weights([(name, value)], strict=False)
+    for name, shape in dac.parameter_shapes(codec).items():
+        axes = dac.mlx_axes(name, len(shape))
+        laid = tuple(shape[axis] for axis in axes) if axes else shape
+        value = tensor(name, laid, codec_weight(name, shape), mx.float32)
+        mx.eval(value)
+        networks[1].load_weights([(name, value)], strict=False)
+    mx.clear_cache()
+    return DiaPipeline(*networks), meter
+
+
+def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str, int]:
+    """Peaks of one job, by what they were read from."""
+    pipeline, meter = (torch_side if side == "torch" else mlx_side)(size, dtype, device)
+    random = np.random.default_rng(0)
+    channels = pipeline.config.decoder_config.num_channels
+    prompt = random.integers(0, 1024, (channels, job.prompt_frames), np.int32)
+    codes = prompt if job.prompt_frames else None
+    # prompts are heard as well: a wave of their length is encoded
+    wave = random.normal(0, 0.1, job.prompt_frames * pipeline.codec.hop_length).astype(np.float32)
+    text = ("[S1] " + "so it goes " * 200)[: job.text_bytes + 3]
+    meter.restart()
+    if job.prompt_frames:
+        pipeline._encode(wave)
+    if job.batch == 1 and codes is None:
+        made = pipeline.generate(text, seed=1, max_frames=job.frames)
+    else:
+        prompts = [codes] * job.batch
+        made = pipeline.generate_batch([text] * job.batch, prompts=prompts, seed=1, max_frames=job.frames)[0]
+    assert made.codes.shape[1] == job.frames, f"the text ended by itself after {made.codes.shape[1]} frames"
+    return meter.peaks()
+
+
+def child(arguments: list[str]) -> None:
+    size, side, dtype, device, *numbers = arguments
+    print(json.dumps(measure(size, side, dtype, device, Job(*map(int, numbers[:4])))))
+
+
+def off(guess: Estimate, peak: int) -> bool:
+    error = abs(guess.total - peak)
+    return error > 0.15 * peak and error > 64e6
+
+
+def backend(side: str, device: str) -> str:
+    if side == "torch":
+        return f"torch-{device}"
+    import mlx.core as mx
+
+    if mx.default_device() == mx.cpu:
+        return "mlx-cpu"
+    return "mlx-metal" if mx.metal.is_available() else "mlx-cuda"
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--size", choices=("voice", "full"), default="voice")
+    parser.add_argument("--side", choices=("torch", "mlx"), default="torch")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--jobs")
+    args = parser.parse_args()
+    where = backend(args.side, args.device)
+    versions = {name: metadata.version(name) for name in ("torch", "mlx") if name == args.side}
+    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
+    print(f"{args.size}, {args.dtype}, {where}; MB")
+    config, codec = SIZES[args.size]
+    wrong = 0
+    for spec in (args.jobs or JOBS[args.size]).split(","):
+        given = [int(number) for number in spec.split("x")]
+        text, frames, batch, prompt = given + [0, 0, 1, 0][len(given) :]
+        job = Job(text, frames, prompt, batch)
+        command = [sys.executable, __file__, "--child", args.size, args.side, args.dtype, args.device]
+        numbers = [job.text_bytes, job.frames, job.prompt_frames, job.batch]
+        done = subprocess.run([*command, *map(str, numbers)], check=True, capture_output=True, text=True)
+        peaks = json.loads(done.stdout.splitlines()[-1])
+        guess = estimate(config, codec, job, dtype=args.dtype, backend=where)
+        peak = next(iter(peaks.values()))
+        wrong += off(guess, peak)
+        measured = ", ".join(f"{name} {value / 1e6:.0f}" for name, value in peaks.items())
+        terms = ", ".join(f"{term.name} {term.bytes / 1e6:.0f}" for term in guess.terms)
+        error = 100 * (guess.total / peak - 1)
+        mark = "  OFF" if off(guess, peak) else ""
+        print(
+            f"{spec:<16} {measured}; estimate {guess.total / 1e6:.0f} ({error:+.1f} %): {terms}{mark}",
+            flush=True,
+        )
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The shapes of published models, for those who have no files of them yet."""
+
+from __future__ import annotations
+
+from tts_core.dac import DacConfig
+from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
+from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01
+
+
+def _dia(*, cross_rope: bool) -> DiaConfig:
+    return DiaConfig(
+        encoder_config=DiaEncoderConfig(
+            hidden_size=1024,
+            intermediate_size=4096,
+            num_hidden_layers=12,
+            num_attention_heads=16,
+            num_key_value_heads=16,
+            head_dim=128,
+            max_position_embeddings=1024,
+            vocab_size=256,
+            norm_eps=1e-5,
+            rope_theta=10000.0,
+        ),
+        decoder_config=DiaDecoderConfig(
+            hidden_size=2048,
+            intermediate_size=8192,
+            num_hidden_layers=18,
+            num_attention_heads=16,
+            num_key_value_heads=4,
+            head_dim=128,
+            cross_hidden_size=1024,
+            cross_num_attention_heads=16,
+            cross_num_key_value_heads=16,
+            cross_head_dim=128,
+            max_position_embeddings=3072,
+            vocab_size=1028,
+            num_channels=9,
+            norm_eps=1e-5,
+            rope_theta=10000.0,
+        ),
+        delay_pattern=(0, 8, 9, 10, 11, 12, 13, 14, 15),
+        bos_token_id=1026,
+        eos_token_id=1024,
+        pad_token_id=1025,
+        cross_rope=cross_rope,
+        sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626,
+    )
+
+
+# config.json of nari-labs/Dia-1.6B-0626 and nari-labs/Dia-1.6B; both store float32
+DIA = {"nari-labs/Dia-1.6B-0626": _dia(cross_rope=False), "nari-labs/Dia-1.6B": _dia(cross_rope=True)}
+# config.json of descript/dac_44khz
+DAC_44KHZ = DacConfig(
+    sample_rate=44100,
+    encoder_hidden_size=64,
+    downsampling_ratios=(2, 4, 8, 8),
+    hidden_size=1024,
+    decoder_hidden_size=1536,
+    upsampling_ratios=(8, 8, 4, 2),
+    n_codebooks=9,
+    codebook_size=1024,
+    codebook_dim=(8,) * 9,
+)

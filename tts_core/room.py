@@ -1,0 +1,117 @@
+"""Refusing, before anything is allocated, what cannot fit into memory; and saying what would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tts_core.dac import DacConfig
+from tts_core.dia import DiaConfig
+from tts_core.dia_request import Request
+from tts_core.errors import ResourceError
+from tts_core.estimate import BYTES, Job, estimate
+
+SMALLEST = Job(text_bytes=1, frames=1)
+QUANTIZATIONS = {  # flags of convert-weights → what config.json says of them
+    "-q --q-bits 8": {"group_size": 64, "bits": 8, "mode": "affine"},
+    "-q": {"group_size": 64, "bits": 4, "mode": "affine"},
+}
+
+
+def check_loading(
+    config: DiaConfig,
+    codec: DacConfig,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    quantization: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise ResourceError unless `free` bytes hold the weights; None is unknown, and passes."""
+
+    def takes(dtype: str, quantization: Mapping[str, Any] | None, backend: str) -> int:
+        return estimate(
+            config, codec, SMALLEST, dtype=dtype, backend=backend, quantization=quantization
+        ).loaded
+
+    needed = takes(dtype, quantization, backend)
+    if free is None or needed <= free:
+        return
+    options = {f"dtype {name}": takes(name, quantization, backend) for name in _narrower(dtype)}
+    if quantization is None:
+        port = backend if backend.startswith("mlx") else "mlx-cpu"
+        options |= {
+            f"a copy for MLX made with convert-weights {flags}": takes("bfloat16", how, port)
+            for flags, how in QUANTIZATIONS.items()
+        }
+    fitting = [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
+    raise ResourceError(
+        f"memory: the model's weights in {dtype} take {gigabytes(needed)} on {backend}, "
+        f"{gigabytes(free)} are free; {_advice(fitting)}"
+    )
+
+
+def check_running(
+    config: DiaConfig, codec: DacConfig, job: Job, *, dtype: str, backend: str, free: int | None
+) -> None:
+    """Raise ResourceError unless `free` bytes hold what `job` adds to a loaded model; None passes."""
+
+    def takes(job: Job, dtype: str = dtype) -> int:
+        return estimate(config, codec, job, dtype=dtype, backend=backend).running
+
+    needed = takes(job)
+    if free is None or needed <= free:
+        return
+    fitting = []
+    batch = _largest(job.batch - 1, lambda batch: takes(replace(job, batch=batch)) <= free)
+    if batch:
+        fitting.append(f"a batch of {batch}")
+    frames = _largest(job.frames - 1, lambda frames: takes(replace(job, frames=frames)) <= free)
+    if frames:
+        fitting.append(f"max_frames {frames} ({frames / codec.frame_rate:.1f} s)")
+    fitting += [f"dtype {name}" for name in _narrower(dtype) if takes(job, name) <= free]
+    raise ResourceError(
+        f"memory: {_told(job, codec)} take {gigabytes(needed)} on {backend} beside the weights, "
+        f"{gigabytes(free)} are free; {_advice(fitting)}"
+    )
+
+
+def job_of(request: Request) -> Job:
+    """What a request may take at its longest."""
+    prompts = [0 if codes is None else codes.shape[1] for codes in request.prompts]
+    longest = max(prompt + frames for prompt, frames in zip(prompts, request.max_frames, strict=True))
+    return Job(
+        text_bytes=max(len(tokens) for tokens in request.tokens),
+        frames=longest - max(prompts),
+        prompt_frames=max(prompts),
+        batch=len(request.tokens),
+        guided=request.sampling.cfg_scale != 0,
+    )
+
+
+def gigabytes(size: int) -> str:
+    """Bytes as "1.23 GB"."""
+    return f"{size / 1e9:.2f} GB"
+
+
+def _told(job: Job, codec: DacConfig) -> str:
+    texts = "one text" if job.batch == 1 else f"{job.batch} texts"
+    return f"{texts} of {job.text_bytes} bytes and {job.frames / codec.frame_rate:.1f} s of speech"
+
+
+def _advice(fitting: list[str]) -> str:
+    return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"
+
+
+def _narrower(dtype: str) -> list[str]:
+    return [name for name in ("float32", "bfloat16", "float16") if BYTES[name] < BYTES[dtype]]
+
+
+def _largest(limit: int, fits: Any) -> int:
+    """The largest number up to `limit` that fits, by halving; 0 if none does."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
