@@ -27,7 +27,7 @@ from converters.writer import (
     shards,
     write_json,
 )
-from tts_core.dac import DacConfig, mlx_axes
+from tts_core.dac import DacConfig, check_fits, mlx_axes
 from tts_core.dia import DiaConfig
 from tts_core.dia_shapes import is_norm
 from tts_core.errors import CheckpointError, UsageError
@@ -122,9 +122,11 @@ def outline(
 ) -> Outline:
     """What `convert` would write. dtype None keeps that of Dia's source; norms and the codec stay float32.
 
-    Raises UsageError when a quantised source should be quantised again, or when no layer can be quantised.
+    Raises CheckpointError for a codec of another model, UsageError when a quantised source should be
+    quantised again, or when no layer can be quantised.
     """
     dia, codec = published.dia, published.codec
+    check_fits(codec.config, dia.config.decoder_config.num_channels, dia.config.eos_token_id)
     if dtype is not None and (dtype not in FLOATS or dtype == "float64"):
         raise UsageError(f"--dtype: {dtype!r} is unknown; choose from float32, bfloat16, float16")
     if quantization is not None and dia.quantization is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import tempfile
 from functools import lru_cache
@@ -78,7 +79,9 @@ def converted_voice() -> Path:
 
 def _cache_folders() -> list[Path]:
     home = os.environ.get("XDG_CACHE_HOME")
-    return [Path(home) if home else Path.home() / ".cache", Path(tempfile.gettempdir())]
+    # a folder of the user's own: what lies in a shared one could be anybody's
+    spare = Path(tempfile.gettempdir()) / f"mlx-port-{getpass.getuser()}"
+    return [Path(home) if home else Path.home() / ".cache", spare]
 
 
 def _convert_voice(folder: Path) -> None:

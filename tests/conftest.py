@@ -11,6 +11,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
 
+if importlib.util.find_spec("torch") is not None:
+    import torch
+
+    torch.set_num_threads(1)  # the networks are too small for more
+
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="mlx-port-cache-")

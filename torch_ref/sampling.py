@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ref.layers.selection import first_largest
 from tts_core.sampling import V01_EOS_SCALE, Sampling
 
 
@@ -57,7 +58,7 @@ def candidates_0626(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) 
         return logits
     logits = logits / sampling.temperature
     ids = torch.arange(logits.shape[-1], device=logits.device)
-    ends = logits.argmax(dim=-1, keepdim=True) == eos
+    ends = first_largest(logits)[..., None] == eos
     logits = logits.masked_fill(torch.where(ends, ids < eos, ids == eos), -torch.inf)
     return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
 
@@ -70,11 +71,11 @@ def candidates_v01(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -
         return logits
     logits = logits / sampling.temperature
     ids = torch.arange(logits.shape[-1], device=logits.device)
-    not_best = logits.argmax(dim=-1, keepdim=True) != eos
+    not_best = first_largest(logits)[..., None] != eos
     logits = logits.masked_fill(not_best & (ids == eos), -torch.inf)
     return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
 
 
 def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     """One id per row with probability softmax(logits), by the Gumbel maximum. (..., V) each → (...) int64."""
-    return (logits - torch.log(-torch.log(uniform))).argmax(dim=-1)
+    return first_largest(logits - torch.log(-torch.log(uniform)))

@@ -53,7 +53,7 @@ class Request:
     tokens: list[np.ndarray]  # (S,) int32
     prompts: list[np.ndarray | None]  # (Q, P) int32
     max_frames: list[int]
-    seeds: list[int]
+    seeds: list[int | None]  # None where the caller gave the noise instead
     noise: list[Noise]
     sampling: Sampling
     last_channel_free: bool
@@ -100,8 +100,9 @@ def make_request(
     prompts = [None] * len(texts) if prompts is None else prompts
     given = {"temperature": temperature, "cfg_scale": cfg_scale, "top_k": top_k, "top_p": top_p}
     sampling = replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
-    seeds = _per_text("seed", secrets.randbits(32) if seed is None else seed, len(texts))
-    sources = per_text(noise, seeds)
+    given_seeds = _per_text("seed", secrets.randbits(32) if seed is None else seed, len(texts))
+    sources = per_text(noise, given_seeds)
+    seeds: list[int | None] = [None] * len(texts) if noise is not None else [*given_seeds]
     tokens = [_tokens(config, text, place) for place, text in enumerate(texts)]
     if max_frames is not None:
         _check_lengths(_per_text("max_frames", max_frames, len(texts)))

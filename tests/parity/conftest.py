@@ -1,11 +1,9 @@
-"""No gradients in these tests, and one thread: the networks are too small for more."""
+"""No gradients in these tests."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

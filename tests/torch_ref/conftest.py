@@ -1,13 +1,10 @@
-"""A tiny Dia in a published folder; one thread, as the networks are too small for more."""
+"""A tiny Dia in a published folder."""
 
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

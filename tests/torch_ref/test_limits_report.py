@@ -64,17 +64,6 @@ def test_rules_are_met_without_our_layers(page, about):
     assert {rule for rule in tables(page)[about] if rule != OURS} == MET[about]
 
 
-NOT_YET = {"Convolutions of a codec": "conv1d does not make its input contiguous"}
-
-
-@pytest.mark.parametrize(
-    "about",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=NOT_YET[name]))
-        if name in NOT_YET
-        else name
-        for name in MET
-    ],
-)
+@pytest.mark.parametrize("about", MET)
 def test_none_is_met_with_them(page, about):
     assert set(tables(page)[about][OURS]) == {"none"}

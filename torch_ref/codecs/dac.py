@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
+from torch_ref.layers.selection import first_largest
 from tts_core.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
 from tts_core.windows import growing
 
@@ -143,7 +144,7 @@ class VectorQuantizer(nn.Module):
         distance = (
             encodings.square().sum(-1, keepdim=True) - 2 * encodings @ entries.T + entries.square().sum(-1)
         )
-        return distance.argmin(-1).to(torch.int32)
+        return first_largest(-distance).to(torch.int32)
 
     def decode(self, codes: Tensor) -> Tensor:
         """The raw entries, projected back. (B, T) → (B, C, T)."""

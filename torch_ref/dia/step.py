@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_ref.dia.dia import Cache, Dia, Source
 from torch_ref.guard import marked
 from torch_ref.layers.cache import FixedCache, KeyValueCache
+from torch_ref.layers.selection import first_largest
 from torch_ref.sampling import candidates_0626, candidates_v01, draw
 from tts_core.sampling import Sampling
 
@@ -41,7 +42,7 @@ class Step:
         candidates = candidates_v01 if config.cross_rope else candidates_0626
         # without guidance both are the conditional rows, and the guided logits are these
         kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
-        return marked(kept.argmax(dim=-1) if uniform is None else draw(kept, uniform), logits)
+        return marked(first_largest(kept) if uniform is None else draw(kept, uniform), logits)
 
 
 class GraphStep(Step):

@@ -51,6 +51,7 @@ def conv1d(
     (B, C, T), (C', C / groups, K) → (B, C', T').  longest: None takes the device's limit, if it has one.
     Raises ValueError where one output needs more inputs than `longest`.
     """
+    x = x.contiguous()  # transposed views come out wrong on MPS before torch 2.9
     longest = longest_convolution(x.device) if longest is None else longest
     kernel, out = weight.shape[2], weight.shape[0]
     layer = windows.Conv(kernel, stride, dilation, padding)
@@ -104,6 +105,7 @@ def conv_transpose1d(
         raise ValueError(
             f"conv_transpose1d: output_padding {output_padding} must be below stride or dilation"
         )
+    x = x.contiguous()
     longest = longest_convolution(x.device) if longest is None else longest
     channels, out = weight.shape[0], weight.shape[1] * groups
     reach = dilation * (weight.shape[2] - 1) + 1  # outputs that one input reaches

@@ -1,0 +1,16 @@
+"""Choosing the largest of a row, the same on every backend."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def first_largest(x: Tensor) -> Tensor:
+    """argmax over the last axis; the first of equals. (..., V) → (...) int64; V where a row holds NaN.
+
+    torch.argmax is not used: on MPS before macOS 14 it may give -2**63.
+    """
+    places = torch.arange(x.shape[-1], device=x.device)
+    best = x.amax(dim=-1, keepdim=True)
+    return torch.where(x == best, places, x.shape[-1]).amin(dim=-1)
