@@ -16,7 +16,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 import numpy as np
@@ -154,19 +154,20 @@ def transformers_side(size: str, dtype: str) -> tuple[Generate, str]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     kind = getattr(torch, dtype)
     if size == "voice":
-        model = transformers.DiaForConditionalGeneration.from_pretrained(DIA, dtype=kind).to(device)
+        model: Any = transformers.DiaForConditionalGeneration.from_pretrained(DIA, dtype=kind)
     else:
         torch.manual_seed(0)
         with torch.device(device):
             model = transformers.DiaForConditionalGeneration(transformers.DiaConfig(**FULL)).to(kind)
-        model.generation_config.update(bos_token_id=1026, eos_token_id=1024, pad_token_id=1025)
-    model.eval()
+    special = {name: FULL[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    model.generation_config.update(**special)
+    model.to(device).eval()
     text = TEXT.encode().replace(b"[S1]", b"\x01").replace(b"[S2]", b"\x02")
-    config = model.config.decoder_config
+    channels = model.config.decoder_config.num_channels
 
     def generate(batch: int, frames: int) -> int:
         ids = torch.tensor([list(text)] * batch, device=device)
-        start = torch.full((batch, 1, config.num_channels), 1026, device=device)
+        start = torch.full((batch, 1, channels), FULL["bos_token_id"], device=device)
         rows = model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
@@ -186,8 +187,9 @@ def transformers_side(size: str, dtype: str) -> tuple[Generate, str]:
 
 def mlx_audio_side(size: str, dtype: str) -> tuple[Generate, str]:
     import mlx.core as mx
-    import mlx_audio.tts.models.dia.dia as peer
     from mlx.utils import tree_flatten
+
+    peer: Any = import_module("mlx_audio.tts.models.dia.dia")
 
     if size != "full":
         raise SystemExit("mlx-audio reads no transformers layout: --size full only")
@@ -196,7 +198,8 @@ def mlx_audio_side(size: str, dtype: str) -> tuple[Generate, str]:
     model = peer.Model(DIA_CONFIG)
     kind = getattr(mx, dtype)
     mx.random.seed(0)
-    for name, value in tree_flatten(model.model.parameters()):
+    parameters: Any = tree_flatten(model.model.parameters())
+    for name, value in parameters:
         fan_in = value.shape[0] if value.ndim > 1 else 1
         random = mx.random.normal(value.shape)
         random = random * 0.1 + 1 if "norm" in name else random * (0.5 if "embed" in name else fan_in**-0.5)

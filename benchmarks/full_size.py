@@ -37,7 +37,7 @@ def logits(side: str, folder: str, dtype: str) -> tuple[np.ndarray, float, float
 
         from torch_ref.loading import load
 
-        network = load(folder, dtype=dtype, device="cpu").network
+        network: Any = load(folder, dtype=dtype, device="cpu").network
         array, host, last = torch.from_numpy, lambda x: x.detach().numpy(), torch.inference_mode()
     else:
         import contextlib

@@ -12,6 +12,10 @@ from mlx_port.layers.conv import conv1d, conv_transpose1d
 from tests.tolerance import assert_within
 
 
+def tensors(kind: torch.dtype, one: np.ndarray, other: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(one).to(kind), torch.from_numpy(other).to(kind)
+
+
 @pytest.mark.parametrize("length", [31, 64])
 @pytest.mark.parametrize(
     ("kernel", "stride", "padding", "dilation"), [(7, 1, 27, 9), (1, 1, 0, 1), (10, 5, 3, 1)]
@@ -23,7 +27,7 @@ def test_conv1d(length, kernel, stride, padding, dilation):
     )
     truth, reference = (
         F.conv1d(
-            *(torch.from_numpy(a).to(kind) for a in (x, weight, bias)), stride, padding, dilation
+            *tensors(kind, x, weight), torch.from_numpy(bias).to(kind), stride, padding, dilation
         ).numpy()
         for kind in (torch.float64, torch.float32)
     )
@@ -49,7 +53,7 @@ def test_conv_transpose1d(length, kernel, stride, padding):
     )
     truth, reference = (
         F.conv_transpose1d(
-            *(torch.from_numpy(a).to(kind) for a in (x, weight, bias)), stride, padding
+            *tensors(kind, x, weight), torch.from_numpy(bias).to(kind), stride, padding
         ).numpy()
         for kind in (torch.float64, torch.float32)
     )
