@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 
 from mlx_port.dia.generate import DiaPipeline
 from mlx_port.loading import FORMAT_VERSION, load
-from tts_core.embedded_voice import CODEC, DIA, fingerprint
+from tts_core.embedded_voice import CODEC, DIA, cache_folders, fingerprint
 from tts_core.errors import ResourceError, UsageError
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt
@@ -60,9 +58,7 @@ def converted_voice() -> Path:
 
     $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), a temporary folder where that cannot be written.
     """
-    name = f"voice-{fingerprint()}-format{FORMAT_VERSION}"
-    for place in _cache_folders():
-        folder = place / "mlx-port" / name
+    for folder in voice_folders():
         if (folder / "config.json").is_file():
             return folder
         try:
@@ -77,11 +73,10 @@ def converted_voice() -> Path:
     )
 
 
-def _cache_folders() -> list[Path]:
-    home = os.environ.get("XDG_CACHE_HOME")
-    # a folder of the user's own: what lies in a shared one could be anybody's
-    spare = Path(tempfile.gettempdir()) / f"mlx-port-{getpass.getuser()}"
-    return [Path(home) if home else Path.home() / ".cache", spare]
+def voice_folders() -> list[Path]:
+    """Where the converted voice may lie, the preferred place first."""
+    name = f"voice-{fingerprint()}-format{FORMAT_VERSION}"
+    return [folder / name for folder in cache_folders()]
 
 
 def _convert_voice(folder: Path) -> None:

@@ -21,6 +21,8 @@ COMMANDS = {
         "mlx_port.verify_cli:verify",
         "Compare a published checkpoint with its converted copy, layer by layer.",
     ),
+    "estimate": ("mlx_port.cli_estimate:estimate", "Print the memory that a model takes on each backend."),
+    "doctor": ("mlx_port.cli_doctor:doctor", "Say what this machine has, and whether it can speak."),
 }
 
 

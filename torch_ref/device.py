@@ -89,7 +89,7 @@ def default_dtype(device: torch.device) -> tuple[str, str]:
         return "float16", f"bfloat16 is only emulated at compute capability {major}.{minor}"
     if device.type == "mps":
         return "float32", "float16 overflows in Dia's layers on MPS (nari-labs/dia#79)"
-    return "float32", "exact, and no slower than half precision on most CPUs"
+    return "float32", "few CPUs compute faster in half precision"
 
 
 def name_of(dtype: torch.dtype) -> str:

@@ -4,7 +4,10 @@ in `codec/`.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
+import os
+import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "voice"
@@ -19,3 +22,12 @@ def fingerprint() -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
+
+
+def cache_folders() -> list[Path]:
+    """Where converted copies may be kept: $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), then a temporary
+    folder of the user's own: what lies in a shared one could be anybody's.
+    """
+    home = os.environ.get("XDG_CACHE_HOME")
+    spare = Path(tempfile.gettempdir()) / f"mlx-port-{getpass.getuser()}"
+    return [(Path(home) if home else Path.home() / ".cache") / "mlx-port", spare / "mlx-port"]

@@ -1,0 +1,49 @@
+"""What MLX has on this machine, and whether it computes."""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+from typing import Any
+
+import mlx.core as mx
+
+from mlx_port.api import voice_folders
+from mlx_port.memory import backend_name, free_bytes
+
+
+def facts() -> dict[str, Any]:
+    """Version, backend, memory in bytes, TF32, and the fault that a small computation shows, None if none."""
+    backend = backend_name()
+    told = mx.device_info()
+    return {
+        "version": metadata.version("mlx"),
+        "backend": backend.removeprefix("mlx-"),
+        "device": str(told.get("device_name", told.get("architecture", "unknown"))),
+        "memory_free": free_bytes(),
+        "tf32": _tf32(backend),
+        "voice": next(
+            (str(folder) for folder in voice_folders() if (folder / "config.json").is_file()), None
+        ),
+        "fault": _fault(),
+    }
+
+
+def _tf32(backend: str) -> str:
+    """Whether float32 products may be rounded to fewer digits; MLX reads the variable when it is imported."""
+    if os.environ.get("MLX_ENABLE_TF32", "1") == "0":
+        return "off (MLX_ENABLE_TF32=0)"
+    return "without effect on a CPU" if backend == "mlx-cpu" else "on; MLX_ENABLE_TF32=0 turns it off"
+
+
+def _fault() -> str | None:
+    """What is wrong with a product, a convolution and a softmax of small integers; None if nothing is."""
+    x = mx.arange(24, dtype=mx.float32).reshape(1, 8, 3)
+    try:
+        product = (x[0] @ x[0].T)[1, 2].item()
+        convolved = mx.conv1d(x, mx.ones((2, 3, 3)), padding=1)[0, 1, 1].item()
+        total = mx.softmax(x, axis=-1).sum().item()
+    except (RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    right = abs(product - 86) < 0.5 and abs(convolved - 36) < 0.5 and abs(total - 8) < 0.01
+    return None if right else f"it computes {product}, {convolved} and {total} for 86, 36 and 8"
