@@ -31,6 +31,8 @@ def main() -> None:
         "mlx-port generate",
         "mlx-port convert",
         "mlx-port verify",
+        "mlx-port estimate",
+        "mlx-port doctor",
         "convert-weights",
     ):
         name, *rest = command.split()

@@ -117,7 +117,7 @@ def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
         },
         assign=True,
     )
-    return DiaPipeline(*[network.to(device).eval() for network in networks]), meter
+    return DiaPipeline(networks[0].to(device).eval(), networks[1].to(device).eval()), meter
 
 
 def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
@@ -185,7 +185,8 @@ def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str
 
 def child(arguments: list[str]) -> None:
     size, side, dtype, device, *numbers = arguments
-    print(json.dumps(measure(size, side, dtype, device, Job(*map(int, numbers[:4])))))
+    text, frames, prompt, batch = map(int, numbers)
+    print(json.dumps(measure(size, side, dtype, device, Job(text, frames, prompt, batch))))
 
 
 def off(guess: Estimate, peak: int) -> bool:

@@ -23,7 +23,7 @@ def marked(ids: Tensor, logits: Tensor) -> Tensor:
     ids: (B, C).  logits: (R, C, V), R a multiple of B: conditional rows, then unconditional ones.
     """
     finite = logits.isfinite().flatten(1).all(1).unflatten(0, (-1, ids.shape[0])).all(0)
-    return torch.where(finite[:, None], ids, MARK)
+    return ids.masked_fill(~finite[:, None], MARK)
 
 
 def fault(network: Dia, tokens: Tensor, rows: Tensor, *, guided: bool, text: int) -> GenerationError:

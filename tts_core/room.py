@@ -38,7 +38,7 @@ def check_loading(
     needed = takes(dtype, quantization, backend)
     if free is None or needed <= free:
         return
-    options = {f"dtype {name}": takes(name, quantization, backend) for name in _narrower(dtype)}
+    options = {f"dtype {name}": takes(name, quantization, backend) for name in _narrower(dtype, backend)}
     if quantization is None:
         port = backend if backend.startswith("mlx") else "mlx-cpu"
         options |= {
@@ -70,7 +70,7 @@ def check_running(
     frames = _largest(job.frames - 1, lambda frames: takes(replace(job, frames=frames)) <= free)
     if frames:
         fitting.append(f"max_frames {frames} ({frames / codec.frame_rate:.1f} s)")
-    fitting += [f"dtype {name}" for name in _narrower(dtype) if takes(job, name) <= free]
+    fitting += [f"dtype {name}" for name in _narrower(dtype, backend) if takes(job, name) <= free]
     raise ResourceError(
         f"memory: {_told(job, codec)} take {gigabytes(needed)} on {backend} beside the weights, "
         f"{gigabytes(free)} are free; {_advice(fitting)}"
@@ -104,8 +104,10 @@ def _advice(fitting: list[str]) -> str:
     return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"
 
 
-def _narrower(dtype: str) -> list[str]:
-    return [name for name in ("float32", "bfloat16", "float16") if BYTES[name] < BYTES[dtype]]
+def _narrower(dtype: str, backend: str) -> list[str]:
+    """float16 on CUDA only, where a GPU may lack bfloat16; elsewhere its overflows are no help."""
+    halves = ("bfloat16", "float16") if backend == "torch-cuda" else ("bfloat16",)
+    return [name for name in ("float32", *halves) if BYTES[name] < BYTES[dtype]]
 
 
 def _largest(limit: int, fits: Any) -> int:

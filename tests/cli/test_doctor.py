@@ -33,10 +33,11 @@ TORCH = {
 MISSING = {"fault": "not installed; pip install it"}
 
 
-def run(capsys, *arguments):
+def run(capsys, *arguments) -> tuple[int, str, str]:
     """Exit code, stdout, stderr."""
     code = cli.run(["doctor", *arguments])
-    return code, *capsys.readouterr()
+    out, err = capsys.readouterr()
+    return code, out, err
 
 
 def install(monkeypatch, mlx=MLX, torch=TORCH):

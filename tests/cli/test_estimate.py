@@ -1,6 +1,7 @@
 """`mlx-port estimate`: the table, its JSON, and what it refuses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +14,11 @@ from tts_core.tokenizer import tokenize
 PUBLISHED = "nari-labs/Dia-1.6B-0626"
 
 
-def run(capsys, *arguments):
+def run(capsys, *arguments) -> tuple[int, str, str]:
     """Exit code, stdout, stderr."""
     code = cli.run(["estimate", *map(str, arguments)])
-    return code, *capsys.readouterr()
+    out, err = capsys.readouterr()
+    return code, out, err
 
 
 def told(capsys, *arguments):
@@ -72,14 +74,7 @@ def test_flags_reach_the_estimate(capsys):
     assert one["total"] == sum(parts.values()) - min(parts["activations"], parts["codec"])
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return write_published(tmp_path / "dia", dia_weights(dia_config()), dac_weights(dac_config()))
-
-
 def test_a_folder_of_published_files_is_read(capsys, tmp_path):
-    from dataclasses import replace
-
     codec = replace(dac_config(), codebook_dim=(4,) * 4)
     folder = write_published(tmp_path / "dia", dia_weights(dia_config()), dac_weights(codec))
     found = told(capsys, "--model", folder, "--dtype", "float16")

@@ -32,7 +32,6 @@ def refusal(check, *arguments, **given) -> str:
             6.5,
             [
                 "dtype bfloat16 (3.",
-                "dtype float16 (3.",
                 "-q --q-bits 8 (2.",
                 "made with convert-weights -q (1.",
             ],
@@ -48,6 +47,12 @@ def test_loading_offers_what_fits(free, offered):
     assert message.count("GB)") == len(offered)
     assert all(part in message for part in offered)
     assert message.endswith("would fit" if offered else "free some memory, or use a larger machine")
+
+
+def test_float16_is_offered_on_cuda_only():
+    for backend in ("torch-cpu", "torch-cuda", "torch-mps", "mlx-metal"):
+        message = refusal(check_loading, dtype="float32", backend=backend, free=int(6.5 * GB))
+        assert ("float16 (3" in message.replace("bfloat16", "")) == (backend == "torch-cuda")
 
 
 def test_a_quantised_model_that_does_not_fit():
@@ -67,8 +72,8 @@ def test_running_offers_lengths_and_batches_that_fit(backend):
     free = int(2.6 * GB)
     message = refusal(check_running, JOB, dtype="float32", backend=backend, free=free)
     assert "memory: 8 texts of 300 bytes and 34.8 s of speech take " in message
-    batch = int(re.search(r"a batch of (\d+)", message)[1])
-    frames = int(re.search(r"max_frames (\d+)", message)[1])
+    [batch] = map(int, re.findall(r"a batch of (\d+)", message))
+    [frames] = map(int, re.findall(r"max_frames (\d+)", message))
     assert takes(batch=batch) <= free < takes(batch=batch + 1)
     assert takes(frames=frames) <= free < takes(frames=frames + 1)
 
