@@ -2,7 +2,7 @@
 
 import logging
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ Machine = Callable[..., None]
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Make this machine's GPUs: how many of CUDA and of which capability, and MPS with which macOS."""
 
     def make(
