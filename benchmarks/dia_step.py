@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from convert import DIA_CONFIG
 
-from tts_core import dac, dia
+from tts_core import dac, published_sizes
 from tts_core.dia_shapes import is_norm, parameter_shapes
 from tts_core.embedded_voice import CODEC, DIA
 
@@ -32,42 +32,7 @@ TEXT = (
 )
 SHORT, LONG = 60, 260  # frames
 RUNS = 3
-FULL = {
-    "model_type": "dia",
-    "bos_token_id": 1026,
-    "eos_token_id": 1024,
-    "pad_token_id": 1025,
-    "delay_pattern": [0, 8, 9, 10, 11, 12, 13, 14, 15],
-    "encoder_config": {
-        "hidden_size": 1024,
-        "intermediate_size": 4096,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 16,
-        "head_dim": 128,
-        "max_position_embeddings": 1024,
-        "vocab_size": 256,
-        "norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-    },
-    "decoder_config": {
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 18,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-        "cross_hidden_size": 1024,
-        "cross_num_attention_heads": 16,
-        "cross_num_key_value_heads": 16,
-        "cross_head_dim": 128,
-        "max_position_embeddings": 3072,
-        "vocab_size": 1028,
-        "num_channels": 9,
-        "norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-    },
-}
+FULL = published_sizes.DIA["nari-labs/Dia-1.6B-0626"]
 TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024, (8,) * 9)
 
 Generate = Callable[[int, int], int]  # (batch, frames) → steps made
@@ -94,7 +59,7 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     else:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         kind = getattr(torch, dtype)
-        config = dia.read_published(FULL)
+        config = FULL
         with torch.device("meta"):
             network = Dia(config)
         torch.manual_seed(0)
@@ -104,7 +69,7 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
             )
             for name, shape in parameter_shapes(config).items()
         }
-        state["logits_dense.weight"][FULL["eos_token_id"]] = (
+        state["logits_dense.weight"][FULL.eos_token_id] = (
             0  # never the largest: every run has its full length
         )
         network.load_state_dict(state, assign=True)
@@ -126,13 +91,13 @@ def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
         pipeline = load(converted_voice(), dtype=dtype)
     else:
         kind = getattr(mx, dtype)
-        config = dia.read_published(FULL)
+        config = FULL
         network = Dia(config)
         mx.random.seed(0)
         for name, shape in parameter_shapes(config).items():
             value = weights(name, shape, mx.random.normal)
             if name == "logits_dense.weight":
-                value[FULL["eos_token_id"]] = 0  # as in torch_side
+                value[FULL.eos_token_id] = 0  # as in torch_side
             network.load_weights([(name, value if is_norm(name) else value.astype(kind))], strict=False)
             mx.eval(network.parameters())
         pipeline = DiaPipeline(network, Dac(TINY_CODEC))
@@ -157,17 +122,21 @@ def transformers_side(size: str, dtype: str) -> tuple[Generate, str]:
         model: Any = transformers.DiaForConditionalGeneration.from_pretrained(DIA, dtype=kind)
     else:
         torch.manual_seed(0)
+        sizes = {
+            name: value for name, value in FULL.to_dict().items() if name not in ("cross_rope", "sampling")
+        }
         with torch.device(device):
-            model = transformers.DiaForConditionalGeneration(transformers.DiaConfig(**FULL)).to(kind)
-    special = {name: FULL[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    model.generation_config.update(**special)
+            model = transformers.DiaForConditionalGeneration(transformers.DiaConfig(**sizes)).to(kind)
+    model.generation_config.update(
+        bos_token_id=FULL.bos_token_id, eos_token_id=FULL.eos_token_id, pad_token_id=FULL.pad_token_id
+    )
     model.to(device).eval()
     text = TEXT.encode().replace(b"[S1]", b"\x01").replace(b"[S2]", b"\x02")
     channels = model.config.decoder_config.num_channels
 
     def generate(batch: int, frames: int) -> int:
         ids = torch.tensor([list(text)] * batch, device=device)
-        start = torch.full((batch, 1, channels), FULL["bos_token_id"], device=device)
+        start = torch.full((batch, 1, channels), FULL.bos_token_id, device=device)
         rows = model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),

@@ -32,7 +32,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         monkeypatch.setattr(torch, "__version__", version)
         backend._here.cache_clear()
 
-    yield make  # type: ignore[misc]
+    yield make
     backend._here.cache_clear()
 
 
