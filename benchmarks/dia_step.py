@@ -122,7 +122,7 @@ def transformers_side(size: str, dtype: str) -> tuple[Generate, str]:
         model: Any = transformers.DiaForConditionalGeneration.from_pretrained(DIA, dtype=kind)
     else:
         torch.manual_seed(0)
-        sizes = FULL.to_dict() | {"delay_pattern": list(FULL.delay_pattern)}
+        sizes: dict[str, Any] = FULL.to_dict() | {"delay_pattern": list(FULL.delay_pattern)}
         sizes = {name: value for name, value in sizes.items() if name not in ("cross_rope", "sampling")}
         with torch.device(device):
             model = transformers.DiaForConditionalGeneration(transformers.DiaConfig(**sizes)).to(kind)
