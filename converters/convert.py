@@ -16,7 +16,7 @@ import numpy as np
 
 from converters.dequantize import Quantization
 from converters.dtypes import FLOATS, narrow
-from converters.published import FORMAT_VERSION, Part, Published, open_published
+from converters.published import Part, Published, open_published
 from converters.writer import (
     Entry,
     SafetensorsWriter,
@@ -27,6 +27,7 @@ from converters.writer import (
     shards,
     write_json,
 )
+from tts_core.converted import FORMAT_VERSION
 from tts_core.dac import DacConfig, check_fits, mlx_axes
 from tts_core.dia import DiaConfig
 from tts_core.dia_shapes import is_norm

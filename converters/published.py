@@ -21,12 +21,11 @@ from converters.maps import dac_descript, dac_transformers, dia_nari, dia_transf
 from converters.rules import Move, dropped, plan
 from converters.sources import PICKLES, Checkpoint, open_checkpoint, read_index, read_json
 from tts_core import dac, dia, dia_shapes
+from tts_core.converted import FORMAT_VERSION, without_envelope
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01
 
 DAC_REPOSITORY = "descript/dac_44khz"
-FORMAT_VERSION = 1  # of converted folders
-ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
 
 
 class Layout(NamedTuple):
@@ -285,7 +284,7 @@ def _read_dia(config: Mapping[str, Any], folder: Path, cross_rope: bool | None) 
         return dia.read_published(
             config, read_json(generation) if generation.is_file() else None, cross_rope=cross_rope
         )
-    read = dia.read_converted({name: value for name, value in config.items() if name not in ENVELOPE})
+    read = dia.read_converted(without_envelope(config))
     if cross_rope in (None, read.cross_rope):
         return read
     return replace(read, cross_rope=cross_rope, sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626)
@@ -296,7 +295,7 @@ def _read_dac(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dac.Dac
     if isinstance(metadata.get("kwargs"), Mapping):
         return dac.read_descript(metadata["kwargs"])
     if "weights_layout" in config:
-        return dac.read_converted({name: value for name, value in config.items() if name not in ENVELOPE})
+        return dac.read_converted(without_envelope(config))
     return dac.read_descript(config) if "encoder_rates" in config else dac.read_transformers(config)
 
 

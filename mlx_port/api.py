@@ -7,7 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from mlx_port.dia.generate import DiaPipeline
-from mlx_port.loading import FORMAT_VERSION, load
+from mlx_port.loading import load
+from tts_core.converted import FORMAT_VERSION
 from tts_core.embedded_voice import CODEC, DIA, cache_folders, fingerprint
 from tts_core.errors import ResourceError, UsageError
 from tts_core.noise import Noise

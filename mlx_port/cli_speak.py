@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import click
 import numpy as np
@@ -137,18 +137,17 @@ def read_configs(model: str | None, backend: Literal["mlx", "torch"]) -> tuple[D
         from converters.published import open_published
 
         published = open_published([model])
-        assert published.dia is not None
-        assert published.codec is not None
-        return cast(DiaConfig, published.dia.config), cast(DacConfig, published.codec.config)
+        return published.dia.config, published.codec.config
     if on_hub:
         raise NotFoundError(
             f"model: no folder {model}; if it is a hub repository, run first: "
             f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
         )
-    from mlx_port.loading import read_config, without_envelope
+    from mlx_port.loading import read_config, understood
 
-    dia, codec = read_config(folder, "dia"), read_config(folder / "codec", "dac")
-    return read_converted(without_envelope(dia)), read_converted_dac(without_envelope(codec))
+    place = folder / "codec"
+    dia = understood(read_converted, read_config(folder, "dia"), folder)
+    return dia, understood(read_converted_dac, read_config(place, "dac"), place)
 
 
 def _looks_like_a_repository(model: str) -> bool:

@@ -13,7 +13,7 @@ from mlx.utils import tree_map
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
 from mlx_port.layers.cache import KeyValueCache
-from mlx_port.loading import DTYPES, _cast, _quantize
+from mlx_port.loading import DTYPES, cast_floats, quantize_linears
 from mlx_port.verify.stored import Stored
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig
@@ -34,7 +34,7 @@ class DiaLayers:
         self.network = Dia(config)  # lazy: what is not filled is never made
         self.network.eval()
         if weights.quantization:
-            _quantize(self.network, dict(weights.quantization))
+            quantize_linears(self.network, dict(weights.quantization))
         self.weights, self.dtype = weights, DTYPES[dtype]
 
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
@@ -155,7 +155,7 @@ def fill(network: nn.Module, stage: Stage, weights: Stored, dtype: mx.Dtype) -> 
     stored = weights.read(stage.tensors(weights.names()))
     for module in stage.modules:
         state = [
-            (name.removeprefix(f"{module}."), _cast(name, value, dtype))
+            (name.removeprefix(f"{module}."), cast_floats(name, value, dtype))
             for name, value in stored.items()
             if name.startswith(f"{module}.")
         ]

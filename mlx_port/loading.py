@@ -16,14 +16,13 @@ from mlx_port.dia.dia import Dia
 from mlx_port.dia.generate import DiaPipeline
 from mlx_port.memory import backend_name, free_bytes
 from tts_core import dac, dia
+from tts_core.converted import FORMAT_VERSION, without_envelope
 from tts_core.dia_shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.room import check_loading
 
 Read = TypeVar("Read")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
-ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
-FORMAT_VERSION = 1
 
 
 def load(path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
@@ -38,12 +37,12 @@ def load(path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     folder = Path(path)
     config = read_config(folder, "dia")
-    network = Dia(_understood(dia.read_converted, config, folder))
+    network = Dia(understood(dia.read_converted, config, folder))
     if config.get("quantization"):
-        _understood(lambda _: _quantize(network, config["quantization"]), config, folder)
+        understood(lambda _: quantize_linears(network, config["quantization"]), config, folder)
     place = folder / "codec"
-    codec = Dac(_understood(dac.read_converted, read_config(place, "dac"), place))
-    _understood(lambda _: _check_room(network, codec, config, dtype), config, folder)
+    codec = Dac(understood(dac.read_converted, read_config(place, "dac"), place))
+    understood(lambda _: _check_room(network, codec, config, dtype), config, folder)
     _fill(network, folder, None if dtype is None else DTYPES[dtype])
     _fill(codec, place, None)
     return DiaPipeline(network, codec)
@@ -73,18 +72,13 @@ def read_config(folder: Path, model_type: str) -> dict[str, Any]:
     return config
 
 
-def _understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], folder: Path) -> Read:
+def understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], folder: Path) -> Read:
     """What `read` makes of a folder's configuration; whatever it finds wrong is told with the folder."""
     try:
         return read(without_envelope(config))
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         fault = str(error) if isinstance(error, SpeechError) else f"config.json: {error!r}"
         raise CheckpointError(f"model: {folder}: {fault}; convert again") from None
-
-
-def without_envelope(config: dict[str, Any]) -> dict[str, Any]:
-    """The network's own configuration: what is left when the folder's bookkeeping is taken away."""
-    return {name: value for name, value in config.items() if name not in ENVELOPE}
 
 
 def _check_room(network: Dia, codec: Dac, config: dict[str, Any], dtype: str | None) -> None:
@@ -98,7 +92,7 @@ def _check_room(network: Dia, codec: Dac, config: dict[str, Any], dtype: str | N
     )
 
 
-def _quantize(network: nn.Module, quantization: dict[str, Any]) -> None:
+def quantize_linears(network: nn.Module, quantization: dict[str, Any]) -> None:
     """Give every listed linear layer its quantised form; an entry under a layer's path overrides the
     folder's default.
     """
@@ -134,7 +128,7 @@ def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
     if faults:
         raise CheckpointError(f"model: {folder}: {'; '.join(sorted(faults)[:20])}; convert again")
     # taken out one by one, so that no array lives beside its cast
-    ready = {name: _cast(name, weights.pop(name), dtype) for name in wanted}
+    ready = {name: cast_floats(name, weights.pop(name), dtype) for name in wanted}
     network.load_weights(list(ready.items()), strict=True)
     network.eval()
     mx.eval(network.parameters())  # read the files now, not within the first generation
@@ -145,6 +139,7 @@ def _kind(value: mx.array) -> str:
     return f"{'float' if mx.issubdtype(value.dtype, mx.floating) else value.dtype} {value.shape}"
 
 
-def _cast(name: str, value: mx.array, dtype: mx.Dtype | None) -> mx.array:
+def cast_floats(name: str, value: mx.array, dtype: mx.Dtype | None) -> mx.array:
+    """A stored tensor in `dtype`; norms, whole numbers and, for None, everything stay as they are."""
     floating = mx.issubdtype(value.dtype, mx.floating)
     return value if dtype is None or is_norm(name) or not floating else value.astype(dtype)

@@ -30,7 +30,9 @@ ALONE = {
     "mlx_port/cli_doctor.py": "the command",
     "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
     "mlx_port/loading.py:read_config": "of converted folders; torch_ref's are read by converters",
-    "mlx_port/loading.py:without_envelope": "part of read_config",
+    "mlx_port/loading.py:understood": "errors of converted folders' configurations",
+    "mlx_port/loading.py:quantize_linears": "torch_ref dequantises",
+    "mlx_port/loading.py:cast_floats": "torch_ref casts in fill",
     "torch_ref/layers/cache.py:FixedCache": "what a CUDA graph writes to",
 }
 # file:class or file:function → why methods, attributes or parameters differ
