@@ -15,6 +15,7 @@ class Wish:
     text: str | None
     model: str | None
     backend: Literal["mlx", "torch"]
+    dtype: str | None
     ref_audio: str | None
     ref_text: str | None
     cfg_scale: float | None
@@ -41,6 +42,11 @@ class Wish:
 )
 @click.option(
     "--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True, help="What computes."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    help="Of --model's weights while it runs. None: the folder's own; with torch the device's best.",
 )
 @click.option("--ref-audio", metavar="FILE", help="Speech whose voice to continue; needs --ref-text.")
 @click.option("--ref-text", help="What is said in --ref-audio, with its tags.")

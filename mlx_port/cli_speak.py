@@ -60,6 +60,8 @@ def speak(wish: Wish) -> None:
 
         check_playback()
     check_reference_flags(wish)
+    if wish.dtype and wish.model is None:
+        raise UsageError("dtype: the embedded voice runs in float32; give --dtype with a --model")
     text = read_text(wish.text)
     prepare(text, None, transcript=wish.ref_text)
     check_backend(wish.backend)
@@ -68,7 +70,7 @@ def speak(wish: Wish) -> None:
     prepare(text, config.max_text_bytes, transcript=wish.ref_text)
     prompt = read_prompt(wish, config, codec)
     max_frames = count_frames(wish.max_seconds, config, codec)
-    pieces = load_pipeline(wish.model, wish.backend).stream(
+    pieces = load_pipeline(wish.model, wish.backend, wish.dtype).stream(
         text,
         prompt=prompt,
         temperature=wish.temperature,
@@ -190,14 +192,12 @@ def count_frames(max_seconds: float | None, config: DiaConfig, codec: DacConfig)
     return frames
 
 
-def load_pipeline(model: str | None, backend: Literal["mlx", "torch"]) -> Pipeline:
+def load_pipeline(model: str | None, backend: Literal["mlx", "torch"], dtype: str | None) -> Pipeline:
     """The model, ready to speak."""
     side = importlib.import_module("mlx_port" if backend == "mlx" else "torch_ref")
-    return (
-        importlib.import_module(f"{side.__name__}.api").embedded_voice()
-        if model is None
-        else side.load(model)
-    )
+    if model is not None:
+        return side.load(model, dtype=dtype)
+    return importlib.import_module(f"{side.__name__}.api").embedded_voice()
 
 
 def collect(

@@ -48,5 +48,5 @@ def generate(
 
 @lru_cache(maxsize=1)
 def embedded_voice() -> DiaPipeline:
-    """The voice that comes with the package, loaded once."""
-    return load(DIA, codec=CODEC)
+    """The voice that comes with the package, loaded once: float32, so that a seed is the same everywhere."""
+    return load(DIA, codec=CODEC, dtype="float32")

@@ -353,3 +353,17 @@ def test_a_full_disk_at_the_end(pipeline, capsys, tmp_path, monkeypatch):
     assert code == 5
     assert "No space left on device" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_embedded_voice_has_its_own_dtype(pipeline, capsys):
+    refused(capsys, pipeline, 2, "dtype", "--text", f"[S1] {SECRET}.", "--dtype", "float16")
+
+
+def test_dtype_reaches_the_loader(pipeline, capsys, monkeypatch, tmp_path):
+    """`load_pipeline` is faked: what it is asked for is what counts."""
+    monkeypatch.setattr(
+        cli_speak, "read_configs", lambda model, backend, read=cli_speak.read_configs: read(None, backend)
+    )
+    code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--model", "somewhere", "--dtype", "bfloat16")
+    assert (code, err) == (0, "")
+    assert pipeline.loaded == [("somewhere", "mlx", "bfloat16")]
