@@ -1,0 +1,81 @@
+"""Dia and DAC under the rules of MPS: with our layers none is broken, without them the ones named here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from torch_ref.api import embedded_voice
+from torch_ref.codecs.dac import Dac
+from torch_ref.layers import conv
+from torch_ref.limits import Backend, enforce, observe
+from torch_ref.limits.workloads import pairs
+from tts_core.published_sizes import DAC_44KHZ
+from tts_core.results import Prompt
+
+FRAMES = 431  # 5 s of the 44.1 kHz codec
+CONVOLUTION = {"conv-65536", "conv-transpose-65536"}
+VERSIONS = (("2.5.1", "13.6"), ("2.6.0", "14.5"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))
+SOME = [Backend("mps", *versions) for versions in VERSIONS]
+
+
+@pytest.fixture(scope="module")
+def full_size() -> Dac:
+    """Shapes only: no weight is allocated."""
+    with torch.device("meta"):
+        return Dac(DAC_44KHZ)
+
+
+@pytest.fixture
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions that do not ask what the device can do."""
+    monkeypatch.setattr(conv, "longest_convolution", lambda device: None)
+
+
+def decode(codec: Dac) -> torch.Tensor:
+    return codec.decode_frames(torch.zeros(1, 9, FRAMES, dtype=torch.int32, device="meta"), 0, FRAMES)
+
+
+def encode(codec: Dac) -> torch.Tensor:
+    return codec.encode(torch.zeros(1, FRAMES * DAC_44KHZ.hop_length, device="meta"))
+
+
+@pytest.mark.parametrize("backend", pairs(), ids=str)
+def test_five_seconds_of_full_size_dac(full_size: Dac, backend: Backend) -> None:
+    """Whole, not in the codec's windows: the convolutions alone keep within the limits."""
+    with enforce(backend):
+        assert decode(full_size).shape == (1, FRAMES * DAC_44KHZ.hop_length)
+        assert encode(full_size).shape == (1, 9, FRAMES)
+
+
+@pytest.mark.usefixtures("unlimited")
+@pytest.mark.parametrize("backend", pairs(), ids=str)
+def test_without_windows_the_convolutions_break_there(full_size: Dac, backend: Backend) -> None:
+    with observe(backend) as seen:
+        decode(full_size)
+    # torch 2.5 on any macOS, later ones before macOS 15.1
+    version, macos = (tuple(map(int, text.split(".")[:2])) for text in (backend.torch, backend.macos or "0"))
+    limited = version == (2, 5) or (version > (2, 5) and macos < (15, 1))
+    assert set(seen.broken) == (CONVOLUTION if limited else set())
+
+
+@pytest.mark.parametrize("backend", SOME, ids=str)
+def test_the_embedded_voice_speaks(backend: Backend) -> None:
+    """One text sampled, a batch with a prompt and a text without, and the codec both ways: as on the CPU."""
+    voice = embedded_voice()
+    rng = np.random.default_rng(0)
+    prompt = Prompt("[S1] Before.", codes=rng.integers(0, 1024, (6, 4)).astype(np.int32))
+
+    def run() -> list[np.ndarray]:
+        result = voice.generate("[S1] Hello there.", seed=1, max_frames=6)
+        batch = voice.generate_codes(["[S2] One.", "[S1] And another."], [prompt, None], seed=2, max_frames=4)
+        heard = np.asarray(voice.codec.encode(result.audio[None]))
+        return [result.audio, result.codes, *batch, heard]
+
+    plain = run()
+    with enforce(backend):
+        limited = run()
+    np.testing.assert_allclose(limited[0], plain[0], rtol=0, atol=1e-5)  # attention falls to blocks: rounding
+    for one, other in zip(limited[1:], plain[1:], strict=True):
+        np.testing.assert_array_equal(one, other)
