@@ -65,7 +65,8 @@ def test_the_embedded_voice_speaks(backend: Backend) -> None:
     """One text sampled, a batch with a prompt and a text without, and the codec both ways: as on the CPU."""
     voice = embedded_voice()
     rng = np.random.default_rng(0)
-    prompt = Prompt("[S1] Before.", codes=rng.integers(0, 1024, (6, 4)).astype(np.int32))
+    shape = voice.config.decoder_config.num_channels, 4
+    prompt = Prompt("[S1] Before.", codes=rng.integers(0, voice.config.eos_token_id, shape).astype(np.int32))
 
     def run() -> list[np.ndarray]:
         result = voice.generate("[S1] Hello there.", seed=1, max_frames=6)
