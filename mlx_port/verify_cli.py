@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,12 +124,12 @@ def _frameworks() -> dict[str, str]:
         raise NotFoundError(
             "verify: MLX is not installed; pip install 'mlx-port[cpu]', or cuda12, cuda13"
         ) from None
-    try:
-        import torch
-    except ImportError:
-        raise NotFoundError("verify: PyTorch is not installed; pip install 'mlx-port[torch]'") from None
+    from importlib.metadata import version
+
+    if find_spec("torch") is None:
+        raise NotFoundError("verify: PyTorch is not installed; pip install 'mlx-port[torch]'")
     device = mx.default_device().type.name
-    return {"mlx": f"{mx.__version__} ({device})", "torch": f"{torch.__version__} (cpu)"}  # type: ignore[attr-defined]
+    return {"mlx": f"{version('mlx')} ({device})", "torch": f"{version('torch')} (cpu)"}
 
 
 def _sides() -> tuple[Side, Side]:

@@ -25,7 +25,7 @@ LATE = {
     "converters": {"mlx", "torch"},  # mlx writes bfloat16 and quantised tensors, torch reads pickles
     "mlx_port.api": {"converters"},  # converts the embedded voice on first use
     "mlx_port.cli": {"torch_ref", "converters"},  # --backend torch, convert
-    "mlx_port.verify": {"torch_ref", "converters", "torch"},  # runs both sides
+    "mlx_port.verify": {"torch_ref", "converters"},  # runs both sides
 }
 
 
