@@ -164,7 +164,8 @@ class Batches(IterableDataset):
             for end in range(1, len(pool) + 1):
                 rows = _rounded(len(pool[min(end, len(pool) - 1)].codes) + 1) + self.config.longest_delay
                 if end == len(pool) or rows * (end + 1 - begin) > self.rows:
-                    batches.append(pool[begin:end])
+                    if end < len(pool) or rows * (end - begin) > self.rows / 2:
+                        batches.append(pool[begin:end])
                     begin = end
             rng.shuffle(batches)
             for batch in batches:

@@ -21,6 +21,8 @@ from examples.train_voice.settings import DEFAULT, Settings, read_settings
 from examples.train_voice.teacher import Teacher
 from torch_ref.dia.dia import Dia
 
+MORE = 0.5  # of the time: then, and when dialogues begin, all shards are read that are there by now
+
 
 def initialise(network: Dia) -> None:
     """Small normal weights; what is added to the residual stream is smaller the deeper the network."""
@@ -66,8 +68,6 @@ def train(
     processes.say(f"language model: {size:,} parameters, {len(corpus.texts):,} sentences, {hours:.1f} h")
     check = validation_batch(corpus, settings.dia, training, 64).to(device)
     teacher = Teacher(network, training.text_dropout).to(device)
-    if device.type == "cuda":
-        teacher.compile_layers()
     model = processes.wrap(teacher)
     torch.manual_seed(settings.seed + 1000 * processes.rank + step)  # text dropout differs between processes
 
@@ -82,18 +82,22 @@ def train(
 
     clock = Clock(processes, minutes, spent)
     saved = clock.spent
-    alone = spent < training.short_first * minutes * 60
-    source = batches(alone)
+    stage = None
     while (progress := clock.look(step)) < 1:
-        if alone and progress >= training.short_first:
-            alone, source = False, batches(False)
+        if stage != (stage := sum(progress >= begin for begin in (training.short_first, MORE))):
+            if step:
+                corpus = Corpus(codes)  # with what has come since
+            source = batches(alone=stage == 0)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(training.learning_rate, training.warmup, step, progress)
         guide_weight = training.guide_weight * max(0.0, 1 - progress / (2 * training.short_first))
         losses = model(next(source).to(device), guide_weight)
         optimizer.zero_grad()
         losses.total.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        norm = nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        for parameter in network.parameters():  # a batch that overflows teaches nothing
+            if parameter.grad is not None:
+                parameter.grad = torch.where(norm.isfinite(), parameter.grad, torch.zeros_like(norm))
         optimizer.step()
         step += 1
         decay = min(training.average, (1 + step) / (10 + step))
@@ -101,13 +105,13 @@ def train(
             for kept, value in zip(average, network.parameters(), strict=True):
                 kept.lerp_(value, 1 - decay)
         if step % 250 == 0 and processes.first:
-            # a pass like all others, so that no layer is compiled anew: its gradients are just not taken
             teacher.training = False
-            unseen = teacher(check, 1e-9)
+            with torch.no_grad():
+                unseen = teacher(check, 1e-9)
             teacher.training = True
             shown = " ".join(f"{value:.2f}" for value in unseen.channels.tolist())
             processes.say(
-                f"language model: step {step}, {clock.spent:.0f} s, training {float(losses.total):.3f}, "
+                f"language model: step {step}, {clock.spent:.0f} s, training {losses.total.item():.3f}, "
                 f"unseen {shown}, off the diagonal {float(unseen.guide):.2f}"
             )
         if processes.first and clock.spent - saved > 60:

@@ -32,9 +32,10 @@ class CodecTraining:
     warmup: int
     mel_weight: float
     wave_weight: float
-    codebook_weight: float
     commitment_weight: float
-    revive_every: int
+    settle: int
+    decay: float
+    restart_every: int
     hours: float
 
 

@@ -90,22 +90,16 @@ class Teacher(nn.Module):
     def __init__(self, network: Dia, text_dropout: float):
         super().__init__()
         self.network, self.text_dropout = network, text_dropout
-        self.encoder_layer, self.decoder_layer = encoder_layer, decoder_layer
         channels = torch.arange(network.config.decoder_config.num_channels)
         weights = 1 / (1 + channels / 4)
         self.register_buffer("weights", weights / weights.sum(), persistent=False)
-
-    def compile_layers(self) -> None:
-        """Each kind of layer becomes a few kernels; all layers of a kind share them."""
-        self.encoder_layer = torch.compile(encoder_layer, dynamic=True)
-        self.decoder_layer = torch.compile(decoder_layer, dynamic=True)
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
         """ids: (B, S), mask: (B, 1, 1, S) True at text → (B, S, D)."""
         encoder = self.network.model.encoder
         x, rotation = encoder.embedding(ids), encoder.rotary(0, ids.shape[1])
         for layer in cast(list[EncoderLayer], encoder.layers):
-            x = self.encoder_layer(layer, x, rotation, mask)
+            x = encoder_layer(layer, x, rotation, mask)
         return encoder.norm(x)
 
     def logits(self, rows: Tensor, encoded: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,7 +109,7 @@ class Teacher(nn.Module):
         read = x
         for index, layer in enumerate(cast(list[DecoderLayer], decoder.layers)):
             read = x if index == GUIDED_LAYER else read
-            x = self.decoder_layer(layer, x, rotation, encoded, mask)
+            x = decoder_layer(layer, x, rotation, encoded, mask)
         return self.network.head(decoder.norm(x)), read
 
     def guide(self, read: Tensor, encoded: Tensor, mask: Tensor, where: Tensor, rows: Tensor) -> Tensor:
@@ -132,7 +126,7 @@ class Teacher(nn.Module):
         places = torch.arange(encoded.shape[1], device=scores.device)
         off = 1 - torch.exp(-(((places - expected[:, :, None]) / GUIDE_WIDTH) ** 2) / 2)
         share = (scores.softmax(-1) * off).sum(-1)
-        return share[rows].mean()
+        return (share * rows).sum() / rows.sum().clamp_min(1)
 
     def forward(self, batch: Batch, guide_weight: float) -> Losses:
         config = self.network.config

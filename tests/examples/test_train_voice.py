@@ -11,7 +11,7 @@ import torch
 from examples.train_voice import text
 from examples.train_voice.dialogues import Corpus, Recipe, collate, example
 from examples.train_voice.export import dac_config, dia_config, generation_config, write
-from examples.train_voice.quantizing import restart, straight_through
+from examples.train_voice.quantizing import Entries, settle, straight_through
 from examples.train_voice.settings import read_settings
 from examples.train_voice.spectral import MelDistance, mel_filters
 from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
@@ -84,13 +84,39 @@ def test_straight_through_gives_the_codecs_own_latents() -> None:
     torch.manual_seed(0)
     dac = Dac(SETTINGS.codec)
     samples = 0.1 * torch.randn(2, 8 * dac.hop_length)
-    assert len(restart(dac, samples, everything=True)) == dac.n_codebooks
     latents = dac.encoder(samples[:, None])
     quantized = straight_through(dac.quantizer, latents)
     expected = dac.quantizer.decode(dac.quantizer.encode(latents))
     torch.testing.assert_close(quantized.latents, expected, rtol=1e-4, atol=1e-5)
     quantized.latents.sum().backward()
     assert dac.encoder.conv1.weight.grad is not None
+
+
+def test_first_entries_leave_the_codecs_latents_what_they_were() -> None:
+    torch.manual_seed(0)
+    dac = Dac(SETTINGS.codec)
+    samples = 0.1 * torch.randn(16, 20 * dac.hop_length)
+    latents = dac.encoder(samples[:, None])
+    one = dac.quantizer.quantizers[0]
+    alone = one.out_proj(one.in_proj(latents))  # pyright: ignore
+    settle(dac, samples)
+    torch.testing.assert_close(one.out_proj(one.in_proj(latents)), alone, rtol=1e-3, atol=1e-4)  # pyright: ignore
+    encodings = one.in_proj(latents)  # pyright: ignore
+    assert encodings.std().item() == pytest.approx(1, rel=1e-3)
+
+
+def test_unused_entries_are_restarted_and_averages_follow() -> None:
+    torch.manual_seed(0)
+    dac = Dac(SETTINGS.codec)
+    entries = Entries(dac.quantizer, 0.5)
+    quantized = straight_through(dac.quantizer, dac.encoder(0.1 * torch.randn(2, 1, 8 * dac.hop_length)))
+    for _ in range(20):
+        entries.follow(quantized.tallies)
+    used = entries.restart(quantized.encodings)
+    assert used.shape == (dac.n_codebooks,)
+    assert (used < dac.config.codebook_size).all()
+    distances = torch.cdist(quantized.encodings[0], dac.quantizer.quantizers[0].codebook.weight)  # pyright: ignore
+    assert int((distances.min(0).values < 1e-4).sum()) > 0
 
 
 def test_examples_have_a_turn_for_every_tag(corpus: Corpus) -> None:
