@@ -1,4 +1,4 @@
-"""Stage 3, codec: DAC on spectral and waveform distances. It settles the codes; `polish` improves the sound after.
+"""Stage 3, codec: DAC on spectral and waveform distances. It settles the codes; `polish` follows.
 
 python -m examples.train_voice.codec --speech work/speech --out work/codec.pt --minutes 8
 torchrun --nproc-per-node=gpu -m examples.train_voice.codec ...      # on several GPUs
