@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from tts_core.exit_status import explain
+
 
 class _Command(click.Command):
     """Takes copied spellings too: --mlx_path for --mlx-path, --model for --hf-path."""
@@ -102,19 +104,8 @@ def run(command: click.Command, arguments: Sequence[str], *, debug: bool) -> int
             import traceback
 
             traceback.print_exc()
-        return _complain(*_explain(fault))
-
-
-def _explain(fault: Exception) -> tuple[str, int]:
-    from tts_core.errors import NotFoundError, ResourceError, SpeechError
-
-    if isinstance(fault, SpeechError):
-        return str(fault), fault.exit_code
-    if isinstance(fault, MemoryError):
-        return "not enough memory; close other programs", ResourceError.exit_code
-    if isinstance(fault, OSError):
-        return f"{fault.filename or 'input'}: {fault.strerror or fault}", NotFoundError.exit_code
-    return f"unexpected {type(fault).__name__}: {fault}; run again with --debug and report it", 1
+        code, message = explain(fault)
+        return _complain(message, code)
 
 
 def _complain(message: str, code: int) -> int:

@@ -12,7 +12,11 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, SpeechError):
         return error.exit_code, str(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "malloc" in str(error):
-        return ResourceError.exit_code, f"memory: not enough ({error}); use a smaller or a quantised model"
+        told = f" ({error})" if str(error) else ""
+        return (
+            ResourceError.exit_code,
+            f"memory: not enough{told}; use a smaller or a quantised model, or close other programs",
+        )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError.exit_code, f"disk: {error.strerror}; free some space"
     if isinstance(error, OSError) and error.filename is not None:

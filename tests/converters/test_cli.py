@@ -178,13 +178,13 @@ def test_debug_shows_the_traceback(tmp_path, capsys):
     ("fault", "code", "said"),
     [
         (KeyboardInterrupt(), 130, "interrupted"),
-        (MemoryError(), 5, "not enough memory"),
+        (MemoryError(), 5, "memory: not enough; use a smaller"),
         (
             PermissionError(13, "Permission denied", "model.safetensors"),
             3,
             "model.safetensors: Permission denied",
         ),
-        (RuntimeError("two\nlines"), 1, "unexpected RuntimeError: two lines"),
+        (RuntimeError("two\nlines"), 6, "internal: RuntimeError: two lines; run again with --debug"),
     ],
 )
 def test_other_faults(monkeypatch, capsys, fault, code, said):
