@@ -8,7 +8,7 @@ from typing import Any
 
 from tts_core.errors import CheckpointError
 
-MOST_LAYERS = 1000  # a config.json is not trusted to make us list tensors without end
+MOST_LAYERS = 1000  # or codebooks: a config.json is not trusted to make us list tensors without end
 
 
 def mapping(value: Any, where: str) -> Mapping[str, Any]:
@@ -40,8 +40,9 @@ def check_numbers(config: Any, where: str) -> None:
     for field in fields(config):
         value = getattr(config, field.name)
         values = value if field.type == "tuple[int, ...]" and isinstance(value, tuple) else (value,)
-        if field.name == "num_hidden_layers" and isinstance(value, int) and value > MOST_LAYERS:
-            raise CheckpointError(f"{where}: {value} layers; more than {MOST_LAYERS} are not supported")
+        kind = next((kind for kind in ("layers", "codebooks") if field.name.endswith(kind)), None)
+        if kind and isinstance(value, int) and value > MOST_LAYERS:
+            raise CheckpointError(f"{where}: {value} {kind}; more than {MOST_LAYERS} are not supported")
         allowed = {"int": int, "tuple[int, ...]": int, "float": int | float}.get(str(field.type))
         if allowed and not all(isinstance(n, allowed) and not isinstance(n, bool) and n > 0 for n in values):
             faults.append(f"{field.name} {value!r:.40}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
+from tts_core.mars5 import CodecLMConfig, ResidualTransformerConfig
 from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01
 
 
@@ -60,4 +61,42 @@ DAC_44KHZ = DacConfig(
     n_codebooks=9,
     codebook_size=1024,
     codebook_dim=(8,) * 9,
+)
+
+# MARS5-TTS, AR and NAR. Vocabularies stand only in the files. A guess that fits the files' sizes: 2,048 text
+# ids and 6,144 speech ids, two special ids more in each.
+MARS5_TEXT_IDS = 2050
+MARS5_AR = CodecLMConfig(
+    vocab_size=MARS5_TEXT_IDS + 6146,
+    hidden_size=1536,
+    intermediate_size=3584,
+    num_hidden_layers=26,
+    num_attention_heads=24,
+    norm_eps=1e-5,
+    rope_theta=10000.0,
+    sliding_window=3000,
+    speaker_layers=2,
+    speaker_heads=24,
+    speaker_intermediate_size=4608,
+    speaker_norm_eps=4e-5,
+    n_codebooks=8,
+    codebook_rows=1025,
+)
+MARS5_NAR = ResidualTransformerConfig(
+    text_rows=MARS5_TEXT_IDS + 1,
+    n_classes=1025,
+    hidden_size=1024,
+    intermediate_size=3072,
+    encoder_layers=8,
+    decoder_layers=16,
+    num_attention_heads=16,
+    timestep_size=1024,
+    speaker_layers=3,
+    speaker_heads=16,
+    speaker_intermediate_size=3072,
+    n_codebooks=8,
+    n_output_codebooks=8,
+    codebook_rows=1025,
+    norm_eps=4e-5,
+    head_norm_eps=1e-5,
 )
