@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tts_core import dac
+from tts_core.codec_policy import DEFAULT, CodecPolicy
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.dia_shapes import is_norm, parameter_shapes
-from tts_core.windows import ConvTranspose, growing
+from tts_core.windows import ConvTranspose, Window
 
 BACKENDS: tuple[str, ...] = ("torch-cpu", "torch-cuda", "torch-mps", "mlx-cpu", "mlx-metal", "mlx-cuda")
 FIXED = ("torch-cuda",)  # captured steps: caches of fixed size
@@ -24,7 +25,6 @@ BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 CACHE_CHUNK = 256  # rows by which a growing cache grows
 CACHE_FIRST = 512  # rows of a fixed cache, doubled when full
-CODEC_FIRST, CODEC_LARGEST = 8, 256  # frames of the codec's first and largest window
 SCORES = 256 * 2**20  # tts_core.attention's budget
 LOGITS = 10  # copies of a row's logits while candidates are chosen
 
@@ -129,11 +129,13 @@ def estimate(
     dtype: str,
     backend: str,
     quantization: Mapping[str, Any] | None = None,
+    policy: CodecPolicy = DEFAULT,
 ) -> Estimate:
     """What `job` takes.
 
     dtype: of weights and activations (norms and the codec: at least float32).
     quantization: group_size, bits and mode, as config.json has them; torch dequantises when it loads.
+    policy: the codec's windows.
     """
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
     quantization = None if backend.startswith("torch") else quantization
@@ -144,7 +146,7 @@ def estimate(
         _cache(config, job, size, backend),
         _source(config, job, size),
         _activations(config, job, size, backend),
-        _codec(codec, job, wide, backend),
+        _codec(codec, job, wide, backend, policy),
         Term("libraries", LIBRARIES[backend], "workspaces and caches of BLAS and convolutions"),
     )
 
@@ -250,12 +252,12 @@ def _scores(rows: int, keys: int) -> int:
     return min(SCORES, 2 * 4 * rows * keys)
 
 
-def _codec(codec: DacConfig, job: Job, size: int, backend: str) -> Term:
-    fed = _largest_window(codec, job.frames, dac.decode_window, CODEC_FIRST)
+def _codec(codec: DacConfig, job: Job, size: int, backend: str, policy: CodecPolicy) -> Term:
+    fed = _most_fed(codec, job.frames, dac.decode_window, policy.decode_cuts)
     widest = max(_widths(codec.decoder_hidden_size, codec.hidden_size, dac.decoder_layers(codec), fed))
     options = [(size * widest, f"the decoder's widest layer, {fed} frames")]
     if job.prompt_frames:
-        fed = _largest_window(codec, job.prompt_frames, dac.encode_window, CODEC_LARGEST)
+        fed = _most_fed(codec, job.prompt_frames, dac.encode_window, policy.encode_cuts)
         widest = codec.encoder_hidden_size * fed * codec.hop_length
         options.append((size * widest, f"the encoder's widest layer, {fed} frames"))
     tensor, layer = max(options)
@@ -263,10 +265,14 @@ def _codec(codec: DacConfig, job: Job, size: int, backend: str) -> Term:
     return Term("codec", int(kept * LIVE[backend] * tensor), f"{LIVE[backend]} tensors of {layer}")
 
 
-def _largest_window(codec: DacConfig, frames: int, window: Any, first: int) -> int:
+def _most_fed(
+    codec: DacConfig,
+    frames: int,
+    window: Callable[..., Window],
+    cuts: Callable[[int], Iterator[tuple[int, int]]],
+) -> int:
     """Frames fed for the largest piece that `frames` are cut into."""
-    cuts = growing(frames, first, CODEC_LARGEST)
-    fed = [window(codec, start, stop, frames) for start, stop in cuts]
+    fed = [window(codec, start, stop, frames) for start, stop in cuts(frames)]
     return max((one.last - one.first for one in fed), default=0)
 
 

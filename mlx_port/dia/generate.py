@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
+from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia, Source
 from mlx_port.dia.step import make_step
 from mlx_port.guard import fault
@@ -27,7 +27,6 @@ from tts_core.meter import Meter
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
 from tts_core.room import check_running, job_of
-from tts_core.windows import growing
 
 
 class DiaPipeline:
@@ -211,7 +210,7 @@ class DiaPipeline:
         for grid in self._rows(request):
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
-            cuts = [cut for cut in growing(known, FIRST_WINDOW, LARGEST_WINDOW) if made < cut[1] <= ready]
+            cuts = [cut for cut in self.codec.policy.decode_cuts(known) if made < cut[1] <= ready]
             if grid.done and not cuts:  # nothing is left, or nothing was said
                 cuts = [(known, known)]
             codes = grid.codes(0)

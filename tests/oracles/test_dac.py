@@ -10,6 +10,7 @@ import pytest
 
 from tests.golden.dac_checks import check_codes, search
 from tests.golden.sides import SIDES, Bench, Loader, Side
+from tts_core.codec_policy import CodecPolicy
 from tts_core.dac import decoded_length
 
 torch = pytest.importorskip("torch")
@@ -102,24 +103,20 @@ def test_decode(oracle, bench):
     bench.compare("waveform", audio, lambda side: side.decode(codes))
 
 
-@pytest.fixture
-def small_windows(monkeypatch) -> None:
-    """Cuts at 3, 8, 13, ... frames on both sides, so that short inputs cross many."""
-    for side in ("torch_ref", "mlx_port"):
-        monkeypatch.setattr(f"{side}.codecs.dac.FIRST_WINDOW", 3)
-        monkeypatch.setattr(f"{side}.codecs.dac.LARGEST_WINDOW", 5)
+SMALL = CodecPolicy(5, first_frames=3)  # cuts at 3, 8, 13, ... frames, so that short inputs cross many
 
 
-@pytest.mark.usefixtures("small_windows")
-def test_small_windows(oracle, bench):
+def test_small_windows(oracle, bench, monkeypatch):
+    for side in (bench.side, bench.torch32, bench.torch64):
+        monkeypatch.setattr(side.codec, "policy", SMALL)
     test_encode(oracle, bench)
     test_decode(oracle, bench)
 
 
-@pytest.mark.usefixtures("small_windows")
-def test_windows_are_exact(oracle, loader):
+def test_windows_are_exact(oracle, loader, monkeypatch):
     """In float64 a window with one frame of context too few is a million times farther off than rounding."""
     side, rng = loader.codec_bench("torch", oracle.folder).torch64, np.random.default_rng(4)
+    monkeypatch.setattr(side.codec, "policy", SMALL)
     config = side.codec.config
     codes = rng.integers(0, config.codebook_size, (1, config.n_codebooks, 40)).astype(np.int32)
     whole = side.conv(side.codec.decoder, side.latents(codes))[:, 0]

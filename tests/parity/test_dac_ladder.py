@@ -12,6 +12,7 @@ import torch
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
 from tests.tiny import dac_config, dac_weights
 from tests.tolerance import assert_within
+from tts_core.codec_policy import CodecPolicy
 from tts_core.dac import DacConfig, decode_lookahead, decoded_length, encode_window
 
 TINY = dac_config()
@@ -202,7 +203,7 @@ def test_encode(config: DacConfig, length: int) -> None:
 
 
 @CONFIGS
-def test_windows_equal_the_whole_encode(config: DacConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_equal_the_whole_encode(config: DacConfig) -> None:
     frames = 25
     samples = normal(10, 2, frames * config.hop_length - 3)
     padded = np.pad(samples, ((0, 0), (0, 3)))
@@ -210,9 +211,8 @@ def test_windows_equal_the_whole_encode(config: DacConfig, monkeypatch: pytest.M
         dac = codec(side, config)
         whole = side.numpy(dac.quantizer.encode(dac.encoder(side.latents(padded[:, None]))))
         for largest in (3, 11):
-            monkeypatch.setattr(side.code["dac"], "LARGEST_WINDOW", largest)
+            dac.policy = CodecPolicy(largest)
             np.testing.assert_array_equal(side.numpy(dac.encode(side.array(samples))), whole)
-        monkeypatch.undo()
 
 
 @CONFIGS

@@ -17,11 +17,8 @@ from torch import Tensor, nn
 
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.selection import first_largest
+from tts_core.codec_policy import DEFAULT, CodecPolicy
 from tts_core.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
-from tts_core.windows import growing
-
-FIRST_WINDOW = 8  # frames: the first piece of a stream
-LARGEST_WINDOW = 256  # frames: bounds the memory
 
 
 class Snake1d(nn.Module):
@@ -176,11 +173,14 @@ class ResidualVectorQuantizer(nn.Module):
 
 
 class Dac(nn.Module):
-    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T)."""
+    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T).
 
-    def __init__(self, config: DacConfig):
+    policy: the windows it works in; it may be replaced at any time.
+    """
+
+    def __init__(self, config: DacConfig, policy: CodecPolicy = DEFAULT):
         super().__init__()
-        self.config = config
+        self.config, self.policy = config, policy
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks = config.n_codebooks
         self.encoder = Encoder(config)
@@ -198,8 +198,7 @@ class Dac(nn.Module):
         frames = -(-samples.shape[1] // self.hop_length)
         samples = F.pad(samples, (0, frames * self.hop_length - samples.shape[1]))
         pieces = [
-            self._encode_frames(samples, start, stop)
-            for start, stop in growing(frames, LARGEST_WINDOW, LARGEST_WINDOW)
+            self._encode_frames(samples, start, stop) for start, stop in self.policy.encode_cuts(frames)
         ]
         empty = torch.zeros(samples.shape[0], self.n_codebooks, 0, dtype=torch.int32, device=weight.device)
         return torch.cat([empty, *pieces], dim=2)
@@ -218,7 +217,7 @@ class Dac(nn.Module):
         (B, q, T) array or tensor, q ≤ Q → (B, L), L as `decoded_length` says.
         """
         codes = torch.as_tensor(codes).to(self.decoder.conv2.weight.device)
-        cuts = growing(codes.shape[2], FIRST_WINDOW, LARGEST_WINDOW)
+        cuts = self.policy.decode_cuts(codes.shape[2])
         pieces = [self.decode_frames(codes, start, stop) for start, stop in cuts]
         return torch.cat([self._silence(codes.shape[0]), *pieces], dim=1)
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ref.codecs.dac import FIRST_WINDOW, LARGEST_WINDOW, Dac
+from torch_ref.codecs.dac import Dac
 from torch_ref.device import name_of
 from torch_ref.dia.dia import Dia, Source
 from torch_ref.dia.step import make_step
@@ -29,7 +29,6 @@ from tts_core.meter import Meter
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
 from tts_core.room import check_running, job_of
-from tts_core.windows import growing
 
 
 class DiaPipeline:
@@ -214,7 +213,7 @@ class DiaPipeline:
         for grid in self._rows(request):
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
-            cuts = [cut for cut in growing(known, FIRST_WINDOW, LARGEST_WINDOW) if made < cut[1] <= ready]
+            cuts = [cut for cut in self.codec.policy.decode_cuts(known) if made < cut[1] <= ready]
             if grid.done and not cuts:  # nothing is left, or nothing was said
                 cuts = [(known, known)]
             codes = grid.codes(0)
