@@ -1,0 +1,72 @@
+"""Byte-pair encoding over whole numbers: MARS5's text and codes, MetaVoice's text.
+
+Sennrich, Haddow and Birch, "Neural machine translation of rare words with subword units", arXiv:1508.07909.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from heapq import heapify, heappop, heappush
+
+Pairs = Mapping[tuple[int, int], int]  # two adjacent ids → the id that replaces them
+
+
+def merge(ids: Sequence[int], pairs: Pairs) -> list[int]:
+    """Replace adjacent pairs until no known one is left: the lowest new id first, of equals the leftmost.
+
+    Where every new id is larger than the two that it replaces, as in a table that was trained merge by merge,
+    this is the same as replacing all occurrences of the best pair from left to right in each round.
+    Takes O(n log n).
+    """
+    parts, end = list(ids), len(ids)
+    before, behind = list(range(-1, end - 1)), list(range(1, end + 1))  # places of the neighbours
+    open_pairs: list[tuple[int, int]] = []  # new id, place of the left one; what has gone stale stays in it
+
+    def pair_at(left: int) -> int | None:
+        right = behind[left]
+        return pairs.get((parts[left], parts[right])) if right < end else None
+
+    open_pairs = [(new, left) for left in range(end) if (new := pair_at(left)) is not None]
+    heapify(open_pairs)
+    gone = [False] * end
+    while open_pairs:
+        new, left = heappop(open_pairs)
+        if gone[left] or pair_at(left) != new:
+            continue
+        right = behind[left]
+        parts[left], gone[right], behind[left] = new, True, behind[right]
+        if behind[left] < end:
+            before[behind[left]] = left
+        for place in (before[left], left):
+            if place >= 0 and (longer := pair_at(place)) is not None:
+                heappush(open_pairs, (longer, place))
+    return [part for part, removed in zip(parts, gone, strict=True) if not removed]
+
+
+def pairs_of_ranks(ranks: Mapping[bytes, int]) -> dict[tuple[int, int], int]:
+    """The pairs of a table that gives every token's bytes a rank, which is also its id (tiktoken's form).
+
+    A token replaces any two tokens that its bytes can be cut into.
+    """
+    return {
+        (ranks[token[:cut]], ranks[token[cut:]]): rank
+        for token, rank in ranks.items()
+        for cut in range(1, len(token))
+        if token[:cut] in ranks and token[cut:] in ranks
+    }
+
+
+@cache
+def splitter(pattern: str) -> Callable[[str], list[str]]:
+    """A function that cuts text into the matches of `pattern`.
+
+    The pattern may use what `re` does not know: Unicode classes such as \\p{L}, possessive quantifiers.
+    Raises ValueError for a pattern that cannot be compiled.
+    """
+    import regex
+
+    try:
+        return regex.compile(pattern).findall
+    except regex.error as error:
+        raise ValueError(f"pattern {pattern!r}: {error}") from None
