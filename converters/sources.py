@@ -25,7 +25,8 @@ from converters.dtypes import ITEM_SIZES, stored_type, widen
 from tts_core.errors import CheckpointError, NotFoundError
 
 _MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors library
-PICKLES = (".pth", ".pt", ".bin")
+PICKLES = (".pth", ".pt", ".bin", ".th")
+_INSIDE = ("state_dict", "model", "model_state")  # entries of a pickled dict that may hold its tensors
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,22 @@ class SafetensorsCheckpoint:
 
 
 class TorchCheckpoint:
-    """A torch pickle: a flat dict of tensors, or {"state_dict": ..., "metadata": ...}."""
+    """A torch pickle: a flat dict of tensors, or a dict with one entry that is such a dict.
+
+    `metadata` is what else stands in the dict; of an entry "metadata", what stands in that.
+    """
 
     def __init__(self, file: Path):
         self.files = (file,)
         content = _load_pickle(file)
         self.metadata: dict[str, Any] = {}
-        if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
-            metadata = content.get("metadata")
-            self.metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
-            content = content["state_dict"]
+        inside = [name for name in _INSIDE if isinstance(content, Mapping)] if content else []
+        inside = [name for name in inside if isinstance(content.get(name), Mapping)]
+        if inside:
+            self.metadata = {str(name): value for name, value in content.items() if name != inside[0]}
+            nested = self.metadata.get("metadata")
+            self.metadata |= nested if isinstance(nested, Mapping) else {}
+            content = content[inside[0]]
         self._tensors = _only_tensors(file, content)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
         self.dtypes = {
@@ -235,7 +242,7 @@ def _load_pickle(path: Path) -> Any:
     with open(path, "rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"
     if zipped:
-        _check_zip(path)
+        check_zip(path)
     try:
         with warnings.catch_warnings(action="ignore"):
             # a file of torch < 1.6 is no zip and cannot be mapped: it takes its size in memory
@@ -262,8 +269,11 @@ def _pickle_fault(fault: Exception) -> str:
     return f"not a torch checkpoint, or truncated ({type(fault).__name__}: {first}); fetch it again"
 
 
-def _check_zip(path: Path) -> None:
-    """Storages are read in place: every member must be stored once, uncompressed, wholly inside the file."""
+def check_zip(path: Path) -> None:
+    """Raise CheckpointError unless `path` is a zip as torch.save writes it.
+
+    Storages are read in place: every member must be stored once, uncompressed, wholly inside the file.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
