@@ -1,4 +1,4 @@
-"""Root-mean-square norm, computed in float32 and cast back last."""
+"""Norms over the last axis, computed in float32 and cast back last."""
 
 from __future__ import annotations
 
@@ -21,3 +21,19 @@ class RMSNorm(nn.Module):
     def __call__(self, x: mx.array) -> mx.array:
         # a float32 weight makes the fused norm float32 throughout
         return mx.fast.rms_norm(x, self.weight, self.eps).astype(x.dtype)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(variance + eps) · weight + bias over the last axis. (..., D) → same.
+
+    Weight and bias stay float32 whatever the network's dtype, as RMSNorm's weight does.
+    """
+
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = mx.ones((width,))
+        self.bias = mx.zeros((width,))
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return mx.fast.layer_norm(x, self.weight, self.bias, self.eps).astype(x.dtype)

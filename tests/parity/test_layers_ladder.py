@@ -39,6 +39,35 @@ def test_norm(scale: float) -> None:
     assert_parity(f"RMSNorm at {scale}", run)
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1e-4, 6e-3, 1.0, 1e4], ids=str)  # eps 4e-5 = (6e-3)²
+def test_layer_norm(scale: float) -> None:
+    random = np.random.default_rng(1)
+    x = ((random.normal(0, 1, (2, 5, 37)) + 3) * scale).astype(np.float32)
+    weight, bias = (random.uniform(0.5, 1.5, 37).astype(np.float32) for _ in "wb")
+
+    def run(side: Side) -> np.ndarray:
+        if side is PORT:
+            norm = mlx_port.layers.norm.LayerNorm(37, 4e-5)
+            norm.weight, norm.bias = mx.array(weight), mx.array(bias)
+        else:
+            norm = torch_ref.layers.norm.LayerNorm(37, 4e-5).to(side.dtype)
+            norm.weight.data, norm.bias.data = side.array(weight), side.array(bias)
+        return side.numpy(norm(side.array(x)))
+
+    assert_parity(f"LayerNorm at {scale}", run)
+
+
+def test_layer_norm_of_half_precision_is_rounded_once() -> None:
+    """Inside it is float32, so that the result is the float32 norm of the same numbers, rounded."""
+    x = (np.random.default_rng(2).normal(0, 1, (3, 37)) + 50).astype(np.float32)
+    halves, ports = torch.from_numpy(x).bfloat16(), mx.array(x).astype(mx.bfloat16)
+    norm, port = torch_ref.layers.norm.LayerNorm(37, 4e-5), mlx_port.layers.norm.LayerNorm(37, 4e-5)
+    assert torch.equal(norm(halves), norm(halves.float()).bfloat16())
+    assert norm(halves).dtype == torch.bfloat16
+    assert mx.array_equal(port(ports), port(ports.astype(mx.float32)).astype(mx.bfloat16))
+    assert port(ports).dtype == mx.bfloat16
+
+
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (0, 31), (1, 7), (2049, 1), (3055, 17)])
 @pytest.mark.parametrize("head_dim", [2, 14, 128])
 def test_rope(start: int, length: int, head_dim: int) -> None:

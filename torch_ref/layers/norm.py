@@ -1,4 +1,4 @@
-"""Root-mean-square norm, computed in float32 and cast back last."""
+"""Norms over the last axis, computed in float32 and cast back last."""
 
 from __future__ import annotations
 
@@ -26,3 +26,20 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(at_least_float32(x), self.weight.shape, self.weight, self.eps).to(x.dtype)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(variance + eps) · weight + bias over the last axis. (..., D) → same.
+
+    Weight and bias stay float32 whatever the network's dtype, as RMSNorm's weight does.
+    """
+
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = at_least_float32(x)
+        return F.layer_norm(wide, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype)
