@@ -84,14 +84,14 @@ def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ..
         raise CheckpointError(f"Vocos config.yaml: encodec_model {codec!r:.40}, expected {known}")
     if head.get("padding", "same") != "same" or head["dim"] != backbone["dim"]:
         raise CheckpointError(
-            f"Vocos config.yaml: head of {head!r:.120} on {backbone['dim']!r:.40} channels; expected the same "
-            'dim, and padding "same"'
+            f"Vocos config.yaml: head {head!r:.120} on {backbone['dim']!r:.40} channels; expected the same dim, "
+            'and padding "same"'
         )
     sample_rate, codebook_size = CODECS[codec]
     table = "feature_extractor.codebook_weights"
     rows = (shapes.get(table) or (0,))[0]
     if rows == 0 or rows % codebook_size:
-        raise CheckpointError(f"Vocos: {table} has {rows} rows, expected a multiple of {codebook_size}")
+        raise CheckpointError(f"Vocos: {table} has {rows} rows, expected whole books of {codebook_size}")
     return VocosConfig(
         sample_rate=sample_rate,
         n_codebooks=rows // codebook_size,

@@ -1,0 +1,47 @@
+"""EnCodec as facebookresearch publishes it (.th): wrappers counted through, convolutions weight-normed."""
+
+from __future__ import annotations
+
+from converters.rules import Drop, Rule
+from converters.transforms import FOLD_WEIGHT_NORM
+from tts_core.encodec import EncodecConfig, transposed_layers
+
+NAMES = (
+    r"(encoder|decoder)\.model\.\d+\.((block\.\d+\.|shortcut\.)?conv\.conv|convtr\.convtr|lstm)\."
+    r"|quantizer\.vq\.layers\.\d+\._codebook\."
+)
+
+
+def rules(config: EncodecConfig) -> list[Rule | Drop]:
+    """Published name → canonical name; indices are kept, one wrapper's level goes."""
+    stages = len(config.upsampling_ratios)
+    found: list[Rule | Drop] = []
+    for side, residuals in (("encoder", 1), ("decoder", 4)):
+        for at in (residuals + 3 * i for i in range(stages)):
+            for part in ("block.1", "block.3", "shortcut"):
+                found += _conv(f"{side}.model.{at}.{part}.conv.conv", f"{side}.layers.{at}.{part}.conv")
+    for at in range(0, 3 * stages + 4, 3):
+        found += _conv(f"encoder.model.{at}.conv.conv", f"encoder.layers.{at}.conv")
+        wrapper = "convtr.convtr" if at in transposed_layers(config) else "conv.conv"
+        found += _conv(f"decoder.model.{at}.{wrapper}", f"decoder.layers.{at}.conv")
+    for side, at in (("encoder", 3 * stages + 1), ("decoder", 1)):
+        for name in (f"{part}_{kind}_l{{}}" for part in ("weight", "bias") for kind in ("ih", "hh")):
+            found.append(Rule(f"{side}.model.{at}.lstm.{name}", f"{side}.layers.{at}.lstm.{name}"))
+    books = "quantizer.vq.layers.{}._codebook"
+    found.append(Rule(f"{books}.embed", "quantizer.layers.{}.codebook.embed"))
+    return [*found, *(Drop(f"{books}.{name}", why, optional=True) for name, why in TRAINING.items())]
+
+
+TRAINING = dict.fromkeys(("inited", "cluster_size", "embed_avg"), "the codebook's running mean, for training")
+
+
+def _conv(theirs: str, ours: str) -> list[Rule | Drop]:
+    """A weight comes in one of three forms: old-style weight norm, torch's parametrization, or folded."""
+    old = (f"{theirs}.weight_g", f"{theirs}.weight_v")
+    new = tuple(f"{theirs}.parametrizations.weight.original{i}" for i in (0, 1))
+    return [
+        Rule(old, f"{ours}.weight", FOLD_WEIGHT_NORM, optional=True),
+        Rule(new, f"{ours}.weight", FOLD_WEIGHT_NORM, optional=True),
+        Rule(f"{theirs}.weight", f"{ours}.weight", optional=True),
+        Rule(f"{theirs}.bias", f"{ours}.bias"),
+    ]

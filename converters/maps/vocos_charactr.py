@@ -1,0 +1,35 @@
+"""Vocos for EnCodec's codes as charactr publishes it: the canonical names themselves."""
+
+from __future__ import annotations
+
+from converters.rules import Drop, Rule
+from tts_core.vocos import VocosConfig
+
+NAMES = (
+    r"feature_extractor\.codebook_weights|head\.(out|istft)\."
+    r"|backbone\.(embed|norm|final_layer_norm|convnext\.\d+\.(gamma|dwconv|norm|pwconv[12]))\b"
+)
+
+_NORM = ("norm.scale.weight", "norm.shift.weight")
+_BLOCK = (
+    "gamma",
+    *_NORM,
+    *(f"{at}.{kind}" for at in ("dwconv", "pwconv1", "pwconv2") for kind in ("weight", "bias")),
+)
+
+
+def rules(config: VocosConfig) -> list[Rule | Drop]:
+    """Every name is kept."""
+    ends = (
+        f"{at}.{kind}"
+        for at in ("backbone.embed", "backbone.final_layer_norm", "head.out")
+        for kind in ("weight", "bias")
+    )
+    names = [
+        "feature_extractor.codebook_weights",
+        *ends,
+        *(f"backbone.{name}" for name in _NORM),
+        *(f"backbone.convnext.{{}}.{name}" for name in _BLOCK),
+    ]
+    window = Drop("head.istft.window", "periodic Hann, recomputed from n_fft", optional=True)
+    return [*(Rule(name, name) for name in names), window]
