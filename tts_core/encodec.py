@@ -254,11 +254,11 @@ def transposed_layers(config: EncodecConfig) -> range:
     return range(3, 3 * len(config.upsampling_ratios) + 1, 3)
 
 
-def mlx_axes(config: EncodecConfig, name: str) -> tuple[int, ...] | None:
+def mlx_axes(config: EncodecConfig, name: str, rank: int) -> tuple[int, ...] | None:
     """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    leaves it as it is.
+    leaves it as it is. Names do not tell transposed convolutions, so it takes the configuration too.
     """
-    if not name.endswith(".conv.weight"):
+    if rank != 3:
         return None
     transposed = {f"decoder.layers.{at}.conv.weight" for at in transposed_layers(config)}
     return (1, 2, 0) if name in transposed else (0, 2, 1)

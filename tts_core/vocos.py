@@ -84,7 +84,7 @@ def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ..
         raise CheckpointError(f"Vocos config.yaml: encodec_model {codec!r:.40}, expected {known}")
     if head.get("padding", "same") != "same" or head["dim"] != backbone["dim"]:
         raise CheckpointError(
-            f"Vocos config.yaml: head {head!r:.120} on {backbone['dim']!r:.40} channels; expected the same dim, "
+            f"Vocos config.yaml: head {head!r:.120} on {backbone['dim']!r:.40} channels; expected equal dims, "
             'and padding "same"'
         )
     sample_rate, codebook_size = CODECS[codec]
@@ -175,11 +175,11 @@ def parameter_shapes(config: VocosConfig) -> dict[str, tuple[int, ...]]:
     return shapes | {"head.out.weight": (2 * config.n_bins, dim), "head.out.bias": (2 * config.n_bins,)}
 
 
-def mlx_axes(config: VocosConfig, name: str) -> tuple[int, ...] | None:
+def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
     """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
     leaves it as it is.
     """
-    return (0, 2, 1) if name.endswith(("embed.weight", "dwconv.weight")) else None
+    return (0, 2, 1) if rank == 3 else None
 
 
 def decode_window(config: VocosConfig, start: int, stop: int, frames: int) -> Window:
