@@ -82,10 +82,11 @@ def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ..
     if codec not in CODECS:
         known = ", ".join(CODECS)
         raise CheckpointError(f"Vocos config.yaml: encodec_model {codec!r:.40}, expected {known}")
-    if head.get("padding", "same") != "same" or head["dim"] != backbone["dim"]:
+    if head.get("padding", "same") != "same":
+        raise CheckpointError(f"Vocos config.yaml: padding {head['padding']!r:.40}, expected 'same'")
+    if head["dim"] != backbone["dim"]:
         raise CheckpointError(
-            f"Vocos config.yaml: head {head!r:.120} on {backbone['dim']!r:.40} channels; expected equal dims, "
-            'and padding "same"'
+            f"Vocos config.yaml: head of dim {head['dim']!r:.40} on {backbone['dim']!r:.40}"
         )
     sample_rate, codebook_size = CODECS[codec]
     table = "feature_extractor.codebook_weights"
