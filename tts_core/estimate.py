@@ -214,8 +214,8 @@ def _cache(config: DiaConfig, job: Job, size: int, backend: str) -> Term:
     why = f"keys and values of {rows} rows, room for {capacity}, {job.streams} streams"
     if backend not in FIXED:
         return Term("cache", held + layer // 2 * capacity, f"{why}, one buffer twice while it grows")
-    before = decoder.num_hidden_layers * layer * (capacity // 2 if capacity > CACHE_FIRST else CACHE_CHUNK)
-    return Term("cache", held + before, f"{why}, and the smaller ones that they are copied from")
+    before = max(capacity // 2, -(-(1 + job.prompt_frames) // CACHE_CHUNK) * CACHE_CHUNK)
+    return Term("cache", held + layer * before, f"{why}, and one layer's smaller ones, copied from")
 
 
 def _source(config: DiaConfig, job: Job, size: int) -> Term:

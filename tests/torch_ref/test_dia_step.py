@@ -1,5 +1,6 @@
 """A captured step's fixed buffers hold what the growing cache holds; captured on a GPU, it draws the same."""
 
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,16 @@ import torch
 
 import torch_ref.dia.step as steps
 from torch_ref import load
-from torch_ref.layers.cache import FixedCache
+from torch_ref.layers.cache import KeyValueCache
 from tts_core.results import Prompt
 
 TEXTS = ["[S1] One, two.", "[S2] a"]
 PROMPTS = [Prompt("[S1] Before.", codes=np.arange(36, dtype=np.int32).reshape(4, 9)), None]
+
+
+def buffers(cache: KeyValueCache) -> tuple[torch.Tensor, torch.Tensor]:
+    assert cache.buffers is not None
+    return cache.buffers
 
 
 @torch.inference_mode()
@@ -24,14 +30,50 @@ def test_fixed_cache(published: Path) -> None:
     growing = network.new_cache()
     network.next_logits(rows[:, :5], growing, source)
     position, mask = torch.tensor([5]), torch.zeros(1, 1, 1, 16, dtype=torch.bool)
-    fixed = [steps._fixed(cache, 16, 5, position, mask) for cache in growing]
-    assert all(isinstance(cache, FixedCache) for cache in fixed)
+    held = [(buffers(cache)[0].clone(), buffers(cache)[1].clone()) for cache in growing]
+    fixed = steps._moved(held, 16, 5, position, mask)
+    assert len(fixed) == len(growing)
+    assert held == []
     for row in range(5, 12):
         mask.copy_(torch.arange(16) <= position)
         got = network.next_logits(rows[:, row : row + 1], fixed, source)
         position.add_(1)
         expected = network.next_logits(rows[:, row : row + 1], growing, source)
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+@torch.inference_mode()
+def test_buffers_that_are_outgrown_are_freed(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the growing cache, and from a captured step: one layer at most is there twice."""
+    network = load(published, device="cpu").network
+    step = steps.GraphStep(
+        network, network.read([torch.tensor([5, 6])], None), network.config.sampling, guided=False
+    )
+    rows = torch.from_numpy(np.random.default_rng(2).integers(0, 60, (1, 5, 4)))
+    step(rows, None)
+    position, mask = torch.tensor([5]), torch.zeros(1, 1, 1, 16, dtype=torch.bool)
+    contents = [[buffer[:, :, :5].clone() for buffer in buffers(cache)] for cache in step.cache]
+    assert len(contents) > 1
+    grow = steps._grown
+    for capacity in (8, 16):
+        held = step._release()
+        before = [[weakref.ref(buffer) for buffer in layer] for layer in held]
+        twice: list[int] = []
+
+        def watched(*given):
+            alive = [any(buffer() is not None for buffer in layer) for layer in before]  # noqa: B023
+            twice.append(alive.count(True))  # noqa: B023
+            return grow(*given)
+
+        monkeypatch.setattr(steps, "_grown", watched)
+        step.fixed = steps._moved(held, capacity, 5, position, mask)
+        layers = len(before)
+        assert twice == [left for left in range(layers, 0, -1) for _ in "kv"]
+        assert all(buffer() is None for layer in before for buffer in layer)
+        assert all(cache.keys.shape[2] == cache.values.shape[2] == capacity for cache in step.fixed)
+        kept = [[cache.keys[:, :, :5], cache.values[:, :, :5]] for cache in step.fixed]
+        torch.testing.assert_close(kept, contents, rtol=0, atol=0)
+        monkeypatch.setattr(step, "graph", "captured")
 
 
 @pytest.mark.cuda

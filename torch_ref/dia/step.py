@@ -56,6 +56,8 @@ class GraphStep(Step):
         super().__init__(network, source, sampling, guided=guided)
         self.capacity = FIRST_CAPACITY
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.fixed: list[FixedCache] = []
+        self.ids: Tensor | None = None
 
     def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
         if self.cache[0].length == 0:
@@ -63,6 +65,7 @@ class GraphStep(Step):
         if self.graph is None or self.filled == self.capacity:
             self._fix(rows, uniform)
         assert self.graph is not None
+        assert self.ids is not None
         self.rows.copy_(rows)
         if uniform is not None:
             self.uniform.copy_(uniform)
@@ -74,16 +77,14 @@ class GraphStep(Step):
         """Put the cache into buffers with room, and capture the step on them."""
         if self.graph is None:
             self.filled = self.cache[0].length
-        else:  # back into the growing form, so that the buffers can be made anew
-            for cache, fixed in zip(self.cache, self.fixed, strict=True):
-                cache.buffers = fixed.keys, fixed.values
+        held = self._release()
         while self.filled >= self.capacity:
             self.capacity *= 2
         device = rows.device
         self.rows, self.uniform = rows.clone(), torch.empty(0) if uniform is None else uniform.clone()
         position = torch.tensor([self.filled], device=device)
         mask = torch.zeros(1, 1, 1, self.capacity, dtype=torch.bool, device=device)
-        self.fixed = [_fixed(cache, self.capacity, self.filled, position, mask) for cache in self.cache]
+        self.fixed = _moved(held, self.capacity, self.filled, position, mask)
         places = torch.arange(self.capacity, device=device)
         noise = None if uniform is None else self.uniform
 
@@ -103,14 +104,38 @@ class GraphStep(Step):
         with torch.cuda.graph(self.graph):
             self.ids = run()
 
+    def _release(self) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of every layer, held by nothing else; the last graph is gone."""
+        if self.graph is None:
+            held = [cache.buffers for cache in self.cache if cache.buffers is not None]
+            for cache in self.cache:
+                cache.buffers = None
+        else:
+            held = [(fixed.keys, fixed.values) for fixed in self.fixed]
+        self.graph, self.fixed, self.ids = None, [], None
+        return held
 
-def _fixed(cache: KeyValueCache, capacity: int, filled: int, position: Tensor, mask: Tensor) -> FixedCache:
-    assert cache.buffers is not None
-    keys, values = (
-        buffer.new_zeros(*buffer.shape[:2], capacity, buffer.shape[3]) for buffer in cache.buffers
-    )
-    keys[:, :, :filled], values[:, :, :filled] = (buffer[:, :, :filled] for buffer in cache.buffers)
-    return FixedCache(keys, values, position, mask)
+
+def _moved(
+    held: list[tuple[Tensor, Tensor]], capacity: int, filled: int, position: Tensor, mask: Tensor
+) -> list[FixedCache]:
+    """The first `filled` rows of every layer in buffers of `capacity` rows.
+
+    Takes the layers out of `held` one by one, so that only one of them is there twice.
+    """
+    fixed: list[FixedCache] = []
+    while held:
+        keys, values = held.pop(0)
+        fixed.append(
+            FixedCache(_grown(keys, capacity, filled), _grown(values, capacity, filled), position, mask)
+        )
+    return fixed
+
+
+def _grown(buffer: Tensor, capacity: int, filled: int) -> Tensor:
+    larger = buffer.new_zeros(*buffer.shape[:2], capacity, buffer.shape[3])
+    larger[:, :, :filled] = buffer[:, :, :filled]
+    return larger
 
 
 def make_step(network: Dia, source: Source, sampling: Sampling, *, guided: bool) -> Step:
