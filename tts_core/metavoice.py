@@ -36,8 +36,7 @@ class FirstStageConfig:
     vocab_size: int  # codes of both codebooks, end of audio, text, end of text
     speaker_embedding_size: int
     norm_eps: float
-    bias: bool  # of the layers' linears; RMS norms have none
-    projection_bias: bool  # of the speaker projection and of the head
+    bias: bool  # of the layers' linears; RMS norms, speaker projection and head have none
 
     def __post_init__(self) -> None:
         check_numbers(self, "first stage config")
@@ -69,8 +68,7 @@ class SecondStageConfig:
     vocab_sizes: tuple[int, ...]  # of the two input rows: text and codebook 0, codebook 1
     target_vocab_sizes: tuple[int, ...]  # one a codebook that is predicted
     speaker_embedding_size: int
-    bias: bool  # of the layers' linears and of the layer norms
-    projection_bias: bool  # of the speaker projection and of the heads
+    bias: bool  # of the layers' linears and norms; speaker projection and heads have none
 
     def __post_init__(self) -> None:
         check_numbers(self, "second stage config")
@@ -127,7 +125,7 @@ def read_first_stage(
     without `_orig_mod.`. Raises CheckpointError for another variant, and where `model_args` and tensors
     disagree, printing both.
     """
-    args = _arguments(checkpoint, shapes, "first stage")
+    args = _arguments(checkpoint, "first stage")
     _require(args, {"causal": True, "norm_type": "rmsnorm", "nonlinearity_type": "swiglu"}, "first stage")
     if args["target_vocab_sizes"] is not None or len(args["vocab_sizes"]) != 1:
         raise CheckpointError(
@@ -140,7 +138,7 @@ def read_first_stage(
         intermediate_size=inner if multiple is None else -(-inner // multiple) * multiple,
         vocab_size=args["vocab_sizes"][0],
         norm_eps=args["rmsnorm_eps"],
-        **_shared(checkpoint, args, shapes, "first stage"),
+        **_shared(checkpoint, args, "first stage"),
     )
     tied: Shapes = {"lm_heads.0.weight": (config.vocab_size, config.hidden_size)}
     _check_shapes("first stage", first_stage_parameter_shapes(config) | tied, shapes, optional=tuple(tied))
@@ -151,7 +149,7 @@ def read_second_stage(
     checkpoint: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> SecondStageConfig:
     """From a published second_stage.pt; arguments and errors as in `read_first_stage`."""
-    args = _arguments(checkpoint, shapes, "second stage")
+    args = _arguments(checkpoint, "second stage")
     wanted = {"causal": False, "norm_type": "layernorm", "nonlinearity_type": "gelu"}
     _require(args, wanted, "second stage")
     training = mapping(checkpoint.get("config", {}), "second stage: config")
@@ -165,7 +163,7 @@ def read_second_stage(
         intermediate_size=4 * args["n_embd"],
         vocab_sizes=tuple(args["vocab_sizes"]),
         target_vocab_sizes=tuple(args["target_vocab_sizes"]),
-        **_shared(checkpoint, args, shapes, "second stage"),
+        **_shared(checkpoint, args, "second stage"),
     )
     _check_shapes("second stage", second_stage_parameter_shapes(config), shapes)
     return config
@@ -225,11 +223,8 @@ def first_stage_parameter_shapes(config: FirstStageConfig) -> Shapes:
             shapes |= _linear(f"{at}.mlp.swiglu.{gate}", config.intermediate_size, width, bias=config.bias)
         shapes |= _linear(f"{at}.mlp.c_proj", width, config.intermediate_size, bias=config.bias)
     shapes["transformer.ln_f.weight"] = (width,)
-    if config.projection_bias:
-        shapes["lm_heads.0.bias"] = (config.vocab_size,)
-    return shapes | _linear(
-        "speaker_cond_pos", width, config.speaker_embedding_size, bias=config.projection_bias
-    )
+    shapes["speaker_cond_pos.weight"] = (width, config.speaker_embedding_size)
+    return shapes
 
 
 def second_stage_parameter_shapes(config: SecondStageConfig) -> Shapes:
@@ -245,10 +240,8 @@ def second_stage_parameter_shapes(config: SecondStageConfig) -> Shapes:
         shapes |= _linear(f"{at}.mlp.c_fc", config.intermediate_size, width, bias=config.bias)
         shapes |= _linear(f"{at}.mlp.c_proj", width, config.intermediate_size, bias=config.bias)
     shapes |= {f"transformer.ln_f{end}": shape for end, shape in norm.items()}
-    shapes |= _linear("speaker_cond_pos", width, config.speaker_embedding_size, bias=config.projection_bias)
-    for i, size in enumerate(config.target_vocab_sizes):
-        shapes |= _linear(f"lm_heads.{i}", size, width, bias=config.projection_bias)
-    return shapes
+    shapes["speaker_cond_pos.weight"] = (width, config.speaker_embedding_size)
+    return shapes | {f"lm_heads.{i}.weight": (n, width) for i, n in enumerate(config.target_vocab_sizes)}
 
 
 def speaker_encoder_parameter_shapes(config: SpeakerEncoderConfig) -> Shapes:
@@ -263,7 +256,9 @@ def speaker_encoder_parameter_shapes(config: SpeakerEncoderConfig) -> Shapes:
 
 
 def is_norm(name: str) -> bool:
-    """Whether a tensor belongs to a norm: those stay float32 in every converted checkpoint."""
+    """Whether a tensor belongs to a norm. The first stage's norm weights follow the network's dtype, as
+    upstream's do; what is computed with them is not narrower than float32.
+    """
     return ".ln_" in name
 
 
@@ -297,7 +292,7 @@ _DEFAULTS: dict[str, Any] = {  # of upstream's GPTConfig
 _HARMLESS = ("dropout", "spkemb_dropout", "attn_kernel_type")  # training, or how to compute the same
 
 
-def _arguments(checkpoint: Mapping[str, Any], shapes: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _arguments(checkpoint: Mapping[str, Any], where: str) -> dict[str, Any]:
     """`model_args`, completed; every size positive and whole."""
     if "model_args" not in checkpoint:
         raise CheckpointError(f"{where}: model_args missing")
@@ -333,9 +328,7 @@ def _require(args: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> 
         raise CheckpointError(f"{where}: model_args: {'; '.join(wrong)}; this variant is not supported")
 
 
-def _shared(
-    checkpoint: Mapping[str, Any], args: Mapping[str, Any], shapes: Mapping[str, Any], where: str
-) -> dict[str, Any]:
+def _shared(checkpoint: Mapping[str, Any], args: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The fields that both stages have."""
     return {
         "hidden_size": args["n_embd"],
@@ -344,8 +337,6 @@ def _shared(
         "max_position_embeddings": args["block_size"],
         "speaker_embedding_size": mapping(checkpoint["meta"], f"{where}: meta").get("speaker_emb_size"),
         "bias": args["bias"],
-        # model_args["bias"] does not say whether it reaches the outer projections: the file does
-        "projection_bias": "speaker_cond_pos.bias" in {without_prefix(name) for name in shapes},
     }
 
 

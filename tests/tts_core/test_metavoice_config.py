@@ -39,8 +39,8 @@ SECOND_ARGS = {  # of the published second_stage.pt; what is not here is upstrea
     "target_vocab_sizes": [1025] * 6,
     "causal": False,
 }
-FIRST = metavoice.FirstStageConfig(2048, 5632, 24, 16, 2048, 2562, 256, 1e-5, False, False)
-SECOND = metavoice.SecondStageConfig(384, 1536, 6, 6, 1024, (1538, 1025), (1025,) * 6, 256, False, False)
+FIRST = metavoice.FirstStageConfig(2048, 5632, 24, 16, 2048, 2562, 256, 1e-5, False)
+SECOND = metavoice.SecondStageConfig(384, 1536, 6, 6, 1024, (1538, 1025), (1025,) * 6, 256, False)
 SPEAKER = metavoice.SpeakerEncoderConfig(40, 256, 3, 256)
 
 
@@ -87,28 +87,28 @@ def test_speaker_encoder_is_read_as_published():
 
 @pytest.mark.parametrize(("multiple", "inner"), [(None, 5461), (256, 5632), (5461, 5461), (100, 5500)])
 def test_feed_forward_width(multiple: int | None, inner: int):
-    config = metavoice.FirstStageConfig(2048, inner, 24, 16, 2048, 2562, 256, 1e-5, False, False)
+    config = metavoice.FirstStageConfig(2048, inner, 24, 16, 2048, 2562, 256, 1e-5, False)
     args = FIRST_ARGS | {"swiglu_multiple_of": multiple}
     assert metavoice.read_first_stage(checkpoint(args), first_shapes(config)) == config
 
 
-@pytest.mark.parametrize("outer", [False, True])
-def test_biases(outer: bool):
-    """model_args["bias"] is upstream's default, True, where it is missing; the file tells how far it goes."""
+def test_biases():
+    """model_args["bias"] is upstream's default, True, where it is missing."""
     args = {name: value for name, value in FIRST_ARGS.items() if name != "bias"}
-    first = metavoice.FirstStageConfig(2048, 5632, 24, 16, 2048, 2562, 256, 1e-5, True, outer)
+    first = metavoice.FirstStageConfig(2048, 5632, 24, 16, 2048, 2562, 256, 1e-5, True)
     shapes = first_shapes(first)
-    assert ("lm_heads.0.bias" in shapes) is outer
     assert shapes["transformer.h.3.mlp.swiglu.w3.bias"] == (5632,)
-    assert "transformer.ln_f.bias" not in shapes
+    assert not {"transformer.ln_f.bias", "speaker_cond_pos.bias", "lm_heads.0.bias"} & set(shapes)
     assert metavoice.read_first_stage(checkpoint(args), shapes) == first
 
     second_args = SECOND_ARGS | {"bias": True}
-    second = metavoice.SecondStageConfig(384, 1536, 6, 6, 1024, (1538, 1025), (1025,) * 6, 256, True, outer)
+    second = metavoice.SecondStageConfig(384, 1536, 6, 6, 1024, (1538, 1025), (1025,) * 6, 256, True)
     shapes = metavoice.second_stage_parameter_shapes(second)
-    assert ("lm_heads.5.bias" in shapes) is outer
     assert shapes["transformer.h.5.ln_2.bias"] == (384,)
+    assert not {"speaker_cond_pos.bias", "lm_heads.5.bias"} & set(shapes)
     assert metavoice.read_second_stage(checkpoint(second_args, causal=False), shapes) == second
+    with pytest.raises(CheckpointError, match=r"lm_heads.0.bias: nothing by .*, \(1025,\) in the file"):
+        metavoice.read_second_stage(checkpoint(second_args), shapes | {"lm_heads.0.bias": (1025,)})
 
 
 @pytest.mark.parametrize(
