@@ -42,6 +42,11 @@ def _with_transcripts(
         raise UsageError(
             f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None where there is none"
         )
+    for place, prompt in enumerate(prompts):
+        if isinstance(prompt, Prompt) and prompt.transcript is None:
+            raise UsageError(
+                f"prompt {place + 1}: its transcript is missing; Dia reads what the reference says"
+            )
     transcripts = [prompt.transcript if isinstance(prompt, Prompt) else None for prompt in prompts]
     return list(zip(texts, transcripts, strict=True))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -12,14 +12,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Prompt:
-    """Reference speech to continue from.
+    """Reference speech whose voice to take.
 
     audio: (L,) float32 samples at the model's sample rate, or codes: (Q, T) int32; exactly one of the two.
-    transcript: what is said in it; it goes in front of the text.
+    transcript: what is said in it, for models that read it.
     """
 
-    transcript: str
     audio: np.ndarray | None = None
+    transcript: str | None = None
     codes: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -41,6 +41,7 @@ class GenerationResult:
     time_to_first_audio: seconds from the call to the first decoded piece.
     peak_memory_usage: bytes: of the device's allocator where it has one, of the process otherwise.
     segment_idx: 0, 1, ... over the pieces of a stream.
+    stage_seconds: seconds spent so far in each stage of a model that has several, by name, in their order.
     """
 
     audio: np.ndarray
@@ -55,6 +56,7 @@ class GenerationResult:
     peak_memory_usage: int
     segment_idx: int = 0
     is_final_chunk: bool = True
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def samples(self) -> int:

@@ -167,8 +167,12 @@ def test_audio_prompt_end_to_end(side: Side) -> None:
     samples = np.random.default_rng(3).normal(0, 0.3, 200).astype(np.float32)  # 7 frames, the last one padded
     codes = side.numpy(voice.codec.encode(samples[None]))[0]
     assert codes.shape == (4, 7)
-    heard = voice.generate("Hello.", prompt=Prompt("[S1] Said before.", audio=samples), seed=1, max_frames=12)
-    read = voice.generate("Hello.", prompt=Prompt("[S1] Said before.", codes=codes), seed=1, max_frames=12)
+    heard = voice.generate(
+        "Hello.", prompt=Prompt(transcript="[S1] Said before.", audio=samples), seed=1, max_frames=12
+    )
+    read = voice.generate(
+        "Hello.", prompt=Prompt(transcript="[S1] Said before.", codes=codes), seed=1, max_frames=12
+    )
     [bare] = voice.generate_codes(["[S1] Said before. Hello."], [codes], seed=1, max_frames=12)
     np.testing.assert_array_equal(heard.codes, bare)
     np.testing.assert_array_equal(read.codes, bare)
@@ -179,7 +183,7 @@ def test_audio_prompt_end_to_end(side: Side) -> None:
 
 def test_audio_prompt_gives_the_same_speech_on_both_sides() -> None:
     samples = np.random.default_rng(3).normal(0, 0.3, 200).astype(np.float32)
-    prompt = Prompt("[S1] Said before.", audio=samples)
+    prompt = Prompt(transcript="[S1] Said before.", audio=samples)
     every = [
         pipeline(side, True).generate("Hello.", prompt=prompt, seed=4, max_frames=12)
         for side in SIDES.values()

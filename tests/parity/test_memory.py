@@ -97,7 +97,7 @@ BAD: dict[str, tuple[type[Exception], str, Any]] = {
     "transcript too long": (
         UsageError,
         "transcript",
-        lambda voice: voice.generate(TEXT, prompt=Prompt("[S1] " + "word " * 40, codes=CODES)),
+        lambda voice: voice.generate(TEXT, prompt=Prompt(transcript="[S1] " + "word " * 40, codes=CODES)),
     ),
     "too many frames": (UsageError, "max_frames", lambda voice: voice.generate(TEXT, max_frames=10**6)),
     "batch too large": (

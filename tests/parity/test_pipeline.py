@@ -41,7 +41,13 @@ def prompt_codes(frames: int) -> np.ndarray:
     return np.random.default_rng(frames).integers(0, 60, (4, frames)).astype(np.int32)
 
 
-PROMPTS = [prompt_codes(7), None, Prompt("[S1] Before.", codes=prompt_codes(3)), None, prompt_codes(12)]
+PROMPTS = [
+    prompt_codes(7),
+    None,
+    Prompt(transcript="[S1] Before.", codes=prompt_codes(3)),
+    None,
+    prompt_codes(12),
+]
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_continuing_a_voice() -> None:
     codes = {name: np.asarray(voice().codec.encode(said[None])) for name, voice in VOICES.items()}
     assert codes["mlx_port"].shape == (1, 6, 13)
     np.testing.assert_array_equal(codes["mlx_port"], codes["torch_ref"])
-    prompt = Prompt("[S1] Hello,", audio=said)
+    prompt = Prompt(transcript="[S1] Hello,", audio=said)
     results = [
         voice().generate("and goodbye.", prompt=prompt, seed=7, max_frames=12) for voice in VOICES.values()
     ]

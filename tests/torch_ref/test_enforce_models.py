@@ -66,7 +66,9 @@ def test_the_embedded_voice_speaks(backend: Backend) -> None:
     voice = embedded_voice()
     rng = np.random.default_rng(0)
     shape = voice.config.decoder_config.num_channels, 4
-    prompt = Prompt("[S1] Before.", codes=rng.integers(0, voice.config.eos_token_id, shape).astype(np.int32))
+    prompt = Prompt(
+        transcript="[S1] Before.", codes=rng.integers(0, voice.config.eos_token_id, shape).astype(np.int32)
+    )
 
     def run() -> list[np.ndarray]:
         result = voice.generate("[S1] Hello there.", seed=1, max_frames=6)

@@ -83,23 +83,23 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "prompt 1: codes of type float64; give whole numbers",
     ),
     "audio, then codes of other channels": (
-        {"prompts": [Prompt("a", audio=np.zeros(9)), CODES.T]},
+        {"prompts": [Prompt(transcript="a", audio=np.zeros(9)), CODES.T]},
         "prompt 2: codes of shape (5, 4); expected (4, frames)",
     ),
     "no audio": (
-        {"prompts": [Prompt("a", audio=np.zeros(0, np.float32)), None]},
+        {"prompts": [Prompt(transcript="a", audio=np.zeros(0, np.float32)), None]},
         "prompt 1: audio must be a non-empty 1-D array of finite samples",
     ),
     "stereo": (
-        {"prompts": [None, Prompt("a", audio=np.zeros((9, 2), np.float32))]},
+        {"prompts": [None, Prompt(transcript="a", audio=np.zeros((9, 2), np.float32))]},
         "prompt 2: audio must be a non-empty 1-D array of finite samples",
     ),
     "broken audio": (
-        {"prompts": [Prompt("a", audio=np.array([0.0, np.nan])), None]},
+        {"prompts": [Prompt(transcript="a", audio=np.array([0.0, np.nan])), None]},
         "prompt 1: audio must be a non-empty 1-D array of finite samples",
     ),
     "16-bit audio": (
-        {"prompts": [Prompt("a", audio=np.ones(9, np.int16)), None]},
+        {"prompts": [Prompt(transcript="a", audio=np.ones(9, np.int16)), None]},
         "prompt 1: audio must be floating-point samples in [-1, 1]",
     ),
 }
@@ -124,10 +124,17 @@ def test_refused_texts(read: Any) -> None:
         read(["[S1] a", "b"], [None], *limit)
 
 
+@pytest.mark.parametrize("read", [prepared, joined])
+def test_a_prompt_needs_its_transcript(read: Any) -> None:
+    limit = () if read is joined else (90,)
+    with pytest.raises(UsageError, match=r"^prompt 2: its transcript is missing; Dia reads what"):
+        read(["[S1] a", "b"], [None, Prompt(codes=CODES)], *limit)
+
+
 def test_a_prompt_is_audio_or_codes() -> None:
     for both in ({}, {"audio": np.zeros(3), "codes": CODES}):
         with pytest.raises(ValueError, match="exactly one of them"):
-            Prompt("a", **both)
+            Prompt(transcript="a", **both)
 
 
 def test_the_defaults_are_the_models() -> None:
@@ -165,10 +172,10 @@ def test_prompts() -> None:
     filled = request(
         ["a", "b", "c", "d"],
         [
-            Prompt("x", audio=np.array([0.5, -0.5])),
+            Prompt(transcript="x", audio=np.array([0.5, -0.5])),
             CODES.astype(np.uint16),
             None,
-            Prompt("y", codes=CODES[:, :0]),
+            Prompt(transcript="y", codes=CODES[:, :0]),
         ],
         encode,
     )
@@ -183,7 +190,7 @@ def test_prompts() -> None:
 
 
 def test_transcripts_go_in_front() -> None:
-    texts, prompts = [" one", "two ", "three"], [Prompt("[S1] Said. ", codes=CODES), None, CODES]
+    texts, prompts = [" one", "two ", "three"], [Prompt(transcript="[S1] Said. ", codes=CODES), None, CODES]
     assert joined(texts, prompts) == ["[S1] Said. one", "two ", "three"]
     assert joined(texts, None) == texts
     assert prepared(texts, prompts, 90) == ["[S1] Said. one", "[S1] two", "[S1] three"]

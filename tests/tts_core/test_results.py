@@ -8,11 +8,11 @@ from tts_core.results import GenerationResult, Prompt
 
 def test_prompt_takes_audio_or_codes_but_not_both():
     audio, codes = np.zeros(4, np.float32), np.zeros((9, 2), np.int32)
-    assert Prompt("hello", audio=audio).codes is None
-    assert Prompt("hello", codes=codes).audio is None
+    assert Prompt(transcript="hello", audio=audio).codes is None
+    assert Prompt(transcript="hello", codes=codes).audio is None
     for wrong in ({}, {"audio": audio, "codes": codes}):
         with pytest.raises(ValueError, match="audio or codes, exactly one"):
-            Prompt("hello", **wrong)
+            Prompt(transcript="hello", **wrong)
 
 
 def test_result_lengths_and_immutability():
