@@ -13,7 +13,7 @@ from torch_ref.layers.cache import KeyValueCache
 from tts_core.results import Prompt
 
 TEXTS = ["[S1] One, two.", "[S2] a"]
-PROMPTS = [Prompt("[S1] Before.", codes=np.arange(36, dtype=np.int32).reshape(4, 9)), None]
+PROMPTS = [Prompt(transcript="[S1] Before.", codes=np.arange(36, dtype=np.int32).reshape(4, 9)), None]
 
 
 def buffers(cache: KeyValueCache) -> tuple[torch.Tensor, torch.Tensor]:
