@@ -1,0 +1,1 @@
+"""MARS5: text and a voice to speech, in two networks."""

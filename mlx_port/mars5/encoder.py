@@ -1,0 +1,132 @@
+"""The transformer layers that both of MARS5's networks are made of, and what stands before them.
+
+Names are the published ones of Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of
+it was used. Gated feed-forward: Shazeer, "GLU variants improve transformer", arXiv:2002.05202.
+Differs from upstream: sines are made in float64 and rounded once.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+
+from mlx_port.layers.attention import scaled_dot_product_attention
+from mlx_port.layers.norm import LayerNorm
+from tts_core.sinusoid import position_table
+
+
+class SwiGLU(nn.Module):
+    """silu(W x) · (V x): W is the gate. (B, S, D) → (B, S, inner)."""
+
+    def __init__(self, width: int, inner: int):
+        super().__init__()
+        self.W = nn.Linear(width, inner, bias=False)
+        self.V = nn.Linear(width, inner, bias=False)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return nn.silu(self.W(x)) * self.V(x)
+
+
+class MultiheadAttention(nn.Module):
+    """Attention with packed projections. (B, S, D) → same."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.in_proj_weight = mx.zeros((3 * width, width))
+        self.in_proj_bias = mx.zeros((3 * width,))
+        self.out_proj = nn.Linear(width, width)
+
+    def __call__(self, x: mx.array, source: mx.array | None = None, mask: mx.array | None = None) -> mx.array:
+        """source: what is attended to, where that is not x; more rows than x's one share x.
+
+        mask: (B, 1, 1, keys), True at keys to see; None sees all.
+        """
+        weight, bias = self.in_proj_weight, self.in_proj_bias
+        if source is None:
+            queries, keys, values = mx.split(mx.addmm(bias, x, weight.T), 3, axis=-1)
+        else:
+            width = x.shape[-1]
+            queries = mx.addmm(bias[:width], x, weight[:width].T)
+            queries = mx.broadcast_to(queries, (source.shape[0], *queries.shape[1:]))
+            keys, values = mx.split(mx.addmm(bias[width:], source, weight[width:].T), 2, axis=-1)
+        queries, keys, values = (split_heads(part, self.heads) for part in (queries, keys, values))
+        return self.out_proj(merge_heads(scaled_dot_product_attention(queries, keys, values, mask)))
+
+
+class EncoderLayer(nn.Module):
+    """Pre-norm self-attention and feed-forward. (B, S, D) → same."""
+
+    def __init__(self, width: int, heads: int, inner: int, eps: float):
+        super().__init__()
+        self.self_attn = MultiheadAttention(width, heads)
+        self.linear2 = nn.Linear(inner, width)
+        self.norm1 = LayerNorm(width, eps)
+        self.norm2 = LayerNorm(width, eps)
+        self.activation = SwiGLU(width, inner)
+
+    def __call__(self, x: mx.array, mask: mx.array | None = None) -> mx.array:
+        x = x + self.self_attn(self.norm1(x), mask=mask)
+        return x + self.linear2(self.activation(self.norm2(x)))
+
+
+class Encoder(nn.Module):
+    """Layers that see the whole sequence, and a last norm. (B, S, D) → same."""
+
+    def __init__(self, width: int, heads: int, inner: int, layers: int, eps: float):
+        super().__init__()
+        self.layers = [EncoderLayer(width, heads, inner, eps) for _ in range(layers)]
+        self.norm = LayerNorm(width, eps)
+
+    def __call__(self, x: mx.array, mask: mx.array | None = None) -> mx.array:
+        """mask: (B, 1, 1, S), True at positions to see; None sees all."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
+
+
+class ChunkedEmbedding(nn.Module):
+    """One table a codebook, each for its share of the width, side by side. (B, S, Q) → (B, S, D)."""
+
+    def __init__(self, n_codebooks: int, rows: int, width: int):
+        super().__init__()
+        self.embs = [nn.Embedding(rows, width // n_codebooks) for _ in range(n_codebooks)]
+
+    def __call__(self, codes: mx.array) -> mx.array:
+        return mx.concatenate([table(codes[..., q]) for q, table in enumerate(self.embs)], axis=-1)
+
+
+class SinePositions(nn.Module):
+    """Sines of positions from 0, scaled by one learned number. length → (length, D), float32."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+        self.alpha = mx.ones((1,))
+
+    def __call__(self, length: int) -> mx.array:
+        alpha = self.alpha.astype(mx.float32)
+        return alpha * mx.array(position_table(length, self.width).astype(np.float32))
+
+
+def speaker_vector(
+    encoder: Encoder, identity: mx.array, codes: mx.array, positions: mx.array, mask: mx.array | None
+) -> mx.array:
+    """What the encoder makes of the identity row in front of a reference's embedded frames.
+
+    identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None. → (B, D).
+    """
+    first = mx.broadcast_to(identity, (codes.shape[0], 1, identity.shape[-1]))
+    rows = mx.concatenate([first, codes], axis=1)
+    return encoder((rows.astype(mx.float32) + positions).astype(rows.dtype), mask)[:, 0]
+
+
+def split_heads(x: mx.array, heads: int) -> mx.array:
+    """(B, S, H·E) → (B, H, S, E)."""
+    return mx.unflatten(x, -1, (heads, -1)).transpose(0, 2, 1, 3)
+
+
+def merge_heads(x: mx.array) -> mx.array:
+    """(B, H, S, E) → (B, S, H·E)."""
+    return x.transpose(0, 2, 1, 3).flatten(2)
