@@ -48,6 +48,7 @@ class Scores:
     width: int
     value_width: int
     itemsize: int  # bytes of the accumulation dtype
+    causal: bool = False
 
     def block_bytes(self, lanes: int, rows: int, keys: int) -> int:
         """Memory of one block: casts and copies of its inputs, scores in four copies, three accumulators."""
@@ -59,11 +60,13 @@ def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -
     """Lanes, query rows and keys per block that fit the budget.
 
     Keys shrink to 512, then rows to 128, keys to 128 and rows to 32, and only then lanes: fewer rows would
-    read every key more often.
+    read every key more often. Causal calls start with an eighth of their rows: a block is computed up to its
+    last row's key, so that at most an eighth of what is computed lies above the diagonal.
     Raises ResourceError if one row and one key do not fit.
     """
     lanes = max(scores.lanes, 1)
-    rows = max(min(scores.rows, policy.q_chunk or scores.rows), 1)
+    most = max(-(-scores.rows // 8), 128) if scores.causal else scores.rows
+    rows = max(min(scores.rows, policy.q_chunk or most), 1)
     keys = max(min(scores.keys, policy.k_chunk or scores.keys, LONGEST_KEYS), 1)
     while (
         scores.block_bytes(lanes, rows, keys) > budget_bytes

@@ -129,7 +129,8 @@ def _blocks(
         mask = _aligned(mask, (*lead[:-1], lead[-1] * group, rows, keys))
         mask = mx.unflatten(mask, -3, (-1, group) if mask.shape[-3] > 1 else (1, 1))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    sizes = Scores(math.prod(lead), group, rows, keys, query.shape[-1], value.shape[-1], 4)
+    widths = query.shape[-1], value.shape[-1]
+    sizes = Scores(math.prod(lead), group, rows, keys, *widths, 4, is_causal)
     lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy), policy=policy)
 
     out = mx.zeros((*lead, group, rows, value.shape[-1]), query.dtype)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 from tests.layers.attention_cases import CASES, WRONG, fault, inputs, native
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
@@ -228,6 +229,19 @@ def test_blocks_stay_within_the_budget(budget, options):
         attend(query, key, value, **call, enable_gqa=True, policy=policy)
     assert memory.largest <= memory.peak <= budget
     assert memory.peak >= budget / 8  # and the budget is used
+
+
+@pytest.mark.parametrize("rows", [1024, 2000])
+def test_causal_blocks_leave_out_what_lies_above_the_diagonal(rows):
+    """All but an eighth of it, and the last key block's rest."""
+
+    def operations(**options: Any) -> int:
+        x = draw(1, 2, rows, 64)
+        with FlopCounterMode(display=False) as counter:
+            attend(x, x, x, **options, policy=AttentionPolicy(native=False))
+        return counter.get_total_flops()
+
+    assert operations(is_causal=True) <= (1 / 2 + 1 / 16 + 0.01) * operations()
 
 
 def test_half_precision_is_not_cast_as_a_whole():

@@ -130,7 +130,8 @@ def _blocks(
         mask = mask.unflatten(-3, (-1, group) if mask.shape[-3] > 1 else (1, 1))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     compute = torch.float64 if query.dtype == torch.float64 else torch.float32
-    sizes = Scores(math.prod(lead), group, rows, keys, query.shape[-1], value.shape[-1], compute.itemsize)
+    widths = query.shape[-1], value.shape[-1]
+    sizes = Scores(math.prod(lead), group, rows, keys, *widths, compute.itemsize, is_causal)
     lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy, query.device), policy=policy)
 
     graph = torch.is_grad_enabled() and any(
