@@ -45,6 +45,7 @@ DIFFERENT = {
     "layers/conv.py:ConvTranspose1d": "torch's own layer, its call cut to the device's limits",
     "layers/conv.py:conv1d": "torch has groups, and a limit on sizes",
     "layers/conv.py:conv_transpose1d": "torch has groups and output padding, and a limit on sizes",
+    "layers/lstm.py:LSTM": "torch's own layer, its cells unrolled where a device's is not trusted",
     "loading.py:load": "torch_ref reads published layouts, the codec apart from them, and chooses a device",
 }
 

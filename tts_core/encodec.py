@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tts_core.config_check import MOST_LAYERS, check_numbers, exact_fields, mapping
-from tts_core.errors import CheckpointError
+from tts_core.errors import CheckpointError, UsageError
 from tts_core.windows import Conv, ConvTranspose, Layer, Window, input_span
 
 SAMPLE_RATE = 24000  # Hz, of the model whose files do not say
@@ -74,6 +74,12 @@ def codebooks_at(config: EncodecConfig, kbps: float) -> int:
 def _codebooks(kbps: float, sample_rate: int, hop_length: int, codebook_size: int) -> int:
     frame_rate = -(-sample_rate // hop_length)
     return int(1000 * kbps // (frame_rate * math.ceil(math.log2(codebook_size))))
+
+
+def check_codebooks(config: EncodecConfig, count: int) -> None:
+    """Raise UsageError unless the model has `count` codebooks, and that is at least one."""
+    if not 1 <= count <= config.n_codebooks:
+        raise UsageError(f"EnCodec: {count} codebooks; give 1 to {config.n_codebooks}")
 
 
 _WEIGHT = re.compile(

@@ -6,7 +6,7 @@ A package, since its table alone is longer than a file should be: one module per
 from torch_ref.limits.backend import Backend, backend_of, minimum_macos
 from torch_ref.limits.enforce import Watch, enforce, observe
 from torch_ref.limits.rule import Call, GraphCache, LimitError, Rule, Where
-from torch_ref.limits.table import RULES, active, attention_trusted, longest_convolution
+from torch_ref.limits.table import RULES, active, attention_trusted, longest_convolution, lstm_trusted
 
 __all__ = [
     "RULES",
@@ -22,6 +22,7 @@ __all__ = [
     "backend_of",
     "enforce",
     "longest_convolution",
+    "lstm_trusted",
     "minimum_macos",
     "observe",
 ]

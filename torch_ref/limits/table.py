@@ -80,3 +80,10 @@ def longest_convolution(device: torch.device) -> int | None:
     if backend is None or not any(rule.id in watched for rule in active(backend)):
         return None
     return convolution.LONGEST
+
+
+def lstm_trusted(device: torch.device, layers: int) -> bool:
+    """Whether no rule forbids an LSTM of that many layers, one direction, time first."""
+    backend = backend_of(device)
+    values = {"num_layers": layers, "bidirectional": False, "batch_first": False, "projections": False}
+    return backend is None or next(hits(Call("lstm", values, backend)), None) is None
