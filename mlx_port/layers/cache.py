@@ -8,9 +8,13 @@ CHUNK = 256  # rows by which the buffers grow
 
 
 class KeyValueCache:
-    """Buffers (B, K, capacity, E) that grow by chunks; owned by the caller, one per layer and batch."""
+    """Buffers (B, K, capacity, E) that grow by chunks; owned by the caller, one per layer and batch.
 
-    def __init__(self):
+    reserve: rows that are allocated at once, and as long as they suffice nothing is copied or left over.
+    """
+
+    def __init__(self, reserve: int = 0):
+        self.reserve = reserve
         self.buffers: tuple[mx.array, mx.array] | None = None  # keys and values
         self.length = 0
 
@@ -18,7 +22,8 @@ class KeyValueCache:
         """Append rows and return all so far, as views. (B, K, T, E) each → (B, K, length, E) each."""
         start, self.length = self.length, self.length + keys.shape[2]
         if self.buffers is None or self.length > self.buffers[0].shape[2]:
-            capacity = -(-self.length // CHUNK) * CHUNK
+            fits = self.length <= self.reserve
+            capacity = self.reserve if fits else -(-self.length // CHUNK) * CHUNK
             self.buffers = self.grown(keys, capacity, 0), self.grown(values, capacity, 1)
         all_keys, all_values = self.buffers
         all_keys[:, :, start : self.length] = keys
