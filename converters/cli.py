@@ -160,7 +160,7 @@ def _run(
     published = open_published(
         sources, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline
     )
-    quantized = published.dia.quantization is not None
+    quantized = any(part.quantization for part in published.parts.values())
     if dequantize and not quantized:
         raise UsageError(f"-d: {', '.join(sources)} is not quantised")
     if quantized and not (dequantize or quantize):
@@ -213,22 +213,28 @@ def _summary(report: dict[str, Any], destination: str | None) -> list[str]:
             f"{part['parameters']:,} parameters, {_size(part['bytes'])}"
         )
         lines += [f"  dropped {name}: {why}" for name, why in part["dropped"].items()]
-    quantization = report["quantization"]
-    if quantization:
-        kept = [name for name, value in quantization.items() if value is False]
-        lines.append(
-            f"quantised: {report['parts']['dia']['quantized_layers']} layers, {quantization['mode']}, "
-            f"{quantization['bits']} bits, groups of {quantization['group_size']}"
-        )
-        if kept:
-            more = f" and {len(kept) - 3} more, see config.json" if len(kept) > 3 else ""
-            lines.append(
-                f"  {len(kept)} layers, whose width is no multiple of the group, stay {report['dtype']}: "
-                f"{', '.join(kept[:3])}{more}"
-            )
+    lines += _quantised(report)
     lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
     size = f"{_size(report['bytes'])}, {report['dtype']}"
     return [*lines, f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
+
+
+def _quantised(report: dict[str, Any]) -> list[str]:
+    how, lines = report["quantization"], []
+    for part in report["parts"].values() if how else ():
+        kept = [name for name, value in (part["quantization"] or {}).items() if value is False]
+        if part["quantization"]:
+            lines.append(
+                f"quantised: {part['quantized_layers']} layers, {how['mode']}, "
+                f"{how['bits']} bits, groups of {how['group_size']}"
+            )
+        if kept:
+            more = f" and {len(kept) - 3} more, see config.json" if len(kept) > 3 else ""
+            lines.append(
+                f"  {len(kept)} layers, whose width is no multiple of the group, stay {part['dtype']}: "
+                f"{', '.join(kept[:3])}{more}"
+            )
+    return lines
 
 
 def _size(nbytes: int) -> str:

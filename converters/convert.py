@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from converters.card import card_of
 from converters.dequantize import Quantization
 from converters.dtypes import FLOATS, narrow
 from converters.published import Part, Published, open_published
@@ -28,13 +29,8 @@ from converters.writer import (
     write_json,
 )
 from tts_core.converted import FORMAT_VERSION
-from tts_core.dac import DacConfig, check_fits, mlx_axes
-from tts_core.dia import DiaConfig
-from tts_core.dia_shapes import is_norm
 from tts_core.errors import CheckpointError, UsageError
-
-# the large linear layers: what a decoding step reads. Embeddings stay, as a step reads single rows of them
-_LARGE = re.compile(r"(\w_proj|logits_dense)\.weight")
+from tts_core.models import KINDS, Kind, check_fits
 
 
 @dataclass(frozen=True)
@@ -47,42 +43,56 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Outline:
-    """Everything that a conversion will write, known before a tensor is read."""
+class Plan:
+    """What one part becomes. dtype: of the tensors that follow the one asked for."""
 
-    dia: Part[DiaConfig]
-    codec: Part[DacConfig]
+    part: Part
     dtype: str
-    quantization: Quantization | None
-    outputs: Mapping[str, list[Output]]  # by kind
-    unquantized: list[str]  # large linear layers that cannot be split into groups
+    outputs: list[Output]
+    quantization: Quantization | None  # None also where the part has no layer for it
+
+    @property
+    def kind(self) -> Kind:
+        """What is known of such networks."""
+        return KINDS[self.part.kind]
 
     @property
     def nbytes(self) -> int:
-        """Of all tensors."""
-        return sum(
-            entry.nbytes
-            for outputs in self.outputs.values()
-            for output in outputs
-            for entry in output.entries
-        )
+        """Of its tensors."""
+        return sum(entry.nbytes for output in self.outputs for entry in output.entries)
 
     @property
-    def parts(self) -> tuple[Part[Any], ...]:
-        """The networks, in the order in which they are written."""
-        return self.dia, self.codec
+    def parameters(self) -> int:
+        """Numbers before quantising."""
+        return sum(prod(self.part.shape(output.name)) for output in self.outputs)
+
+    def said_quantization(self) -> dict[str, Any] | None:
+        """As mlx-lm's config.json: the general entry, and false for each layer that is an exception."""
+        if self.quantization is None:
+            return None
+        plain = [
+            output.name
+            for output in self.outputs
+            if self.kind.is_large(output.name) and not output.quantization
+        ]
+        return self.quantization.to_dict() | {name.removesuffix(".weight"): False for name in plain}
+
+    def config(self) -> dict[str, Any]:
+        """config.json."""
+        config = self.part.config.to_dict() | {
+            "model_type": self.part.kind,
+            "weights_layout": "mlx",
+            "format_version": FORMAT_VERSION,
+            "dtype": self.dtype,
+        }
+        if self.quantization is not None:
+            said = self.said_quantization()
+            config |= {"quantization": said, "quantization_config": said}
+        return config
 
     def report(self) -> dict[str, Any]:
         """Counts, sizes and what is left behind, as JSON can hold it."""
-        return {
-            "bytes": self.nbytes,
-            "dtype": self.dtype,
-            "quantization": self._quantization(),
-            "parts": {part.kind: self._part(part) for part in self.parts},
-        }
-
-    def _part(self, part: Part) -> dict[str, Any]:
-        outputs = self.outputs[part.kind]
+        part = self.part
         return {
             "map": part.layout,
             "source": part.origin.repository or part.origin.path.resolve().name,
@@ -90,62 +100,75 @@ class Outline:
             "files": [file.name for file in part.files],
             "source_dtype": part.dtype,
             "source_tensors": len(part.checkpoint.shapes),
-            "tensors": len(outputs),
-            "parameters": sum(int(np.prod(part.shape(output.name))) for output in outputs),
-            "quantized_layers": sum(output.quantization is not None for output in outputs),
-            "bytes": sum(entry.nbytes for output in outputs for entry in output.entries),
+            "dtype": self.dtype,
+            "tensors": len(self.outputs),
+            "parameters": self.parameters,
+            "quantized_layers": sum(output.quantization is not None for output in self.outputs),
+            "quantization": self.said_quantization(),
+            "bytes": self.nbytes,
+            "documents": sorted(part.documents),
             "dropped": dict(part.dropped),
         }
 
-    def _quantization(self) -> dict[str, Any] | None:
-        """As mlx-lm's config.json: the general entry, and false for each layer that is an exception."""
-        if self.quantization is None:
-            return None
-        return self.quantization.to_dict() | {
-            name.removesuffix(".weight"): False for name in self.unquantized
-        }
 
-    def config(self, part: Part) -> dict[str, Any]:
-        """config.json of a part."""
-        config = part.config.to_dict() | {
-            "model_type": part.kind,
-            "weights_layout": "mlx",
-            "format_version": FORMAT_VERSION,
-            "dtype": self.dtype if part.kind == "dia" else "float32",
+@dataclass(frozen=True)
+class Outline:
+    """Everything that a conversion will write, known before a tensor is read; the root comes first."""
+
+    plans: list[Plan]
+    quantization: Quantization | None
+
+    @property
+    def nbytes(self) -> int:
+        """Of all tensors."""
+        return sum(plan.nbytes for plan in self.plans)
+
+    @property
+    def dtype(self) -> str:
+        """Of the root's tensors."""
+        return self.plans[0].dtype
+
+    def report(self) -> dict[str, Any]:
+        """Counts, sizes and what is left behind, as JSON can hold it."""
+        return {
+            "bytes": self.nbytes,
+            "dtype": self.dtype,
+            "quantization": self.quantization and self.quantization.to_dict(),
+            "parts": {plan.part.kind: plan.report() for plan in self.plans},
         }
-        if part.kind == "dia" and self.quantization is not None:
-            config |= {"quantization": self._quantization(), "quantization_config": self._quantization()}
-        return config
 
 
 def outline(
     published: Published, *, dtype: str | None = None, quantization: Quantization | None = None
 ) -> Outline:
-    """What `convert` would write. dtype None keeps that of Dia's source; norms and the codec stay float32.
+    """What `convert` would write. dtype None keeps that of each source; norms, codecs and whatever else
+    stays float32 by KINDS do so.
 
-    Raises CheckpointError for a codec of another model, UsageError when a quantised source should be
+    Raises CheckpointError for parts that do not belong together, UsageError when a quantised source should be
     quantised again, or when no layer can be quantised.
     """
-    dia, codec = published.dia, published.codec
-    check_fits(codec.config, dia.config.decoder_config.num_channels, dia.config.eos_token_id)
+    parts = list(published.parts.values())
+    if published.model is not None:
+        check_fits(published.model, {part.kind: part.config for part in parts})
     if dtype is not None and (dtype not in FLOATS or dtype == "float64"):
         raise UsageError(f"--dtype: {dtype!r} is unknown; choose from float32, bfloat16, float16")
-    if quantization is not None and dia.quantization is not None:
-        raise UsageError(f"-q: {dia.origin.path} is quantised already; give the unquantised model")
-    code = FLOATS[dtype or dia.dtype]
-    outputs = [_output(dia, name, code, quantization) for name in dia.names()]
-    unquantized = [
-        output.name
-        for output in outputs
-        if quantization and _is_large(output.name) and not output.quantization
-    ]
-    if quantization and not any(output.quantization for output in outputs):
+    if quantization is not None and any(part.quantization for part in parts):
+        raise UsageError(f"-q: {parts[0].origin.path} is quantised already; give the unquantised model")
+    plans = [_plan(part, dtype, quantization) for part in parts]
+    if quantization and not any(output.quantization for plan in plans for output in plan.outputs):
         raise UsageError(
-            f"-q: no layer of {dia.origin.path} has a width that divides by {quantization.group_size}; "
+            f"-q: no layer of {parts[0].origin.path} has a width that divides by {quantization.group_size}; "
             "choose another --q-group-size or --q-mode"
         )
-    plain = [_output(codec, name, "F32", None) for name in codec.names()]
-    return Outline(dia, codec, dtype or dia.dtype, quantization, {"dia": outputs, "dac": plain}, unquantized)
+    return Outline(plans, quantization)
+
+
+def _plan(part: Part, dtype: str | None, quantization: Quantization | None) -> Plan:
+    kind = KINDS[part.kind]
+    chosen = (dtype or part.dtype) if kind.takes_dtype else "float32"
+    outputs = [_output(part, name, FLOATS[chosen], quantization) for name in part.names()]
+    has_layers = any(kind.is_large(name) for name in part.names())
+    return Plan(part, chosen, outputs, quantization if has_layers else None)
 
 
 def convert(
@@ -165,36 +188,38 @@ def convert(
     """
     whole = outline(published, dtype=dtype, quantization=quantization)
     destination = Path(destination)
-    files = [file for part in whole.parts for file in part.files]
+    files = [file for plan in whole.plans for file in plan.part.files]
     if quantization is not None:
         _mlx()
     check_destination(destination, force=force, sources=files)
     check_space(destination.absolute().parent, whole.nbytes)
     with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
-        for part in whole.parts:
-            _write_part(
-                whole, part, folder if part.kind == "dia" else folder / "codec", progress or (lambda _: None)
-            )
-        open_published(folder, offline=True)  # a strict reload: what was written fits its own configuration
+        for plan in whole.plans:
+            _write_part(plan, folder / plan.kind.folder, progress or (lambda _: None))
+        # a strict reload: what was written fits its own configuration
+        open_published(folder, offline=True, parts=list(published.parts))
         report = whole.report() | {
             "tool": "mlx-port",
             "version": _version(),
             "ignored_files": dict(published.ignored),
         }
-        for part in whole.parts:
-            report["parts"][part.kind]["files"] = [
+        for plan in whole.plans:
+            report["parts"][plan.part.kind]["files"] = [
                 {"name": file.name, "bytes": file.stat().st_size, "sha256": hashes.of(file)}
-                for file in part.files
+                for file in plan.part.files
             ]
         write_json(folder / "conversion.json", report)
-        (folder / "README.md").write_text(_card(whole), "utf-8")
+        card = card_of(published, whole.dtype, quantization, report["version"])
+        (folder / "README.md").write_text(card, "utf-8")
     return report
 
 
-def _write_part(whole: Outline, part: Part, folder: Path, progress: Callable[[int], object]) -> None:
+def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> None:
+    part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)
-    write_json(folder / "config.json", whole.config(part))
-    outputs = whole.outputs[part.kind]
+    write_json(folder / "config.json", plan.config())
+    for name, text in part.documents.items():
+        (folder / name).write_text(text, "utf-8", newline="")
     files = shards([output.entries for output in outputs])
     names = shard_names(len(files))
     waiting = iter(outputs)
@@ -214,7 +239,7 @@ def _write_part(whole: Outline, part: Part, folder: Path, progress: Callable[[in
     index = {
         "metadata": {
             "total_size": sum(entry.nbytes for entries in files for entry in entries),
-            "total_parameters": sum(int(np.prod(part.shape(output.name))) for output in outputs),
+            "total_parameters": plan.parameters,
         },
         "weight_map": {
             entry.name: name for entries, name in zip(files, names, strict=True) for entry in entries
@@ -224,14 +249,13 @@ def _write_part(whole: Outline, part: Part, folder: Path, progress: Callable[[in
 
 
 def _output(part: Part, name: str, code: str, quantization: Quantization | None) -> Output:
-    shape = part.shape(name)
-    if part.kind == "dac":
-        axes = mlx_axes(name, len(shape))
-        return Output(name, [Entry(name, "F32", tuple(shape[axis] for axis in axes) if axes else shape)])
-    if is_norm(name):
-        return Output(name, [Entry(name, "F32", shape)])
-    if quantization is None or not _is_large(name) or shape[-1] % quantization.group_size:
-        return Output(name, [Entry(name, code, shape)])
+    kind, shape = KINDS[part.kind], part.shape(name)
+    axes = kind.mlx_axes(part.config, name, len(shape))
+    stored = tuple(shape[axis] for axis in axes) if axes else shape
+    if kind.stays_float32(name):
+        return Output(name, [Entry(name, "F32", stored)])
+    if quantization is None or not kind.is_large(name) or shape[-1] % quantization.group_size:
+        return Output(name, [Entry(name, code, stored)])
     layer, (rows, columns) = name.removesuffix(".weight"), shape
     groups = (rows, columns // quantization.group_size)
     scale = code if quantization.has_biases else "U8"
@@ -243,14 +267,9 @@ def _output(part: Part, name: str, code: str, quantization: Quantization | None)
     return Output(name, entries, quantization)
 
 
-def _is_large(name: str) -> bool:
-    return bool(_LARGE.search(name))
-
-
 def _tensors(part: Part, output: Output) -> Iterator[np.ndarray]:
     """The stored arrays of one output, in the order of its entries."""
     values = part.read(output.name)
-    axes = mlx_axes(output.name, values.ndim) if part.kind == "dac" else None
     code = output.entries[-1].dtype
     if not np.isfinite(values).all():
         raise CheckpointError(
@@ -259,6 +278,7 @@ def _tensors(part: Part, output: Output) -> Iterator[np.ndarray]:
     if output.quantization is not None:
         yield from _quantized(values, code, output.quantization)
         return
+    axes = KINDS[part.kind].mlx_axes(part.config, output.name, values.ndim)
     stored = narrow(values.transpose(axes) if axes else values, code)
     if code == "F16" and np.isinf(stored).any():
         raise CheckpointError(
@@ -318,55 +338,3 @@ def _version() -> str:
         return metadata.version("mlx-port")
     except metadata.PackageNotFoundError:
         return "unknown"
-
-
-def _card(whole: Outline) -> str:
-    """The model card, README.md: front matter for the hub, then what it is and where it came from."""
-    dia = whole.dia
-    lines = [
-        "---",
-        "library_name: mlx",
-        "pipeline_tag: text-to-speech",
-        "tags:",
-        "- mlx",
-        "- text-to-speech",
-        "- dia",
-    ]
-    license = _license(dia)
-    lines += [f"license: {license}"] * bool(license)
-    lines += [f"base_model: {dia.origin.repository}"] * bool(dia.origin.repository)
-    name = dia.origin.repository or dia.origin.path.resolve().name
-    how = whole.quantization
-    form = (
-        f"{how.mode}, {how.bits} bits, groups of {how.group_size}; the rest {whole.dtype}"
-        if how
-        else whole.dtype
-    )
-    lines += [
-        "---",
-        "",
-        f"# {name} for MLX",
-        "",
-        f"Dia ({dia.config.generation} rules) with its codec, converted by mlx-port {_version()}. "
-        f"Weights: {form}; norms and codec float32.",
-        "Sources, their hashes, the maps used and what was dropped: conversion.json.",
-        "",
-        "```python",
-        "import mlx_port",
-        "",
-        'model = mlx_port.load("path/of/this/folder")',
-        'result = model.generate("[S1] Hello there. [S2] Hi!")',
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _license(part: Part) -> str | None:
-    """What the source's own card says, where the source is a folder that has one."""
-    card = part.files[0].parent / "README.md"
-    if not card.is_file():
-        return None
-    front = card.read_text("utf-8", errors="replace").split("---")
-    found = re.search(r"^license: *([\w.-]+) *$", front[1], re.MULTILINE) if len(front) > 2 else None
-    return found[1] if found else None

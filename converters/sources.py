@@ -46,6 +46,7 @@ class SafetensorsCheckpoint:
     def __init__(self, files: Sequence[Path]):
         self.files = tuple(files)
         self.metadata: dict[str, Any] = {}
+        self.entries: tuple[str, ...] = ()  # as of TorchCheckpoint
         self._stored: dict[str, Stored] = {}
         for file in self.files:
             stored, metadata = read_header(file)
@@ -74,20 +75,21 @@ class SafetensorsCheckpoint:
 class TorchCheckpoint:
     """A torch pickle: a flat dict of tensors, or a dict with one entry that is such a dict.
 
-    `metadata` is what else stands in the dict; of an entry "metadata", what stands in that.
+    `entries` names what else stands in the dict, `metadata` holds it; of an entry "metadata" also what
+    stands in that.
     """
 
     def __init__(self, file: Path):
         self.files = (file,)
-        content = _load_pickle(file)
+        content: Any = _load_pickle(file)
         self.metadata: dict[str, Any] = {}
-        inside = [name for name in _INSIDE if isinstance(content, Mapping)] if content else []
-        inside = [name for name in inside if isinstance(content.get(name), Mapping)]
-        if inside:
-            self.metadata = {str(name): value for name, value in content.items() if name != inside[0]}
+        self.entries: tuple[str, ...] = ()
+        if isinstance(content, Mapping) and (inside := _holder(content)) is not None:
+            self.metadata = {str(name): value for name, value in content.items() if name != inside}
+            self.entries = tuple(self.metadata)
             nested = self.metadata.get("metadata")
             self.metadata |= nested if isinstance(nested, Mapping) else {}
-            content = content[inside[0]]
+            content = content[inside]
         self._tensors = _only_tensors(file, content)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
         self.dtypes = {
@@ -251,6 +253,11 @@ def _load_pickle(path: Path) -> Any:
         raise
     except Exception as fault:  # torch raises whatever a damaged pickle runs into
         raise CheckpointError(f"{path}: {_pickle_fault(fault)}") from fault
+
+
+def _holder(content: Mapping[Any, Any]) -> str | None:
+    """The entry that holds the tensors; None where the dict itself does."""
+    return next((name for name in _INSIDE if isinstance(content.get(name), Mapping)), None)
 
 
 def _pickle_fault(fault: Exception) -> str:

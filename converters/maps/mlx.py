@@ -1,22 +1,24 @@
-"""A folder that we converted: canonical names, the codec's axes in MLX's order, linears perhaps quantised."""
+"""A folder that we converted: canonical names, convolutions in MLX's axis order, some layers quantised."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from converters.dequantize import Quantization, dequantized
 from converters.rules import Rule
 from converters.transforms import SAME, Shape, permute
-from tts_core.dac import mlx_axes
 
 
 def rules(
-    targets: Mapping[str, Shape], stored: Collection[str], quantization: Mapping[str, Any] | None
+    targets: Mapping[str, Shape],
+    stored: Collection[str],
+    quantization: Mapping[str, Any] | None,
+    mlx_axes: Callable[[str, int], tuple[int, ...] | None],
 ) -> list[Rule]:
     """Stored name → canonical name in PyTorch's axis order; undoes exactly what the writer did.
 
-    stored: the names in the files: a layer with scales is a quantised one.
+    stored: the names in the files: a layer with scales is a quantised one. mlx_axes: as of its kind.
     """
     found = []
     for name, shape in targets.items():

@@ -164,7 +164,9 @@ def test_quantised_layers_are_mlxs_own(source, tmp_path, how, dtype):
     report = convert(source, tmp_path / "out", dtype=dtype, quantization=how)
     weights = mx.load(str(tmp_path / "out/model.safetensors"))
     config = json.loads((tmp_path / "out/config.json").read_text())
-    assert config["quantization"] == config["quantization_config"] == report["quantization"]
+    said = report["parts"]["dia"]["quantization"]
+    assert config["quantization"] == config["quantization_config"] == said
+    assert report["quantization"] == how.to_dict()
     assert {key: config["quantization"][key] for key in ("mode", "bits", "group_size")} == how.to_dict()
     again = open_published(tmp_path / "out").dia
     for name in source.dia.names():
@@ -235,7 +237,7 @@ def test_force_replaces_a_converted_folder_only_once_the_new_one_is_complete(sou
     convert(source, tmp_path / "out")
     before = files_of(tmp_path / "out")
     with monkeypatch.context() as patch:
-        patch.setattr(converting, "_card", lambda _: (_ for _ in ()).throw(RuntimeError("late")))
+        patch.setattr(converting, "card_of", lambda *_: (_ for _ in ()).throw(RuntimeError("late")))
         with pytest.raises(RuntimeError):
             convert(source, tmp_path / "out", dtype="bfloat16", force=True)
     assert files_of(tmp_path / "out") == before

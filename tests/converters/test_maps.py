@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.convert import DAC_CONFIG, DIA_CONFIG
-from converters.published import LAYOUTS, SHAPES, _layout
+from converters.layouts import LAYOUTS, recognise
 from converters.rules import dropped, plan
 from tts_core import dac, dia
 from tts_core.errors import CheckpointError
+from tts_core.models import KINDS
 
 KEYS = Path(__file__).parents[1] / "data/keys"
 CONFIGS = {"dia": dia.read_published(DIA_CONFIG), "dac": dac.read_transformers(DAC_CONFIG)}
@@ -30,14 +31,14 @@ def key_list(name: str) -> dict[str, tuple[int, ...]]:
 
 def plan_list(layout: str, shapes: dict[str, tuple[int, ...]]):
     config = CONFIGS[LAYOUTS[layout].kind]
-    return plan(LAYOUTS[layout].rules(config), shapes, SHAPES[LAYOUTS[layout].kind](config))
+    return plan(LAYOUTS[layout].rules(config), shapes, KINDS[LAYOUTS[layout].kind].parameter_shapes(config))
 
 
 @pytest.mark.parametrize(("keys", "layout"), LISTS.items())
 def test_full_size_list_is_recognised_and_planned(keys, layout):
     shapes = key_list(keys)
     assert len(shapes) == COUNTS.get(keys, 301)
-    assert _layout(shapes, {}) == layout
+    assert recognise(list(shapes), {}) == layout
     moves = plan_list(layout, shapes)
     assert sorted(source for move in moves for source in move.sources) == sorted(shapes)
     assert dropped(LAYOUTS[layout].rules(CONFIGS[LAYOUTS[layout].kind]), shapes) == {}
@@ -49,7 +50,7 @@ def test_plain_descript_weights():
         for name, shape in key_list("dac_descript").items()
         if not name.endswith("weight_g")
     }
-    assert _layout(shapes, {}) == "dac_descript"
+    assert recognise(list(shapes), {}) == "dac_descript"
     assert len(plan_list("dac_descript", shapes)) == COUNTS["dac_transformers"]
 
 

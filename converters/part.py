@@ -1,0 +1,147 @@
+"""One network of a checkpoint: its configuration read, planned strictly, then read tensor by tensor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from converters.dtypes import FLOAT_NAMES, FLOATS
+from converters.hub import Located
+from converters.layouts import LAYOUTS, Found, converted_config
+from converters.maps import mlx
+from converters.rules import Move, dropped, plan
+from converters.sources import Checkpoint
+from tts_core.converted import without_envelope
+from tts_core.errors import CheckpointError
+from tts_core.models import KINDS
+
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class Part(Generic[Config]):
+    """One network of a checkpoint, planned and ready to be read under canonical names."""
+
+    kind: str  # a key of KINDS
+    layout: str  # a key of LAYOUTS, or "mlx" for a folder that we converted
+    config: Config
+    dtype: str  # of most of its numbers, as they lie in the files
+    origin: Located
+    checkpoint: Checkpoint = field(repr=False)
+    moves: Mapping[str, Move] = field(repr=False)
+    dropped: Mapping[str, str] = field(repr=False)  # source name → why
+    quantization: Mapping[str, Any] | None = None  # as config.json has it
+    documents: Mapping[str, str] = field(default_factory=dict, repr=False)  # name → text, as KINDS lists them
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that hold its tensors."""
+        return list(self.checkpoint.files)
+
+    def names(self) -> list[str]:
+        """Canonical names in the network's order."""
+        return list(self.moves)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a canonical tensor in PyTorch's axis order."""
+        return self.moves[name].shape
+
+    def stays_float32(self, name: str) -> bool:
+        """Whether a tensor keeps float32 whatever dtype is asked for."""
+        return KINDS[self.kind].stays_float32(name)
+
+    def read(self, name: str) -> np.ndarray:
+        """One canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantised."""
+        move = self.moves[name]
+        return np.ascontiguousarray(
+            move.how.apply(*[self.checkpoint.read(source) for source in move.sources])
+        )
+
+
+class MisfitError(CheckpointError):
+    """A recognised model whose tensors or configuration do not fit: no other file is tried in its place."""
+
+
+def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], place: Located) -> Part:
+    """A recognised checkpoint as a part, planned completely. config: the config.json beside it, if any."""
+    checkpoint, folder, file = found.checkpoint, found.folder, found.checkpoint.files[0]
+    targets_of = KINDS[kind].parameter_shapes
+    try:
+        if layout == "mlx":
+            read = KINDS[kind].read_converted(without_envelope(config))
+            read = converted_config(kind, read, found.hints)
+            targets, quantization = targets_of(read), config.get("quantization")
+            axes = partial(KINDS[kind].mlx_axes, read)
+            rules = mlx.rules(targets, checkpoint.shapes.keys(), quantization, axes)
+            dtype = FLOAT_NAMES[FLOATS[config["dtype"]]]
+            documents = {name: _document(folder / name) for name in KINDS[kind].documents}
+        else:
+            read = LAYOUTS[layout].read(found)
+            targets, quantization = targets_of(read), None
+            rules = LAYOUTS[layout].rules(read)
+            dtype = _main_dtype(checkpoint)
+            documents = LAYOUTS[layout].documents(found)
+        moves = plan(rules, checkpoint.shapes, targets, what=str(file))
+    except CheckpointError as fault:
+        message = str(fault)
+        raise MisfitError(message if str(folder) in message else f"{folder}: {message}") from None
+    except (TypeError, KeyError, AttributeError, ValueError, ZeroDivisionError) as fault:
+        raise MisfitError(
+            f"{folder}: {KINDS[kind].title}'s configuration is not understood: {fault!r}"
+        ) from fault
+    _check_types(checkpoint, moves, quantized=quantization is not None)
+    return Part(
+        kind,
+        layout,
+        read,
+        dtype,
+        place,
+        checkpoint,
+        {move.target: move for move in moves},
+        dropped(rules, checkpoint.shapes) | _entries_left(checkpoint, layout),
+        quantization,
+        documents,
+    )
+
+
+def _document(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError) as fault:
+        raise CheckpointError(f"{path}: a part of the model, but not to be read ({fault})") from None
+
+
+def _entries_left(checkpoint: Checkpoint, layout: str) -> dict[str, str]:
+    """Entries of a pickle beside its tensors that the layout has no use for → why."""
+    if layout == "mlx":
+        return {}
+    known = LAYOUTS[layout]
+    left = [name for name in checkpoint.entries if name not in known.entries]
+    return {name: known.unread.get(name, "no part of the model") for name in left}
+
+
+def _main_dtype(checkpoint: Checkpoint) -> str:
+    """Of most of its numbers; float32 for what is wider or no float."""
+    sizes = Counter[str]()
+    for name, shape in checkpoint.shapes.items():
+        sizes[checkpoint.dtypes[name]] += prod(shape)
+    dtype = FLOAT_NAMES.get(max(sizes, key=sizes.__getitem__))
+    return dtype if dtype in ("bfloat16", "float16") else "float32"
+
+
+def _check_types(checkpoint: Checkpoint, moves: Sequence[Move], *, quantized: bool) -> None:
+    strange = [
+        f"{name} ({checkpoint.dtypes[name] or 'unknown type'})"
+        for move in moves
+        for name in move.sources
+        if checkpoint.dtypes[name] not in FLOAT_NAMES and not (quantized and len(move.sources) > 1)
+    ]
+    if strange:
+        raise MisfitError(f"{checkpoint.files[0]}: not floating point: {', '.join(strange[:20])}")

@@ -1,0 +1,210 @@
+"""The search for a model's parts among files, and what it says of those that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from converters import folders
+from converters.hub import Located, fetch
+from converters.layouts import LAYOUTS, Found, Hints, recognise
+from converters.part import MisfitError, Part, open_part
+from converters.sources import open_checkpoint
+from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.models import KINDS, MODELS
+
+# fetched where nothing else is missing
+REPOSITORIES = {"dac": "descript/dac_44khz"}
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Files that hold a network that we know. missing: the file that its configuration should stand in."""
+
+    kind: str
+    layout: str
+    found: Found
+    config: Mapping[str, Any]  # config.json beside it
+    place: Located
+    missing: str | None
+
+    @property
+    def file(self) -> Path:
+        return self.found.checkpoint.files[0]
+
+    @property
+    def label(self) -> str:
+        return _label(self.file, self.place)
+
+
+class Search:
+    """Collects one part of each wanted kind, and why other files were left alone.
+
+    parts: the kinds wanted; None takes those of the model that is found. include: its extras that are wanted.
+    """
+
+    def __init__(self, parts: Sequence[str] | None, include: Sequence[str], hints: Hints):
+        self.hints = hints
+        self.found: dict[str, Part] = {}
+        self.ignored: dict[str, str] = {}
+        self._parts, self._include = parts, include
+        self._seen: list[_Candidate] = []  # of the places looked at last
+        self._without_config: dict[str, _Candidate] = {}
+        self._faults: list[SpeechError] = []
+        self.model = None if parts is None else _rooted(parts)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The kinds to be found; none while the model is unknown."""
+        if self._parts is not None:
+            return tuple(self._parts)
+        return MODELS[self.model].wanted(self._include) if self.model is not None else ()
+
+    def look(self, places: Sequence[Located], *, without_codec: bool) -> None:
+        """In the sources. without_codec: that is given apart."""
+        self._scan(places, without_codec=without_codec)
+        self._take(self._open_kinds(without_codec))
+
+    def look_for_codec(self, place: Located) -> None:
+        """In the place that is given for it."""
+        codecs = [kind for kind in self.wanted if KINDS[kind].folder == "codec"]
+        if codecs:
+            self._look_for(codecs, place)
+
+    def fetch(self, *, offline: bool) -> None:
+        """What is missing from the hub, if all of that is there."""
+        missing = self._missing()
+        if missing and all(kind in REPOSITORIES for kind in missing):
+            for kind in missing:
+                flag = "--codec" if KINDS[kind].folder == "codec" else "--hf-path"
+                try:
+                    self._look_for([kind], fetch(REPOSITORIES[kind], flag=flag, offline=offline))
+                except NotFoundError as fault:
+                    self._faults.append(fault)
+
+    def check(self, given: Sequence[str | Path], places: Sequence[Located]) -> None:
+        """Raise unless all that is wanted was found, in places that were all needed."""
+        if self._missing() or not self.wanted:
+            raise self._error(given)
+        idle = [place for place in places if not any(part.origin is place for part in self.found.values())]
+        if idle:
+            raise UsageError(
+                f"--hf-path: {idle[0].path} adds nothing that is not found elsewhere; leave it out"
+            )
+
+    def in_order(self) -> dict[str, Part]:
+        """The parts as they are written."""
+        return {kind: self.found[kind] for kind in self.wanted}
+
+    def _missing(self) -> list[str]:
+        return [kind for kind in self.wanted if kind not in self.found]
+
+    def _open_kinds(self, without_codec: bool) -> list[str]:
+        return [kind for kind in self.wanted if not (without_codec and KINDS[kind].folder == "codec")]
+
+    def _look_for(self, kinds: Sequence[str], place: Located) -> None:
+        self._seen = []
+        self._scan([place], kinds=kinds)
+        self._take(kinds)
+
+    def _scan(
+        self, places: Sequence[Located], *, kinds: Sequence[str] | None = None, without_codec: bool = False
+    ) -> None:
+        """See every file; pickles of a folder only for what no safetensors file holds."""
+        for place in places:
+            for files in folders.safetensors(place.path):
+                self._see(files, place)
+        for place in places:
+            for file in folders.pickles(place.path):
+                self._choose_model()
+                needed = self._open_kinds(without_codec) if kinds is None else kinds
+                usable = {candidate.kind for candidate in self._seen if candidate.missing is None}
+                if file != place.path and needed and usable.issuperset(needed):
+                    self.ignored[_label(file, place)] = "everything wanted was found in safetensors files"
+                    continue
+                try:
+                    self._see([file], place)
+                except (CheckpointError, NotFoundError) as fault:
+                    if file == place.path or isinstance(fault, MisfitError):
+                        raise
+                    self._faults.append(fault)
+        self._choose_model()
+
+    def _see(self, files: list[Path], place: Located) -> None:
+        checkpoint = open_checkpoint(files)
+        found = Found(checkpoint, self.hints)
+        config = found.json("config.json")
+        layout = recognise(list(checkpoint.shapes), config)
+        kind = config.get("model_type", "") if layout == "mlx" else LAYOUTS[layout].kind if layout else ""
+        if layout is None or kind not in KINDS:
+            self.ignored[_label(files[0], place)] = "its tensors are of no model known"
+            return
+        missing = None if layout == "mlx" else LAYOUTS[layout].missing(found)
+        self._seen.append(_Candidate(kind, layout, found, config, place, missing))
+
+    def _choose_model(self) -> None:
+        """The model whose own kinds were seen. Raises UsageError for two."""
+        if self._parts is not None or self.found:
+            return
+        owners: dict[str, _Candidate] = {}
+        for candidate in self._seen:
+            for name, model in MODELS.items():
+                if candidate.kind in model.own:
+                    owners.setdefault(name, candidate)
+        if len(owners) > 1:
+            held = [f"{MODELS[name].title} in {candidate.file}" for name, candidate in owners.items()]
+            raise UsageError(f"--hf-path: two models, {' and '.join(held)}; give the sources of one")
+        held = {candidate.kind for candidate in self._seen}
+        users = [name for name, model in MODELS.items() if held & {*model.parts, *model.extras}]
+        self.model = next(iter(owners), users[0] if len(users) == 1 else None)
+
+    def _take(self, kinds: Sequence[str]) -> None:
+        """Open one candidate of each kind."""
+        for candidate in self._seen:
+            kind, title = candidate.kind, KINDS[candidate.kind].title
+            if kind not in kinds:
+                self.ignored[candidate.label] = f"holds {title}, which is taken from elsewhere or not wanted"
+            elif kind in self.found and self.found[kind].origin is not candidate.place:
+                first = self.found[kind].files[0]
+                raise UsageError(
+                    f"--hf-path: {first} and {candidate.file} both hold {title}; give one of them"
+                )
+            elif kind in self.found:
+                first = self.found[kind].files[0]
+                self.ignored[candidate.label] = f"{title} was already found in {first.name}"
+            elif candidate.missing is not None:
+                self._without_config.setdefault(kind, candidate)
+            else:
+                self.found[kind] = open_part(
+                    kind, candidate.layout, candidate.found, candidate.config, candidate.place
+                )
+
+    def _error(self, given: Sequence[str | Path]) -> SpeechError:
+        wishes = [self._missing()] if self.wanted else [list(model.parts) for model in MODELS.values()]
+        missing = " or ".join(
+            " and ".join(self._said_of(kind) for kind in wish if kind not in self.found) for wish in wishes
+        )
+        where = ", ".join(str(source) for source in given)
+        seen = [f"{name}: {why}" for name, why in self.ignored.items()]
+        notes = [str(fault) for fault in self._faults] + seen
+        message = f"{where}: missing: {missing}" + (f" ({'; '.join(notes)})" if notes else "")
+        broken = any(isinstance(fault, CheckpointError) for fault in self._faults)
+        return CheckpointError(message) if broken else NotFoundError(message)
+
+    def _said_of(self, kind: str) -> str:
+        candidate = self._without_config.get(kind)
+        if candidate is not None:
+            return f"{candidate.missing} of {KINDS[kind].title} beside {candidate.file}"
+        remedy = "; give its folder, file or hub id with --codec" if KINDS[kind].folder == "codec" else ""
+        return f"weights of {KINDS[kind].title}{remedy}"
+
+
+def _rooted(parts: Sequence[str]) -> str | None:
+    """The model whose root is among the parts."""
+    return next((kind for kind in parts if kind in MODELS), None)
+
+
+def _label(file: Path, place: Located) -> str:
+    return str(file.relative_to(place.path)) if place.path.is_dir() else file.name
