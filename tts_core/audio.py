@@ -7,6 +7,7 @@ import tempfile
 import wave
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 import numpy as np
 
@@ -16,9 +17,12 @@ from tts_core.nearest import not_there
 FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}  # what we write; libsndfile reads more
 
 
-def read_audio(path: str | os.PathLike[str], sample_rate: int) -> np.ndarray:
+def read_audio(
+    path: str | os.PathLike[str], sample_rate: int, *, quality: Literal["HQ", "VHQ"] = "VHQ"
+) -> np.ndarray:
     """A sound file as (L,) float32 samples at `sample_rate`, its channels averaged.
 
+    quality: of resampling, as soxr names it.
     Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, too short to
     resample, or holds values that are not numbers.
     """
@@ -39,7 +43,7 @@ def read_audio(path: str | os.PathLike[str], sample_rate: int) -> np.ndarray:
         raise UsageError(f"audio: {path} is empty; give a file with sound in it")
     if not np.isfinite(samples).all():
         raise UsageError(f"audio: {path} holds samples that are not numbers; export it again")
-    mono = resample(samples.mean(axis=1), rate, sample_rate)
+    mono = resample(samples.mean(axis=1), rate, sample_rate, quality=quality)
     if not len(mono):
         raise UsageError(
             f"audio: {path} is only {len(samples)} samples long at {rate} Hz; give at least a second"
@@ -47,13 +51,15 @@ def read_audio(path: str | os.PathLike[str], sample_rate: int) -> np.ndarray:
     return mono
 
 
-def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
+def resample(
+    samples: np.ndarray, rate: int, new_rate: int, *, quality: Literal["HQ", "VHQ"] = "VHQ"
+) -> np.ndarray:
     """(L,) float32 samples at `rate` Hz → (L * new_rate / rate,) at `new_rate` Hz, give or take one."""
     if rate == new_rate:
         return samples
     import soxr
 
-    return soxr.resample(samples, rate, new_rate, quality="VHQ")
+    return soxr.resample(samples, rate, new_rate, quality=quality)
 
 
 def check_output(path: str | os.PathLike[str]) -> None:

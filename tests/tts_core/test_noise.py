@@ -10,6 +10,7 @@ PINNED = [
     [6439467, 14939045, 32657, 13066105],
     [5832179, 16262377, 8586255, 10445251],
 ]  # times 2**-24
+PINNED_NORMAL = [-0.78272, 0.68301, 1.09333, -1.23986]
 
 
 def test_pinned_values():
@@ -82,3 +83,24 @@ def test_one_source_for_each_text():
     np.testing.assert_array_equal(fresh[1].uniform(3, (4,)), HostNoise(6).uniform(3, (4,)))
     with pytest.raises(UsageError, match="2 sources for 3 texts"):
         per_text([a, b], [1, 2, 3])
+
+
+def test_normal_numbers():
+    """Moments of the standard normal, to five standard errors, and the same again for the same call."""
+    numbers = HostNoise(3).normal(7, (2, 500_000)).astype(np.float64)
+    assert HostNoise(3).normal(7, (4,)).dtype == np.float32
+    for power, moment, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs((numbers**power).mean() - moment) < 5 * np.sqrt(variance / numbers.size)
+    assert abs((numbers[0] * numbers[1]).mean()) < 5 / np.sqrt(numbers.shape[1])
+    np.testing.assert_array_equal(HostNoise(3).normal(7, (2, 500_000)), numbers.astype(np.float32))
+    assert not (HostNoise(3).normal(8, (1000,)) == numbers[0, :1000].astype(np.float32)).any()
+
+
+def test_normal_numbers_are_pinned_to_their_own_uniform_stream():
+    """Not made of what `uniform` gives: a model's choices and a diffusion's noise may share a seed."""
+    source = HostNoise(11)
+    drawn = source.normal(2, (50,))
+    for step in range(3):
+        radius, angle = source.uniform(step, (2, 50)).astype(np.float64)
+        assert np.abs(drawn - np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)).max() > 0.1
+    assert np.round(HostNoise(0).normal(0, (4,)).astype(np.float64), 5).tolist() == PINNED_NORMAL
