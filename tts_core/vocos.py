@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tts_core.config_check import MOST_LAYERS, check_numbers, exact_fields, mapping
-from tts_core.errors import CheckpointError
+from tts_core.errors import CheckpointError, UsageError
 from tts_core.windows import Conv, ConvTranspose, Layer, Window, input_span
 
 KERNEL = 7  # of every convolution
@@ -107,6 +107,14 @@ def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ..
     )
 
 
+def check_request(config: VocosConfig, n_codebooks: int, bandwidth_id: int) -> None:
+    """Raise UsageError unless the model has that many codebooks and that bandwidth."""
+    if not 1 <= n_codebooks <= config.n_codebooks:
+        raise UsageError(f"Vocos: codes of {n_codebooks} codebooks; give 1 to {config.n_codebooks}")
+    if not 0 <= bandwidth_id < config.num_bandwidths:
+        raise UsageError(f"Vocos: bandwidth_id {bandwidth_id}; give 0 to {config.num_bandwidths - 1}")
+
+
 # section → class, arguments that must be there, arguments that may be
 _SECTIONS = {
     "feature_extractor": (
@@ -185,8 +193,18 @@ def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
 
 def decode_window(config: VocosConfig, start: int, stop: int, frames: int) -> Window:
     """The frames to feed for the samples of frames [start, stop) out of `frames`."""
+    first, last = _span(config, start, stop)
+    return Window(start, stop, max(0, first), min(frames, last))
+
+
+def decode_lookahead(config: VocosConfig) -> int:
+    """Frames beyond the last one wanted that must be known before its samples are final."""
+    return _span(config, 0, 1)[1] - 1
+
+
+def _span(config: VocosConfig, start: int, stop: int) -> tuple[int, int]:
+    """Through the backbone's convolutions and the overlapping windows of the inverse transform."""
     hop = config.hop_length
     overlap = ConvTranspose(config.n_fft, hop, padding=(config.n_fft - hop) // 2)
     layers: list[Layer] = [Conv(KERNEL, padding=KERNEL // 2)] * (config.num_layers + 1)
-    first, last = input_span([*layers, overlap], start * hop, stop * hop)
-    return Window(start, stop, max(0, first), min(frames, last))
+    return input_span([*layers, overlap], start * hop, stop * hop)

@@ -22,14 +22,15 @@ class Conv1d(nn.Module):
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
+        groups: int = 1,
     ):
         super().__init__()
-        self.stride, self.padding, self.dilation = stride, padding, dilation
-        self.weight = mx.zeros((out_channels, kernel_size, in_channels))
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.weight = mx.zeros((out_channels, kernel_size, in_channels // groups))
         self.bias = mx.zeros((out_channels,))
 
     def __call__(self, x: mx.array) -> mx.array:
-        return conv1d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
+        return conv1d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class ConvTranspose1d(nn.Module):
@@ -48,20 +49,29 @@ class ConvTranspose1d(nn.Module):
 
 
 def conv1d(
-    x: mx.array, weight: mx.array, bias: mx.array, stride: int = 1, padding: int = 0, dilation: int = 1
+    x: mx.array,
+    weight: mx.array,
+    bias: mx.array,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
 ) -> mx.array:
-    """mx.conv1d with bias; on the CPU one matmul a tap where the stride is 1.
+    """mx.conv1d with bias; on the CPU one product a tap where the stride is 1.
 
-    MLX's CPU loops over dilated taps at 1 GFLOP/s, its matmul is BLAS.
-    (B, T, C), (C', K, C) → (B, T', C').
+    MLX's CPU loops over dilated taps at 1 GFLOP/s, its matmul is BLAS; one channel a group needs no matmul.
+    (B, T, C), (C', K, C / groups) → (B, T', C').
     """
-    if stride > 1 or mx.default_device() != mx.cpu:
-        return mx.conv1d(x, weight, stride, padding, dilation) + bias
+    depthwise = groups == x.shape[-1] == weight.shape[0]
+    if stride > 1 or mx.default_device() != mx.cpu or (groups > 1 and not depthwise):
+        return mx.conv1d(x, weight, stride, padding, dilation, groups) + bias
     kernel = weight.shape[1]
     x = mx.pad(x, [(0, 0), (padding, padding), (0, 0)])
     length = x.shape[1] - dilation * (kernel - 1)
-    taps = [x[:, k * dilation : k * dilation + length] @ weight[:, k].T for k in range(kernel)]
-    return reduce(mx.add, taps) + bias
+    shifted = [x[:, k * dilation : k * dilation + length] for k in range(kernel)]
+    if groups > 1:
+        return reduce(mx.add, [part * weight[:, k, 0] for k, part in enumerate(shifted)]) + bias
+    return reduce(mx.add, [part @ weight[:, k].T for k, part in enumerate(shifted)]) + bias
 
 
 def conv_transpose1d(

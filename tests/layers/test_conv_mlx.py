@@ -61,3 +61,29 @@ def test_conv_transpose1d(length, kernel, stride, padding):
         mx.array(x.transpose(0, 2, 1)), mx.array(weight.transpose(1, 2, 0)), mx.array(bias), stride, padding
     )
     assert_within(np.array(ours).transpose(0, 2, 1), reference, truth, "convolution")
+
+
+@pytest.mark.parametrize("groups", [2, 6])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (1, 3), (2, 1)])
+def test_conv1d_in_groups(groups, stride, dilation):
+    """As many groups as channels, and fewer."""
+    rng = np.random.default_rng(0)
+    x, weight, bias = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((2, 6, 31), (6, 6 // groups, 7), (6,))
+    )
+    truth, reference = (
+        F.conv1d(
+            *tensors(kind, x, weight), torch.from_numpy(bias).to(kind), stride, 3, dilation, groups
+        ).numpy()
+        for kind in (torch.float64, torch.float32)
+    )
+    ours = conv1d(
+        mx.array(x.transpose(0, 2, 1)),
+        mx.array(weight.transpose(0, 2, 1)),
+        mx.array(bias),
+        stride,
+        3,
+        dilation,
+        groups,
+    )
+    assert_within(np.array(ours).transpose(0, 2, 1), reference, truth, "convolution")

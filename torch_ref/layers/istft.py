@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from torch_ref.layers.norm import at_least_float32
 from tts_core.fourier import inverse_basis, periodic_hann
 
 
@@ -45,15 +46,17 @@ class InverseSTFT(nn.Module):
         self.hop_length = hop_length
         self.trim = (n_fft - hop_length) // 2 if padding == "same" else n_fft // 2
         self.n_fft = n_fft
-        self.register_buffer("_basis", torch.tensor(basis, dtype=torch.float32), persistent=False)
-        self.register_buffer("_weight", torch.tensor(weight, dtype=torch.float32), persistent=False)
+        # on the CPU even where a network is laid out on the meta device: no checkpoint fills them
+        made = {"dtype": torch.float32, "device": "cpu"}
+        self.register_buffer("_basis", torch.tensor(basis, **made), persistent=False)
+        self.register_buffer("_weight", torch.tensor(weight, **made), persistent=False)
 
     def forward(self, real: Tensor, imag: Tensor) -> Tensor:
-        """real, imag: (B, n_fft/2 + 1, T) → samples (B, L) float32."""
-        spectrum = torch.cat([real, imag], dim=1).float()
-        frames = spectrum.transpose(1, 2) @ self._basis  # (B, T, R hop)
+        """real, imag: (B, n_fft/2 + 1, T) → samples (B, L), float32 at least."""
+        spectrum = at_least_float32(torch.cat([real, imag], dim=1))
+        frames = spectrum.transpose(1, 2) @ self._basis.to(spectrum.dtype)  # (B, T, R hop)
         samples = self._overlap_add(frames)
-        envelope = self._overlap_add(self._weight.expand(1, frames.shape[1], -1))
+        envelope = self._overlap_add(self._weight.to(frames.dtype).expand(1, frames.shape[1], -1))
         end = (frames.shape[1] - 1) * self.hop_length + self.n_fft - self.trim
         return samples[:, self.trim : end] / envelope[:, self.trim : end]
 
