@@ -1,9 +1,11 @@
-"""Norms over the last axis, computed in float32 and cast back last."""
+"""Norms over the last axis, or over groups of channels, computed in float32 and cast back last."""
 
 from __future__ import annotations
 
 import mlx.core as mx
 from mlx import nn
+
+BLOCK = 128  # steps of time that are summed at once
 
 
 class RMSNorm(nn.Module):
@@ -37,3 +39,31 @@ class LayerNorm(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         return mx.fast.layer_norm(x, self.weight, self.bias, self.eps).astype(x.dtype)
+
+
+class GroupNorm(nn.Module):
+    """(x - mean) / sqrt(variance + eps) · weight + bias, statistics over a group's channels and all of time.
+
+    (B, T, C) → same. Weight and bias stay float32 whatever the network's dtype. Not mlx.nn's: over 3 s of
+    sound that loses half the digits on the CPU, where a sum runs from end to end.
+    """
+
+    def __init__(self, groups: int, width: int, eps: float):
+        super().__init__()
+        self.groups, self.eps = groups, eps
+        self.weight = mx.ones((width,))
+        self.bias = mx.zeros((width,))
+
+    def __call__(self, x: mx.array) -> mx.array:
+        wide = x.astype(mx.float32)
+        centred = wide - self._group_mean(wide)
+        scale = mx.rsqrt(self._group_mean(centred.square()) + self.eps)
+        return (centred * (scale * self.weight) + self.bias).astype(x.dtype)
+
+    def _group_mean(self, x: mx.array) -> mx.array:
+        """(B, T, C) → (B, 1, C), the same for all channels of a group; summed block by block."""
+        batch, steps, width = x.shape
+        blocks = mx.pad(x, [(0, 0), (0, -steps % BLOCK), (0, 0)]).reshape(batch, -1, BLOCK, width)
+        sums = blocks.sum(axis=2).sum(axis=1).reshape(batch, self.groups, -1)
+        means = sums.sum(axis=-1, keepdims=True) / (steps * sums.shape[-1])
+        return mx.broadcast_to(means, sums.shape).reshape(batch, 1, width)

@@ -1,4 +1,4 @@
-"""Norms over the last axis, computed in float32 and cast back last."""
+"""Norms over the last axis, or over groups of channels, computed in float32 and cast back last."""
 
 from __future__ import annotations
 
@@ -43,3 +43,20 @@ class LayerNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         wide = at_least_float32(x)
         return F.layer_norm(wide, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype)
+
+
+class GroupNorm(nn.Module):
+    """(x - mean) / sqrt(variance + eps) · weight + bias, statistics over a group's channels and all of time.
+
+    (B, C, T) → same. Weight and bias stay float32 whatever the network's dtype.
+    """
+
+    def __init__(self, groups: int, width: int, eps: float):
+        super().__init__()
+        self.groups, self.eps = groups, eps
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = at_least_float32(x)
+        return F.group_norm(wide, self.groups, self.weight, self.bias, self.eps).to(x.dtype)
