@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
+from tts_core.encodec import EncodecConfig
 from tts_core.mars5 import CodecLMConfig, ResidualTransformerConfig
 from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01
+from tts_core.vocos import VocosConfig
 
 
 def _dia(*, cross_rope: bool) -> DiaConfig:
@@ -99,4 +101,31 @@ MARS5_NAR = ResidualTransformerConfig(
     codebook_rows=1025,
     norm_eps=4e-5,
     head_norm_eps=1e-5,
+)
+# encodec_24khz-d7cc33bc.th and facebook/encodec_24khz
+ENCODEC_24KHZ = EncodecConfig(
+    sample_rate=24000,
+    hidden_size=128,
+    num_filters=32,
+    upsampling_ratios=(8, 5, 4, 2),
+    kernel_size=7,
+    last_kernel_size=7,
+    residual_kernel_size=3,
+    compress=2,
+    num_lstm_layers=2,
+    n_codebooks=32,
+    codebook_size=1024,
+)
+# charactr/vocos-encodec-24khz
+VOCOS_ENCODEC_24KHZ = VocosConfig(
+    sample_rate=24000,
+    n_codebooks=16,
+    codebook_size=1024,
+    input_channels=128,
+    dim=384,
+    intermediate_dim=1152,
+    num_layers=8,
+    num_bandwidths=4,
+    n_fft=1280,
+    hop_length=320,
 )

@@ -1,7 +1,8 @@
 """Write the lists of names and shapes of the full-size published checkpoints that lie beside this file.
 
-Independent of converters/maps: the nari and descript lists follow the tables of the published files, the
-transformers lists come from transformers' own modules on the meta device (transformers 5.23).
+Independent of converters/maps: the nari, descript, facebook and charactr lists follow the tables of the
+published files, the transformers lists come from transformers' own modules on the meta device (transformers
+5.23).
 
     python tests/data/keys/generate.py
 """
@@ -88,6 +89,80 @@ def dac_descript(names: tuple[str, str]) -> Shapes:
     return shapes
 
 
+def encodec_facebook() -> Shapes:
+    """encodec_24khz-d7cc33bc.th."""
+    shapes: Shapes = {}
+
+    def conv(at: str, weight: list[int], out: int) -> None:
+        shapes[f"{at}.weight_g"] = [weight[0], 1, 1]
+        shapes[f"{at}.weight_v"] = weight
+        shapes[f"{at}.bias"] = [out]
+
+    def residual(at: str, width: int) -> None:
+        conv(f"{at}.block.1.conv.conv", [width // 2, width, 3], width // 2)
+        conv(f"{at}.block.3.conv.conv", [width, width // 2, 1], width)
+        conv(f"{at}.shortcut.conv.conv", [width, width, 1], width)
+
+    def lstm(at: str) -> None:
+        for layer in (0, 1):
+            for kind in ("ih", "hh"):
+                shapes[f"{at}.lstm.weight_{kind}_l{layer}"] = [2048, 512]
+                shapes[f"{at}.lstm.bias_{kind}_l{layer}"] = [2048]
+
+    conv("encoder.model.0.conv.conv", [32, 1, 7], 32)
+    for at, width, kernel in ((3, 32, 4), (6, 64, 8), (9, 128, 10), (12, 256, 16)):
+        residual(f"encoder.model.{at - 2}", width)
+        conv(f"encoder.model.{at}.conv.conv", [2 * width, width, kernel], 2 * width)
+    lstm("encoder.model.13")
+    conv("encoder.model.15.conv.conv", [128, 512, 7], 128)
+    for q in range(32):
+        at = f"quantizer.vq.layers.{q}._codebook"
+        shapes[f"{at}.inited"] = [1]
+        shapes[f"{at}.cluster_size"] = [1024]
+        shapes[f"{at}.embed"] = shapes[f"{at}.embed_avg"] = [1024, 128]
+    conv("decoder.model.0.conv.conv", [512, 128, 7], 512)
+    lstm("decoder.model.1")
+    for at, width, kernel in ((3, 512, 16), (6, 256, 10), (9, 128, 8), (12, 64, 4)):
+        conv(f"decoder.model.{at}.convtr.convtr", [width, width // 2, kernel], width // 2)
+        residual(f"decoder.model.{at + 1}", width // 2)
+    conv("decoder.model.15.conv.conv", [1, 32, 7], 1)
+    return shapes
+
+
+def encodec_transformers() -> Shapes:
+    """model.safetensors of facebook/encodec_24khz: saved with the old names of weight norm."""
+    parametrized = from_transformers("EncodecModel", "EncodecConfig")
+    old = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
+    renamed = {}
+    for name, shape in parametrized.items():
+        for new, before in old.items():
+            name = name.replace(new, before)
+        renamed[name] = shape
+    return renamed
+
+
+def vocos_charactr() -> Shapes:
+    """pytorch_model.bin of charactr/vocos-encodec-24khz."""
+    shapes: Shapes = {
+        "feature_extractor.codebook_weights": [16384, 128],
+        "backbone.embed.weight": [384, 128, 7],
+        "backbone.embed.bias": [384],
+        "backbone.norm.scale.weight": [4, 384],
+        "backbone.norm.shift.weight": [4, 384],
+    }
+    for i in range(8):
+        at = f"backbone.convnext.{i}"
+        shapes[f"{at}.gamma"] = shapes[f"{at}.dwconv.bias"] = shapes[f"{at}.pwconv2.bias"] = [384]
+        shapes[f"{at}.dwconv.weight"] = [384, 1, 7]
+        shapes[f"{at}.norm.scale.weight"] = shapes[f"{at}.norm.shift.weight"] = [4, 384]
+        shapes[f"{at}.pwconv1.weight"], shapes[f"{at}.pwconv1.bias"] = [1152, 384], [1152]
+        shapes[f"{at}.pwconv2.weight"] = [384, 1152]
+    shapes["backbone.final_layer_norm.weight"] = shapes["backbone.final_layer_norm.bias"] = [384]
+    shapes["head.out.weight"], shapes["head.out.bias"] = [1282, 384], [1282]
+    shapes["head.istft.window"] = [1280]
+    return shapes
+
+
 def from_transformers(model_class: str, config_class: str) -> Shapes:
     """What transformers' module of the default (full) size would save."""
     import torch
@@ -107,6 +182,10 @@ if __name__ == "__main__":
             ("parametrizations.weight.original0", "parametrizations.weight.original1")
         ),
         "dac_transformers": from_transformers("DacModel", "DacConfig"),
+        "encodec_facebook": encodec_facebook(),
+        "encodec_transformers": encodec_transformers(),
+        "encodec_transformers_parametrized": from_transformers("EncodecModel", "EncodecConfig"),
+        "vocos_charactr": vocos_charactr(),
     }
     for name, shapes in lists.items():
         lines = ",\n".join(
