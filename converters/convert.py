@@ -149,7 +149,8 @@ def outline(
     """
     parts = list(published.parts.values())
     if published.model is not None:
-        check_fits(published.model, {part.kind: part.config for part in parts})
+        configs = {part.kind: part.config for part in parts}
+        check_fits(published.model, configs, {part.kind: part.documents for part in parts})
     if dtype is not None and (dtype not in FLOATS or dtype == "float64"):
         raise UsageError(f"--dtype: {dtype!r} is unknown; choose from float32, bfloat16, float16")
     if quantization is not None and any(part.quantization for part in parts):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from converters.sources import PICKLES, read_index
+from converters.omegaconf_pickle import OmegaConfCheckpoint, holds_omegaconf
+from converters.sources import PICKLES, Checkpoint, SafetensorsCheckpoint, TorchCheckpoint, read_index
 from tts_core.errors import CheckpointError
 
 
@@ -38,6 +39,13 @@ def pickles(source: Path) -> Iterator[Path]:
         return
     for folder in _folders(source):
         yield from (file for file in sorted(folder.iterdir()) if file.suffix in PICKLES and file.is_file())
+
+
+def open_checkpoint(files: Sequence[Path]) -> Checkpoint:
+    """The reader for one pickle or for safetensors files that belong together."""
+    if files[0].suffix not in PICKLES:
+        return SafetensorsCheckpoint(files)
+    return OmegaConfCheckpoint(files[0]) if holds_omegaconf(files[0]) else TorchCheckpoint(files[0])
 
 
 def _folders(source: Path) -> list[Path]:

@@ -32,6 +32,7 @@ class OmegaConfCheckpoint:
 
     def __init__(self, file: Path):
         self.files = (file,)
+        self.entries: tuple[str, ...] = ()  # of `metadata`, none is left unread
         with open(file, "rb") as opened:
             if opened.read(4) != b"PK\x03\x04":
                 raise CheckpointError(f"{file}: not a file that torch.save wrote (no zip)")

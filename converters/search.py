@@ -11,12 +11,26 @@ from converters import folders
 from converters.hub import Located, fetch
 from converters.layouts import LAYOUTS, Found, Hints, recognise
 from converters.part import MisfitError, Part, open_part
-from converters.sources import open_checkpoint
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.models import KINDS, MODELS
 
 # fetched where nothing else is missing
-REPOSITORIES = {"dac": "descript/dac_44khz"}
+REPOSITORIES = {
+    "dac": "descript/dac_44khz",
+    "encodec": "facebook/encodec_24khz",
+    "vocos": "charactr/vocos-encodec-24khz",
+    "mbd": "facebook/multiband-diffusion",
+}
+# what the user may say of a model, by which flag, and of which model
+HINTS = {"cross_rope": ("--cross-rope", "dia"), "config": ("--config", "mars5")}
+# where the others are published
+PLACES = {
+    "mars5": "CAMB-AI/MARS5-TTS",
+    "mars5_nar": "CAMB-AI/MARS5-TTS",
+    "metavoice": "metavoiceio/metavoice-1B-v0.1",
+    "metavoice_second_stage": "metavoiceio/metavoice-1B-v0.1",
+    "metavoice_speaker_encoder": "metavoiceio/metavoice-1B-v0.1",
+}
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,8 @@ class Search:
                     self._faults.append(fault)
 
     def check(self, given: Sequence[str | Path], places: Sequence[Located]) -> None:
-        """Raise unless all that is wanted was found, in places that were all needed."""
+        """Raise unless all that is wanted was found, in places that were all needed, and no flag is idle."""
+        self._check_flags()
         if self._missing() or not self.wanted:
             raise self._error(given)
         idle = [place for place in places if not any(part.origin is place for part in self.found.values())]
@@ -94,12 +109,30 @@ class Search:
                 f"--hf-path: {idle[0].path} adds nothing that is not found elsewhere; leave it out"
             )
 
+    def _check_flags(self) -> None:
+        model = MODELS.get(self.model or "")
+        if model is None:
+            return
+        idle = [f"--include-{kind}" for kind in self._include if kind not in model.extras]
+        idle += [
+            flag
+            for name, (flag, owner) in HINTS.items()
+            if owner != self.model and getattr(self.hints, name) is not None
+        ]
+        if idle:
+            raise UsageError(f"{', '.join(idle)}: not for {model.title}; leave it out")
+
     def in_order(self) -> dict[str, Part]:
         """The parts as they are written."""
         return {kind: self.found[kind] for kind in self.wanted}
 
     def _missing(self) -> list[str]:
         return [kind for kind in self.wanted if kind not in self.found]
+
+    def _left_out(self) -> set[str]:
+        """Kinds that the model can do without, and that were not asked for."""
+        extras = () if self.model is None or self._parts is not None else MODELS[self.model].extras
+        return {*extras} - {*self.wanted}
 
     def _open_kinds(self, without_codec: bool) -> list[str]:
         return [kind for kind in self.wanted if not (without_codec and KINDS[kind].folder == "codec")]
@@ -133,7 +166,7 @@ class Search:
         self._choose_model()
 
     def _see(self, files: list[Path], place: Located) -> None:
-        checkpoint = open_checkpoint(files)
+        checkpoint = folders.open_checkpoint(files)
         found = Found(checkpoint, self.hints)
         config = found.json("config.json")
         layout = recognise(list(checkpoint.shapes), config)
@@ -164,7 +197,9 @@ class Search:
         """Open one candidate of each kind."""
         for candidate in self._seen:
             kind, title = candidate.kind, KINDS[candidate.kind].title
-            if kind not in kinds:
+            if kind in self._left_out():
+                self.ignored[candidate.label] = f"holds {title}; --include-{kind} takes it in"
+            elif kind not in kinds:
                 self.ignored[candidate.label] = f"holds {title}, which is taken from elsewhere or not wanted"
             elif kind in self.found and self.found[kind].origin is not candidate.place:
                 first = self.found[kind].files[0]
@@ -198,7 +233,8 @@ class Search:
         if candidate is not None:
             return f"{candidate.missing} of {KINDS[kind].title} beside {candidate.file}"
         remedy = "; give its folder, file or hub id with --codec" if KINDS[kind].folder == "codec" else ""
-        return f"weights of {KINDS[kind].title}{remedy}"
+        place = f" (published as {PLACES[kind]})" if kind in PLACES else ""
+        return f"weights of {KINDS[kind].title}{place}{remedy}"
 
 
 def _rooted(parts: Sequence[str]) -> str | None:

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -102,12 +102,18 @@ class TorchCheckpoint:
         return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
 
 
-Checkpoint = SafetensorsCheckpoint | TorchCheckpoint
+class Checkpoint(Protocol):
+    """What every reader offers: tensors by name, and what stands beside them."""
 
+    files: tuple[Path, ...]
+    metadata: dict[Any, Any]
+    entries: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, str]  # safetensors names
 
-def open_checkpoint(files: Sequence[Path]) -> Checkpoint:
-    """The reader for one pickle or for safetensors files that belong together."""
-    return TorchCheckpoint(files[0]) if files[0].suffix in PICKLES else SafetensorsCheckpoint(files)
+    def read(self, name: str) -> np.ndarray:
+        """One tensor: floats as float32, other types as stored."""
+        ...
 
 
 def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tts_core.errors import CheckpointError
+
 Shape = tuple[int, ...]
 
 
@@ -106,6 +108,23 @@ def _fold_weight_norm_shape(g: Shape, v: Shape) -> Shape:
 
 
 FOLD_WEIGHT_NORM = Transform("fold_weight_norm", _fold_weight_norm, _fold_weight_norm_shape)
+
+
+def _tied(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    if not np.array_equal(first, second):
+        raise CheckpointError(
+            "two tensors that the model ties hold different numbers; this is another variant"
+        )
+    return first
+
+
+def _tied_shape(first: Shape, second: Shape) -> Shape:
+    if first != second:
+        raise ValueError(f"shapes {first} and {second}, expected the same: the model ties them")
+    return first
+
+
+TIED = Transform("tied", _tied, _tied_shape)
 
 
 def permute(axes: tuple[int, ...]) -> Transform:

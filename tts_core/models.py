@@ -6,15 +6,22 @@ config.json of its part of a converted folder; the root's is that of the model.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tts_core import dac, dia, dia_shapes
+from tts_core import dac, dia, dia_shapes, encodec, mars5, mbd, metavoice, metavoice_text, vocos
 from tts_core.errors import CheckpointError
+from tts_core.mars5_tokens import CodecVocabulary
 
 Shapes = dict[str, tuple[int, ...]]
 Axes = tuple[int, ...]
+Configs = Mapping[str, Any]  # kind → configuration
+Documents = Mapping[str, Mapping[str, str]]  # kind → name → text
+
+MARS5_TOKENIZERS = ("texttok.model", "speechtok.model")
 
 
 def _always(name: str) -> bool:
@@ -61,8 +68,8 @@ class Model:
     title: str
     own: tuple[str, ...]
     parts: tuple[str, ...]  # all that it needs, in the order in which they are written
-    extras: tuple[str, ...] = ()  # what may be left out, and is unless asked for
-    check: Callable[[Mapping[str, Any]], None] = lambda configs: None  # CheckpointError for parts of another
+    check: Callable[[Configs, Documents], None]  # raises CheckpointError for parts that do not fit
+    extras: tuple[str, ...] = ()  # parts that may be left out, and are unless asked for
 
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
         """Its parts, and those extras that are asked for."""
@@ -74,7 +81,14 @@ def is_large_in_dia(name: str) -> bool:
     return name.endswith(("_proj.weight", "logits_dense.weight"))
 
 
-def _check_dia(configs: Mapping[str, Any]) -> None:
+_AR_LAYERS = re.compile(r"ar\.layers\.\d+\.(attention|feed_forward)\.w\w\.weight")
+# the packed projections are plain arrays, and the speaker encoder runs once a reference
+_NAR_LAYERS = re.compile(
+    r"tfm\.(encoder|decoder)\.layers\.\d+\.(\w+\.out_proj|linear2|activation\.[VW])\.weight"
+)
+
+
+def _check_dia(configs: Configs, documents: Documents) -> None:
     decoder = configs["dia"].decoder_config
     dac.check_fits(configs["dac"], decoder.num_channels, configs["dia"].eos_token_id)
 
@@ -95,14 +109,156 @@ KINDS = {
         read_converted=dac.read_converted,
         mlx_axes=_axes_by_name(dac.mlx_axes),
     ),
+    "mars5": Kind(
+        title="MARS5 (AR)",
+        folder="",
+        parameter_shapes=mars5.codec_lm_parameter_shapes,
+        read_converted=mars5.read_converted_codec_lm,
+        stays_float32=mars5.is_norm,
+        is_large=lambda name: _AR_LAYERS.fullmatch(name) is not None,
+        documents=MARS5_TOKENIZERS,
+        license="agpl-3.0",
+    ),
+    "mars5_nar": Kind(
+        title="MARS5 (NAR)",
+        folder="nar",
+        parameter_shapes=mars5.residual_transformer_parameter_shapes,
+        read_converted=mars5.read_converted_residual_transformer,
+        stays_float32=mars5.is_norm,
+        is_large=lambda name: _NAR_LAYERS.fullmatch(name) is not None,
+        license="agpl-3.0",
+    ),
+    "metavoice": Kind(
+        title="MetaVoice (first stage)",
+        folder="",
+        parameter_shapes=metavoice.first_stage_parameter_shapes,
+        read_converted=metavoice.read_converted_first_stage,
+        stays_float32=_never,
+        is_large=metavoice.is_quantisable,
+        documents=("tokenizer.json",),
+        license="apache-2.0",
+    ),
+    "metavoice_second_stage": Kind(
+        title="MetaVoice (second stage)",
+        folder="second_stage",
+        parameter_shapes=metavoice.second_stage_parameter_shapes,
+        read_converted=metavoice.read_converted_second_stage,
+        documents=("tokenizer.json",),
+        license="apache-2.0",
+    ),
+    "metavoice_speaker_encoder": Kind(
+        title="MetaVoice (speaker encoder)",
+        folder="speaker_encoder",
+        parameter_shapes=metavoice.speaker_encoder_parameter_shapes,
+        read_converted=metavoice.read_converted_speaker_encoder,
+        license="apache-2.0",
+    ),
+    "encodec": Kind(
+        title="EnCodec (the codec)",
+        folder="codec",
+        parameter_shapes=encodec.parameter_shapes,
+        read_converted=encodec.read_converted,
+        mlx_axes=encodec.mlx_axes,
+        license="mit",
+    ),
+    "vocos": Kind(
+        title="Vocos (the vocoder)",
+        folder="vocoder",
+        parameter_shapes=vocos.parameter_shapes,
+        read_converted=vocos.read_converted,
+        mlx_axes=_axes_by_name(vocos.mlx_axes),
+        license="mit",
+    ),
+    "mbd": Kind(
+        title="MBD (multi-band diffusion)",
+        folder="mbd",
+        parameter_shapes=mbd.parameter_shapes,
+        read_converted=mbd.read_converted,
+        mlx_axes=_axes_by_name(mbd.mlx_axes),
+        license="cc-by-nc-4.0",
+    ),
 }
-MODELS = {"dia": Model("Dia", own=("dia",), parts=("dia", "dac"), check=_check_dia)}
 
 
-def check_fits(model: str, configs: Mapping[str, Any]) -> None:
-    """Raise CheckpointError unless the parts of a model belong together; parts that are absent fit."""
+def _check_mars5(configs: Configs, documents: Documents) -> None:
+    ar, nar = configs["mars5"], configs["mars5_nar"]
+    vocabulary = CodecVocabulary.read(*[documents["mars5"][name] for name in MARS5_TOKENIZERS])
+    vocabulary.check_fits(ar.vocab_size)
+    if nar.text_rows != vocabulary.first_speech + 1:
+        raise CheckpointError(
+            f"MARS5: the NAR reads {nar.text_rows - 1} text ids, the AR's tokenizer has "
+            f"{vocabulary.first_speech}; give the two that belong together"
+        )
+    if nar.n_codebooks != ar.n_codebooks:
+        raise CheckpointError(f"MARS5: AR and NAR read {ar.n_codebooks} and {nar.n_codebooks} codebooks")
+    _check_codecs(configs, "MARS5", nar.n_codebooks, ar.codebook_rows - 1)
+
+
+def _check_metavoice(configs: Configs, documents: Documents) -> None:
+    first, second = configs["metavoice"], configs["metavoice_second_stage"]
+    tables = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
+    read = {stage: json.loads(documents[kind]["tokenizer.json"]) for stage, kind in tables.items()}
+    metavoice_text.read_converted(read).check_fits(first, second)
+    speaker = configs["metavoice_speaker_encoder"].speaker_embedding_size
+    widths = (first.speaker_embedding_size, second.speaker_embedding_size, speaker)
+    if len(set(widths)) != 1:
+        raise CheckpointError(
+            f"MetaVoice: first stage, second stage and speaker encoder have speaker vectors of {widths[0]}, "
+            f"{widths[1]} and {widths[2]} numbers; give those that belong together"
+        )
+    _check_codecs(configs, "MetaVoice", second.n_codebooks, metavoice.CODEBOOK_SIZE)
+    codec, bands = configs["encodec"], configs.get("mbd")
+    if bands and (bands.codec_dim, bands.sample_rate) != (codec.hidden_size, codec.sample_rate):
+        raise CheckpointError(
+            f"MBD: made for latents of {bands.codec_dim} at {bands.sample_rate} Hz, the codec has "
+            f"{codec.hidden_size} at {codec.sample_rate} Hz"
+        )
+
+
+def _check_codecs(configs: Configs, model: str, books: int, size: int) -> None:
+    """EnCodec and Vocos hold the codes that the model speaks, and agree on what a frame is."""
+    codec, vocoder = configs["encodec"], configs["vocos"]
+    for title, config in (("EnCodec", codec), ("Vocos", vocoder)):
+        if config.n_codebooks < books or config.codebook_size != size:
+            raise CheckpointError(
+                f"{title}: {config.n_codebooks} codebooks of {config.codebook_size} codes, {model} speaks "
+                f"{books} of {size}; give the one that belongs to it"
+            )
+    frames = [(config.sample_rate, config.hop_length) for config in (codec, vocoder)]
+    if frames[0] != frames[1]:
+        raise CheckpointError(
+            f"{model}: EnCodec and Vocos have {frames[0][0]} and {frames[1][0]} Hz, "
+            f"{frames[0][1]} and {frames[1][1]} samples a frame"
+        )
+
+
+MODELS = {
+    "dia": Model("Dia", own=("dia",), parts=("dia", "dac"), check=_check_dia),
+    "mars5": Model(
+        "MARS5",
+        own=("mars5", "mars5_nar"),
+        parts=("mars5", "mars5_nar", "encodec", "vocos"),
+        check=_check_mars5,
+    ),
+    "metavoice": Model(
+        "MetaVoice",
+        own=("metavoice", "metavoice_second_stage", "metavoice_speaker_encoder"),
+        parts=(
+            *("metavoice", "metavoice_second_stage", "metavoice_speaker_encoder"),
+            *("encodec", "vocos"),
+        ),
+        extras=("mbd",),
+        check=_check_metavoice,
+    ),
+}
+
+
+def check_fits(model: str, configs: Configs, documents: Documents) -> None:
+    """Raise CheckpointError unless the parts of a model belong together; with a part absent, nothing is
+    checked.
+    """
     if all(kind in configs for kind in MODELS[model].parts):
-        MODELS[model].check(configs)
+        MODELS[model].check(configs, documents)
 
 
 def kind_of(model_type: Any, where: str) -> Kind:
