@@ -1,0 +1,148 @@
+"""DAC's decode by windows beside the whole decode: peak memory of activations, time, and the difference.
+
+    python benchmarks/dac_memory.py [--device cpu|cuda] [--seconds 120] [--window 256] [--repeats 3]
+    [--size full|voice] [--bound 0.7]
+
+A random DAC of the published size, in float32 (TF32 off), decodes random codes both ways in one run. Memory:
+on CUDA the allocator's peak over weights and codes, the waveform included; on a CPU the resident set over
+what it was before. Without --seconds: 120 on CUDA, 5 on a CPU.
+Exits with 1 where the windows take more than `--bound` GB or 1.15 times the whole decode's time, or where the
+outputs differ by more than 16 times float32's own error, read off the first window against float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from memory import SIZES, Resident
+from torch import Tensor
+
+from torch_ref.codecs.dac import Dac
+from tts_core import dac
+from tts_core.codec_policy import CodecPolicy
+from tts_core.dac import DacConfig
+
+SLOWER = 1.15
+
+
+def scale(name: str, shape: tuple[int, ...]) -> float:
+    """Standard deviation of a random weight, so that every layer's values stay near 1 and few samples clip."""
+    if len(shape) == 1:
+        return 0.05
+    fed = shape[0] * 2 if ".conv_t1." in name else math.prod(shape[1:])
+    return fed**-0.5 * (0.3 if ".conv2." in name else 1.0)
+
+
+def random_codec(config: DacConfig, device: str) -> Dac:
+    generator = torch.Generator().manual_seed(0)
+    with torch.device("meta"):
+        codec = Dac(config)
+    state = {
+        name: torch.ones(shape)
+        if name.endswith(".alpha")
+        else torch.randn(shape, generator=generator) * scale(name, shape)
+        for name, shape in dac.parameter_shapes(config).items()
+    }
+    codec.load_state_dict(state, assign=True)
+    return codec.to(device).eval()
+
+
+def peak(call: Callable[[], Tensor], device: str) -> int:
+    gc.collect()
+    if device == "cpu":
+        resident = Resident()
+        resident.restart()
+        call()
+        return resident.peaks()["resident"]
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def seconds(call: Callable[[], Tensor], device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    begin = time.perf_counter()
+    call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+def rounding(codec: Dac, codes: Tensor) -> float:
+    """float32's largest error in the first window, against float64."""
+    codes = codes[:, :, : codec.policy.max_frames]
+    exact = copy.deepcopy(codec).double().decode(codes)
+    return (codec.decode(codes) - exact).abs().max().item()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"))
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--window", type=int, default=CodecPolicy().max_frames, help="frames")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--size", choices=tuple(SIZES), default="full")
+    parser.add_argument("--bound", type=float, default=0.7, help="GB")
+    args = parser.parse_args()
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    config = SIZES[args.size][1]
+    length = args.seconds or (120.0 if device == "cuda" else 5.0)
+    frames = math.ceil(length * config.frame_rate)
+    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}", end=", ")
+    where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
+    print(f"torch {torch.__version__}, {device} ({where})")
+    print(f"{args.size} DAC, float32: {length:g} s, {frames} frames, windows of {args.window}")
+
+    codec = random_codec(config, device)
+    codec.policy = CodecPolicy(args.window)
+    generator = torch.Generator().manual_seed(1)
+    shape = 1, config.n_codebooks, frames
+    codes = torch.randint(config.codebook_size, shape, generator=generator, dtype=torch.int32).to(device)
+    bound = 16 * rounding(codec, codes) + 4 * torch.finfo(torch.float32).eps
+    forms = {"windows": lambda: codec.decode(codes), "whole": lambda: codec.decode_frames(codes, 0, frames)}
+    out, peaks, times = {}, dict[str, int](), dict[str, list[float]]()
+    for name, decode in forms.items():
+        out[name] = decode().cpu()  # also warms up
+        peaks[name] = peak(decode, device)
+    for _ in range(args.repeats):  # in turns, so that both meet the same machine
+        for name, decode in forms.items():
+            times.setdefault(name, []).append(seconds(decode, device))
+    medians = {name: statistics.median(one) for name, one in times.items()}
+    for name in forms:
+        print(
+            f"{name:<8} peak {peaks[name] / 1e9:7.3f} GB, {medians[name]:8.3f} s "
+            f"({min(times[name]):.3f} to {max(times[name]):.3f}, {args.repeats} runs)"
+        )
+    ratio = medians["windows"] / medians["whole"]
+    difference = (out["windows"] - out["whole"]).abs().max().item()
+    print(f"time {ratio:.3f} of the whole; largest difference {difference:.2e}, bound {bound:.2e}")
+    faults = {
+        f"the windows take more than {args.bound} GB": peaks["windows"] > args.bound * 1e9,
+        f"the windows take more than {SLOWER} times as long": ratio > SLOWER,
+        "the outputs differ": not difference <= bound,
+    }
+    for fault, true in faults.items():
+        if true:
+            print(fault)
+    sys.exit(1 if any(faults.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()
