@@ -227,7 +227,7 @@ def main() -> None:
         job = Job(text, frames, prompt, batch)
         command = [sys.executable, __file__, "--child", args.size, args.side, args.dtype, args.device]
         numbers = [job.text_bytes, job.frames, job.prompt_frames, job.batch]
-        done = subprocess.run([*command, *map(str, numbers)], check=True, capture_output=True, text=True)
+        done = subprocess.run([*command, *map(str, numbers)], check=True, stdout=subprocess.PIPE, text=True)
         peaks = json.loads(done.stdout.splitlines()[-1])
         guess = estimate(config, codec, job, dtype=args.dtype, backend=where)
         peak = next(iter(peaks.values()))
