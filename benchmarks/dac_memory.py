@@ -36,7 +36,7 @@ SLOWER = 1.15
 
 
 def scale(name: str, shape: tuple[int, ...]) -> float:
-    """Standard deviation of a random weight, so that every layer's values stay near 1 and few samples clip."""
+    """Standard deviation of a random weight: every layer's values stay near 1, and few samples clip."""
     if len(shape) == 1:
         return 0.05
     fed = shape[0] * 2 if ".conv_t1." in name else math.prod(shape[1:])
