@@ -2,7 +2,8 @@
 
 Names are the published ones of Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of
 it was used. Gated feed-forward: Shazeer, "GLU variants improve transformer", arXiv:2002.05202.
-Differs from upstream: sines are made in float64 and rounded once.
+Differs from upstream: sines are made in float64 and rounded once. Between layers all is float32, also where
+the products are not.
 """
 
 from __future__ import annotations
@@ -44,19 +45,22 @@ class MultiheadAttention(nn.Module):
         mask: (B, 1, 1, keys), True at keys to see; None sees all.
         """
         weight, bias = self.in_proj_weight, self.in_proj_bias
+        x = x.astype(weight.dtype)
         if source is None:
             queries, keys, values = mx.split(mx.addmm(bias, x, weight.T), 3, axis=-1)
         else:
             width = x.shape[-1]
             queries = mx.addmm(bias[:width], x, weight[:width].T)
             queries = mx.broadcast_to(queries, (source.shape[0], *queries.shape[1:]))
-            keys, values = mx.split(mx.addmm(bias[width:], source, weight[width:].T), 2, axis=-1)
+            keys, values = mx.split(
+                mx.addmm(bias[width:], source.astype(weight.dtype), weight[width:].T), 2, axis=-1
+            )
         queries, keys, values = (split_heads(part, self.heads) for part in (queries, keys, values))
         return self.out_proj(merge_heads(scaled_dot_product_attention(queries, keys, values, mask)))
 
 
 class EncoderLayer(nn.Module):
-    """Pre-norm self-attention and feed-forward. (B, S, D) → same."""
+    """Pre-norm self-attention and feed-forward. (B, S, D) → same, float32."""
 
     def __init__(self, width: int, heads: int, inner: int, eps: float):
         super().__init__()
@@ -68,11 +72,11 @@ class EncoderLayer(nn.Module):
 
     def __call__(self, x: mx.array, mask: mx.array | None = None) -> mx.array:
         x = x + self.self_attn(self.norm1(x), mask=mask)
-        return x + self.linear2(self.activation(self.norm2(x)))
+        return x + self.linear2(self.activation(self.norm2(x).astype(self.linear2.bias.dtype)))
 
 
 class Encoder(nn.Module):
-    """Layers that see the whole sequence, and a last norm. (B, S, D) → same."""
+    """Layers that see the whole sequence, and a last norm. (B, S, D) → same, float32."""
 
     def __init__(self, width: int, heads: int, inner: int, layers: int, eps: float):
         super().__init__()
@@ -115,11 +119,12 @@ def speaker_vector(
 ) -> mx.array:
     """What the encoder makes of the identity row in front of a reference's embedded frames.
 
-    identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None. → (B, D).
+    identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None.
+    → (B, D) float32.
     """
     first = mx.broadcast_to(identity, (codes.shape[0], 1, identity.shape[-1]))
     rows = mx.concatenate([first, codes], axis=1)
-    return encoder((rows.astype(mx.float32) + positions).astype(rows.dtype), mask)[:, 0]
+    return encoder(rows.astype(mx.float32) + positions, mask)[:, 0]
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:

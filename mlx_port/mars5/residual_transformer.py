@@ -64,7 +64,7 @@ class DecoderLayer(nn.Module):
         """memory: (R, N + 1, D); one row of x serves all of its rows."""
         x = x + self.self_attn(self.norm1(x), mask=mask)
         x = x + self.multihead_attn(self.norm2(x), memory, memory_mask)
-        return x + self.linear2(self.activation(self.norm3(x)))
+        return x + self.linear2(self.activation(self.norm3(x).astype(self.linear2.bias.dtype)))
 
 
 class Decoder(nn.Module):
@@ -117,7 +117,7 @@ class ResidualTransformer(nn.Module):
         self.timestep_encoder_emb = _timestep_mlp(config)
         self.timestep_decoder_emb = _timestep_mlp(config)
         self.tfm = Transformer(config)
-        self.residual_decoder = [
+        self.residual_decoder = [  # lists keep the published names, nn.Sequential would not
             [LayerNorm(width, config.head_norm_eps), nn.Linear(width, config.n_classes)]
             for _ in range(config.n_output_codebooks)
         ]
@@ -151,9 +151,9 @@ class ResidualTransformer(nn.Module):
         text: (B, N) ids.  speakers: (R, D); for B = 1 any number of rows share the text.
         text_lengths, frame_lengths: (B,), what is no padding; None where nothing is.
         """
-        words = self.text_embed(text)
+        words = self.text_embed(text).astype(mx.float32)
         words = mx.broadcast_to(words, (len(speakers), *words.shape[1:]))
-        rows = mx.concatenate([speakers[:, None], words], axis=1).astype(mx.float32)
+        rows = mx.concatenate([speakers[:, None], words], axis=1)
         count = rows.shape[1]
         return Source(
             rows + self.cond_pos_embedding(count),
@@ -166,7 +166,8 @@ class ResidualTransformer(nn.Module):
 
     def _steps(self, mlp: Sequence[nn.Module], timesteps: int) -> mx.array:
         features = mx.array(timestep_table(timesteps, self.config.timestep_size).astype(np.float32))
-        return _chain(mlp, features.astype(self.text_embed.weight.dtype)).astype(mx.float32)
+        first, silu, second = mlp
+        return second(silu(first(features.astype(self.text_embed.weight.dtype)))).astype(mx.float32)
 
     def __call__(self, codes: mx.array, source: Source, t: mx.array) -> mx.array:
         """Logits of every cell. codes: (B, S, Q); t: (B,) or (1,) int → (R, S, Q, K), float32."""
@@ -175,31 +176,26 @@ class ResidualTransformer(nn.Module):
     def hidden(self, codes: mx.array, source: Source, t: mx.array) -> mx.array:
         """What the heads see. (B, S, Q) → (R, S, D)."""
         memory = self.tfm.encoder(self.encoder_input(source, t), source.text_mask)
+        memory = memory.astype(self.text_embed.weight.dtype)  # once for all layers
         frames = self.decoder_input(codes, source, t)
         return self.tfm.decoder(frames, memory, source.frame_mask, source.text_mask)
 
     def encoder_input(self, source: Source, t: mx.array) -> mx.array:
         """Text rows at their timesteps. → (R, N + 1, D)."""
-        return (source.text + source.encoder_steps[t][:, None]).astype(self.text_embed.weight.dtype)
+        return source.text + source.encoder_steps[t][:, None]
 
     def decoder_input(self, codes: mx.array, source: Source, t: mx.array) -> mx.array:
         """Embedded codes at their timesteps. (B, S, Q) → (B, S, D)."""
-        embedded = self.residual_encoder(codes)
-        step = source.decoder_steps[t][:, None]
-        return (embedded.astype(mx.float32) + source.positions + step).astype(embedded.dtype)
+        embedded = self.residual_encoder(codes).astype(mx.float32)
+        return embedded + source.positions + source.decoder_steps[t][:, None]
 
     def head(self, hidden: mx.array, codebooks: Sequence[int]) -> mx.array:
         """Logits of some codebooks. (R, S, D) → (R, S, len(codebooks), K), cast after the products."""
-        return mx.stack(
-            [_chain(self.residual_decoder[q], hidden).astype(mx.float32) for q in codebooks], axis=2
-        )
-
-
-def _chain(modules: Sequence[nn.Module], x: mx.array) -> mx.array:
-    """One after the other; a plain list keeps the published names, which nn.Sequential would not."""
-    for module in modules:
-        x = module(x)
-    return x
+        logits = []
+        for q in codebooks:
+            norm, linear = self.residual_decoder[q]
+            logits.append(linear(norm(hidden).astype(linear.bias.dtype)).astype(mx.float32))
+        return mx.stack(logits, axis=2)
 
 
 def _timestep_mlp(config: ResidualTransformerConfig) -> list[nn.Module]:

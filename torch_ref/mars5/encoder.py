@@ -2,7 +2,8 @@
 
 Names are the published ones of Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of
 it was used. Gated feed-forward: Shazeer, "GLU variants improve transformer", arXiv:2002.05202.
-Differs from upstream: sines are made in float64 and rounded once.
+Differs from upstream: sines are made in float64 and rounded once. Between layers all is float32, also where
+the products are not.
 """
 
 from __future__ import annotations
@@ -44,18 +45,19 @@ class MultiheadAttention(nn.Module):
         mask: (B, 1, 1, keys), True at keys to see; None sees all.
         """
         weight, bias = self.in_proj_weight, self.in_proj_bias
+        x = x.to(weight.dtype)
         if source is None:
             queries, keys, values = F.linear(x, weight, bias).chunk(3, dim=-1)
         else:
             width = x.shape[-1]
             queries = F.linear(x, weight[:width], bias[:width]).expand(source.shape[0], -1, -1)
-            keys, values = F.linear(source, weight[width:], bias[width:]).chunk(2, dim=-1)
+            keys, values = F.linear(source.to(weight.dtype), weight[width:], bias[width:]).chunk(2, dim=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in (queries, keys, values))
         return self.out_proj(merge_heads(scaled_dot_product_attention(queries, keys, values, mask)))
 
 
 class EncoderLayer(nn.Module):
-    """Pre-norm self-attention and feed-forward. (B, S, D) → same."""
+    """Pre-norm self-attention and feed-forward. (B, S, D) → same, float32 or wider."""
 
     def __init__(self, width: int, heads: int, inner: int, eps: float):
         super().__init__()
@@ -67,11 +69,11 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         x = x + self.self_attn(self.norm1(x), mask=mask)
-        return x + self.linear2(self.activation(self.norm2(x)))
+        return x + self.linear2(self.activation(self.norm2(x).to(self.linear2.weight.dtype)))
 
 
 class Encoder(nn.Module):
-    """Layers that see the whole sequence, and a last norm. (B, S, D) → same."""
+    """Layers that see the whole sequence, and a last norm. (B, S, D) → same, float32 or wider."""
 
     def __init__(self, width: int, heads: int, inner: int, layers: int, eps: float):
         super().__init__()
@@ -114,10 +116,11 @@ def speaker_vector(
 ) -> Tensor:
     """What the encoder makes of the identity row in front of a reference's embedded frames.
 
-    identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None. → (B, D).
+    identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None.
+    → (B, D), float32 or wider.
     """
     rows = torch.cat((identity.expand(codes.shape[0], 1, -1), codes), dim=1)
-    return encoder((at_least_float32(rows) + positions).to(rows.dtype), mask)[:, 0]
+    return encoder(at_least_float32(rows) + positions, mask)[:, 0]
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -10,7 +10,7 @@ row alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,7 @@ class DecoderLayer(nn.Module):
         """memory: (R, N + 1, D); one row of x serves all of its rows."""
         x = x + self.self_attn(self.norm1(x), mask=mask)
         x = x + self.multihead_attn(self.norm2(x), memory, memory_mask)
-        return x + self.linear2(self.activation(self.norm3(x)))
+        return x + self.linear2(self.activation(self.norm3(x).to(self.linear2.weight.dtype)))
 
 
 class Decoder(nn.Module):
@@ -146,8 +146,8 @@ class ResidualTransformer(nn.Module):
         text: (B, N) ids.  speakers: (R, D); for B = 1 any number of rows share the text.
         text_lengths, frame_lengths: (B,), what is no padding; None where nothing is.
         """
-        words = self.text_embed(text).expand(len(speakers), -1, -1)
-        rows = at_least_float32(torch.cat((speakers[:, None].to(words.dtype), words), dim=1))
+        words = at_least_float32(self.text_embed(text)).expand(len(speakers), -1, -1)
+        rows = torch.cat((speakers[:, None], words), dim=1)
         count = rows.shape[1]
         return Source(
             rows + self.cond_pos_embedding(count),
@@ -170,22 +170,26 @@ class ResidualTransformer(nn.Module):
     def hidden(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
         """What the heads see. (B, S, Q) → (R, S, D)."""
         memory = self.tfm.encoder(self.encoder_input(source, t), source.text_mask)
+        memory = memory.to(self.text_embed.weight.dtype)  # once for all layers
         frames = self.decoder_input(codes, source, t)
         return self.tfm.decoder(frames, memory, source.frame_mask, source.text_mask)
 
     def encoder_input(self, source: Source, t: Tensor) -> Tensor:
         """Text rows at their timesteps. → (R, N + 1, D)."""
-        return (source.text + source.encoder_steps[t][:, None]).to(self.text_embed.weight.dtype)
+        return source.text + source.encoder_steps[t][:, None]
 
     def decoder_input(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
         """Embedded codes at their timesteps. (B, S, Q) → (B, S, D)."""
-        embedded = self.residual_encoder(codes)
-        step = source.decoder_steps[t][:, None]
-        return (at_least_float32(embedded) + source.positions + step).to(embedded.dtype)
+        embedded = at_least_float32(self.residual_encoder(codes))
+        return embedded + source.positions + source.decoder_steps[t][:, None]
 
     def head(self, hidden: Tensor, codebooks: Sequence[int]) -> Tensor:
         """Logits of some codebooks. (R, S, D) → (R, S, len(codebooks), K), cast after the products."""
-        return torch.stack([at_least_float32(self.residual_decoder[q](hidden)) for q in codebooks], dim=2)
+        logits = []
+        for q in codebooks:
+            norm, linear = cast(nn.Sequential, self.residual_decoder[q])
+            logits.append(at_least_float32(linear(norm(hidden).to(linear.weight.dtype))))
+        return torch.stack(logits, dim=2)
 
 
 def _timestep_mlp(config: ResidualTransformerConfig) -> nn.Sequential:

@@ -1,0 +1,79 @@
+"""Multinomial diffusion over codes, in logarithms.
+
+Hoogeboom et al., "Argmax flows and multinomial diffusion", arXiv:2102.05379. Upstream: Camb-ai/MARS5-TTS@
+84697c8 (AGPL-3.0); written from a description, no code of it was used.
+Differs from upstream: a row of a code's own probabilities has two values, so that none is ever built; float32
+throughout; unknown cells alone get logits; how cells are drawn is told in tts_core/mars5_diffusion.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+
+class Timestep(NamedTuple):
+    """A row of tts_core.mars5_diffusion.constants, where they are told; () each."""
+
+    keep: mx.array
+    rest: mx.array
+    hot: mx.array
+    cold: mx.array
+    edge: mx.array
+    stay: mx.array
+    pinned: mx.array
+
+
+def at_timestep(table: mx.array, t: mx.array) -> Timestep:
+    """table: (T, 7).  t: (1,) int. Reads nothing back."""
+    row = table[t][0]
+    return Timestep(*(row[i] for i in range(len(Timestep._fields))))
+
+
+def guided(logits: mx.array, guidance_w: float, x_0_temp: float) -> mx.array:
+    """Logits of clean codes, away from the unconditional ones, tempered.
+
+    logits: (1 or 2, S, Q, K), the conditional row first → (S, Q, K).
+    """
+    mixture = logits[0]
+    if len(logits) == 2:
+        mixture = guidance_w * mixture + (1 - guidance_w) * logits[1]
+    return mixture / x_0_temp
+
+
+def mixed(log_p: mx.array, keep: mx.array, rest: mx.array) -> mx.array:
+    """log(exp(keep) p + exp(rest)): what noise leaves of p. (..., K) → same."""
+    return mx.logaddexp(log_p + keep, rest)
+
+
+def posterior(log_x0: mx.array, codes: mx.array, at: Timestep) -> mx.array:
+    """Log-probabilities one step below, given what a cell holds now. (..., K), (...) int32 → (..., K)."""
+    log_p = mixed(log_x0, at.keep, at.rest)
+    own = mx.arange(log_p.shape[-1]) == codes[..., None]
+    log_p = log_p + mx.where(own, at.hot, at.cold)
+    return log_p - mx.logsumexp(log_p, axis=-1, keepdims=True)
+
+
+def draw_per_cell(log_p: mx.array, uniform: mx.array) -> mx.array:
+    """The class in which the cumulated probability passes `uniform`. (..., K), (...) → (...) int32."""
+    below = mx.cumsum(mx.exp(log_p), axis=-1)
+    return (below <= uniform[..., None] * below[..., -1:]).sum(axis=-1).astype(mx.int32)
+
+
+def draw_per_class(log_p: mx.array, gumbel: mx.array) -> mx.array:
+    """The largest sum of log-probability and Gumbel number. (..., K) each → (...) int32."""
+    return mx.argmax(log_p + gumbel, axis=-1).astype(mx.int32)
+
+
+def noised_per_cell(clean: mx.array, uniform: mx.array, at: Timestep, n_classes: int) -> mx.array:
+    """Known codes at a timestep's level: as they are, or any other class. (S, Q), (2, S, Q) → (S, Q)."""
+    other = (uniform[1] * (n_classes - 1)).astype(mx.int32)
+    other = other + (other >= clean)
+    return mx.where(uniform[0] < at.stay, clean, other)
+
+
+def noised_per_class(clean: mx.array, gumbel: mx.array, at: Timestep) -> mx.array:
+    """The same from a Gumbel number for every class. (S, Q), (S, Q, K) → (S, Q)."""
+    own = mx.arange(gumbel.shape[-1]) == clean[..., None]
+    return mx.argmax(gumbel + mx.where(own, at.edge, 0), axis=-1).astype(mx.int32)

@@ -1,0 +1,184 @@
+"""Running MARS5's diffusion backwards: from noise to the codes of all codebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.device import name_of
+from torch_ref.mars5.diffusion import (
+    at_timestep,
+    draw_per_cell,
+    draw_per_class,
+    guided,
+    noised_per_cell,
+    noised_per_class,
+    posterior,
+)
+from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
+from tts_core.errors import GenerationError
+from tts_core.guard import REMEDY
+from tts_core.mars5_diffusion import Cells, Diffusion, constants, numbers_for
+from tts_core.mars5_schedule import reverse_order
+from tts_core.noise import Noise
+
+
+class Step:
+    """One step down, the plain form: every operation is launched from Python.
+
+    `finite` tells whether all logits so far were numbers.
+    """
+
+    def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
+        self.network, self.source, self.settings = network, source, settings
+        self.n_classes = network.config.n_classes
+        table = constants(settings.timesteps, self.n_classes, settings.q0_override_steps)
+        self.table = torch.from_numpy(table).to(source.positions.dtype).to(source.positions.device)
+        self.clean = torch.from_numpy(cells.clean).long().to(self.table.device)
+        self.known = torch.from_numpy(cells.known).to(self.table.device)
+        self.first_frame, self.first_book = cells.unknown_from
+        self.finite = torch.ones((), dtype=torch.bool, device=self.table.device)
+
+    def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
+        """codes: (S, Q) entering timestep t, (1,) int64.  numbers: those of `numbers_for`. → (S, Q)."""
+        return self.compute(codes, t, numbers)
+
+    def compute(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
+        """The step's arithmetic."""
+        at, per_cell = at_timestep(self.table, t), self.settings.draws == "per cell"
+        log_p = self.log_posterior(codes, t)
+        own = numbers[0, self.first_frame :, self.first_book :]
+        drawn = draw_per_cell(log_p, own) if per_cell else draw_per_class(log_p, own)
+        if per_cell:
+            after = noised_per_cell(self.clean, numbers, at, self.n_classes)
+        else:
+            after = noised_per_class(self.clean, numbers[1], at)
+        box = after[self.first_frame :, self.first_book :]
+        box.copy_(torch.where(self.known[self.first_frame :, self.first_book :], box, drawn))
+        after[:, 0] = torch.where(at.pinned > 0, self.clean[:, 0], after[:, 0])
+        return after
+
+    def log_posterior(self, codes: Tensor, t: Tensor) -> Tensor:
+        """Of the cells from the first unknown frame and codebook on. (S, Q) → (S', Q', K)."""
+        clean = guided(self.logits(codes, t), self.settings.guidance_w, self.settings.x_0_temp)
+        log_x0 = clean.log_softmax(dim=-1)
+        self.finite &= log_x0[..., 0].isfinite().all()  # a row with NaN or infinity has none that is finite
+        return posterior(log_x0, codes[self.first_frame :, self.first_book :], at_timestep(self.table, t))
+
+    def logits(self, codes: Tensor, t: Tensor) -> Tensor:
+        """Of the same cells, for every row of the source. (S, Q) → (R, S', Q', K)."""
+        hidden = self.network.hidden(codes[None], self.source, t)[:, self.first_frame :]
+        return self.network.head(hidden, range(self.first_book, codes.shape[1]))
+
+
+class GraphStep(Step):
+    """The same step captured as a CUDA graph: one launch a step instead of a thousand. Gives one buffer."""
+
+    def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
+        super().__init__(network, source, cells, settings)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
+        if self.graph is None:
+            self.graph = self._captured(codes, t, numbers)
+        self.codes.copy_(codes)
+        self.t.copy_(t)
+        self.numbers.copy_(numbers)
+        self.graph.replay()
+        return self.codes
+
+    def _captured(self, codes: Tensor, t: Tensor, numbers: Tensor) -> torch.cuda.CUDAGraph:
+        self.codes, self.t, self.numbers = codes.clone(), t.clone(), numbers.clone()
+        device = codes.device
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):  # warm up: workspaces must exist before the capture
+            self.compute(self.codes, self.t, self.numbers)
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.codes.copy_(self.compute(self.codes, self.t, self.numbers))
+        return graph
+
+
+def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
+    """The fastest form that the network's device has."""
+    form = GraphStep if network.text_embed.weight.is_cuda else Step
+    return form(network, source, cells, settings)
+
+
+class ReverseDiffusion:
+    """A residual transformer with the one vector that all of its runs share."""
+
+    def __init__(self, network: ResidualTransformer):
+        self.network = network
+        self._nobody: Tensor | None = None
+
+    @torch.inference_mode()
+    def read(self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion) -> Source:
+        """What a run reads besides codes. text: (N,) ids.  reference: (Q, P), the speaker's codes."""
+        speakers = self.network.speaker(self._to_device(reference.T[None]).long())
+        if settings.guided:
+            if self._nobody is None:
+                self._nobody = self.network.no_speaker()
+            speakers = torch.cat((speakers, self._nobody))
+        return self.network.read(
+            self._to_device(text[None]).long(),
+            speakers,
+            frames=len(cells.codes),
+            timesteps=settings.timesteps,
+        )
+
+    def run(
+        self,
+        text: np.ndarray,
+        reference: np.ndarray,
+        cells: Cells,
+        settings: Diffusion,
+        *,
+        noise: Noise,
+    ) -> np.ndarray:
+        """All codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
+
+        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5_diffusion.
+        Raises GenerationError where the network gives NaN or infinity.
+        """
+        for codes in self.states(text, reference, cells, settings, noise=noise):
+            last = codes
+        return last.int().cpu().numpy().T
+
+    @torch.inference_mode()
+    def states(
+        self,
+        text: np.ndarray,
+        reference: np.ndarray,
+        cells: Cells,
+        settings: Diffusion,
+        *,
+        noise: Noise,
+    ) -> Iterator[Tensor]:
+        """The state that enters each timestep, T - 1 first, and at the end the clean one. (S, Q) int64 each.
+
+        A state may be overwritten by the next. Nothing is read from the device before the end.
+        """
+        step = make_step(self.network, self.read(text, reference, cells, settings), cells, settings)
+        codes, order = self._to_device(cells.codes).long(), reverse_order(settings.timesteps)[:-1]
+        places = torch.tensor(order, device=codes.device)
+        for place, t in enumerate(order):
+            yield codes
+            numbers = numbers_for(noise, settings.draws, place, cells, step.n_classes, last=t == 0)
+            codes = step(codes, places[place : place + 1], self._to_device(numbers).to(step.table.dtype))
+        if not step.finite.item():
+            dtype = name_of(self.network.text_embed.weight.dtype)
+            remedy = REMEDY.get(dtype, "the weights are damaged")
+            raise GenerationError(
+                f"generation: the diffusion's logits are NaN or infinite in {dtype}; {remedy}"
+            )
+        yield codes
+
+    def _to_device(self, array: np.ndarray) -> Tensor:
+        device = self.network.text_embed.weight.device
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
