@@ -23,9 +23,10 @@ def trim(samples: np.ndarray, trim_db: float) -> np.ndarray:
 
 
 def loud_span(samples: np.ndarray, trim_db: float) -> tuple[int, int]:
-    """Where sound begins and ends: start and stop in (L,) samples.
+    """Where sound begins and ends in (L,) samples: start and stop.
 
-    trim_db: a frame is silent `trim_db` or more below the loudest. Raises UsageError where it is not positive.
+    trim_db: a frame is silent `trim_db` or more below the loudest.
+    Raises UsageError where it is not positive.
     """
     if not trim_db > 0:
         raise UsageError(f"trim_db: {trim_db} is not a number > 0; larger trims less")

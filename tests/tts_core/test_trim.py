@@ -69,5 +69,5 @@ def test_a_view_of_the_samples() -> None:
 
 @pytest.mark.parametrize("trim_db", [0, -3.0, float("nan")])
 def test_refused(trim_db: float) -> None:
-    with pytest.raises(UsageError, match="^trim_db: "):
+    with pytest.raises(UsageError, match=r"^trim_db: "):
         loud_span(np.ones(5000, np.float32), trim_db)
