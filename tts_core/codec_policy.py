@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
+from tts_core.errors import UsageError
 from tts_core.windows import growing
 
 
@@ -15,6 +16,7 @@ class CodecPolicy:
     max_frames: the most that a window gives, its context not counted; it bounds the memory.
     first_frames: what the first window of a decode gives, so that a stream starts early; the sizes double
     from there.
+    Raises UsageError for less than one frame.
     """
 
     max_frames: int = 256
@@ -24,7 +26,7 @@ class CodecPolicy:
         for name in ("max_frames", "first_frames"):
             value = getattr(self, name)
             if value < 1:
-                raise ValueError(f"{name}: {value} is not a number of frames; give at least 1")
+                raise UsageError(f"{name}: {value} is not a number of frames; give at least 1")
 
     def decode_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
         """[0, frames) as a decode cuts it; the cuts do not depend on where the speech ends."""
@@ -36,3 +38,22 @@ class CodecPolicy:
 
 
 DEFAULT = CodecPolicy()
+
+
+def smaller(policy: CodecPolicy) -> Iterator[CodecPolicy]:
+    """Policies with half the frames, a quarter, and so on, down to windows no larger than the first."""
+    while policy.max_frames > policy.first_frames:
+        policy = replace(policy, max_frames=max(policy.max_frames // 2, policy.first_frames))
+        yield policy
+
+
+def fitting(takes: Callable[[CodecPolicy], int], free: int | None) -> CodecPolicy:
+    """The largest of the default windows and `smaller` ones that take at most half of `free` bytes.
+
+    takes: bytes of a policy's windows. free: None is unknown, and gives the default; where nothing fits, the
+    smallest are as good as any.
+    """
+    for policy in (DEFAULT, *smaller(DEFAULT)):
+        if free is None or takes(policy) <= free // 2:
+            break
+    return policy

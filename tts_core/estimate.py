@@ -252,6 +252,12 @@ def _scores(rows: int, keys: int) -> int:
     return min(SCORES, 2 * 4 * rows * keys)
 
 
+def codec_windows(codec: DacConfig, *, dtype: str, backend: str, policy: CodecPolicy) -> int:
+    """Bytes of the codec's largest windows, encoding and decoding; dtype: of the network beside it."""
+    endless = 4 * policy.max_frames
+    return _codec(codec, Job(0, endless, endless), max(4, BYTES[dtype]), backend, policy).bytes
+
+
 def _codec(codec: DacConfig, job: Job, size: int, backend: str, policy: CodecPolicy) -> Term:
     fed = _most_fed(codec, job.frames, dac.decode_window, policy.decode_cuts)
     widest = max(_widths(codec.decoder_hidden_size, codec.hidden_size, dac.decoder_layers(codec), fed))

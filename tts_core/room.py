@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from tts_core.codec_policy import DEFAULT, CodecPolicy, fitting, smaller
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig
 from tts_core.dia_request import Request
 from tts_core.errors import ResourceError
-from tts_core.estimate import BYTES, Job, estimate
+from tts_core.estimate import BYTES, Job, codec_windows, estimate
 
 SMALLEST = Job(text_bytes=1, frames=1)
 QUANTIZATIONS = {  # flags of convert-weights → what config.json says of them
@@ -53,12 +54,22 @@ def check_loading(
 
 
 def check_running(
-    config: DiaConfig, codec: DacConfig, job: Job, *, dtype: str, backend: str, free: int | None
+    config: DiaConfig,
+    codec: DacConfig,
+    job: Job,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    policy: CodecPolicy = DEFAULT,
 ) -> None:
-    """Raise ResourceError unless `free` bytes hold what `job` adds to a loaded model; None passes."""
+    """Raise ResourceError unless `free` bytes hold what `job` adds to a loaded model; None passes.
 
-    def takes(job: Job, dtype: str = dtype) -> int:
-        return estimate(config, codec, job, dtype=dtype, backend=backend).running
+    policy: the codec's windows.
+    """
+
+    def takes(job: Job, dtype: str = dtype, policy: CodecPolicy = policy) -> int:
+        return estimate(config, codec, job, dtype=dtype, backend=backend, policy=policy).running
 
     needed = takes(job)
     if free is None or needed <= free:
@@ -71,10 +82,21 @@ def check_running(
     if frames:
         fitting.append(f"max_frames {frames} ({frames / codec.frame_rate:.1f} s)")
     fitting += [f"dtype {name}" for name in _narrower(dtype, backend) if takes(job, name) <= free]
+    windows = [less.max_frames for less in smaller(policy) if takes(job, policy=less) <= free]
+    if windows:
+        fitting.append(f"codec windows of {max(windows)} frames")
     raise ResourceError(
         f"memory: {_told(job, codec)} take {gigabytes(needed)} on {backend} beside the weights, "
         f"{gigabytes(free)} are free; {_advice(fitting)}"
     )
+
+
+def codec_policy(codec: DacConfig, *, dtype: str, backend: str, free: int | None) -> CodecPolicy:
+    """The largest windows of the codec, up to the default, that take at most half of `free` bytes.
+
+    dtype: of the network beside it. None is unknown, and gives the default.
+    """
+    return fitting(lambda policy: codec_windows(codec, dtype=dtype, backend=backend, policy=policy), free)
 
 
 def job_of(request: Request) -> Job:

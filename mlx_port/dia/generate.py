@@ -195,8 +195,9 @@ class DiaPipeline:
     def _check_room(self, request: Request) -> None:
         weight = self.network.model.decoder.embeddings.embed.weight
         dtype, backend = str(weight.dtype).removeprefix("mlx.core."), backend_name()
+        job, policy, free = job_of(request), self.codec.policy, free_bytes()
         check_running(
-            self.config, self.codec.config, job_of(request), dtype=dtype, backend=backend, free=free_bytes()
+            self.config, self.codec.config, job, dtype=dtype, backend=backend, free=free, policy=policy
         )
 
     def _pieces(self, request: Request, started: float) -> Iterator[GenerationResult]:

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from tts_core.codec_policy import CodecPolicy
 from tts_core.errors import ResourceError
-from tts_core.estimate import Job, estimate
+from tts_core.estimate import BACKENDS, Job, estimate
 from tts_core.published_sizes import DAC_44KHZ, DIA
-from tts_core.room import QUANTIZATIONS, check_loading, check_running
+from tts_core.room import QUANTIZATIONS, check_loading, check_running, codec_policy
 
 FULL = DIA["nari-labs/Dia-1.6B-0626"]
 JOB = Job(text_bytes=300, frames=3000, batch=8)
@@ -85,6 +86,47 @@ def test_running_offers_a_dtype():
     assert refusal(check_running, JOB, dtype="float32", backend="torch-cpu", free=1).endswith(
         "larger machine"
     )
+
+
+@pytest.mark.parametrize("backend", ["torch-cpu", "torch-cuda", "mlx-cpu", "mlx-metal"])
+@pytest.mark.parametrize("prompt", [0, 500])
+def test_running_offers_a_codec_window(backend, prompt):
+    """The largest of the halves that fits; the message names no window where none does."""
+    job = Job(text_bytes=100, frames=1000, prompt_frames=prompt)
+
+    def takes(frames: int) -> int:
+        policy = CodecPolicy(frames)
+        return estimate(FULL, DAC_44KHZ, job, dtype="bfloat16", backend=backend, policy=policy).running
+
+    given = {"dtype": "bfloat16", "backend": backend, "policy": CodecPolicy(512)}
+    for frames in (128, 32):
+        free = takes(frames)
+        [offered] = re.findall(
+            r"codec windows of (\d+) frames", refusal(check_running, job, free=free, **given)
+        )
+        assert takes(int(offered)) <= free
+        assert int(offered) >= frames
+    least = min(takes(frames) for frames in (256, 128, 64, 32, 16, 8))
+    assert "codec windows" not in refusal(check_running, job, free=least - 1, **given)
+    check_running(FULL, DAC_44KHZ, job, free=takes(512), **given)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
+    """What a policy's windows take is what a long job of that policy takes for the codec."""
+
+    def takes(policy: CodecPolicy) -> int:
+        job = Job(text_bytes=1, frames=3000, prompt_frames=3000)
+        return estimate(FULL, DAC_44KHZ, job, dtype=dtype, backend=backend, policy=policy).codec.bytes
+
+    assert codec_policy(DAC_44KHZ, dtype=dtype, backend=backend, free=None) == CodecPolicy(256)
+    needed = takes(CodecPolicy(256))
+    for free, whole in ((2 * needed, True), (2 * needed - 2, False)):
+        policy = codec_policy(DAC_44KHZ, dtype=dtype, backend=backend, free=free)
+        assert (policy == CodecPolicy(256)) == whole
+        assert takes(policy) <= free // 2
+    assert codec_policy(DAC_44KHZ, dtype=dtype, backend=backend, free=10**6) == CodecPolicy(8)
 
 
 @pytest.mark.parametrize("free", [None, 100 * GB])

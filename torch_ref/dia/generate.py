@@ -198,8 +198,9 @@ class DiaPipeline:
         weight = self.network.model.decoder.embeddings.embed.weight
         dtype, backend = name_of(weight.dtype), backend_name(weight.device)
         free = free_bytes(weight.device)
+        job, policy = job_of(request), self.codec.policy
         check_running(
-            self.config, self.codec.config, job_of(request), dtype=dtype, backend=backend, free=free
+            self.config, self.codec.config, job, dtype=dtype, backend=backend, free=free, policy=policy
         )
 
     def _pieces(self, request: Request, started: float) -> Iterator[GenerationResult]:
