@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import mlx.core as mx
+from mlx import nn
 
 from mlx_port.dia.dia import Dia
 from tts_core.errors import GenerationError
@@ -38,7 +39,7 @@ def fault(network: Dia, tokens: mx.array, rows: mx.array, *, guided: bool, text:
 
 
 @contextmanager
-def watched(network: Dia) -> Iterator[list[str]]:
+def watched(network: nn.Module) -> Iterator[list[str]]:
     """Names of layers that give NaN or infinity for finite inputs while the block runs, in the order of their
     calls: a layer after its parts, so that an overflow between the parts is the layer's own.
 

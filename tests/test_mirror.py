@@ -19,6 +19,8 @@ ALONE = {
     "torch_ref/layers/norm.py:at_least_float32": "MLX's fast norm accumulates in float32 by itself",
     "torch_ref/dia/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/mars5/reverse.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
+    "torch_ref/metavoice/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
+    "torch_ref/metavoice/step.py:fix": "part of GraphStep",
     "mlx_port/cli.py": "the command",
     "mlx_port/cli_generate.py": "the command",
     "mlx_port/cli_speak.py": "the command",

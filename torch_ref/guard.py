@@ -40,7 +40,7 @@ def fault(network: Dia, tokens: Tensor, rows: Tensor, *, guided: bool, text: int
 
 
 @contextmanager
-def watched(network: Dia) -> Iterator[list[str]]:
+def watched(network: torch.nn.Module) -> Iterator[list[str]]:
     """Names of layers that give NaN or infinity for finite inputs while the block runs, in the order of their
     calls: a layer after its parts, so that an overflow between the parts is the layer's own.
     """

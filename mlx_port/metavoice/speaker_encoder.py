@@ -1,0 +1,61 @@
+"""Speaker encoder: an LSTM turns slices of speech into one vector of unit length.
+
+Paper: Wan et al. 2017, "Generalized end-to-end loss for speaker verification", arXiv 1710.10467. Upstream:
+metavoiceio/metavoice-src (Apache-2.0) fam/quantiser/audio/speaker_encoder, July 2024; the mel front end is
+tts_core/speaker_slices.py. Differs from upstream: embeddings are cached by what the audio holds, not by its
+path (tts_core/speaker_cache.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+
+from mlx_port.layers.lstm import LSTM
+from tts_core.errors import UsageError
+from tts_core.metavoice import SpeakerEncoderConfig
+from tts_core.speaker_slices import utterance_slices
+
+SLICES_AT_ONCE = 64  # bounds the memory; a minute and a half of speech
+
+
+class SpeakerEncoder(nn.Module):
+    """Mel slices to unit vectors. (P, T, n_mels) → (P, E), all numbers ≥ 0."""
+
+    def __init__(self, config: SpeakerEncoderConfig):
+        super().__init__()
+        self.config = config
+        self.lstm = LSTM(config.n_mels, config.hidden_size, config.num_hidden_layers)
+        self.linear = nn.Linear(config.hidden_size, config.speaker_embedding_size)
+
+    def __call__(self, slices: mx.array) -> mx.array:
+        hidden = self.lstm(slices)[1][0]
+        return unit(nn.relu(self.linear(hidden[-1])))
+
+    def embed(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
+        """One voice from one or several recordings of it: the mean of their vectors.
+
+        utterances: (L,) samples at 16 kHz each, silence at the ends cut off (`read_speaker`).
+        Returns (E,). Raises UsageError where nothing can be made of a recording.
+        """
+        voice = unit(mx.stack([self._utterance(samples) for samples in utterances]).mean(axis=0))
+        found = np.array(voice)
+        if not np.isfinite(found).all():
+            raise UsageError("speaker: no voice can be made out in the reference; give a clear recording")
+        return found
+
+    def _utterance(self, samples: np.ndarray) -> mx.array:
+        """(L,) → (E,)."""
+        slices = utterance_slices(samples, self.config.n_mels)
+        starts = range(0, len(slices), SLICES_AT_ONCE)
+        parts = [self(mx.array(slices[start : start + SLICES_AT_ONCE])) for start in starts]
+        mx.eval(parts)
+        return unit(mx.concatenate(parts).mean(axis=0))
+
+
+def unit(x: mx.array) -> mx.array:
+    """x / |x| over the last axis."""
+    return x / mx.linalg.norm(x, axis=-1, keepdims=True)

@@ -1,0 +1,69 @@
+"""One column of ids for a batch of texts: ids in, the next ids out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+
+from mlx_port.guard import marked
+from mlx_port.layers.cache import KeyValueCache
+from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.metavoice.sampling import guide, probabilities, race
+from tts_core.metavoice import END_OF_AUDIO
+from tts_core.metavoice_sampling import FirstStageSampling
+
+
+def stacked(tokens: mx.array, sampling: FirstStageSampling, end_of_text: int) -> mx.array:
+    """Rows of texts with all, without speaker, without text, as far as needed. (B, T) → (G·B, T)."""
+    silent = mx.where(tokens > END_OF_AUDIO, end_of_text, tokens)
+    return mx.concatenate([tokens, tokens, silent][: sampling.rows])
+
+
+class Step:
+    """The plain form: every operation is built from Python.
+
+    embeddings: of the speakers, (B, E).  room: positions to be read in all.  end_of_text: the id that
+    replaces text in rows without it.
+    """
+
+    def __init__(
+        self,
+        network: FirstStage,
+        embeddings: mx.array,
+        sampling: FirstStageSampling,
+        *,
+        room: int,
+        end_of_text: int,
+    ):
+        self.network, self.sampling, self.end_of_text = network, sampling, end_of_text
+        speakers = network.speakers(embeddings)
+        self.speakers = mx.concatenate([speakers, mx.zeros_like(speakers), speakers][: sampling.rows])
+        self.cache: list[KeyValueCache] = network.new_cache(room)
+
+    def __call__(self, tokens: mx.array, waiting: mx.array | None) -> mx.array:
+        """The ids behind the last of `tokens`; -1 for a text whose logits are not all finite.
+
+        (B, T), (B, V) waiting times or None for the most probable → (B,).
+        """
+        return self.compute(tokens, waiting, self.cache)
+
+    def compute(self, tokens: mx.array, waiting: mx.array | None, cache: Sequence[KeyValueCache]) -> mx.array:
+        """The step's arithmetic."""
+        logits = self.logits(tokens, cache)
+        guided = guide(list(logits), self.sampling.cfg_scale, self.sampling.text_cfg_scale)
+        ids = race(probabilities(guided, self.sampling), waiting)
+        return marked(ids[:, None], mx.flatten(logits, 0, 1)[:, None])[:, 0]
+
+    def logits(self, tokens: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
+        """Of texts with all, without speaker, without text: (G, B, V) float32."""
+        rows = stacked(tokens, self.sampling, self.end_of_text)
+        logits = self.network.next_logits(rows, self.speakers, cache)
+        return mx.unflatten(logits, 0, (-1, tokens.shape[0]))
+
+
+def make_step(
+    network: FirstStage, embeddings: mx.array, sampling: FirstStageSampling, *, room: int, end_of_text: int
+) -> Step:
+    """The only form: MLX builds its graph while the device computes."""
+    return Step(network, embeddings, sampling, room=room, end_of_text=end_of_text)

@@ -1,0 +1,1 @@
+"""MetaVoice-1B: text and a speaker to speech, in two stages."""

@@ -1,0 +1,90 @@
+"""From the first stage's two codebooks to all of them: one look of the second stage, and a draw.
+
+Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), fam/llm/mixins/non_causal.py.
+Differs from upstream: no known difference in `fill_codebooks_as_upstream`; `fill_codebooks` reads codes by
+their places.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.metavoice.sampling import probabilities_slow, race
+from torch_ref.metavoice.second_stage import SecondStage
+from tts_core.metavoice import CODEBOOK_SIZE
+from tts_core.metavoice_codes import by_position, second_stage_rows, tilted
+from tts_core.metavoice_sampling import SECOND_STAGE_STEP, waiting_times
+from tts_core.noise import Noise
+
+TEMPERATURE, TOP_K = 1.0, 200  # upstream's, whatever its user asks for
+
+
+def fill_codebooks(
+    network: SecondStage,
+    text: np.ndarray,
+    codes: np.ndarray,
+    embedding: np.ndarray,
+    noise: Noise,
+    *,
+    temperature: float = TEMPERATURE,
+    top_k: int | None = TOP_K,
+) -> np.ndarray:
+    """All codebooks of the frames that fit behind the text, each code where it belongs.
+
+    text: (S,) ids with the second stage's offset, end of text last.  codes: (2, F).  embedding: (E,) float32.
+    → (Q, F) int32. Where padding is drawn the most probable code stands.
+    """
+    rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
+    places = slice(len(text), min(len(text) + codes.shape[1], rows.shape[1]))
+    logits = predict(network, rows, embedding)[:, places]
+    ids = draw(logits, noise, temperature=temperature, top_k=top_k)
+    ids = torch.where(ids < CODEBOOK_SIZE, ids, race(logits[..., :CODEBOOK_SIZE], None))
+    return np.concatenate([by_position(rows, len(text), codes.shape[1]), to_host(ids)])
+
+
+def fill_codebooks_as_upstream(
+    network: SecondStage,
+    text: np.ndarray,
+    codes: np.ndarray,
+    embedding: np.ndarray,
+    noise: Noise,
+    *,
+    temperature: float = TEMPERATURE,
+    top_k: int | None = TOP_K,
+) -> np.ndarray:
+    """All codebooks by value, as upstream reads them: one code drawn out of its place shifts its whole book.
+
+    Arguments as of `fill_codebooks`.
+    """
+    rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
+    ids = draw(predict(network, rows, embedding), noise, temperature=temperature, top_k=top_k)
+    return tilted(np.concatenate([rows, to_host(ids)]))[1]
+
+
+@torch.inference_mode()
+def predict(network: SecondStage, rows: np.ndarray, embedding: np.ndarray | None) -> Tensor:
+    """Logits of the other codebooks for one item. (2, W), (E,) → (Q - 2, W, V) float32."""
+    speakers = None if embedding is None else to_device(network, embedding[None])
+    return network(to_device(network, rows[None]), speakers)[0]
+
+
+@torch.inference_mode()
+def draw(logits: Tensor, noise: Noise, *, temperature: float, top_k: int | None) -> Tensor:
+    """One id for each of (..., V) logits, all independent of each other. → (...)."""
+    probs = probabilities_slow(logits, temperature, None, top_k)
+    if top_k == 1:
+        return race(probs, None)
+    waiting = waiting_times(noise, SECOND_STAGE_STEP, tuple(probs.shape))
+    return race(probs, torch.from_numpy(waiting).to(probs.device))
+
+
+def to_device(network: SecondStage, array: np.ndarray) -> Tensor:
+    """A copy where the network is."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(network.transformer.wpe.weight.device)
+
+
+def to_host(x: Tensor) -> np.ndarray:
+    """Wait for the device and read ids, as int32. The only place that does."""
+    return x.cpu().numpy().astype(np.int32)

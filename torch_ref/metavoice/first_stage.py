@@ -1,0 +1,166 @@
+"""MetaVoice's first stage: a causal transformer over text ids and two interleaved codebooks.
+
+Upstream: metavoiceio/metavoice-src, July 2024 (Apache-2.0), fam/llm/fast_model.py and model.py; parameter
+names are those of its published checkpoint.
+Differs from upstream: the head is the token embedding itself, not a copy; the residual stream of a float16
+network is float32, as half of bfloat16's exponent might not hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_ref.layers.attention import scaled_dot_product_attention
+from torch_ref.layers.cache import FixedCache, KeyValueCache
+from torch_ref.layers.norm import at_least_float32
+from tts_core.metavoice import FirstStageConfig
+
+Cache = KeyValueCache | FixedCache
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x²) + eps), in float32, then cast to the weight's dtype and multiplied with it.
+
+    (..., D) → same, in the weight's dtype.
+    """
+
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal = F.rms_norm(at_least_float32(x), self.weight.shape, None, self.eps)
+        return normal.to(self.weight.dtype) * self.weight
+
+
+class SwiGLU(nn.Module):
+    """silu(w1 x) · (w3 x). (R, T, D) → (R, T, inner)."""
+
+    def __init__(self, width: int, inner: int, bias: bool):
+        super().__init__()
+        self.w1 = nn.Linear(width, inner, bias=bias)
+        self.w3 = nn.Linear(width, inner, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(self.w1(x)) * self.w3(x)
+
+
+class MLP(nn.Module):
+    """Gated feed-forward. (R, T, D) → same."""
+
+    def __init__(self, width: int, inner: int, bias: bool):
+        super().__init__()
+        self.swiglu = SwiGLU(width, inner, bias)
+        self.c_proj = nn.Linear(inner, width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c_proj(self.swiglu(x))
+
+
+class SelfAttention(nn.Module):
+    """Causal attention; positions are in the embeddings. (R, T, D) → same."""
+
+    def __init__(self, width: int, heads: int, bias: bool):
+        super().__init__()
+        self.heads = heads
+        self.c_attn = nn.Linear(width, 3 * width, bias=bias)
+        self.c_proj = nn.Linear(width, width, bias=bias)
+
+    def forward(self, x: Tensor, cache: Cache) -> Tensor:
+        """The rows follow those that the cache holds; each sees only itself and what is before it."""
+        queries, keys, values = (split_heads(part, self.heads) for part in self.c_attn(x).chunk(3, dim=-1))
+        keys, values = cache.extend(keys, values)
+        causal, mask = cache.rule(queries.shape[2])
+        attended = scaled_dot_product_attention(queries, keys, values, mask, is_causal=causal)
+        return self.c_proj(merge_heads(attended))
+
+
+class Block(nn.Module):
+    """Pre-norm attention and feed-forward. (R, T, D) → same."""
+
+    def __init__(self, config: FirstStageConfig):
+        super().__init__()
+        self.ln_1 = RMSNorm(config.hidden_size, config.norm_eps)
+        self.attn = SelfAttention(config.hidden_size, config.num_attention_heads, config.bias)
+        self.ln_2 = RMSNorm(config.hidden_size, config.norm_eps)
+        self.mlp = MLP(config.hidden_size, config.intermediate_size, config.bias)
+
+    def forward(self, x: Tensor, cache: Cache) -> Tensor:
+        x = x + self.attn(self.ln_1(x), cache)
+        return x + self.mlp(self.ln_2(x))
+
+
+class Transformer(nn.Module):
+    """Ids to vectors. (R, T) → (R, T, D)."""
+
+    def __init__(self, config: FirstStageConfig):
+        super().__init__()
+        self.wtes = nn.ModuleList([nn.Embedding(config.vocab_size, config.hidden_size)])
+        self.wpe = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.h = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))
+        self.ln_f = RMSNorm(config.hidden_size, config.norm_eps)
+
+    def forward(self, tokens: Tensor, speakers: Tensor, cache: Sequence[Cache]) -> Tensor:
+        x = self.embed(tokens, speakers, cache[0].length)
+        for block, rows in zip(self.h, cache, strict=True):
+            x = block(x, rows)
+        return self.ln_f(x)
+
+    def embed(self, tokens: Tensor, speakers: Tensor, start: int | Tensor) -> Tensor:
+        """Sum of token, position and speaker; a `start` on the device, shape (1,), takes one token a row."""
+        at = start if isinstance(start, Tensor) else slice(start, start + tokens.shape[1])
+        x = self.wtes[0](tokens) + self.wpe.weight[at] + speakers
+        return x.float() if x.dtype == torch.float16 else x
+
+
+class FirstStage(nn.Module):
+    """The whole network: ids in, logits of the next ids out. Rows are independent of each other."""
+
+    def __init__(self, config: FirstStageConfig):
+        super().__init__()
+        self.config = config
+        self.transformer = Transformer(config)
+        self.speaker_cond_pos = nn.Linear(config.speaker_embedding_size, config.hidden_size, bias=False)
+
+    def speakers(self, embeddings: Tensor) -> Tensor:
+        """What speakers add at every position; zeros are a row without a speaker. (R, E) → (R, 1, D)."""
+        weight = self.speaker_cond_pos.weight
+        return self.speaker_cond_pos(embeddings.to(weight.dtype))[:, None]
+
+    def forward(self, tokens: Tensor, speakers: Tensor, cache: Sequence[Cache]) -> Tensor:
+        """Logits for the id behind each of `tokens`, which follow those that the cache holds.
+
+        (R, T), (R, 1, D) → (R, T, V) float32.
+        """
+        return self.head(self.transformer(tokens, speakers, cache))
+
+    def next_logits(self, tokens: Tensor, speakers: Tensor, cache: Sequence[Cache]) -> Tensor:
+        """Logits for the id behind the last of `tokens` alone. (R, T), (R, 1, D) → (R, V) float32."""
+        return self.head(self.transformer(tokens, speakers, cache)[:, -1])
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits of vectors: products with the token embedding. (..., D) → (..., V) float32, cast after
+        the product.
+        """
+        table = cast(nn.Embedding, self.transformer.wtes[0])
+        return at_least_float32(F.linear(hidden, table.weight))
+
+    def new_cache(self, reserve: int) -> list[KeyValueCache]:
+        """An empty cache for every layer, with room for `reserve` ids a row."""
+        return [KeyValueCache(reserve) for _ in self.transformer.h]
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(R, T, H·E) → (R, H, T, E)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(R, H, T, E) → (R, T, H·E)."""
+    return x.transpose(1, 2).flatten(2)

@@ -1,0 +1,125 @@
+"""MetaVoice's first loop: text ids and speakers in, the ids of two interleaved codebooks out.
+
+Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), its fast and its slow inference, which with one
+text are the same loop.
+Differs from upstream: room is taken for what is asked for; a text may end with its first id; a limit is each
+text's own, and so are its random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.device import name_of
+from torch_ref.guard import watched
+from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.step import Step, make_step, stacked
+from tts_core.errors import GenerationError
+from tts_core.guard import not_finite
+from tts_core.metavoice import END_OF_AUDIO
+from tts_core.metavoice_sampling import FirstStageSampling, waiting_times
+from tts_core.metavoice_tokens import TokenRows, check_room, grouped
+from tts_core.noise import Noise
+
+
+@torch.inference_mode()
+def generate_tokens(
+    network: FirstStage,
+    prompts: Sequence[np.ndarray],
+    embeddings: np.ndarray,
+    *,
+    sampling: FirstStageSampling,
+    limits: Sequence[int],
+    noise: Sequence[Noise],
+    end_of_text: int,
+    end_of_audio: int = END_OF_AUDIO,
+    batch_size: int | None = None,
+) -> list[np.ndarray]:
+    """Continue each text by at most as many ids as its limit; the end of audio is the last of them if drawn.
+
+    prompts: (S,) ids of each text, end of text included.  embeddings: (B, E) float32.  noise: one source a
+    text, read at the place of each id that is made.  batch_size: texts side by side, None for all.
+    Returns prompt and made ids, (N,) int32 each, in the order of the prompts; none depends on its neighbours.
+    Raises UsageError where a prompt and its limit are more than the network's positions, GenerationError for
+    logits that are no numbers.
+    """
+    check_room(prompts, limits, network.config.max_position_embeddings)
+    groups = grouped(prompts, batch_size or max(1, len(prompts)))
+    rows = [
+        TokenRows([prompts[i] for i in group], [limits[i] for i in group], end=end_of_audio)
+        for group in groups
+    ]
+    made: dict[int, np.ndarray] = {}
+    for group, texts in zip(groups, rows, strict=True):
+        step = make_step(
+            network,
+            to_device(network, embeddings[group]),
+            sampling,
+            room=texts.ids.shape[1] - 1,
+            end_of_text=end_of_text,
+        )
+        _fill(step, texts, [noise[i] for i in group], group)
+        made |= dict(zip(group, texts.sequences(), strict=True))
+    return [made[item] for item in range(len(prompts))]
+
+
+def _fill(step: Step, rows: TokenRows, noise: Sequence[Noise], places: Sequence[int]) -> None:
+    """One read from the device a column; numbers of the next one are drawn while it computes.
+
+    places: of the texts among all, from 0, for messages.
+    """
+    network, sampling = step.network, step.sampling
+    columns = rows.ids[:, : rows.filled]
+    waiting = _waiting(network, rows.steps(), sampling, noise)
+    while not rows.done:
+        numbers = None if waiting is None else to_device(network, waiting)
+        ids = step(to_device(network, columns), numbers)
+        waiting = _waiting(network, rows.steps(ahead=1), sampling, noise)
+        drawn = to_host(ids)
+        wrong = [item for item, place in enumerate(rows.steps()) if place is not None and drawn[item] < 0]
+        if wrong:
+            raise _fault(step, rows, wrong[0], places[wrong[0]])
+        rows.accept(drawn)
+        columns = rows.ids[:, rows.filled - 1 : rows.filled]
+
+
+def _waiting(
+    network: FirstStage, steps: Sequence[int | None], sampling: FirstStageSampling, noise: Sequence[Noise]
+) -> np.ndarray | None:
+    """(B, V) float32; ones for rows that draw nothing, None where no row's choice is random."""
+    if sampling.greedy:
+        return None
+    ids = network.config.vocab_size
+    numbers = [
+        np.ones(ids, np.float32) if step is None else waiting_times(source, step, (ids,))
+        for step, source in zip(steps, noise, strict=True)
+    ]
+    return np.stack(numbers)
+
+
+def _fault(step: Step, rows: TokenRows, item: int, place: int) -> GenerationError:
+    """The error that names the first layer with NaN or infinity, found by running a text again, alone."""
+    network = step.network
+    tokens = to_device(network, rows.ids[item : item + 1, : rows.filled])
+    speakers = step.speakers.unflatten(0, (step.sampling.rows, -1))[:, item]
+    with watched(network) as found:
+        network.next_logits(
+            stacked(tokens, step.sampling, step.end_of_text), speakers, network.new_cache(rows.filled)
+        )
+    dtype = name_of(network.transformer.wpe.weight.dtype)
+    return not_finite(next(iter(found), None), dtype, text=place + 1, row=rows.filled)
+
+
+def to_device(network: FirstStage, array: np.ndarray) -> Tensor:
+    """A copy where the network is."""
+    device = network.transformer.wpe.weight.device
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+
+
+def to_host(x: Tensor) -> np.ndarray:
+    """Wait for the device and read. The only place that does."""
+    return x.cpu().numpy()

@@ -1,0 +1,61 @@
+"""Speaker encoder: an LSTM turns slices of speech into one vector of unit length.
+
+Paper: Wan et al. 2017, "Generalized end-to-end loss for speaker verification", arXiv 1710.10467. Upstream:
+metavoiceio/metavoice-src (Apache-2.0) fam/quantiser/audio/speaker_encoder, July 2024; the mel front end is
+tts_core/speaker_slices.py. Differs from upstream: embeddings are cached by what the audio holds, not by its
+path (tts_core/speaker_cache.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torch_ref.layers.lstm import LSTM
+from tts_core.errors import UsageError
+from tts_core.metavoice import SpeakerEncoderConfig
+from tts_core.speaker_slices import utterance_slices
+
+SLICES_AT_ONCE = 64  # bounds the memory; a minute and a half of speech
+
+
+class SpeakerEncoder(nn.Module):
+    """Mel slices to unit vectors. (P, T, n_mels) → (P, E), all numbers ≥ 0."""
+
+    def __init__(self, config: SpeakerEncoderConfig):
+        super().__init__()
+        self.config = config
+        self.lstm = LSTM(config.n_mels, config.hidden_size, config.num_hidden_layers)
+        self.linear = nn.Linear(config.hidden_size, config.speaker_embedding_size)
+
+    def forward(self, slices: Tensor) -> Tensor:
+        hidden = self.lstm(slices)[1][0]
+        return unit(self.linear(hidden[-1]).relu())
+
+    @torch.inference_mode()
+    def embed(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
+        """One voice from one or several recordings of it: the mean of their vectors.
+
+        utterances: (L,) samples at 16 kHz each, silence at the ends cut off (`read_speaker`).
+        Returns (E,). Raises UsageError where nothing can be made of a recording.
+        """
+        voice = unit(torch.stack([self._utterance(samples) for samples in utterances]).mean(dim=0))
+        found = voice.cpu().numpy()
+        if not np.isfinite(found).all():
+            raise UsageError("speaker: no voice can be made out in the reference; give a clear recording")
+        return found
+
+    def _utterance(self, samples: np.ndarray) -> Tensor:
+        """(L,) → (E,)."""
+        weight = self.linear.weight
+        slices = torch.as_tensor(utterance_slices(samples, self.config.n_mels)).to(weight)
+        parts = [self(part) for part in slices.split(SLICES_AT_ONCE)]
+        return unit(torch.cat(parts).mean(dim=0))
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / |x| over the last axis."""
+    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)

@@ -1,0 +1,124 @@
+"""One column of ids for a batch of texts: ids in, the next ids out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torch_ref.guard import marked
+from torch_ref.layers.cache import FixedCache, KeyValueCache
+from torch_ref.metavoice.first_stage import Cache, FirstStage
+from torch_ref.metavoice.sampling import guide, probabilities, race
+from tts_core.metavoice import END_OF_AUDIO
+from tts_core.metavoice_sampling import FirstStageSampling
+
+
+def stacked(tokens: Tensor, sampling: FirstStageSampling, end_of_text: int) -> Tensor:
+    """Rows of texts with all, without speaker, without text, as far as needed. (B, T) → (G·B, T)."""
+    silent = torch.where(tokens > END_OF_AUDIO, end_of_text, tokens)
+    return torch.cat([tokens, tokens, silent][: sampling.rows])
+
+
+class Step:
+    """The plain form: every operation is launched from Python.
+
+    embeddings: of the speakers, (B, E).  room: positions to be read in all.  end_of_text: the id that
+    replaces text in rows without it.
+    """
+
+    def __init__(
+        self,
+        network: FirstStage,
+        embeddings: Tensor,
+        sampling: FirstStageSampling,
+        *,
+        room: int,
+        end_of_text: int,
+    ):
+        self.network, self.sampling, self.end_of_text = network, sampling, end_of_text
+        speakers = network.speakers(embeddings)
+        self.speakers = torch.cat([speakers, torch.zeros_like(speakers), speakers][: sampling.rows])
+        self.cache: list[KeyValueCache] = network.new_cache(room)
+
+    def __call__(self, tokens: Tensor, waiting: Tensor | None) -> Tensor:
+        """The ids behind the last of `tokens`; -1 for a text whose logits are not all finite.
+
+        (B, T), (B, V) waiting times or None for the most probable → (B,).
+        """
+        return self.compute(tokens, waiting, self.cache)
+
+    def compute(self, tokens: Tensor, waiting: Tensor | None, cache: Sequence[Cache]) -> Tensor:
+        """The step's arithmetic, on any kind of cache."""
+        logits = self.logits(tokens, cache)
+        guided = guide(list(logits), self.sampling.cfg_scale, self.sampling.text_cfg_scale)
+        ids = race(probabilities(guided, self.sampling), waiting)
+        return marked(ids[:, None], logits.flatten(0, 1)[:, None])[:, 0]
+
+    def logits(self, tokens: Tensor, cache: Sequence[Cache]) -> Tensor:
+        """Of texts with all, without speaker, without text: (G, B, V) float32."""
+        rows = stacked(tokens, self.sampling, self.end_of_text)
+        return self.network.next_logits(rows, self.speakers, cache).unflatten(0, (-1, tokens.shape[0]))
+
+
+class GraphStep(Step):
+    """The same step captured as a CUDA graph: one launch an id instead of a thousand.
+
+    The first call (the prefill) runs plainly; the step is captured on the buffers that it has filled.
+    """
+
+    graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, tokens: Tensor, waiting: Tensor | None) -> Tensor:
+        if self.cache[0].length == 0:
+            return super().__call__(tokens, waiting)
+        if self.graph is None:
+            self._capture(tokens, waiting)
+        assert self.graph is not None
+        self.tokens.copy_(tokens)
+        if waiting is not None:
+            self.waiting.copy_(waiting)
+        self.graph.replay()
+        return self.ids
+
+    def _capture(self, tokens: Tensor, waiting: Tensor | None) -> None:
+        device, filled = tokens.device, self.cache[0].length
+        self.tokens, self.waiting = tokens.clone(), torch.empty(0) if waiting is None else waiting.clone()
+        position = torch.tensor([filled], device=device)
+        room = self.cache[0].reserve
+        mask = torch.zeros(1, 1, 1, room, dtype=torch.bool, device=device)
+        fixed = [fix(cache, position, mask) for cache in self.cache]
+        places = torch.arange(room, device=device)
+        noise = None if waiting is None else self.waiting
+
+        def run() -> Tensor:
+            mask.copy_(places <= position)
+            ids = self.compute(self.tokens, noise, fixed)
+            position.add_(1)
+            return ids
+
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):  # warm up: workspaces must exist before the capture
+            run()
+        torch.cuda.current_stream(device).wait_stream(side)
+        position.fill_(filled)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.ids = run()
+
+
+def fix(cache: KeyValueCache, position: Tensor, mask: Tensor) -> FixedCache:
+    """The same buffers, no copy, written at a position that stands on the device."""
+    assert cache.buffers is not None
+    keys, values = cache.buffers
+    return FixedCache(keys, values, position, mask)
+
+
+def make_step(
+    network: FirstStage, embeddings: Tensor, sampling: FirstStageSampling, *, room: int, end_of_text: int
+) -> Step:
+    """The fastest form that the network's device has."""
+    form = GraphStep if embeddings.is_cuda else Step
+    return form(network, embeddings, sampling, room=room, end_of_text=end_of_text)
