@@ -51,15 +51,8 @@ def test_weights_are_what_convert_writes(tmp_path, mode, dtype):
     folder = write_published(tmp_path / "dia", dia_weights(config), dac_weights(published_codec()))
     how = None if mode is None else Quantization.of(*mode)
     whole = outline(open_published([folder], offline=True), dtype=dtype, quantization=how)
-    written = {
-        kind: sum(entry.nbytes for output in outputs for entry in output.entries)
-        for kind, outputs in whole.outputs.items()
-    }
-    entry = (
-        None
-        if how is None
-        else how.to_dict() | {name.removesuffix(".weight"): False for name in whole.unquantized}
-    )
+    written = {plan.part.kind: plan.nbytes for plan in whole.plans}
+    entry = whole.plans[0].said_quantization()
     positions = [encoder.max_position_embeddings, config.decoder_config.max_position_embeddings]
     tables = positions[0] * encoder.head_dim + positions[1] * config.decoder_config.head_dim
     tables += max(positions) * config.decoder_config.cross_head_dim
