@@ -185,6 +185,7 @@ class CodecVocabulary:
         self.first_speech = text.size
         self.size = text.size + speech.size
         self.end = text.size + speech.end  # end of speech
+        self.lowest = text.size - 1  # what may be drawn: upstream forbids all text ids but the last
 
     @classmethod
     def read(cls, text: str, speech: str) -> CodecVocabulary:

@@ -1,4 +1,4 @@
-"""Rotary positions, half-split: component i pairs with component i + E/2."""
+"""Rotary positions, half-split (component i pairs with i + E/2) or interleaved (2i pairs with 2i + 1)."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ def rotate(x: mx.array, rotation: Rotation) -> mx.array:
     cos, sin = rotation
     first, second = mx.split(x.astype(mx.float32), 2, axis=-1)
     return mx.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+
+
+def rotate_pairs(x: mx.array, rotation: Rotation) -> mx.array:
+    """The same for neighbours: component 2i pairs with component 2i + 1. (B, H, T, E) → same."""
+    cos, sin = rotation
+    pairs = mx.unflatten(x.astype(mx.float32), -1, (-1, 2))
+    first, second = pairs[..., 0], pairs[..., 1]
+    turned = mx.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return mx.flatten(turned, -2).astype(x.dtype)

@@ -50,6 +50,54 @@ class KeyValueCache:
         return larger
 
 
+class RingCache:
+    """Buffers (B, K, capacity, E) of fixed size: a row behind the last one takes the place of the oldest.
+
+    window: how many rows before its own a row of the first call sees. capacity: rows to keep; what the whole
+    request needs, or `window`, whichever is less. Owned by the caller, one per layer. The first call brings
+    any number of rows, every later one a single row, which sees all that are kept.
+    """
+
+    def __init__(self, window: int, capacity: int):
+        self.window, self.capacity = window, min(window, capacity)
+        self.buffers: tuple[Tensor, Tensor] | None = None  # keys and values
+        self.length = 0
+
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append rows. (B, K, T, E) each → what they may see: the rows themselves, or a view of all kept."""
+        start, self.length = self.length, self.length + keys.shape[2]
+        if self.buffers is None:
+            self.buffers = self.kept(keys), self.kept(values)
+            return keys, values
+        if keys.shape[2] != 1:
+            raise ValueError(f"cache: {keys.shape[2]} rows behind the first call; give them one by one")
+        all_keys, all_values = self.buffers
+        slot, seen = start % self.capacity, min(self.length, self.capacity)
+        all_keys[:, :, slot : slot + 1] = keys
+        all_values[:, :, slot : slot + 1] = values
+        return all_keys[:, :, :seen], all_values[:, :, :seen]
+
+    def rule(self, rows: int) -> tuple[bool, Tensor | None]:
+        """(is_causal, mask) for the last `rows`: each sees itself and `window` rows before it."""
+        if rows == 1 or self.buffers is None:
+            return False, None
+        if rows <= self.window + 1:
+            return True, None
+        everything = torch.ones(rows, rows, dtype=torch.bool, device=self.buffers[0].device)
+        return False, everything.tril().triu(-self.window)
+
+    def kept(self, rows: Tensor) -> Tensor:
+        """A buffer with the last of the first rows, the row of position p in slot p % capacity."""
+        batch, heads, length, width = rows.shape
+        buffer = rows.new_zeros(batch, heads, self.capacity, width)
+        first = max(0, length - self.capacity)
+        turn = first % self.capacity  # the slot of the oldest
+        last = min(length, first + self.capacity - turn)
+        buffer[:, :, turn : turn + last - first] = rows[:, :, first:last]
+        buffer[:, :, : length - last] = rows[:, :, last:]
+        return buffer
+
+
 class FixedCache:
     """Buffers of fixed size and address, written at a position that stands on the device: for captured steps.
 

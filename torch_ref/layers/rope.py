@@ -1,4 +1,4 @@
-"""Rotary positions, half-split: component i pairs with component i + E/2."""
+"""Rotary positions, half-split (component i pairs with i + E/2) or interleaved (2i pairs with 2i + 1)."""
 
 from __future__ import annotations
 
@@ -35,3 +35,11 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     cos, sin = rotation
     first, second = at_least_float32(x).chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
+
+
+def rotate_pairs(x: Tensor, rotation: Rotation) -> Tensor:
+    """The same for neighbours: component 2i pairs with component 2i + 1. (B, H, T, E) → same."""
+    cos, sin = rotation
+    first, second = at_least_float32(x).unflatten(-1, (-1, 2)).unbind(-1)
+    turned = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return turned.flatten(-2).to(x.dtype)

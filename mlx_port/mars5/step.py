@@ -1,0 +1,82 @@
+"""One step of MARS5's autoregressive network for one text: a uniform number in, the next id out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.mars5.sampling import draw, log_probabilities, occurrences
+from tts_core.mars5_sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5_sequence import CodecSequence
+
+MARK = -1  # in the place of an id that was drawn from logits which are no numbers
+Draw = Callable[[mx.array, mx.array], mx.array]
+
+
+class Step:
+    """The plain form: every operation is built from Python.
+
+    The first call reads the prompt, each later one the id that was drawn before it; none reads the device.
+    """
+
+    ahead = 1  # steps that are worth launching before an id is read
+
+    def __init__(
+        self,
+        network: CodecLM,
+        speaker: mx.array,
+        sequence: CodecSequence,
+        settings: Mars5Settings,
+        choose: Draw = draw,
+    ):
+        """speaker: (1, D).  sequence: empty; its prompt is read.  choose: as `sampling.draw`."""
+        self.network, self.speaker, self.settings, self.choose = network, speaker, settings, choose
+        self.lowest, self.end = sequence.vocabulary.lowest, sequence.vocabulary.end
+        self.prompt = mx.array(sequence.prompt.tokens)[None]
+        self.cache = network.new_cache(sequence.max_len)
+        self.rotary = network.positions(sequence.max_len)
+        penalties = end_penalties(settings, sequence.prompt.expected_tokens, sequence.room)
+        self.penalties = mx.array(penalties.astype(np.float32))
+        self.window = min(settings.rep_penalty_window, sequence.room)
+        self.recent = self.prompt[:, :0]
+        self.position, self.generated = 0, 0
+
+    def __call__(self, uniform: float) -> mx.array:
+        """The next id, -1 where its logits are not all finite. → (1,) int32."""
+        network = self.network
+        rows = (
+            network.embed(self.recent[:, -1:]) if self.generated else network.rows(self.speaker, self.prompt)
+        )
+        rotation = self.rotary(self.position, rows.shape[1])
+        logits = network.next_logits(rows, rotation, self.cache)
+        seen = self.recent[:, -self.window :] if self.generated > PENALTIES_ABOVE else self.recent[:, :0]
+        ids = self.drawn(logits, seen, self.penalties[self.generated], mx.array(uniform))
+        self.recent = mx.concatenate([self.recent, mx.maximum(ids, 0)[:, None]], axis=1)[:, -self.window :]
+        self.position += rows.shape[1]
+        self.generated += 1
+        mx.async_eval(ids)
+        return ids
+
+    def drawn(self, logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array) -> mx.array:
+        """An id from logits. (1, V); seen: (1, N) ids that are penalised if they repeat → (1,)."""
+        counts = occurrences(seen, logits.shape[-1])
+        scores = log_probabilities(logits, counts, penalty, self.settings, lowest=self.lowest, end=self.end)
+        return mx.where(mx.isfinite(logits).all(axis=-1), self.choose(scores, uniform), MARK)
+
+    def read(self, ids: mx.array) -> int:
+        """Wait for what a call gave."""
+        return int(np.array(ids)[0])
+
+
+def make_step(
+    network: CodecLM,
+    speaker: mx.array,
+    sequence: CodecSequence,
+    settings: Mars5Settings,
+    choose: Draw = draw,
+) -> Step:
+    """The fastest form that there is."""
+    return Step(network, speaker, sequence, settings, choose)

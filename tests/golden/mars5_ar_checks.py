@@ -1,0 +1,282 @@
+"""What the golden files of MARS5's autoregressive half hold, and what must equal it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.golden.cases import Vectors, _Info, existing
+from tests.golden.mars5_ar_sides import ArSide, ar_side, read_checkpoint
+from tests.tolerance import assert_golden
+from tts_core.mars5_sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
+from tts_core.noise import HostNoise
+
+SETTINGS = {field.name for field in fields(Mars5Settings)}
+DEFAULT_MAX_LEN = 2000  # of the runs that the caches of ar_forward were made for
+
+
+def read_info(file: Path) -> Any:
+    """A json file; a key that is missing from it fails with its name."""
+    return json.loads(existing(file).read_text(), object_hook=lambda found: _Info(found, file))
+
+
+@dataclass(frozen=True)
+class ArBench:
+    """The side under test, and the torch network in float32 and float64 that bounds it."""
+
+    side: ArSide
+    torch32: ArSide
+    torch64: ArSide
+
+    def compare(self, what: str, golden: np.ndarray, compute: Callable[[ArSide], np.ndarray]) -> None:
+        known = compute(self.torch32)
+        own = known if self.side is self.torch32 else compute(self.side)
+        assert_golden(own, golden, known, compute(self.torch64), what)
+
+
+def ar_bench(side: str, folder: Path, name: str, window: int | None = None) -> ArBench:
+    return ArBench(*(ar_side(kind, folder, name, window) for kind in (side, "torch", "float64")))
+
+
+def check_tokens(folder: Path) -> None:
+    """tok_pairs.json against the two tokenizer files beside it."""
+    pairs = read_info(folder / "tok_pairs.json")
+    texts = [existing(folder / name).read_text(encoding="utf-8") for name in (TEXT_FILE, SPEECH_FILE)]
+    vocabulary = CodecVocabulary.read(*texts)
+    text, speech, stats = vocabulary.text, vocabulary.speech, pairs["stats"]
+    sizes = {
+        "len_texttok_vocab": text.size,
+        "len_speechtok_vocab": speech.size,
+        "n_text": vocabulary.first_speech,
+        "n_speech": speech.size,
+        "n_vocab": vocabulary.size,
+        "n_text_vocab_nar": text.size + 1,
+        "text_special_tokens": text.specials,
+        "speech_special_tokens": speech.specials,
+    }
+    assert stats == sizes
+    for case in pairs["text"]:
+        assert text.encode(case["in"]) == case["ids"], case["in"]
+        assert text.decode(case["ids"]) == case["decoded"], case["in"]
+    for case in pairs["text_special"]:
+        assert text.encode(case["in"], specials="all") == case["ids"], case["in"]
+        assert text.decode(case["ids"]) == case["decoded"], case["in"]
+    for case in pairs["speech"]:
+        assert speech.encode(case["codes"]) == case["ids"]
+        assert speech.decode(case["ids"]) == case["codes"]
+        assert "".join(f" {code:04d}" for code in speech.decode(case["ids"])) == case["decoded"]
+    for case in pairs["decode_int"]:
+        assert speech.decode(case["ids"]) == case["out"]
+    assert len(pairs) == 5, f"{folder}: tok_pairs.json has sections that nothing reads: {', '.join(pairs)}"
+
+
+def check_checkpoint(folder: Path, name: str) -> None:
+    """The sizes that the json beside a checkpoint tells are those that its tensors and tokenizers give."""
+    checkpoint, beside = read_checkpoint(folder, name), read_info(folder / f"{name}.json")
+    vocabulary = checkpoint.vocabulary
+    sizes = vocabulary.first_speech, vocabulary.speech.size, vocabulary.size, vocabulary.end
+    assert sizes == tuple(beside[key] for key in ("n_text", "n_speech", "n_vocab", "eos_id"))
+    for file in (TEXT_FILE, SPEECH_FILE):
+        existing(folder / file)
+    if (folder / f"{name}.pt").exists():
+        check_pickle(folder, name)
+
+
+def check_pickle(folder: Path, name: str) -> None:
+    """The .pt holds what the .safetensors holds, and the tokenizers' files."""
+    import torch
+
+    pickled = torch.load(folder / f"{name}.pt", weights_only=True)
+    tensors = read_checkpoint(folder, name).tensors
+    assert pickled["model"].keys() == tensors.keys()
+    for key, tensor in pickled["model"].items():
+        np.testing.assert_array_equal(tensor.float().numpy(), tensors[key], err_msg=key)
+    for file in (TEXT_FILE, SPEECH_FILE):
+        assert pickled["vocab"][file] == (folder / file).read_text(encoding="utf-8")
+
+
+def prompt_of(vocabulary: CodecVocabulary, info: Any, case: Any, codes: np.ndarray) -> CodecPrompt:
+    """codes: (P, Q)."""
+    if case["n_speech_prompt_ids"] == 0:
+        return vocabulary.shallow(info["text"])
+    return vocabulary.deep(info["text"], info["ref_transcript"], codes[:, 0])
+
+
+def check_forward(folder: Path, side: str) -> None:
+    """ar_forward: the speaker vector, hidden states and logits, with and without a cache."""
+    info, vectors = read_info(folder / "ar_forward.json"), Vectors(folder / "ar_forward.safetensors")
+    name = info["checkpoint"]
+    bench, vocabulary = ar_bench(side, folder, name), read_checkpoint(folder, name).vocabulary
+    codes, padded = vectors[info["ref_codes"]], vectors["ref_codes_padded"]
+    assert len(codes) == info["ref_frames"]
+    assert vocabulary.first_speech == info["n_text"]
+    assert bench.side.network.config.codebook_rows - 1 == info["ref_pad_id"]
+    assert (padded[:, 0] == info["ref_pad_id"]).argmax() == info["padded_valid_frames"]
+    bench.compare("spk_emb", vectors["spk_emb"], lambda s: s.speaker(codes))
+    bench.compare("spk_emb_padded", vectors["spk_emb_padded"], lambda s: s.speaker(padded))
+    for label, case in info["cases"].items():
+        tokens, prompt = vectors[case["tokens"]], case["n_prompt"]
+        assert tokens.shape[1] == prompt + case["n_forced"]
+        if f"{label}.n_prompt" in vectors:
+            assert vectors[f"{label}.n_prompt"] == prompt
+        expected = prompt_of(vocabulary, case, case, codes)
+        np.testing.assert_array_equal(expected.tokens, tokens[0, :prompt], err_msg=label)
+        assert len(expected.tokens) - expected.text_tokens == case["n_speech_prompt_ids"]
+        bench = ar_bench(side, folder, name, case["sliding_window"])
+        capacity = prompt + DEFAULT_MAX_LEN
+        cache = bench.side.network.new_cache(capacity)
+        assert [rows.capacity for rows in cache] == [case["cache_len"]] * len(cache)
+        first = case["logits_nocache_first_index"]
+        bench.compare(
+            f"{label}.logits_nocache",
+            vectors[f"{label}.logits_nocache"],
+            lambda s, t=tokens, f=first: s.forward(codes, t)[:, f:],
+        )
+        assert case["logits_cached_first_index"] == prompt - 1
+        bench.compare(
+            f"{label}.logits_cached",
+            vectors[f"{label}.logits_cached"],
+            lambda s, t=tokens, p=prompt, c=capacity: s.stepped(codes, t, p, c),
+        )
+        if case["hidden_states"]:
+            for layer in range(bench.side.network.config.num_hidden_layers):
+                at = f"{label}.h_after_layer{layer}"
+                bench.compare(at, vectors[at], lambda s, t=tokens, n=layer: s.hidden(codes, t)[n])
+    vectors.assert_all_read()
+
+
+class Recorded:
+    """The golden draws' numbers; where there are none, a seed's."""
+
+    def __init__(self, numbers: np.ndarray | None):
+        self.numbers = numbers
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        if self.numbers is None:
+            return HostNoise(0).uniform(step, shape)
+        number = self.numbers[step] if step < len(self.numbers) else 0.5  # launched ahead, never read
+        return np.full(shape, number)
+
+
+def check_generate(folder: Path, side: str) -> None:
+    """ar_generate: whole runs, with every distribution that an id was drawn from."""
+    info, vectors = read_info(folder / "ar_generate.json"), Vectors(folder / "ar_generate.safetensors")
+    name = info["checkpoint"]
+    bench, vocabulary = ar_bench(side, folder, name), read_checkpoint(folder, name).vocabulary
+    file, key = info["ref_codes"].split(":")
+    codes = Vectors(folder / file)[key]
+    ids = vocabulary.first_speech, vocabulary.size, vocabulary.end, vocabulary.first_speech, vocabulary.lowest
+    keys = "n_text", "n_vocab", "eos_id", "first_speech_id", "lowest_allowed_id"
+    assert ids == tuple(info[at] for at in keys)
+    assert info["penalties_if_n_generated_above"] == PENALTIES_ABOVE
+    assert bench.side.network.config.sliding_window == info["sliding_window"]
+    for label, run in info["runs"].items():
+        check_run(label, run, info, vectors, bench, vocabulary, codes)
+    np.testing.assert_array_equal(vocabulary.codes(vectors["parse_quirk.in"]), vectors["parse_quirk.codes"])
+    vectors.assert_all_read()
+
+
+def check_run(
+    label: str,
+    run: Any,
+    info: Any,
+    vectors: Vectors,
+    bench: ArBench,
+    vocabulary: CodecVocabulary,
+    codes: np.ndarray,
+) -> None:
+    """One run of the loop on the side under test, and on the two that bound its distributions."""
+    prompt = prompt_of(vocabulary, info, run, codes)
+    assert (run["n_speech_prompt_ids"] > 0) == run["deep"]
+    np.testing.assert_array_equal(prompt.tokens, vectors[f"{label}.prompt"], err_msg=label)
+    assert len(prompt.tokens) == run["n_prompt"]
+    assert prompt.first_code == run["first_codec_idx"] == vectors[f"{label}.first_codec_idx"]
+    assert prompt.expected_tokens == run["n_est"]
+    picks, places = vectors[f"{label}.picks"], vectors[f"{label}.filtered_nz"]
+    numbers = vectors[f"{label}.u"] if run["choice"] == "inverse_cdf" else None
+    at = run["forced_eos_step"]
+    forced = {} if at is None else {at: vocabulary.end}
+    given = {key: run[key] for key in SETTINGS & run.keys()} | {"generate_max_len_override": run["max_len"]}
+
+    def distributions(side: ArSide) -> np.ndarray:
+        sequence, probs = side.generate(
+            codes, prompt, vocabulary, Mars5Settings(**given), Recorded(numbers), forced=forced
+        )
+        drawn = [*sequence.generated, *[vocabulary.end] * (sequence.finish_reason == "stop")]
+        assert drawn == picks.tolist(), f"{label}, {side.kind}: ids"
+        assert (sequence.finish_reason == "stop") == (at is not None)
+        np.testing.assert_array_equal(sequence.ids, vectors[f"{label}.output"], err_msg=label)
+        np.testing.assert_array_equal(sequence.codes(), vectors[f"{label}.l0_codes"], err_msg=label)
+        kept = np.argwhere(np.stack(probs) > 0)
+        np.testing.assert_array_equal(kept, places, err_msg=f"{label}, {side.kind}: what was kept")
+        return np.stack(probs)[places[:, 0], places[:, 1]]
+
+    assert np.bincount(places[:, 0]).tolist() == run["kept_per_step"]
+    bench.compare(f"{label}.filtered_p", vectors[f"{label}.filtered_p"], distributions)
+    if numbers is not None:
+        tokens = vectors[f"{label}.output"][None]
+        last = run["n_prompt"] - 1
+        bench.compare(
+            f"{label}.raw_logits",
+            vectors[f"{label}.raw_logits"],
+            lambda s: s.stepped(codes, tokens, last + 1, run["max_len"])[0],
+        )
+
+
+def check_samplers(folder: Path, side: str, name: str) -> None:
+    """samplers: every filter alone and the whole chain. name: of a checkpoint, for the sides' modules."""
+    info, vectors = read_info(folder / "samplers.json"), Vectors(folder / "samplers.safetensors")
+    bench = ar_bench(side, folder, name)
+    assert info["penalties_if_n_generated_above"] == PENALTIES_ABOVE
+    previous = vectors["previous"]
+    shape = (info["batch"], info["vocab_size"])
+    assert previous.shape == (info["batch"], info["n_previous"])
+    for label, case in info["cases"].items():
+        logits, golden = vectors[case["input"]], vectors[label]
+        assert logits.shape == golden.shape == shape
+        assert case["result"] == ("log_probabilities" if case["kind"] == "chain" else "logits")
+
+        def run(s: ArSide, case: Any = case, logits: np.ndarray = logits) -> np.ndarray:
+            return s.to_host(filtered(s, case, s.to_device(logits), previous))
+
+        kept = golden > -np.inf
+        for one in {bench.side, bench.torch32, bench.torch64}:
+            np.testing.assert_array_equal(run(one) > -np.inf, kept, err_msg=f"{label}, {one.kind}: kept")
+        finite = np.where(kept, golden, np.float32(0))
+        bench.compare(label, finite, lambda s, r=run, k=kept: np.where(k, r(s), 0).astype(r(s).dtype))
+    vectors.assert_all_read()
+
+
+def filtered(side: ArSide, case: Any, logits: Any, previous: np.ndarray) -> Any:
+    """One case's filter on one side. (B, V) → same."""
+    rules, kind = side.sampling, case["kind"]
+    settings = Mars5Settings(**{key: case[key] for key in SETTINGS & case.keys()})
+    seen = side.to_device(previous[:, -settings.rep_penalty_window :])
+
+    def penalty() -> Any:
+        count = case["n_generated"] + 1
+        return side.to_device(end_penalties(settings, case["n_est"], count).astype(np.float32))[-1]
+
+    if kind == "freq_rep":
+        return rules.penalize_repeats(logits, rules.occurrences(seen, logits.shape[-1]), settings)
+    if kind == "eos":
+        return rules.penalize_end(logits, case["eos_id"], penalty())
+    if kind == "topk_topp":
+        return rules.keep_top(logits, settings.top_k, settings.top_p)
+    if kind == "typical":
+        return rules.keep_typical(logits, settings.typical_p)
+    if kind == "typical_after_topk8":
+        return rules.keep_typical(rules.keep_top(logits, settings.top_k, settings.top_p), settings.typical_p)
+    assert kind == "chain", f"unknown kind of filter: {kind}"
+    assert case["penalties_apply"] == (case["n_generated"] > PENALTIES_ABOVE)
+    assert case["lowest_allowed_id"] == case["first_speech_id"] - 1
+    counts = rules.occurrences(seen if case["penalties_apply"] else seen[:, :0], logits.shape[-1])
+    return rules.log_probabilities(
+        logits, counts, penalty(), settings, lowest=case["lowest_allowed_id"], end=case["eos_id"]
+    )

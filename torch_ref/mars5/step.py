@@ -1,0 +1,84 @@
+"""One step of MARS5's autoregressive network for one text: a uniform number in, the next id out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from torch_ref.layers.norm import at_least_float32
+from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
+from tts_core.mars5_sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5_sequence import CodecSequence
+
+MARK = -1  # in the place of an id that was drawn from logits which are no numbers
+Draw = Callable[[Tensor, Tensor], Tensor]
+
+
+class Step:
+    """The plain form: every operation is launched from Python.
+
+    The first call reads the prompt, each later one the id that was drawn before it; none reads the device.
+    """
+
+    ahead = 0  # steps that are worth launching before an id is read
+
+    def __init__(
+        self,
+        network: CodecLM,
+        speaker: Tensor,
+        sequence: CodecSequence,
+        settings: Mars5Settings,
+        choose: Draw = draw,
+    ):
+        """speaker: (1, D).  sequence: empty; its prompt is read.  choose: as `sampling.draw`."""
+        self.network, self.speaker, self.settings, self.choose = network, speaker, settings, choose
+        self.lowest, self.end = sequence.vocabulary.lowest, sequence.vocabulary.end
+        device = speaker.device
+        self.prompt = torch.from_numpy(sequence.prompt.tokens).to(device)[None]
+        self.cache = network.new_cache(sequence.max_len)
+        self.rotary = network.positions(sequence.max_len)
+        penalties = end_penalties(settings, sequence.prompt.expected_tokens, sequence.room)
+        self.penalties = torch.from_numpy(penalties).to(at_least_float32(speaker).dtype).to(device)
+        self.window = min(settings.rep_penalty_window, sequence.room)
+        self.recent = self.prompt[:, :0]
+        self.position, self.generated = 0, 0
+
+    def __call__(self, uniform: float) -> Tensor:
+        """The next id, -1 where its logits are not all finite. → (1,) int64."""
+        network = self.network
+        rows = (
+            network.embed(self.recent[:, -1:]) if self.generated else network.rows(self.speaker, self.prompt)
+        )
+        rotation = self.rotary(self.position, rows.shape[1])
+        logits = network.next_logits(rows, rotation, self.cache)
+        seen = self.recent[:, -self.window :] if self.generated > PENALTIES_ABOVE else self.recent[:, :0]
+        number = torch.full((1,), uniform, dtype=logits.dtype, device=logits.device)
+        ids = self.drawn(logits, seen, self.penalties[self.generated], number)
+        self.recent = torch.cat((self.recent, ids[:, None].clamp(min=0)), dim=1)[:, -self.window :]
+        self.position += rows.shape[1]
+        self.generated += 1
+        return ids
+
+    def drawn(self, logits: Tensor, seen: Tensor, penalty: Tensor, uniform: Tensor) -> Tensor:
+        """An id from logits. (1, V); seen: (1, N) ids that are penalised if they repeat → (1,)."""
+        counts = occurrences(seen, logits.shape[-1])
+        scores = log_probabilities(logits, counts, penalty, self.settings, lowest=self.lowest, end=self.end)
+        return self.choose(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)
+
+    def read(self, ids: Tensor) -> int:
+        """Wait for what a call gave."""
+        return int(ids.item())
+
+
+def make_step(
+    network: CodecLM,
+    speaker: Tensor,
+    sequence: CodecSequence,
+    settings: Mars5Settings,
+    choose: Draw = draw,
+) -> Step:
+    """The fastest form that the network's device has."""
+    return Step(network, speaker, sequence, settings, choose)
