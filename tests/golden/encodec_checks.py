@@ -1,0 +1,143 @@
+"""What the golden files of EnCodec hold: clips both ways, single modules, and MetaVoice's codec wave."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.sources import read_json
+from tests.golden.cases import Vectors, existing
+from tests.golden.codec_sides import encodec_bench
+from tests.golden.sides import Bench, Side
+from tts_core.encodec import codebooks_at
+
+CLIP = ("audio", "emb", "codes", "min_margin", "quantized", "decoded")
+
+
+@dataclass(frozen=True)
+class EncodecCase:
+    """A file of vectors, named by its .json. root: the model's folder."""
+
+    root: Path
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.root.name}/{self.name}"
+
+
+def discover_encodec(root: Path) -> list[EncodecCase]:
+    """Every file of EnCodec's vectors in a model's folder."""
+    return [EncodecCase(root, file.stem) for file in sorted(root.glob("encodec*_io.json"))]
+
+
+def check_encodec(case: EncodecCase, side: str) -> None:
+    """All that a file of vectors holds, on one side."""
+    info, vectors = (
+        read_json(case.root / f"{case.name}.json"),
+        Vectors(case.root / f"{case.name}.safetensors"),
+    )
+    config = case.root / info["config"] if "config" in info else None
+    bench = encodec_bench(side, case.root / info["checkpoint"], config)
+    sizes = bench.side.codec.config
+    assert (info["sample_rate"], info["hop"]) == (bench.side.codec.sample_rate, bench.side.codec.hop_length)
+    stated = case.root / f"{Path(info['checkpoint']).stem}.json"
+    if stated.exists():
+        _check_sizes(read_json(stated), sizes)
+    assert info["cases"], f"{case}: no clips"
+    for name, about in info["cases"].items():
+        vectors.require(f"{name}.{part}" for part in CLIP)
+        assert about["n_q"] == codebooks_at(sizes, about["bandwidth"]), f"{case}: {name}"
+        _check_clip(f"{case}: {name}", {part: vectors[f"{name}.{part}"] for part in CLIP}, about, bench)
+    if "layers" in info:
+        _check_layers(str(case), info["layers"], vectors, bench)
+    vectors.assert_all_read()
+
+
+def _check_sizes(stated: dict[str, Any], sizes: Any) -> None:
+    """What the original was built with against what the tensors' shapes told."""
+    names = {
+        "sample_rate": "sample_rate",
+        "ratios": "upsampling_ratios",
+        "n_q": "n_codebooks",
+        "bins": "codebook_size",
+        "dimension": "hidden_size",
+        "n_filters": "num_filters",
+        "lstm_layers": "num_lstm_layers",
+        **{same: same for same in ("kernel_size", "last_kernel_size", "residual_kernel_size", "compress")},
+    }
+    found = {theirs: getattr(sizes, ours) for theirs, ours in names.items()}
+    assert found == {name: tuple(v) if isinstance(v := stated[name], list) else v for name in names}
+
+
+def _check_clip(at: str, clip: dict[str, np.ndarray], about: dict[str, Any], bench: Bench) -> None:
+    audio, codes = clip["audio"][:, 0], clip["codes"].astype(np.int32)
+    assert codes.shape[1:] == (about["n_q"], about["n_frames"])
+    bench.compare(f"{at}.emb", clip["emb"], lambda side: embedding(side, audio))
+    bench.compare(
+        f"{at}.min_margin", clip["min_margin"], lambda side: margin(side, embedding(side, audio), codes)
+    )
+    own = bench.side.to_host(bench.side.codec.encode(audio, about["n_q"]))
+    assert own.dtype == np.int32, f"{at}: codes are {own.dtype}"
+    np.testing.assert_array_equal(own, codes, f"{at}.codes")
+    bench.compare(f"{at}.quantized", clip["quantized"], lambda side: side.latents(codes))
+    assert clip["decoded"].shape[2] == about["decoded_samples"]
+    bench.compare(f"{at}.decoded", clip["decoded"][:, 0], lambda side: side.decode(codes))
+
+
+def embedding(side: Side, audio: np.ndarray) -> np.ndarray:
+    """(B, L) → (B, C, T), the whole clip at once."""
+    return side.conv(side.codec.encoder, audio[:, None])
+
+
+def margin(side: Side, latents: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The least distance from the nearest entry to the second-nearest, in any codebook and frame."""
+    rest, least = latents.swapaxes(1, 2), np.inf
+    for q in range(codes.shape[1]):
+        entries = side.to_host(side.codec.quantizer.layers[q].codebook.embed)
+        distance = np.sum(rest**2, -1, keepdims=True) - 2 * rest @ entries.T + np.sum(entries**2, -1)
+        near = np.sort(distance, axis=-1)
+        least = min(least, (near[..., 1] - near[..., 0]).min())
+        rest = rest - entries[codes[:, q]]
+    return np.asarray(least, latents.dtype)
+
+
+def _check_layers(at: str, about: dict[str, Any], vectors: Vectors, bench: Bench) -> None:
+    """Every listed module of encoder and decoder, run one after the other."""
+    for stack in ("encoder", "decoder"):
+        entered, pattern = vectors[about[f"{stack}_input"]], rf"layers\.{stack}\.model\.(\d+)"
+        listed = [int(found[1]) for name in vectors.names if (found := re.fullmatch(pattern, name))]
+        assert sorted(listed) == sorted(about[f"{stack}_modules"]), f"{at}: modules of the {stack}"
+        for index in listed:
+            run = partial(after, stack=stack, index=index, x=entered)
+            bench.compare(f"{at}: {stack} layer {index}", vectors[f"layers.{stack}.model.{index}"], run)
+
+
+def after(side: Side, stack: str, index: int, x: np.ndarray) -> np.ndarray:
+    """What leaves layer `index` of a stack. (B, C, T) → same kind."""
+
+    def run(x: Any) -> Any:
+        for layer in getattr(side.codec, stack).layers[: index + 1]:
+            x = layer(x)
+            x = x[0] if isinstance(x, tuple) else x
+        return x
+
+    return side.conv(run, x)
+
+
+def check_codec_wave(root: Path, side: str) -> None:
+    """MetaVoice's codec: the latents and the wave of its multi-band diffusion's codes, and a clip's codes."""
+    vectors = Vectors(root / "mbd.safetensors")
+    config = existing(root / "encodec_config" / "config.json")
+    bench = encodec_bench(side, existing(root / "encodec.safetensors"), config)
+    codes = vectors["codes"]
+    bench.compare(f"{root.name}: latent", vectors["latent"], lambda s: s.latents(codes))
+    bench.compare(f"{root.name}: codec_wav", vectors["codec_wav"][:, 0], lambda s: s.decode(codes))
+    audio = vectors["codec_wav"][:, 0, 7:]
+    books = bench.side.codec.n_codebooks
+    heard = [s.to_host(s.codec.encode(audio, books)) for s in (bench.side, bench.torch64)]
+    np.testing.assert_array_equal(heard[0], heard[1], f"{root.name}: codes of the codec's own wave")
