@@ -70,7 +70,7 @@ class Mars5Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value, whole = getattr(self, field.name), field.type == "int"
-            number = isinstance(value, int | np.integer if whole else int | float | np.number)
+            number = isinstance(value, int if whole else int | float)
             if not number or isinstance(value, bool) or not math.isfinite(value):
                 raise UsageError(f"{field.name}: {value!r} is not a {'whole ' * whole}number")
             low, high = _RANGES.get(field.name, (-math.inf, math.inf))
