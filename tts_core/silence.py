@@ -1,6 +1,7 @@
 """Where a recording begins and ends to sound, by the level of its frames.
 
-Definition: librosa 0.11 `effects.trim` (ISC), written anew. Differs from upstream: in float64.
+Definition: librosa 0.11 `effects.trim` (ISC), written anew. Differs from upstream: in float64. (What
+tts_core/trim.py follows is an older rule, which mirrors the signal at its ends.)
 """
 
 from __future__ import annotations

@@ -9,14 +9,17 @@ path (tts_core/speaker_cache.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
 from mlx import nn
+from mlx.utils import tree_flatten
 
 from mlx_port.layers.lstm import LSTM
 from tts_core.errors import UsageError
 from tts_core.metavoice import SpeakerEncoderConfig
+from tts_core.speaker_cache import fingerprint
 from tts_core.speaker_slices import utterance_slices
 
 SLICES_AT_ONCE = 64  # bounds the memory; a minute and a half of speech
@@ -41,11 +44,21 @@ class SpeakerEncoder(nn.Module):
         utterances: (L,) samples at 16 kHz each, silence at the ends cut off (`read_speaker`).
         Returns (E,). Raises UsageError where nothing can be made of a recording.
         """
+        if not utterances:
+            raise UsageError("speaker: no recording was given")
         voice = unit(mx.stack([self._utterance(samples) for samples in utterances]).mean(axis=0))
         found = np.array(voice)
         if not np.isfinite(found).all():
             raise UsageError("speaker: no voice can be made out in the reference; give a clear recording")
         return found
+
+    def fingerprint(self) -> str:
+        """Of the weights and of what computes with them: a `SpeakerCache`'s own."""
+        tensors = (
+            (name, np.array(tensor))
+            for name, tensor in cast(list[tuple[str, mx.array]], tree_flatten(self.parameters()))
+        )
+        return fingerprint(tensors, f"mlx {mx.default_device()}")
 
     def _utterance(self, samples: np.ndarray) -> mx.array:
         """(L,) → (E,)."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch_ref.layers.lstm import LSTM
 from tts_core.errors import UsageError
 from tts_core.metavoice import SpeakerEncoderConfig
+from tts_core.speaker_cache import fingerprint
 from tts_core.speaker_slices import utterance_slices
 
 SLICES_AT_ONCE = 64  # bounds the memory; a minute and a half of speech
@@ -42,11 +43,18 @@ class SpeakerEncoder(nn.Module):
         utterances: (L,) samples at 16 kHz each, silence at the ends cut off (`read_speaker`).
         Returns (E,). Raises UsageError where nothing can be made of a recording.
         """
+        if not utterances:
+            raise UsageError("speaker: no recording was given")
         voice = unit(torch.stack([self._utterance(samples) for samples in utterances]).mean(dim=0))
         found = voice.cpu().numpy()
         if not np.isfinite(found).all():
             raise UsageError("speaker: no voice can be made out in the reference; give a clear recording")
         return found
+
+    def fingerprint(self) -> str:
+        """Of the weights and of what computes with them: a `SpeakerCache`'s own."""
+        tensors = ((name, tensor.detach().cpu().numpy()) for name, tensor in self.named_parameters())
+        return fingerprint(tensors, f"torch {self.linear.weight.device.type}")
 
     def _utterance(self, samples: np.ndarray) -> Tensor:
         """(L,) → (E,)."""
