@@ -156,7 +156,7 @@ def check_math(vectors: Vectors, info: Info, side: str) -> None:
     np.testing.assert_array_equal(both.side.to_host(drawn), vectors["gumbel_sample"])
 
 
-def mixed(s: Side, log_p: np.ndarray, keep: float, rest: float) -> Any:
+def mixed(s: Side, log_p: np.ndarray, keep: Any, rest: Any) -> Any:
     numbers = (s.to_device(np.array(number, np.float32)) for number in (keep, rest))
     return s.pipeline.diffusion.mixed(s.to_device(log_p), *numbers)
 

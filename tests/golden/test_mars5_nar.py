@@ -3,13 +3,17 @@
 A file's test compares all that it holds and fails if a tensor was never read.
 """
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.golden.cases import golden_root
 from tests.golden.mars5_nar_checks import CHECKS, check
 from tests.golden.sides import SIDES
+from tts_core.mars5_schedule import schedule
 
 pytestmark = pytest.mark.golden
 
@@ -34,3 +38,67 @@ if FILES:
 
 def _ours(name: str) -> bool:
     return name.startswith(("nar_", "diffusion", "trim"))
+
+
+def sine_first(table: Any) -> Any:
+    return lambda timesteps, width: np.roll(table(timesteps, width), width // 2, axis=1)
+
+
+def from_one(table: Any) -> Any:
+    return lambda length, width: table(length + 1, width)[1:]
+
+
+def without_leak(constants: Any) -> Any:
+    def table(timesteps: int, n_classes: int, pinned: int) -> np.ndarray:
+        made = constants(timesteps, n_classes, pinned)
+        made[:, 3] = schedule(timesteps).log_1_min_alpha - np.log(n_classes)
+        return made
+
+    return table
+
+
+def one_off(constants: Any) -> Any:
+    return lambda *sizes: np.roll(constants(*sizes), -1, axis=0)
+
+
+def pinned_longer(constants: Any) -> Any:
+    return lambda timesteps, n_classes, pinned: constants(timesteps, n_classes, pinned - 1)
+
+
+def pinned_shorter(constants: Any) -> Any:
+    return lambda timesteps, n_classes, pinned: constants(timesteps, n_classes, pinned + 1)
+
+
+def known_first(numbers: Any) -> Any:
+    return lambda *given, last: numbers(*given, last=last)[::-1]
+
+
+def guided_more(guided: Any) -> Any:
+    return lambda logits, guidance_w, x_0_temp: guided(logits, guidance_w + 1, x_0_temp)
+
+
+MISTAKES = [
+    ("nar_forward", "residual_transformer.timestep_table", sine_first),
+    ("nar_forward", "encoder.position_table", from_one),
+    ("nar_step", "reverse.constants", without_leak),
+    ("nar_step", "reverse.constants", one_off),
+    ("nar_runs", "reverse.constants", pinned_longer),
+    ("nar_runs", "reverse.constants", pinned_shorter),
+    ("nar_runs", "reverse.numbers_for", known_first),
+    ("nar_runs", "reverse.guided", guided_more),
+]
+
+if FILES:
+
+    @pytest.mark.parametrize(
+        ("stem", "where", "mistake"), [pytest.param(*given, id=given[2].__name__) for given in MISTAKES]
+    )
+    def test_mistakes_are_seen(stem: str, where: str, mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """mars5: the checks can fail."""
+        pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
+        [file] = [file for file in FILES if file.stem == stem]
+        module, name = where.split(".")
+        module = import_module(f"torch_ref.mars5.{module}")
+        monkeypatch.setattr(module, name, mistake(getattr(module, name)))
+        with pytest.raises(AssertionError):
+            check(file, "torch")
