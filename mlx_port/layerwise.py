@@ -34,7 +34,7 @@ class DiaLayers:
         self.network = Dia(config)  # lazy: what is not filled is never made
         self.network.eval()
         if weights.quantization:
-            quantize_linears(self.network, dict(weights.quantization))
+            quantize_linears(self.network, dict(weights.quantization), "dia")
         self.weights, self.dtype = weights, DTYPES[dtype]
 
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
@@ -155,7 +155,7 @@ def fill(network: nn.Module, stage: Stage, weights: Stored, dtype: mx.Dtype) -> 
     stored = weights.read(stage.tensors(weights.names()))
     for module in stage.modules:
         state = [
-            (name.removeprefix(f"{module}."), cast_floats(name, value, dtype))
+            (name.removeprefix(f"{module}."), cast_floats(name, value, dtype, "dia"))
             for name, value in stored.items()
             if name.startswith(f"{module}.")
         ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -11,45 +12,122 @@ import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port.codecs.dac import Dac
-from mlx_port.dia.dia import Dia
-from mlx_port.dia.generate import DiaPipeline
-from mlx_port.memory import backend_name, free_bytes
-from tts_core import dac, dia
 from tts_core.converted import FORMAT_VERSION, without_envelope
-from tts_core.dia_shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
-from tts_core.room import check_loading
+from tts_core.models import KINDS, MODELS, check_fits, network_class
 
 Read = TypeVar("Read")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 
 
-def load(path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
-    """A Dia with its codec, from a folder that convert-weights wrote.
+class Parts:
+    """What a model is made of, opened and checked: a network's weights are read when it is asked for.
 
-    dtype: float32, bfloat16 or float16 for the network; None takes the folder's own. Norms and the codec stay
-    float32.
+    model: a key of tts_core.models.MODELS, None for parts alone.  configs: kind → configuration.  documents:
+    kind → name → text.  dtype: that of the networks, by name; None is each part's own.
+    """
+
+    def __init__(self, model: str | None, folder: Path, kinds: Sequence[str], dtype: str | None):
+        self.model, self.folder, self.dtype = model, folder, dtype
+        self._raw = {kind: read_config(self.place(kind), kind) for kind in kinds}
+        self.configs = {
+            kind: understood(KINDS[kind].read_converted, raw, self.place(kind))
+            for kind, raw in self._raw.items()
+        }
+        self.documents = {
+            kind: {name: _read_text(self.place(kind) / name) for name in KINDS[kind].documents}
+            for kind in kinds
+        }
+        if model is not None:
+            understood(lambda _: check_fits(model, self.configs, self.documents), {}, folder)
+
+    def place(self, kind: str) -> Path:
+        """The folder of a part."""
+        return self.folder / KINDS[kind].folder
+
+    def dtype_of(self, kind: str) -> str:
+        """The dtype of a part's network, by name."""
+        own = self._raw[kind].get("dtype")
+        return self.dtype if self.dtype is not None and KINDS[kind].takes_dtype else str(own)
+
+    def quantization_of(self, kind: str) -> dict[str, Any] | None:
+        """How a part's layers are stored, as its config.json says; None where they are plain."""
+        return self._raw[kind].get("quantization")
+
+    def network(self, kind: str) -> Any:
+        """The network of a kind with its weights, or with a reader of them where it reads itself."""
+        made, pieces = network_class("mlx_port", kind), KINDS[kind].pieces
+        if pieces is not None:
+            self._check_tensors(kind)
+            return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
+        network = made(self.configs[kind])
+        how = self.quantization_of(kind)
+        if how:
+            understood(lambda _: quantize_linears(network, how, kind), {}, self.place(kind))
+        _fill(network, self.place(kind), kind, self._dtype())
+        return network
+
+    def tensors(self, kind: str, prefix: str) -> dict[str, mx.array]:
+        """The tensors of a part whose names start with `prefix`, by what is left of their names."""
+        return {
+            name.removeprefix(prefix): cast_floats(name, value, self._dtype(), kind)
+            for name, value in _read(self.place(kind)).items()
+            if name.startswith(prefix)
+        }
+
+    def _check_tensors(self, kind: str) -> None:
+        """Names and shapes of a part that no network holds as a whole."""
+        config, known = self.configs[kind], KINDS[kind]
+        wanted = {}
+        for name, shape in known.parameter_shapes(config).items():
+            axes = known.mlx_axes(config, name, len(shape)) or range(len(shape))
+            wanted[name] = f"float {tuple(shape[axis] for axis in axes)}"
+        _check(_read(self.place(kind)), wanted, self.place(kind))
+
+    def _dtype(self) -> mx.Dtype | None:
+        return None if self.dtype is None else DTYPES[self.dtype]
+
+
+def load(path: str | Path, *, dtype: str | None = None) -> Any:
+    """A DiaPipeline, Mars5Pipeline or MetaVoicePipeline, from a folder that convert-weights wrote.
+
+    dtype: float32, bfloat16 or float16 for the networks; None takes each one's own. Norms and what always
+    runs in float32 (codecs, vocoders) stay float32.
     Raises NotFoundError, CheckpointError (for published files: it says how to convert them), UsageError, and
     ResourceError where memory would not hold it.
     """
+    parts = open_parts(path, dtype=dtype)
+    return importlib.import_module(f"mlx_port.{parts.model}.loading").assemble(parts)
+
+
+def open_parts(path: str | Path, *, dtype: str | None = None, kinds: Sequence[str] | None = None) -> Parts:
+    """What `load` assembles; no tensor is read. kinds: the parts wanted; None takes all of the model's."""
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     folder = Path(path)
-    config = read_config(folder, "dia")
-    network = Dia(understood(dia.read_converted, config, folder))
-    if config.get("quantization"):
-        understood(lambda _: quantize_linears(network, config["quantization"]), config, folder)
-    place = folder / "codec"
-    codec = Dac(understood(dac.read_converted, read_config(place, "dac"), place))
-    understood(lambda _: _check_room(network, codec, config, dtype), config, folder)
-    _fill(network, folder, None if dtype is None else DTYPES[dtype])
-    _fill(codec, place, None)
-    return DiaPipeline(network, codec)
+    if kinds is not None:
+        return Parts(next((kind for kind in kinds if kind in MODELS), None), folder, kinds, dtype)
+    model = read_config(folder, *MODELS)["model_type"]
+    extras = [kind for kind in MODELS[model].extras if (folder / KINDS[kind].folder).is_dir()]
+    return Parts(model, folder, MODELS[model].wanted(extras), dtype)
 
 
-def read_config(folder: Path, model_type: str) -> dict[str, Any]:
-    """The config.json of a converted folder, its envelope included; errors as of `load`."""
+def open_networks(
+    path: str | Path, *, kinds: Sequence[str] | None = None, dtype: str | None = None
+) -> dict[str, Any]:
+    """Networks by kind, without a pipeline; arguments as of `open_parts`."""
+    parts = open_parts(path, dtype=dtype, kinds=kinds)
+    return {kind: parts.network(kind) for kind in parts.configs}
+
+
+def read_configs(folder: Path) -> tuple[str, Mapping[str, Any]]:
+    """Which model a folder holds, and the configuration of each of its parts; errors as of `load`."""
+    parts = open_parts(folder)
+    return str(parts.model), parts.configs
+
+
+def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
+    """The config.json of a converted folder, its envelope included, if it is of one of these types."""
     file = folder / "config.json"
     if not file.is_file():
         what = "a folder without config.json" if folder.is_dir() else "no such folder"
@@ -60,7 +138,7 @@ def read_config(folder: Path, model_type: str) -> dict[str, Any]:
         raise CheckpointError(f"model: {file} is not JSON ({error}); convert again") from None
     if not isinstance(config, dict):
         raise CheckpointError(f"model: {file} holds no JSON object; convert again")
-    if config.get("weights_layout") != "mlx" or config.get("model_type") != model_type:
+    if config.get("weights_layout") != "mlx" or config.get("model_type") not in model_types:
         raise CheckpointError(
             f"model: {folder} holds published weights, not converted ones; "
             f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
@@ -81,32 +159,42 @@ def understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], f
         raise CheckpointError(f"model: {folder}: {fault}; convert again") from None
 
 
-def _check_room(network: Dia, codec: Dac, config: dict[str, Any], dtype: str | None) -> None:
-    check_loading(
-        network.config,
-        codec.config,
-        dtype=dtype or config["dtype"],
-        quantization=config.get("quantization"),
-        backend=backend_name(),
-        free=free_bytes(),
-    )
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or str(error)
+        raise NotFoundError(f"model: {file}: a part of the model, but {what}; convert again") from None
 
 
-def quantize_linears(network: nn.Module, quantization: dict[str, Any]) -> None:
-    """Give every listed linear layer its quantised form; an entry under a layer's path overrides the
-    folder's default.
+def quantize_linears(network: nn.Module, quantization: dict[str, Any], kind: str) -> None:
+    """Give the linear layers that quantising takes their quantised form; an entry under a layer's path
+    overrides the folder's default.
     """
     default = {name: quantization[name] for name in ("group_size", "bits", "mode")}
 
     def choose(path: str, module: nn.Module) -> bool | dict[str, Any]:
         override = quantization.get(path, True)
-        return isinstance(module, nn.Linear) and override
+        return isinstance(module, nn.Linear) and KINDS[kind].is_large(f"{path}.weight") and override
 
     nn.quantize(network, **default, class_predicate=choose)
 
 
-def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
+def _fill(network: nn.Module, folder: Path, kind: str, dtype: mx.Dtype | None) -> None:
     """Load all tensors, strictly: the names, and every shape, are those of the network."""
+    weights = _read(folder)
+    parameters = cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
+    wanted = {name: _kind(value) for name, value in parameters}
+    _check(weights, wanted, folder)
+    # taken out one by one, so that no array lives beside its cast
+    ready = {name: cast_floats(name, weights.pop(name), dtype, kind) for name in wanted}
+    network.load_weights(list(ready.items()), strict=True)
+    network.eval()
+    mx.eval(network.parameters())  # read the files now, not within the first generation
+
+
+def _read(folder: Path) -> dict[str, mx.array]:
+    """All tensors of a folder; their numbers are read when they are first used."""
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
         raise NotFoundError(f"model: {folder} has no model*.safetensors; convert again")
@@ -116,8 +204,11 @@ def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
             weights |= cast(dict[str, mx.array], mx.load(str(file)))
         except RuntimeError as error:
             raise CheckpointError(f"model: {file} cannot be read ({error}); convert again") from None
-    parameters = cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
-    wanted = {name: _kind(value) for name, value in parameters}
+    return weights
+
+
+def _check(weights: Mapping[str, mx.array], wanted: Mapping[str, str], folder: Path) -> None:
+    """Raise CheckpointError unless just the wanted tensors are there. wanted: name → as `_kind` says it."""
     faults = [f"{name} missing" for name in wanted.keys() - weights.keys()]
     faults += [f"{name} unknown" for name in weights.keys() - wanted.keys()]
     faults += [
@@ -127,11 +218,6 @@ def _fill(network: nn.Module, folder: Path, dtype: mx.Dtype | None) -> None:
     ]
     if faults:
         raise CheckpointError(f"model: {folder}: {'; '.join(sorted(faults)[:20])}; convert again")
-    # taken out one by one, so that no array lives beside its cast
-    ready = {name: cast_floats(name, weights.pop(name), dtype) for name in wanted}
-    network.load_weights(list(ready.items()), strict=True)
-    network.eval()
-    mx.eval(network.parameters())  # read the files now, not within the first generation
 
 
 def _kind(value: mx.array) -> str:
@@ -139,7 +225,7 @@ def _kind(value: mx.array) -> str:
     return f"{'float' if mx.issubdtype(value.dtype, mx.floating) else value.dtype} {value.shape}"
 
 
-def cast_floats(name: str, value: mx.array, dtype: mx.Dtype | None) -> mx.array:
-    """A stored tensor in `dtype`; norms, whole numbers and, for None, everything stay as they are."""
+def cast_floats(name: str, value: mx.array, dtype: mx.Dtype | None, kind: str) -> mx.array:
+    """A stored tensor in `dtype`; what stays float32, whole numbers and, for None, all stay as they are."""
     floating = mx.issubdtype(value.dtype, mx.floating)
-    return value if dtype is None or is_norm(name) or not floating else value.astype(dtype)
+    return value if dtype is None or KINDS[kind].stays_float32(name) or not floating else value.astype(dtype)

@@ -32,6 +32,7 @@ ALONE = {
     "mlx_port/cli_estimate.py": "the command",
     "mlx_port/cli_doctor.py": "the command",
     "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
+    "mlx_port/loading.py:read_configs": "of converted folders; torch_ref's are read by converters",
     "mlx_port/loading.py:read_config": "of converted folders; torch_ref's are read by converters",
     "mlx_port/loading.py:understood": "errors of converted folders' configurations",
     "mlx_port/loading.py:quantize_linears": "torch_ref dequantises",
@@ -49,7 +50,11 @@ DIFFERENT = {
     "layers/conv.py:conv1d": "torch has groups, and a limit on sizes",
     "layers/conv.py:conv_transpose1d": "torch has groups and output padding, and a limit on sizes",
     "layers/lstm.py:LSTM": "torch's own layer, its cells unrolled where a device's is not trusted",
-    "loading.py:load": "torch_ref reads published layouts, the codec apart from them, and chooses a device",
+    **dict.fromkeys(
+        ["loading.py:load", "loading.py:open_parts", "loading.py:open_networks"],
+        "torch_ref reads published layouts, the codec apart from them, and chooses a device",
+    ),
+    "loading.py:Parts": "torch_ref's are read by converters, MLX's from folders with their own dtypes",
 }
 
 

@@ -2,71 +2,130 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import nn
 
-from converters.published import Part, open_published
-from torch_ref.codecs.dac import Dac
-from torch_ref.device import choose, name_of
-from torch_ref.dia.dia import Dia
-from torch_ref.dia.generate import DiaPipeline
-from torch_ref.memory import backend_name, free_bytes
-from tts_core.dia_shapes import is_norm
-from tts_core.room import check_loading
+from converters.published import Part, Published, open_published
+from torch_ref.device import choose
+from tts_core.models import KINDS, check_fits, network_class
 
-Network = TypeVar("Network", Dia, Dac)
+Network = TypeVar("Network", bound=nn.Module)
+
+
+class Parts:
+    """What a model is made of, opened and checked: a network's weights are read when it is asked for.
+
+    model: a key of tts_core.models.MODELS, None for parts alone.  configs: kind → configuration.  documents:
+    kind → name → text.  dtype, device: of the networks.
+    """
+
+    def __init__(self, published: Published, dtype: torch.dtype, device: torch.device):
+        self.model = published.model
+        self.configs = {kind: part.config for kind, part in published.parts.items()}
+        self.documents = {kind: part.documents for kind, part in published.parts.items()}
+        self.dtype, self.device = dtype, device
+        self._parts = published.parts
+        if self.model is not None:
+            check_fits(self.model, self.configs, self.documents)
+
+    def network(self, kind: str) -> Any:
+        """The network of a kind with its weights, or with a reader of them where it reads itself."""
+        made, pieces = network_class("torch_ref", kind), KINDS[kind].pieces
+        if pieces is not None:
+            return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
+        with torch.device("meta"):
+            network = made(self.configs[kind])
+        return fill(network, self._parts[kind], self.dtype, self.device)
+
+    def tensors(self, kind: str, prefix: str) -> dict[str, torch.Tensor]:
+        """The tensors of a part whose names start with `prefix`, by what is left of their names."""
+        return {
+            name.removeprefix(prefix): tensor
+            for name, tensor in _read(self._parts[kind], self.dtype, self.device, prefix)
+        }
 
 
 def load(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     *,
     dtype: str | None = None,
     device: str | None = None,
     codec: str | Path | None = None,
     cross_rope: bool | None = None,
-) -> DiaPipeline:
-    """A Dia with its codec.
+    config: str | Path | None = None,
+    include: Sequence[str] = (),
+) -> Any:
+    """A DiaPipeline, Mars5Pipeline or MetaVoicePipeline, by what the files hold.
 
-    path: folder or file in any published layout (nari .pth, safetensors, transformers), a hub id, or a folder
-    that convert-weights wrote, quantised ones included (they are dequantised).
-    dtype: float32, bfloat16, float16 or float64, for the network; norms and the codec stay float32 (float64
-    in float64). None takes float32 on the CPU and MPS, on CUDA bfloat16, or float16 where bfloat16 is only
-    emulated.
+    path: folder or file in any published layout, a hub id, or a folder that convert-weights wrote, quantised
+    ones included (they are dequantised); several of them where a model's parts lie apart.
+    dtype: float32, bfloat16, float16 or float64, for the networks; norms and what always runs in float32
+    (codecs, vocoders) stay float32 (float64 in float64). None takes float32 on the CPU and MPS, on CUDA
+    bfloat16, or float16 where bfloat16 is only emulated.
     device: None takes CUDA, MPS or the CPU. What was chosen, and why, goes to the logger "torch_ref".
-    codec: where the DAC is, when `path` does not hold one.
-    cross_rope: overrides what the config's schema says about rotary cross-attention (v0.1: True, 0626:
-    False).
+    codec: where the codec is, when `path` does not hold one.
+    cross_rope: overrides what Dia's config says about rotary cross-attention (v0.1: True, 0626: False).
+    config: a JSON file with sizes that no tensor of MARS5 shows. include: parts that may be left out: "mbd".
     Raises NotFoundError, CheckpointError, UsageError, and ResourceError where memory would not hold it.
     """
+    parts = open_parts(
+        path, dtype=dtype, device=device, codec=codec, cross_rope=cross_rope, config=config, include=include
+    )
+    return importlib.import_module(f"torch_ref.{parts.model}.loading").assemble(parts)
+
+
+def open_parts(
+    path: str | Path | Sequence[str | Path],
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    codec: str | Path | None = None,
+    cross_rope: bool | None = None,
+    config: str | Path | None = None,
+    include: Sequence[str] = (),
+    kinds: Sequence[str] | None = None,
+) -> Parts:
+    """What `load` assembles; no tensor is read. kinds: the parts wanted; None takes all of the model's."""
     target, chosen = choose(device, dtype)
-    published = open_published([path], codec=codec, cross_rope=cross_rope)
-    check_loading(
-        published.dia.config,
-        published.codec.config,
-        dtype=name_of(chosen),
-        backend=backend_name(target),
-        free=free_bytes(target),
+    published = open_published(
+        path, codec=codec, cross_rope=cross_rope, config=config, include=include, parts=kinds
     )
-    with torch.device("meta"):
-        network = Dia(published.dia.config)
-        dac = Dac(published.codec.config)
-    return DiaPipeline(
-        fill(network, published.dia, chosen, target),
-        fill(dac, published.codec, torch.promote_types(chosen, torch.float32), target),
-    )
+    return Parts(published, chosen, target)
+
+
+def open_networks(
+    path: str | Path | Sequence[str | Path],
+    *,
+    kinds: Sequence[str] | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
+    config: str | Path | None = None,
+) -> dict[str, Any]:
+    """Networks by kind, without a pipeline; arguments as of `open_parts`."""
+    parts = open_parts(path, dtype=dtype, device=device, config=config, kinds=kinds)
+    return {kind: parts.network(kind) for kind in parts.configs}
 
 
 def fill(network: Network, part: Part, dtype: torch.dtype, device: torch.device) -> Network:
     """Give an empty network a part's tensors, one at a time; names and shapes were planned strictly."""
-    wide = torch.promote_types(dtype, torch.float32)
-    state = {
-        name: _tensor(part.read(name)).to(device, wide if is_norm(name) else dtype) for name in part.names()
-    }
+    state = dict(_read(part, dtype, device))
     network.load_state_dict(state, strict=True, assign=True)
     return network.to(device).eval()
+
+
+def _read(
+    part: Part, dtype: torch.dtype, device: torch.device, prefix: str = ""
+) -> Iterator[tuple[str, torch.Tensor]]:
+    wide = torch.promote_types(dtype, torch.float32)
+    for name in part.names():
+        if name.startswith(prefix):
+            yield name, _tensor(part.read(name)).to(device, wide if part.stays_float32(name) else dtype)
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:

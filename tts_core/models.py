@@ -6,6 +6,7 @@ config.json of its part of a converted folder; the root's is that of the model.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -47,12 +48,14 @@ class Kind:
 
     title: str  # in messages
     folder: str  # inside a converted folder; "" is the root
+    network: str  # module and class, the same on both sides
     parameter_shapes: Callable[[Any], Shapes]  # of its configuration
     read_converted: Callable[[Mapping[str, Any]], Any]  # its configuration, from our own schema
     stays_float32: Callable[[str], bool] = _always  # whatever the dtype that is asked for
     is_large: Callable[[str], bool] = _never  # the linear layers that quantising takes
     mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
     documents: tuple[str, ...] = ()  # texts beside config.json: tokenizers
+    pieces: str | None = None  # prefix of the names of piece {}: the network reads itself piece by piece
     license: str | None = None  # of the published weights: SPDX, or as the hub writes it
 
     @property
@@ -97,6 +100,7 @@ KINDS = {
     "dia": Kind(
         title="Dia",
         folder="",
+        network="dia.dia:Dia",
         parameter_shapes=dia_shapes.parameter_shapes,
         read_converted=dia.read_converted,
         stays_float32=dia_shapes.is_norm,
@@ -105,6 +109,7 @@ KINDS = {
     "dac": Kind(
         title="DAC (the codec)",
         folder="codec",
+        network="codecs.dac:Dac",
         parameter_shapes=dac.parameter_shapes,
         read_converted=dac.read_converted,
         mlx_axes=_axes_by_name(dac.mlx_axes),
@@ -112,6 +117,7 @@ KINDS = {
     "mars5": Kind(
         title="MARS5 (AR)",
         folder="",
+        network="mars5.codec_lm:CodecLM",
         parameter_shapes=mars5.codec_lm_parameter_shapes,
         read_converted=mars5.read_converted_codec_lm,
         stays_float32=mars5.is_norm,
@@ -122,6 +128,7 @@ KINDS = {
     "mars5_nar": Kind(
         title="MARS5 (NAR)",
         folder="nar",
+        network="mars5.residual_transformer:ResidualTransformer",
         parameter_shapes=mars5.residual_transformer_parameter_shapes,
         read_converted=mars5.read_converted_residual_transformer,
         stays_float32=mars5.is_norm,
@@ -131,6 +138,7 @@ KINDS = {
     "metavoice": Kind(
         title="MetaVoice (first stage)",
         folder="",
+        network="metavoice.first_stage:FirstStage",
         parameter_shapes=metavoice.first_stage_parameter_shapes,
         read_converted=metavoice.read_converted_first_stage,
         stays_float32=_never,
@@ -141,6 +149,7 @@ KINDS = {
     "metavoice_second_stage": Kind(
         title="MetaVoice (second stage)",
         folder="second_stage",
+        network="metavoice.second_stage:SecondStage",
         parameter_shapes=metavoice.second_stage_parameter_shapes,
         read_converted=metavoice.read_converted_second_stage,
         documents=("tokenizer.json",),
@@ -149,6 +158,7 @@ KINDS = {
     "metavoice_speaker_encoder": Kind(
         title="MetaVoice (speaker encoder)",
         folder="speaker_encoder",
+        network="metavoice.speaker_encoder:SpeakerEncoder",
         parameter_shapes=metavoice.speaker_encoder_parameter_shapes,
         read_converted=metavoice.read_converted_speaker_encoder,
         license="apache-2.0",
@@ -156,6 +166,7 @@ KINDS = {
     "encodec": Kind(
         title="EnCodec (the codec)",
         folder="codec",
+        network="codecs.encodec:Encodec",
         parameter_shapes=encodec.parameter_shapes,
         read_converted=encodec.read_converted,
         mlx_axes=encodec.mlx_axes,
@@ -164,6 +175,7 @@ KINDS = {
     "vocos": Kind(
         title="Vocos (the vocoder)",
         folder="vocoder",
+        network="codecs.vocos:Vocos",
         parameter_shapes=vocos.parameter_shapes,
         read_converted=vocos.read_converted,
         mlx_axes=_axes_by_name(vocos.mlx_axes),
@@ -172,9 +184,11 @@ KINDS = {
     "mbd": Kind(
         title="MBD (multi-band diffusion)",
         folder="mbd",
+        network="codecs.mbd:MultiBandDiffusion",
         parameter_shapes=mbd.parameter_shapes,
         read_converted=mbd.read_converted,
         mlx_axes=_axes_by_name(mbd.mlx_axes),
+        pieces="bands.{}.",
         license="cc-by-nc-4.0",
     ),
 }
@@ -261,8 +275,7 @@ def check_fits(model: str, configs: Configs, documents: Documents) -> None:
         MODELS[model].check(configs, documents)
 
 
-def kind_of(model_type: Any, where: str) -> Kind:
-    """The kind that a converted config.json names. Raises CheckpointError for one that is unknown."""
-    if not isinstance(model_type, str) or model_type not in KINDS:
-        raise CheckpointError(f"{where}: model_type {model_type!r:.40} is none of {', '.join(KINDS)}")
-    return KINDS[model_type]
+def network_class(side: str, kind: str) -> Any:
+    """The class of a kind's network. side: the package that it is written in."""
+    module, _, name = KINDS[kind].network.partition(":")
+    return getattr(importlib.import_module(f"{side}.{module}"), name)

@@ -134,13 +134,15 @@ def test_bad_input_is_refused_before_anything_is_allocated(
 
 
 def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlx_port.dia.loading
+    import torch_ref.dia.loading
     import torch_ref.loading
     from mlx_port import loading
     from mlx_port.api import converted_voice
     from tts_core.embedded_voice import CODEC, DIA
 
     folder = converted_voice()
-    for side in (torch_ref.loading, loading):
+    for side in (torch_ref.dia.loading, mlx_port.dia.loading):
         monkeypatch.setattr(side, "free_bytes", lambda *device: 10**7)
     monkeypatch.setattr(torch_ref.loading, "fill", lambda *_: pytest.fail("weights were read"))
     monkeypatch.setattr(loading, "_fill", lambda *_: pytest.fail("weights were read"))

@@ -1,0 +1,25 @@
+"""Dia's parts as a pipeline."""
+
+from __future__ import annotations
+
+from mlx_port.dia.generate import DiaPipeline
+from mlx_port.loading import Parts, understood
+from mlx_port.memory import backend_name, free_bytes
+from tts_core.room import check_loading
+
+
+def assemble(parts: Parts) -> DiaPipeline:
+    """The pipeline. Raises ResourceError, before weights are read, where memory would not hold it."""
+
+    def check(_: object) -> None:
+        check_loading(
+            parts.configs["dia"],
+            parts.configs["dac"],
+            dtype=parts.dtype_of("dia"),
+            quantization=parts.quantization_of("dia"),
+            backend=backend_name(),
+            free=free_bytes(),
+        )
+
+    understood(check, {}, parts.folder)
+    return DiaPipeline(parts.network("dia"), parts.network("dac"))

@@ -1,0 +1,21 @@
+"""Dia's parts as a pipeline."""
+
+from __future__ import annotations
+
+from torch_ref.device import name_of
+from torch_ref.dia.generate import DiaPipeline
+from torch_ref.loading import Parts
+from torch_ref.memory import backend_name, free_bytes
+from tts_core.room import check_loading
+
+
+def assemble(parts: Parts) -> DiaPipeline:
+    """The pipeline. Raises ResourceError, before weights are read, where memory would not hold it."""
+    check_loading(
+        parts.configs["dia"],
+        parts.configs["dac"],
+        dtype=name_of(parts.dtype),
+        backend=backend_name(parts.device),
+        free=free_bytes(parts.device),
+    )
+    return DiaPipeline(parts.network("dia"), parts.network("dac"))
