@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -9,15 +11,13 @@ import torch
 from torch_ref.api import embedded_voice
 from torch_ref.codecs.dac import Dac
 from torch_ref.layers import conv
-from torch_ref.limits import Backend, enforce, observe
+from torch_ref.limits import Backend, active, enforce, observe
 from torch_ref.limits.workloads import pairs
 from tts_core.published_sizes import DAC_44KHZ
 from tts_core.results import Prompt
 
 FRAMES = 431  # 5 s of the 44.1 kHz codec
 CONVOLUTION = {"conv-65536", "conv-transpose-65536"}
-VERSIONS = (("2.5.1", "13.6"), ("2.6.0", "14.5"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))
-SOME = [Backend("mps", *versions) for versions in VERSIONS]
 
 
 @pytest.fixture(scope="module")
@@ -60,25 +60,42 @@ def test_without_windows_the_convolutions_break_there(full_size: Dac, backend: B
     assert set(seen.broken) == (CONVOLUTION if limited else set())
 
 
-@pytest.mark.parametrize("backend", SOME, ids=str)
-def test_the_embedded_voice_speaks(backend: Backend) -> None:
-    """One text sampled, a batch with a prompt and a text without, and the codec both ways: as on the CPU."""
+@pytest.fixture(scope="module")
+def speak() -> Callable[[], list[np.ndarray]]:
+    """One text sampled, a batch with a prompt and a text without, and the codec both ways."""
     voice = embedded_voice()
     rng = np.random.default_rng(0)
     shape = voice.config.decoder_config.num_channels, 4
-    prompt = Prompt(
-        transcript="[S1] Before.", codes=rng.integers(0, voice.config.eos_token_id, shape).astype(np.int32)
-    )
+    codes = rng.integers(0, voice.config.eos_token_id, shape).astype(np.int32)
+    prompt = Prompt(transcript="[S1] Before.", codes=codes)
 
     def run() -> list[np.ndarray]:
-        result = voice.generate("[S1] Hello there.", seed=1, max_frames=6)
-        batch = voice.generate_codes(["[S2] One.", "[S1] And another."], [prompt, None], seed=2, max_frames=4)
+        result = voice.generate("[S1] Hello there.", seed=1, max_frames=3)
+        batch = voice.generate_codes(["[S2] One.", "[S1] And another."], [prompt, None], seed=2, max_frames=2)
         heard = np.asarray(voice.codec.encode(result.audio[None]))
         return [result.audio, result.codes, *batch, heard]
 
-    plain = run()
+    return run
+
+
+@pytest.fixture(scope="module")
+def plain(speak: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
+    return speak()
+
+
+@pytest.mark.parametrize("backend", pairs(), ids=str)
+def test_the_embedded_voice_speaks(
+    speak: Callable[[], list[np.ndarray]], plain: list[np.ndarray], backend: Backend
+) -> None:
+    """As on the CPU. Every pair runs: no two have the same active rules."""
     with enforce(backend):
-        limited = run()
+        limited = speak()
     np.testing.assert_allclose(limited[0], plain[0], rtol=0, atol=1e-5)  # attention falls to blocks: rounding
     for one, other in zip(limited[1:], plain[1:], strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_no_pair_stands_for_another() -> None:
+    """Else one of the two could be left out above."""
+    rules = [frozenset(rule.id for rule in active(backend)) for backend in pairs()]
+    assert len(set(rules)) == len(rules) == 17
