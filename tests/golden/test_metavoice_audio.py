@@ -1,0 +1,46 @@
+"""MetaVoice's speaker encoder, multi-band diffusion and loudness against vectors that the original code made.
+
+A file's test compares all that it holds and fails if a tensor was never read.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.golden.cases import golden_root
+from tests.golden.mbd_checks import check_mbd, check_tables
+from tests.golden.sides import SIDES
+from tests.golden.speaker_checks import check_speaker
+
+pytestmark = pytest.mark.golden
+
+FOLDER = golden_root() / "metavoice"
+TABLES = sorted(FOLDER.glob("mbd_tables*.safetensors"))  # what of mbd.safetensors needs no weights
+
+
+def need(side: str) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
+    pytest.importorskip("mlx.core" if side == "mlx" else "torch", reason=f"{side} is not installed")
+
+
+if (FOLDER / "speaker.safetensors").exists():
+
+    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in SIDES])
+    def test_speaker(side: str) -> None:
+        need(side)
+        check_speaker(FOLDER, side)
+
+
+if (FOLDER / "mbd.safetensors").exists():
+
+    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in SIDES])
+    def test_multi_band_diffusion(side: str) -> None:
+        need(side)
+        check_mbd(FOLDER, side)
+
+
+if TABLES:
+
+    @pytest.mark.parametrize("file", [pytest.param(file, id=f"metavoice/{file.stem}") for file in TABLES])
+    def test_tables(file: Path) -> None:
+        check_tables(FOLDER, file.stem)
