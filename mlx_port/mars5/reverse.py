@@ -132,7 +132,7 @@ class ReverseDiffusion:
         Nothing is read from the device before the end.
         """
         source = self.read(text, reference, cells, settings)
-        mx.eval(source)  # else every step would compute it again
+        mx.async_eval(source)  # else every step would compute it again
         step = make_step(self.network, source, cells, settings)
         codes = mx.array(cells.codes)
         for place, t in enumerate(reverse_order(settings.timesteps)[:-1]):

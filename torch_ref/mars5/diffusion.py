@@ -65,7 +65,7 @@ def draw_per_cell(log_p: Tensor, uniform: Tensor) -> Tensor:
 
 def draw_per_class(log_p: Tensor, gumbel: Tensor) -> Tensor:
     """The largest sum of log-probability and Gumbel number. (..., K) each → (...) int64."""
-    return first_largest(log_p + gumbel)
+    return first_largest(log_p + gumbel).clamp(max=log_p.shape[-1] - 1)  # a row with NaN gives K
 
 
 def noised_per_cell(clean: Tensor, uniform: Tensor, at: Timestep, n_classes: int) -> Tensor:
