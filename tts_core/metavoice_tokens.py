@@ -35,11 +35,9 @@ class TokenRows:
 
         ahead: columns to look beyond the next, as if no row ended before.
         """
-        column = self.filled + ahead
-        return [
-            None if length or column < len(prompt) else column - len(prompt)
-            for prompt, length in zip(self.prompts, self.lengths, strict=True)
-        ]
+        ends = zip(self.prompts, self.limits, self.lengths, strict=True)
+        steps = [(self.filled + ahead - len(prompt), limit, length) for prompt, limit, length in ends]
+        return [step if 0 <= step < limit and not length else None for step, limit, length in steps]
 
     def accept(self, drawn: np.ndarray) -> None:
         """Fill the next column: drawn ids where a row makes its own, (B,); a drawn end id ends the row."""

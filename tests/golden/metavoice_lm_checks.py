@@ -1,0 +1,341 @@
+"""What lm.json and lm.safetensors of MetaVoice hold, and what must equal it: text, first stage, sampling."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tests.golden.metavoice_lm_bench import SAFE, Bench, Networks
+from tts_core import metavoice_sampling as rules
+from tts_core.metavoice import first_stage_parameter_shapes, second_stage_parameter_shapes
+from tts_core.metavoice_codes import flattened, interleave, tilted
+from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice_text import normalise
+
+
+class Recorded:
+    """Recorded waiting times as the uniform numbers that they come from."""
+
+    def __init__(self, waiting: np.ndarray):
+        self.waiting = waiting
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        assert shape == self.waiting[step].shape, f"step {step}: noise {self.waiting[step].shape} for {shape}"
+        return np.exp(-self.waiting[step].astype(np.float64))
+
+
+NOTHING = Recorded(np.zeros((0, 0)))  # for what draws nothing
+
+
+def check_names(bench: Bench) -> None:
+    """Published names and the number of parameters."""
+    for stage in ("first", "second"):
+        config = getattr(bench.own, stage).config
+        shapes = (first_stage_parameter_shapes if stage == "first" else second_stage_parameter_shapes)(config)
+        head = {"lm_heads.0.weight"} if stage == "first" else set()
+        assert {*shapes, *head} == set(bench.info[f"{stage}_stage_keys"]), f"{stage}_stage_keys"
+        if stage == "first":
+            assert sum(map(prod, shapes.values())) == bench.info["first_stage_params"]
+
+
+def check_layout(bench: Bench) -> None:
+    """The prompt, interleaving, and both adapters."""
+    given, table = bench.settings["prompt"], bench.tokenizers.first_stage
+    ids = table.encode(normalise(given["text"]))
+    assert ids.tolist() == bench.info["prompt"]
+    assert (table.offset, table.end_of_text, len(ids)) == (given["offset"], given["end_of_text"], given["n"])
+    combine = bench.info["combine"]
+    joined = interleave(np.array(combine["text"]), np.array(combine["audio"]))
+    assert [joined.tolist()] == combine["out"]
+    for number, case in enumerate(bench.info["adapters"]):
+        adapter = {"flattened": flattened, "tilted": tilted}[case["kind"]]
+        text, codes = adapter(np.array(case["tokens"]))
+        assert text.tolist() == case["text_ids"], f"adapters[{number}]"
+        assert codes.tolist() == case["audio"], f"adapters[{number}]"
+
+
+def check_teacher(bench: Bench) -> None:
+    """Every layer's output and the logits, at once and step by step, with and without speaker; guidance."""
+    vectors, tokens = bench.vectors, bench.vectors["teacher.tokens"][None]
+    embedding, prefill = vectors["spk_emb"], bench.settings["teacher"]["n_prompt"]
+    memory: dict[int, tuple[list[np.ndarray], np.ndarray, np.ndarray]] = {}
+
+    def run(networks: Networks) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+        """Blocks' outputs, (2, T, D) each, and logits made at once and one by one, (2, T, V) each."""
+        if id(networks) not in memory:
+            side, network = networks.side, networks.first
+            sampling = FirstStageSampling(cfg_scale=3.0)
+            step = side.step(network, embedding, sampling, room=tokens.shape[1], end_of_text=0)
+            rows = side.array(np.concatenate([tokens, tokens]))
+            with side.inference():
+                whole = side.numpy(network(rows, step.speakers, network.new_cache(tokens.shape[1])))
+                cuts = [(0, prefill), *((t, t + 1) for t in range(prefill, tokens.shape[1]))]
+                parts = [side.numpy(network(rows[:, a:b], step.speakers, step.cache)) for a, b in cuts]
+                hidden, layers = [], network.new_cache(tokens.shape[1])
+                x = network.transformer.embed(rows, step.speakers, 0)
+                for block, cache in zip(network.transformer.h, layers, strict=True):
+                    x = block(x, cache)
+                    hidden.append(side.numpy(x))
+            memory[id(networks)] = hidden, whole, np.concatenate(parts, axis=1)
+        return memory[id(networks)]
+
+    golden = vectors["teacher.logits"]
+    for layer in range(bench.own.first.config.num_hidden_layers):
+        name = f"teacher.hidden{layer}"
+        bench.compare(name, vectors[name], lambda networks, at=layer: run(networks)[0][at])
+    bench.compare("teacher.logits", golden, lambda networks: run(networks)[1])
+    bench.compare("teacher.logits, step by step", golden, lambda networks: run(networks)[2])
+    last = vectors["teacher.slow_last_logits"]
+    bench.compare("teacher.slow_last_logits", last, lambda networks: run(networks)[1][:, -1:])
+    guidance = FirstStageSampling(cfg_scale=bench.settings["cfg.guided_logits"]["guidance"])
+    bench.compare(
+        "cfg.guided_logits",
+        vectors["cfg.guided_logits"],
+        lambda networks: networks.side.guided(list(run(networks)[1]), guidance),
+    )
+
+
+def check_greedy(bench: Bench) -> None:
+    """Every greedy run: each step behind the golden tokens, and the loop as far as its margins are safe."""
+    embedding = bench.vectors["spk_emb"]
+    for name, case in bench.info["greedy"].items():
+        given, what = bench.settings["greedy"][name], f"greedy.{name}"
+        made = len(case["tokens"]) - len(bench.info["prompt"])
+        room = bench.own.first.config.max_position_embeddings - len(bench.info["prompt"])
+        limit = given["max_new_tokens"] or room
+        sampling = FirstStageSampling(
+            cfg_scale=given["guidance"],
+            temperature=given["temperature"],
+            top_p=given["top_p"],
+            top_k=given["top_k"],
+        )
+        assert len(case["margins"]) == made, what
+        assert min(case["margins"]) == case["min_margin"], what
+        check_forced(bench, what, case["tokens"], case["margins"], embedding, sampling)
+        own = run_loop(
+            bench, [bench.info["prompt"]], embedding, sampling, [limit], given["end_of_audio_token"]
+        )
+        check_prefix(what, own[0], case["tokens"], case["margins"])
+
+
+def check_sampled(bench: Bench) -> None:
+    """Every sampled run with its recorded noise, step by step behind the golden tokens and as a loop."""
+    prompt, embedding = bench.info["prompt"], bench.vectors["spk_emb"]
+    for name, case in bench.info["sampled"].items():
+        given, what = bench.settings["sampled"][name], f"sampled.{name}"
+        noise = bench.vectors[f"{what}.noise"]
+        sampling = FirstStageSampling(
+            cfg_scale=case["guidance"],
+            temperature=case["temperature"],
+            top_p=case["top_p"],
+            top_k=case["top_k"],
+        )
+        made = len(case["tokens"]) - len(prompt)
+        assert made == given["max_new_tokens"] == len(noise), what
+        safe = check_forced(bench, what, case["tokens"], None, embedding, sampling, noise)
+        assert safe > made / 2, f"{what}: only {safe} of {made} steps have a safe margin"
+        if case["min_log_margin"] > SAFE:
+            end = given["end_of_audio_token"]
+            own = run_loop(bench, [prompt], embedding, sampling, [made], end, [Recorded(noise)])
+            assert own[0].tolist() == case["tokens"], what
+
+
+def check_forced(
+    bench: Bench,
+    what: str,
+    tokens: list[int],
+    margins: list[float] | None,
+    embedding: np.ndarray,
+    sampling: FirstStageSampling,
+    noise: np.ndarray | None = None,
+) -> int:
+    """Every step behind the golden tokens; returns how many had a safe margin.
+
+    margins: stored ones, of guided logits, which must be ours too; None takes the logarithm of the race's.
+    """
+    side, ids = bench.own.side, np.array(tokens, np.int32)
+    start = len(bench.info["prompt"])
+    step = side.step(bench.own.first, embedding, sampling, room=len(ids), end_of_text=0)
+    safe = 0
+    for at in range(start, len(ids)):
+        rows = side.rows(step, ids[None, :start] if at == start else ids[None, at - 1 : at])
+        guided = side.guided(list(rows), sampling)
+        probs = side.probabilities(guided, sampling)
+        score = probs if noise is None else probs / noise[at - start]
+        if margins is None:
+            best, second = np.log(np.sort(score[0])[[-1, -2]])
+            margin = best - second
+        else:
+            best, second = np.sort(guided[0])[[-1, -2]]
+            margin = margins[at - start]
+            assert abs(best - second - margin) < SAFE, f"{what}: margin {best - second} for {margin} at {at}"
+        if margin > SAFE:
+            safe += 1
+            assert score[0].argmax() == ids[at], f"{what}: {score[0].argmax()} for {ids[at]} at {at}"
+    return safe
+
+
+def run_loop(
+    bench: Bench,
+    prompts: list[list[int]],
+    embeddings: np.ndarray,
+    sampling: FirstStageSampling,
+    limits: list[int],
+    end: int,
+    noise: list[Any] | None = None,
+) -> list[np.ndarray]:
+    """The side's own loop."""
+    return bench.own.side.code("first_stage_loop").generate_tokens(
+        bench.own.first,
+        [np.array(prompt, np.int32) for prompt in prompts],
+        embeddings,
+        sampling=sampling,
+        limits=limits,
+        noise=noise or [NOTHING] * len(prompts),
+        end_of_text=bench.tokenizers.first_stage.end_of_text,
+        end_of_audio=end,
+    )
+
+
+def check_prefix(what: str, own: np.ndarray, golden: list[int], margins: list[float]) -> None:
+    """Equal up to the first step whose margin is not safe; whole if there is none."""
+    unsafe = next((i for i, margin in enumerate(margins) if margin <= SAFE), None)
+    count = len(golden) if unsafe is None else len(golden) - len(margins) + unsafe
+    if unsafe is None:
+        assert own.tolist() == golden, what
+    assert own[:count].tolist() == golden[:count], what
+
+
+def check_sampler(bench: Bench) -> None:
+    """The rules alone, in NumPy and on the side under test."""
+    vectors, logits = bench.vectors, bench.vectors["sampler.logits"]
+    floor = bench.settings["sampler.fast"]["temperature_floor"]
+    assert floor == rules.LOWEST_TEMPERATURE
+    for number, case in enumerate(bench.info["sampler"]):
+        golden, row = vectors[f"sampler.fast{number}"], logits[case["row"]]
+        given = case["temperature"], case["top_p"], case["top_k"]
+        for own in (
+            rules.probabilities_fast(row, *given),
+            _rule(bench, "probabilities_fast", row, *given),
+        ):
+            if case["tied_cut"]:  # which of the equal ones stays is not defined
+                own, golden = np.sort(own), np.sort(golden)
+            np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.fast{number}")
+    exps = rules.softmax(logits)
+    for top_p in bench.settings["sampler.slow_top_p"]["top_p"]:
+        golden = vectors[f"sampler.slow_top_p_{top_p}"]
+        for own in (rules.keep_top_p(exps, top_p), _rule(bench, "keep_top_p", exps, top_p)):
+            _assert_but_for_ties(own, golden, exps, f"sampler.slow_top_p_{top_p}")
+    given = bench.settings["sampler.cfg"]
+    rows = list(vectors["sampler.cfg_logits"][:, -1])
+    for scale in given["guidance"]:
+        sampling = FirstStageSampling(
+            cfg_scale=scale, temperature=given["temperature"], top_p=given["top_p"], top_k=given["top_k"]
+        )
+        golden = vectors[f"sampler.cfg_{scale}"]
+        own = rules.probabilities_fast(
+            rules.guide(rows, scale), sampling.temperature, sampling.top_p, sampling.top_k
+        )
+        np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.cfg_{scale}")
+        own = bench.own.side.probabilities(bench.own.side.guided(rows, sampling), sampling)
+        np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.cfg_{scale}")
+    waiting = vectors["sampler.q"]
+    for own in (rules.race(exps[0], waiting), _rule(bench, "race", exps[0], waiting)):
+        assert own == vectors["sampler.q_argmax"][0], "sampler.q_argmax"
+
+
+def _rule(bench: Bench, name: str, *given: Any) -> np.ndarray:
+    side = bench.own.side
+    arrays = [side.array(each) if isinstance(each, np.ndarray) else each for each in given]
+    return side.numpy(getattr(side.code("sampling"), name)(*arrays))
+
+
+def _assert_but_for_ties(own: np.ndarray, golden: np.ndarray, source: np.ndarray, what: str) -> None:
+    """Equal rows; where equal numbers stood at the edge, as many of them."""
+    for row, (mine, theirs) in enumerate(zip(own, golden, strict=True)):
+        edge = source[row][theirs > 0].min()
+        if ((source[row] == edge) & (theirs == 0)).any():
+            mine, theirs = np.sort(mine), np.sort(theirs)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7, err_msg=f"{what}, row {row}")
+
+
+def check_slow(bench: Bench) -> None:
+    """Batches of unequal prompts under every kind of guidance, and one step's probabilities."""
+    meta, vectors = bench.info["slow_meta"], bench.vectors
+    prompts, end = meta["prompts"], meta["end_of_audio_token"]
+    assert bench.tokenizers.first_stage.end_of_text == meta["end_of_text_token"]
+    embeddings, given = vectors["slow.spk"][:, 0], bench.settings["slow"]
+    shortest = min(map(len, prompts))
+    total = shortest + meta["max_new_tokens"]
+    for kind, guidance in given["guidance"].items():
+        speaker, text = guidance or (1.0, 1.0)
+        sampling = FirstStageSampling(
+            speaker, text, given["temperature"], given["top_p"], given["top_k"], rule="slow"
+        )
+        golden = bench.info["slow"][f"{kind}_kv0"]
+        assert golden == bench.info["slow"][f"{kind}_kv1"], f"slow.{kind}: upstream's cache changed tokens"
+        margins = np.array(bench.info["slow_margins"][kind])
+        assert margins.shape == (len(prompts), total - shortest), f"slow_margins.{kind}"
+        own = run_loop(bench, prompts, embeddings, sampling, [total - len(p) for p in prompts], end)
+        _check_slow_forced(
+            bench, f"slow.{kind}", prompts, np.array(golden), margins, embeddings, sampling, end
+        )
+        for item, row in enumerate(own):
+            filled = np.pad(row, (0, total - len(row)), constant_values=given["pad"])
+            needed = [m for t, m in enumerate(margins[item], shortest) if len(prompts[item]) <= t < len(row)]
+            check_prefix(f"slow.{kind}, row {item}", filled[: len(row)], golden[item][: len(row)], needed)
+            if min(needed) > SAFE:
+                assert filled.tolist() == golden[item], f"slow.{kind}, row {item}"
+
+    given = bench.settings["slow.step_probs"]
+    speaker, text = given["guidance"]
+    sampling = FirstStageSampling(
+        speaker, text, given["temperature"], given["top_p"], given["top_k"], rule="slow"
+    )
+    prompt = np.array([bench.info["prompt"]], np.int32)
+
+    def step_probs(networks: Networks) -> np.ndarray:
+        side = networks.side
+        step = side.step(
+            networks.first,
+            vectors["spk_emb"],
+            sampling,
+            room=prompt.shape[1],
+            end_of_text=bench.tokenizers.first_stage.end_of_text,
+        )
+        return side.probabilities(side.guided(list(side.rows(step, prompt)), sampling), sampling)
+
+    bench.compare("slow.step_probs", vectors["slow.step_probs"], step_probs)
+
+
+def _check_slow_forced(
+    bench: Bench,
+    what: str,
+    prompts: list[list[int]],
+    golden: np.ndarray,
+    margins: np.ndarray,
+    embeddings: np.ndarray,
+    sampling: FirstStageSampling,
+    end: int,
+) -> None:
+    """Every column behind the golden ones."""
+    side, start = bench.own.side, min(map(len, prompts))
+    step = side.step(
+        bench.own.first,
+        embeddings,
+        sampling,
+        room=golden.shape[1],
+        end_of_text=bench.tokenizers.first_stage.end_of_text,
+    )
+    for at in range(start, golden.shape[1]):
+        columns = golden[:, :start] if at == start else golden[:, at - 1 : at]
+        picked = side.guided(list(side.rows(step, columns.astype(np.int32))), sampling).argmax(axis=-1)
+        for item, prompt in enumerate(prompts):
+            if at < len(prompt):
+                assert golden[item, at] == prompt[at], f"{what}: prompt of row {item} at {at}"
+            elif end in golden[item, len(prompt) : at]:
+                assert golden[item, at] == end, f"{what}: row {item} goes on behind its end at {at}"
+            elif margins[item, at - start] > SAFE:
+                assert picked[item] == golden[item, at], f"{what}: row {item} at {at}"
