@@ -42,9 +42,10 @@ def _side(kind: str, model: str, file: Path, config: Path | None) -> Side:
 
 def _encodec(file: Path, config: Path | None) -> Weights:
     checkpoint = _open(file)
-    sizes = encodec.from_shapes(checkpoint.shapes)
-    if config is not None:
-        assert encodec.read_transformers(read_json(config)) == sizes, f"{config}: not of {file}"
+    told = encodec.read_transformers(read_json(config)) if config else None
+    rate = told.sample_rate if told else encodec.SAMPLE_RATE
+    sizes = encodec.from_shapes(checkpoint.shapes, sample_rate=rate)
+    assert told in (None, sizes), f"{config}: not of {file}"
     rules = encodec_transformers.rules(sizes) if config else encodec_facebook.rules(sizes)
     return _planned(checkpoint, rules, sizes, encodec.parameter_shapes(sizes))
 
