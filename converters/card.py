@@ -9,44 +9,51 @@ from converters.part import Part
 from converters.published import Published
 from tts_core.models import KINDS, MODELS
 
+NON_COMMERCIAL = "cc-by-nc-4.0"
+
 
 def card_of(published: Published, dtype: str, quantization: Quantization | None, version: str) -> str:
     """The whole text. dtype: of the root's tensors; version: of this package."""
     parts = list(published.parts.values())
-    root = parts[0]
-    title = KINDS[root.kind].title if published.model is None else MODELS[published.model].title
-    lines = ["---", "library_name: mlx", "pipeline_tag: text-to-speech", "tags:", "- mlx", "- text-to-speech"]
-    lines += [f"- {root.kind}"]
-    license = _license(root)
-    lines += [f"license: {license}"] * bool(license)
-    lines += [f"base_model: {root.origin.repository}"] * bool(root.origin.repository)
+    root, model = parts[0], MODELS.get(published.model or "")
+    licenses = {KINDS[part.kind].title: license_of(part) for part in parts}
+    front = NON_COMMERCIAL if NON_COMMERCIAL in licenses.values() else license_of(root)
     name = root.origin.repository or root.origin.path.resolve().name
     how = quantization
     form = f"{how.mode}, {how.bits} bits, groups of {how.group_size}; the rest {dtype}" if how else dtype
-    lines += [
+    held = ", ".join(KINDS[part.kind].title for part in parts)
+    lines = [
+        "---",
+        "library_name: mlx",
+        "pipeline_tag: text-to-speech",
+        "tags:",
+        *["- mlx", "- text-to-speech", f"- {root.kind}"],
+        *[f"license: {front}"] * bool(front),
+        *[f"base_model: {root.origin.repository}"] * bool(root.origin.repository),
         "---",
         "",
         f"# {name} for MLX",
         "",
-        f"{title} with its codec, converted by mlx-port {version}. Weights: {form}; norms and codec float32.",
+        f"{held}: converted by mlx-port {version}. Weights: {form}; norms, codecs and vocoders float32.",
         "Sources, their hashes, the maps used and what was dropped: conversion.json.",
         "",
-        "```python",
-        "import mlx_port",
-        "",
-        'model = mlx_port.load("path/of/this/folder")',
-        'result = model.generate("[S1] Hello there. [S2] Hi!")',
-        "```",
-        "",
     ]
+    if any(licenses.values()):
+        lines += ["Licences of the weights, as published:", ""]
+        lines += [f"- {title}: {license or 'see its source'}" for title, license in licenses.items()]
+        if NON_COMMERCIAL in licenses.values():
+            lines += ["", "CC-BY-NC 4.0 forbids commercial use; without the folder mbd/ it does not apply."]
+        lines += [""]
+    if model is not None:
+        lines += ["```", f"mlx-port generate --model path/of/this/folder {model.call}", "```", ""]
     return "\n".join(lines)
 
 
-def _license(part: Part) -> str | None:
-    """What the source's own card says, where the source is a folder that has one."""
+def license_of(part: Part) -> str | None:
+    """That of the published weights; where several are, what the card beside the source's files says."""
+    if KINDS[part.kind].license is not None:
+        return KINDS[part.kind].license
     card = part.files[0].parent / "README.md"
-    if not card.is_file():
-        return None
-    front = card.read_text("utf-8", errors="replace").split("---")
+    front = card.read_text("utf-8", errors="replace").split("---") if card.is_file() else []
     found = re.search(r"^license: *([\w.-]+) *$", front[1], re.MULTILINE) if len(front) > 2 else None
     return found[1] if found else None

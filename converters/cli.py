@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -44,12 +45,14 @@ def _spelling(argument: str, known: set[str]) -> str:
     help="Folder to write. It must not exist.",
 )
 @click.option(
-    "--codec", metavar="SRC", help="The DAC to put in.  [default: in SRC, or hub descript/dac_44khz]"
+    "--codec", metavar="SRC", help="The codec to put in: DAC, EnCodec.  [default: in SRC, or from the hub]"
 )
+@click.option("--config", metavar="FILE", help="JSON with sizes that no tensor shows: MARS5's heads.")
+@click.option("--include-mbd", is_flag=True, help="MetaVoice: multi-band diffusion too (CC-BY-NC 4.0).")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Of Dia's weights; norms and codec are float32.  [default: as in SRC]",
+    help="Of the large networks; norms, codec and vocoder are float32.  [default: as in SRC]",
 )
 @click.option("-q", "--quantize", is_flag=True, help="Quantise the large linear layers.")
 @click.option(
@@ -117,6 +120,8 @@ def _run(
     sources: tuple[str, ...],
     mlx_path: str,
     codec: str | None,
+    config: str | None,
+    include_mbd: bool,
     dtype: str | None,
     quantize: bool,
     q_bits: str | None,
@@ -158,7 +163,13 @@ def _run(
     if not dry_run:  # before anything is fetched
         check_destination(Path(mlx_path), force=force)
     published = open_published(
-        sources, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline
+        sources,
+        codec=codec,
+        cross_rope=cross_rope,
+        config=config,
+        include=("mbd",) if include_mbd else (),
+        revision=revision,
+        offline=offline,
     )
     quantized = any(part.quantization for part in published.parts.values())
     if dequantize and not quantized:
@@ -212,22 +223,35 @@ def _summary(report: dict[str, Any], destination: str | None) -> list[str]:
             f"{part['source_tensors']} tensors -> {part['tensors']}, "
             f"{part['parameters']:,} parameters, {_size(part['bytes'])}"
         )
-        lines += [f"  dropped {name}: {why}" for name, why in part["dropped"].items()]
+        lines += _dropped(part["dropped"])
     lines += _quantised(report)
     lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
     size = f"{_size(report['bytes'])}, {report['dtype']}"
     return [*lines, f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
 
 
+def _dropped(dropped: dict[str, str]) -> list[str]:
+    """One line a reason; numbered tensors of one name are counted."""
+    reasons: dict[str, dict[str, int]] = {}
+    for name, why in dropped.items():
+        pattern = re.sub(r"(?<=\.)\d+(?=\.)", "*", name)
+        names = reasons.setdefault(why, {})
+        names[pattern] = names.get(pattern, 0) + 1
+    return [
+        f"  dropped {', '.join(f'{n} x {name}' if n > 1 else name for name, n in names.items())}: {why}"
+        for why, names in reasons.items()
+    ]
+
+
 def _quantised(report: dict[str, Any]) -> list[str]:
     how, lines = report["quantization"], []
-    for part in report["parts"].values() if how else ():
-        kept = [name for name, value in (part["quantization"] or {}).items() if value is False]
-        if part["quantization"]:
-            lines.append(
-                f"quantised: {part['quantized_layers']} layers, {how['mode']}, "
-                f"{how['bits']} bits, groups of {how['group_size']}"
-            )
+    parts = {kind: part for kind, part in report["parts"].items() if part["quantization"]}
+    for kind, part in parts.items():
+        kept = [name for name, value in part["quantization"].items() if value is False]
+        lines.append(
+            f"quantised{f' in {kind}' if len(parts) > 1 else ''}: {part['quantized_layers']} layers, "
+            f"{how['mode']}, {how['bits']} bits, groups of {how['group_size']}"
+        )
         if kept:
             more = f" and {len(kept) - 3} more, see config.json" if len(kept) > 3 else ""
             lines.append(

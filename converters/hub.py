@@ -11,8 +11,11 @@ from tts_core.errors import NotFoundError, ResourceError, UsageError
 from tts_core.nearest import not_there
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_FILE = re.compile(r"\.(safetensors|pth|pt|bin|json)$")
-_DESCRIPTIONS = ["*.json", "README.md"]
+_FILE = re.compile(r"\.(safetensors|pth|pt|bin|th|json|yaml)$")
+_DESCRIPTIONS = ["*.json", "*.yaml", "README.md"]
+_PICKLES = ["*.pth", "*.pt", "*.bin", "*.th"]
+# repositories that hold gigabytes of which we have no use → what we want of their pickles
+_WANTED = {"facebook/multiband-diffusion": ["mbd_comp_8.pt"]}
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ def fetch(repository: str, *, flag: str, revision: str | None = None, offline: b
     """A repository's weights in the hub's own cache: its safetensors, or its pickles where it has none."""
     folder = _snapshot(repository, ["*.safetensors"], flag=flag, revision=revision, offline=offline)
     if not any(folder.rglob("*.safetensors")):
-        folder = _snapshot(repository, ["*.pth"], flag=flag, revision=revision, offline=offline)
+        pickles = _WANTED.get(repository, _PICKLES)
+        folder = _snapshot(repository, pickles, flag=flag, revision=revision, offline=offline)
     commit = folder.name if folder.parent.name == "snapshots" else None
     return Located(folder, repository, commit)
 

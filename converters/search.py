@@ -23,7 +23,7 @@ REPOSITORIES = {
 }
 # what the user may say of a model, by which flag, and of which model
 HINTS = {"cross_rope": ("--cross-rope", "dia"), "config": ("--config", "mars5")}
-# where the others are published
+# where those of one model alone are published
 PLACES = {
     "mars5": "CAMB-AI/MARS5-TTS",
     "mars5_nar": "CAMB-AI/MARS5-TTS",
@@ -74,7 +74,10 @@ class Search:
         """The kinds to be found; none while the model is unknown."""
         if self._parts is not None:
             return tuple(self._parts)
-        return MODELS[self.model].wanted(self._include) if self.model is not None else ()
+        if self.model is None:
+            return ()
+        kept = [candidate.kind for candidate in self._seen if candidate.layout == "mlx"]
+        return MODELS[self.model].wanted([*self._include, *kept, *self.found])
 
     def look(self, places: Sequence[Located], *, without_codec: bool) -> None:
         """In the sources. without_codec: that is given apart."""
@@ -217,10 +220,10 @@ class Search:
                 )
 
     def _error(self, given: Sequence[str | Path]) -> SpeechError:
-        wishes = [self._missing()] if self.wanted else [list(model.parts) for model in MODELS.values()]
-        missing = " or ".join(
-            " and ".join(self._said_of(kind) for kind in wish if kind not in self.found) for wish in wishes
-        )
+        wishes = [self._missing()] if self.wanted else self._lacking()
+        missing = ", or ".join(map(self._said_of_all, wishes))
+        if any(KINDS[kind].folder == "codec" for wish in wishes for kind in wish):
+            missing += "; give the codec's folder, file or hub id with --codec"
         where = ", ".join(str(source) for source in given)
         seen = [f"{name}: {why}" for name, why in self.ignored.items()]
         notes = [str(fault) for fault in self._faults] + seen
@@ -228,13 +231,22 @@ class Search:
         broken = any(isinstance(fault, CheckpointError) for fault in self._faults)
         return CheckpointError(message) if broken else NotFoundError(message)
 
+    def _lacking(self) -> list[list[str]]:
+        """What each model lacks that might be meant: those that what was seen belongs to, or all."""
+        held = {candidate.kind for candidate in self._seen}
+        users = [model for model in MODELS.values() if held & {*model.parts}] or list(MODELS.values())
+        return [[kind for kind in model.parts if kind not in held] for model in users]
+
+    def _said_of_all(self, kinds: Sequence[str]) -> str:
+        places = dict.fromkeys(PLACES[kind] for kind in kinds if kind in PLACES)
+        where = f" (published: {', '.join(places)})" if places else ""
+        return " and ".join(map(self._said_of, kinds)) + where
+
     def _said_of(self, kind: str) -> str:
         candidate = self._without_config.get(kind)
         if candidate is not None:
             return f"{candidate.missing} of {KINDS[kind].title} beside {candidate.file}"
-        remedy = "; give its folder, file or hub id with --codec" if KINDS[kind].folder == "codec" else ""
-        place = f" (published as {PLACES[kind]})" if kind in PLACES else ""
-        return f"weights of {KINDS[kind].title}{place}{remedy}"
+        return f"weights of {KINDS[kind].title}"
 
 
 def _rooted(parts: Sequence[str]) -> str | None:

@@ -56,7 +56,7 @@ class Kind:
     mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
     documents: tuple[str, ...] = ()  # texts beside config.json: tokenizers
     pieces: str | None = None  # prefix of the names of piece {}: the network reads itself piece by piece
-    license: str | None = None  # of the published weights: SPDX, or as the hub writes it
+    license: str | None = None  # of the published weights, as the hub writes it; None: see their own card
 
     @property
     def takes_dtype(self) -> bool:
@@ -72,6 +72,7 @@ class Model:
     own: tuple[str, ...]
     parts: tuple[str, ...]  # all that it needs, in the order in which they are written
     check: Callable[[Configs, Documents], None]  # raises CheckpointError for parts that do not fit
+    call: str  # of the command `mlx-port generate`, behind its --model: an example
     extras: tuple[str, ...] = ()  # parts that may be left out, and are unless asked for
 
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
@@ -170,7 +171,6 @@ KINDS = {
         parameter_shapes=encodec.parameter_shapes,
         read_converted=encodec.read_converted,
         mlx_axes=encodec.mlx_axes,
-        license="mit",
     ),
     "vocos": Kind(
         title="Vocos (the vocoder)",
@@ -247,12 +247,19 @@ def _check_codecs(configs: Configs, model: str, books: int, size: int) -> None:
 
 
 MODELS = {
-    "dia": Model("Dia", own=("dia",), parts=("dia", "dac"), check=_check_dia),
+    "dia": Model(
+        "Dia",
+        own=("dia",),
+        parts=("dia", "dac"),
+        check=_check_dia,
+        call='--text "[S1] Hello there. [S2] Hi!"',
+    ),
     "mars5": Model(
         "MARS5",
         own=("mars5", "mars5_nar"),
         parts=("mars5", "mars5_nar", "encodec", "vocos"),
         check=_check_mars5,
+        call='--text "Hello there." --ref-audio speaker.wav --ref-text "What the speaker says."',
     ),
     "metavoice": Model(
         "MetaVoice",
@@ -263,6 +270,7 @@ MODELS = {
         ),
         extras=("mbd",),
         check=_check_metavoice,
+        call='--text "Hello there." --ref-audio speaker.wav',
     ),
 }
 

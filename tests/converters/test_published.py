@@ -286,7 +286,7 @@ def test_hub_repository_with_pickles_only(monkeypatch, tmp_path):
     asked = []
 
     def snapshot_download(repository, *, allow_patterns, **_):
-        asked.append([pattern for pattern in allow_patterns if not pattern.endswith(("json", "md"))])
+        asked.append([pattern for pattern in allow_patterns if not pattern.endswith(("json", "yaml", "md"))])
         snapshot = tmp_path / "snapshots/c0ffee"
         snapshot.mkdir(parents=True, exist_ok=True)
         shutil.copy(V_V01 / "config.json", snapshot / "config.json")
@@ -296,7 +296,7 @@ def test_hub_repository_with_pickles_only(monkeypatch, tmp_path):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert open_published("nari-labs/Dia-1.6B", codec=DAC_HF).dia.origin.commit == "c0ffee"
-    assert asked == [["*.safetensors"], ["*.pth"]]
+    assert asked == [["*.safetensors"], ["*.pth", "*.pt", "*.bin", "*.th"]]
 
 
 # checkpoints that do not fit
