@@ -18,6 +18,9 @@ class Wish:
     dtype: str | None
     ref_audio: str | None
     ref_text: str | None
+    deep: bool | None
+    decoder: str | None
+    as_written: bool | None
     cfg_scale: float | None
     temperature: float | None
     top_p: float | None
@@ -29,6 +32,10 @@ class Wish:
     stream: bool
     as_json: bool
     quiet: bool
+
+
+# flags that only some models take: those that the model's cli_<model>.FLAGS does not name are refused
+OWN = ("ref_text", "deep", "decoder", "as_written", "max_seconds")
 
 
 @click.command(context_settings={"allow_extra_args": True})
@@ -48,9 +55,27 @@ class Wish:
     type=click.Choice(["float32", "bfloat16", "float16"]),
     help="Of --model's weights while it runs. None: the folder's own; with torch the device's best.",
 )
-@click.option("--ref-audio", metavar="FILE", help="Speech whose voice to continue; needs --ref-text.")
-@click.option("--ref-text", help="What is said in --ref-audio, with its tags.")
-@click.option("--cfg-scale", type=float, help="Guidance by the text; 0 turns it off.")
+@click.option("--ref-audio", metavar="FILE", help="Speech whose voice to take. Dia needs --ref-text with it.")
+@click.option("--ref-text", help="What is said in --ref-audio; Dia: with its tags. (Dia, MARS5)")
+@click.option(
+    "--deep/--shallow",
+    default=None,
+    help="Read the reference's words too, or take its voice alone. (MARS5)  [default: deep with --ref-text]",
+)
+@click.option(
+    "--decoder",
+    type=click.Choice(["vocos", "mbd"]),
+    help="What makes the waveform; mbd's weights are CC-BY-NC. (MetaVoice)  [default: vocos]",
+)
+@click.option(
+    "--as-written",
+    is_flag=True,
+    default=None,
+    help="Do not spell numbers and abbreviations out. (MARS5, MetaVoice)",
+)
+@click.option(
+    "--cfg-scale", "--guidance", type=float, help="Guidance; the scale that turns it off is the model's."
+)
 @click.option("--temperature", "--temp", type=float, help="0 always takes the likeliest code.")
 @click.option("--top-p", type=float, help="Keep the likeliest codes that hold this probability.")
 @click.option("--top-k", type=int, help="Keep this many codes; 0 keeps all.")

@@ -1,4 +1,8 @@
-"""What `mlx-port generate` does: check every flag, then load, speak and report."""
+"""What `mlx-port generate` does: check every flag, then load, speak and report.
+
+What a model makes of the flags is in its own module, cli_<model>: FLAGS names those that not every model
+takes, `plan` checks them and gives the arguments of its pipeline's `stream`.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +10,26 @@ import importlib
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import click
 import numpy as np
 
-from mlx_port.cli_generate import Wish
-from tts_core.audio import WavWriter, check_output, read_audio, write_audio
-from tts_core.dac import DacConfig, read_transformers
-from tts_core.dac import read_converted as read_converted_dac
-from tts_core.dia import DiaConfig, read_converted, read_published
+from mlx_port.cli_generate import OWN, Wish
+from tts_core.audio import WavWriter, check_output, write_audio
 from tts_core.embedded_voice import CODEC, DIA
 from tts_core.errors import GenerationError, NotFoundError, UsageError
 from tts_core.nearest import not_there
-from tts_core.results import GenerationResult, Prompt, join
-from tts_core.script import prepare
+from tts_core.results import GenerationResult, join
 
 DEFAULT_OUTPUT = "speech.wav"
 INSTALL = {
     "mlx": "MLX is not installed; pip install 'mlx-port[cpu]' on Linux (or [cuda12], [cuda13])",
     "torch": "PyTorch is not installed; pip install 'mlx-port[torch]'",
 }
-
-
-class Pipeline(Protocol):
-    """The part of either side's DiaPipeline that the command uses."""
-
-    def stream(
-        self,
-        text: str,
-        *,
-        prompt: Prompt | None,
-        temperature: float | None,
-        cfg_scale: float | None,
-        top_k: int | None,
-        top_p: float | None,
-        max_frames: int | None,
-        seed: int | None,
-    ) -> Iterator[GenerationResult]:
-        """Pieces of the speech."""
-        ...
 
 
 def speak(wish: Wish) -> None:
@@ -59,28 +39,16 @@ def speak(wish: Wish) -> None:
         from mlx_port.playback import check_playback
 
         check_playback()
-    check_reference_flags(wish)
     if wish.dtype and wish.model is None:
         raise UsageError("dtype: the embedded voice runs in float32; give --dtype with a --model")
-    text = read_text(wish.text)
-    prepare(text, None, transcript=wish.ref_text)
     check_backend(wish.backend)
-    config, codec = read_configs(wish.model, wish.backend)
-    check_sampling(wish, config)
-    prepare(text, config.max_text_bytes, transcript=wish.ref_text)
-    prompt = read_prompt(wish, config, codec)
-    max_frames = count_frames(wish.max_seconds, config, codec)
-    pieces = load_pipeline(wish.model, wish.backend, wish.dtype).stream(
-        text,
-        prompt=prompt,
-        temperature=wish.temperature,
-        cfg_scale=wish.cfg_scale,
-        top_k=wish.top_k,
-        top_p=wish.top_p,
-        max_frames=max_frames,
-        seed=wish.seed,
-    )
-    result = collect(pieces, wish, output, codec.sample_rate)
+    text = read_text(wish.text)
+    model, configs = read_configs(wish.model, wish.backend)
+    front = importlib.import_module(f"mlx_port.cli_{model}")
+    check_own_flags(wish, model, front.FLAGS)
+    sample_rate, arguments = front.plan(wish, text, configs)
+    pieces = load_pipeline(wish.model, wish.backend, wish.dtype).stream(text, **arguments)
+    result = collect(pieces, wish, output, sample_rate)
     report(result, wish, output)
 
 
@@ -95,15 +63,12 @@ def choose_output(wish: Wish) -> Path | None:
     return output
 
 
-def check_reference_flags(wish: Wish) -> None:
-    """Both flags of a reference, or neither."""
-    if wish.ref_audio is not None and wish.ref_text is None:
-        raise UsageError(
-            "ref-audio: --ref-text is missing; the model reads what the reference says before it goes on, "
-            "and nothing here transcribes it for you"
-        )
-    if wish.ref_text is not None and wish.ref_audio is None:
-        raise UsageError("ref-text: --ref-audio is missing; give the speech that it transcribes")
+def check_own_flags(wish: Wish, model: str, taken: frozenset[str]) -> None:
+    """Refuse a flag that was given and that this model does not take."""
+    given = [name for name in OWN if getattr(wish, name) is not None and name not in taken]
+    if given:
+        flag = f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"{given[0].replace('_', '-')}: {model} takes no {flag}; leave it out")
 
 
 def read_text(given: str | None) -> str:
@@ -128,28 +93,25 @@ def check_backend(backend: Literal["mlx", "torch"]) -> None:
         raise NotFoundError(f"backend {backend}: {INSTALL[backend]} ({error})") from None
 
 
-def read_configs(model: str | None, backend: Literal["mlx", "torch"]) -> tuple[DiaConfig, DacConfig]:
-    """What the model can do, without its weights."""
-    if model is None:
-        return read_published(_json(DIA / "config.json")), read_transformers(_json(CODEC / "config.json"))
-    folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
-    if not folder.exists() and not on_hub:
-        raise not_there("model", folder)
-    if backend == "torch":
-        from converters.published import open_published
+def read_configs(model: str | None, backend: Literal["mlx", "torch"]) -> tuple[str, Mapping[str, Any]]:
+    """Which model it is, and the configuration of each of its parts; no weights are read."""
+    if model is not None:
+        folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
+        if not folder.exists() and not on_hub:
+            raise not_there("model", folder)
+        if backend == "mlx":
+            if on_hub:
+                raise NotFoundError(
+                    f"model: no folder {model}; if it is a hub repository, run first: "
+                    f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
+                )
+            from mlx_port.loading import read_configs as read_converted
 
-        published = open_published([model])
-        return published.dia.config, published.codec.config
-    if on_hub:
-        raise NotFoundError(
-            f"model: no folder {model}; if it is a hub repository, run first: "
-            f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
-        )
-    from mlx_port.loading import read_config, understood
+            return read_converted(folder)
+    from converters.published import open_published
 
-    place = folder / "codec"
-    dia = understood(read_converted, read_config(folder, "dia"), folder)
-    return dia, understood(read_converted_dac, read_config(place, "dac"), place)
+    published = open_published([model]) if model else open_published([DIA], codec=CODEC, offline=True)
+    return str(published.model), {kind: part.config for kind, part in published.parts.items()}
 
 
 def _looks_like_a_repository(model: str) -> bool:
@@ -158,41 +120,7 @@ def _looks_like_a_repository(model: str) -> bool:
     return bool(name) and "/" not in name and owner not in ("", ".", "..", "~") and not Path(owner).exists()
 
 
-def check_sampling(wish: Wish, config: DiaConfig) -> None:
-    """Ranges of the sampling flags; Sampling itself knows them."""
-    given = {name: getattr(wish, name) for name in ("cfg_scale", "temperature", "top_p", "top_k")}
-    replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
-
-
-def read_prompt(wish: Wish, config: DiaConfig, codec: DacConfig) -> Prompt | None:
-    """The reference, decoded at the codec's rate."""
-    if wish.ref_audio is None or wish.ref_text is None:
-        return None
-    samples = read_audio(wish.ref_audio, codec.sample_rate)
-    if len(samples) > (config.max_frames - 1) * codec.hop_length:
-        raise UsageError(
-            f"ref-audio: {len(samples) / codec.sample_rate:.1f} s leave no room for speech; this model holds "
-            f"{config.max_frames / codec.frame_rate:.1f} s, reference included; give 5 to 10 s"
-        )
-    return Prompt(transcript=wish.ref_text, audio=samples)
-
-
-def count_frames(max_seconds: float | None, config: DiaConfig, codec: DacConfig) -> int | None:
-    """Frames that make up the wished seconds, rounded up."""
-    if max_seconds is None:
-        return None
-    if not (math.isfinite(max_seconds) and max_seconds > 0):
-        raise UsageError(f"max-seconds: {max_seconds} is not a number above 0")
-    frames = math.ceil(max_seconds * codec.frame_rate)
-    if frames > config.max_frames:
-        raise UsageError(
-            f"max-seconds: {max_seconds:g} is more than this model can make, "
-            f"{config.max_frames / codec.frame_rate:.1f}"
-        )
-    return frames
-
-
-def load_pipeline(model: str | None, backend: Literal["mlx", "torch"], dtype: str | None) -> Pipeline:
+def load_pipeline(model: str | None, backend: Literal["mlx", "torch"], dtype: str | None) -> Any:
     """The model, ready to speak."""
     side = importlib.import_module("mlx_port" if backend == "mlx" else "torch_ref")
     if model is not None:
@@ -269,6 +197,8 @@ def report(result: GenerationResult, wish: Wish, output: Path | None) -> None:
         cut = ", cut at the limit" if result.finish_reason == "length" else ""
         click.echo(f"{output or 'played'}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}")
         click.echo(speed(result.real_time_factor))
+        if result.stage_seconds:
+            click.echo(", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items()))
         memory = f"{result.peak_memory_usage / 1e9:.2f} GB"
         click.echo(f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}")
 
@@ -288,9 +218,6 @@ def _facts(result: GenerationResult, wish: Wish, output: Path | None) -> dict[st
         "real_time_factor": result.real_time_factor,
         "time_to_first_audio": result.time_to_first_audio,
         "processing_time_seconds": result.processing_time_seconds,
+        "stage_seconds": dict(result.stage_seconds),
         "peak_memory_usage": result.peak_memory_usage,
     }
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())

@@ -22,6 +22,7 @@ ALONE = {
     "torch_ref/metavoice/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:fix": "part of GraphStep",
     "mlx_port/cli.py": "the command",
+    "mlx_port/cli_dia.py": "the command",
     "mlx_port/cli_generate.py": "the command",
     "mlx_port/cli_speak.py": "the command",
     "mlx_port/playback.py": "the command's loudspeaker",

@@ -13,7 +13,7 @@ class FakePipeline:
 
     def __init__(self, pieces=3, seconds=0.5, level=0.5, error=None):
         self.pieces, self.seconds, self.level, self.error = pieces, seconds, level, error
-        self.asked, self.loaded = {}, []
+        self.asked, self.loaded, self.stages = {}, [], {}
 
     def stream(self, text, **asked):
         self.asked = {"text": text, **asked}
@@ -39,6 +39,7 @@ class FakePipeline:
                 peak_memory_usage=123_000_000,
                 segment_idx=place,
                 is_final_chunk=place + 1 == self.pieces,
+                stage_seconds=self.stages,
             )
 
 

@@ -282,6 +282,7 @@ def test_json(pipeline, capsys):
         "real_time_factor": pytest.approx(0.42),
         "time_to_first_audio": 0.1,
         "processing_time_seconds": pytest.approx(0.63),
+        "stage_seconds": {},
         "peak_memory_usage": 123_000_000,
     }
 
@@ -357,6 +358,19 @@ def test_a_full_disk_at_the_end(pipeline, capsys, tmp_path, monkeypatch):
 
 def test_the_embedded_voice_has_its_own_dtype(pipeline, capsys):
     refused(capsys, pipeline, 2, "dtype", "--text", f"[S1] {SECRET}.", "--dtype", "float16")
+
+
+@pytest.mark.parametrize("flags", [["--deep"], ["--shallow"], ["--decoder", "mbd"], ["--as-written"]])
+def test_flags_of_other_models(pipeline, capsys, flags):
+    name = "deep" if flags == ["--shallow"] else flags[0].removeprefix("--")
+    refused(capsys, pipeline, 2, f"{name}: dia takes no", "--text", f"[S1] {SECRET}.", *flags)
+
+
+def test_stages_are_told(pipeline, capsys):
+    pipeline.stages = {"AR": 1.25, "NAR": 0.5}
+    code, out, _ = run(capsys, "--text", f"[S1] {SECRET}.")
+    assert code == 0
+    assert "AR 1.25 s, NAR 0.50 s\n" in out
 
 
 def test_dtype_reaches_the_loader(pipeline, capsys, monkeypatch, tmp_path):
