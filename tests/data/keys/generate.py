@@ -163,6 +163,144 @@ def vocos_charactr() -> Shapes:
     return shapes
 
 
+def multi_band_diffusion() -> Shapes:
+    """mbd_comp_8.pt, of the sizes that its length tells; names are paths. Bands 2 and 3 are processed."""
+    shapes: Shapes = {}
+
+    def norm(at: str, width: int) -> None:
+        shapes[f"{at}.weight"] = shapes[f"{at}.bias"] = [width]
+
+    def blocks(at: str, width: int) -> None:
+        for block in (0, 1):
+            for half in (1, 2):
+                norm(f"{at}.res_blocks.{block}.norm{half}", width)
+                shapes[f"{at}.res_blocks.{block}.conv{half}.weight"] = [width, width, 3]
+                shapes[f"{at}.res_blocks.{block}.conv{half}.bias"] = [width]
+
+    for band in range(4):
+        at = f"{band}.model_state"
+        for level, (into, width) in enumerate(((1, 48), (48, 192), (192, 768), (768, 3072))):
+            shapes[f"{at}.encoders.{level}.conv.weight"] = [width, into, 8]
+            shapes[f"{at}.decoders.{3 - level}.convtr.weight"] = [width, into, 8]
+            for part in (f"encoders.{level}", f"decoders.{3 - level}"):
+                norm(f"{at}.{part}.norm", width)
+                blocks(f"{at}.{part}", width)
+            table = f"embeddings.{level - 1}" if level else "embedding"
+            shapes[f"{at}.{table}.weight"] = [1000, width]
+        shapes[f"{at}.conv_codec.weight"], shapes[f"{at}.conv_codec.bias"] = [3072, 128, 1], [3072]
+        if band >= 2:
+            at = f"{band}.processor_state"
+            shapes[f"{at}.counts"] = [1]
+            shapes[f"{at}.sum_x"] = shapes[f"{at}.sum_x2"] = shapes[f"{at}.sum_target_x2"] = [8]
+            shapes[f"{at}.split_bands.lowpass.filters"] = [7, 1, 629]
+    return shapes
+
+
+def mars5_ar() -> Shapes:
+    """mars5_en_checkpoints_ar-3000000: 2,050 text and 6,146 speech ids, where the file has its own numbers."""
+    shapes: Shapes = {"embed.weight": [8196, 1536], "ar.output.weight": [8196, 1536]}
+    for i in range(26):
+        at = f"ar.layers.{i}"
+        for name in ("wq", "wk", "wv", "wo"):
+            shapes[f"{at}.attention.{name}.weight"] = [1536, 1536]
+        shapes[f"{at}.feed_forward.w1.weight"] = shapes[f"{at}.feed_forward.w3.weight"] = [3584, 1536]
+        shapes[f"{at}.feed_forward.w2.weight"] = [1536, 3584]
+        shapes[f"{at}.attention_norm.weight"] = shapes[f"{at}.ffn_norm.weight"] = [1536]
+    shapes["ar.norm.weight"] = [1536]
+    shapes["pos_embedding.alpha"] = [1]
+    for q in range(8):
+        shapes[f"ref_chunked_emb.embs.{q}.weight"] = [1025, 192]
+    shapes["spk_identity_emb.weight"] = [1, 1536]
+    return shapes | mars5_layers("spk_encoder", 2, 1536)
+
+
+def mars5_nar() -> Shapes:
+    """mars5_en_checkpoints_nar-1980000: 2,050 text ids, where the file has its own number."""
+    shapes: Shapes = {f"{kind}pos_embedding.alpha": [1] for kind in ("", "cond_", "ref_")}
+    shapes |= mars5_layers("tfm.encoder", 8, 1024)
+    shapes |= mars5_layers("tfm.decoder", 16, 1024, cross=True)
+    shapes |= mars5_layers("spk_encoder", 3, 1024)
+    for side in ("encoder", "decoder"):
+        for i in (0, 2):
+            shapes[f"timestep_{side}_emb.{i}.weight"] = [1024, 1024]
+            shapes[f"timestep_{side}_emb.{i}.bias"] = [1024]
+    shapes["text_embed.weight"] = [2051, 1024]
+    shapes["spk_identity_emb.weight"] = [1, 1024]
+    for q in range(8):
+        shapes[f"ref_embedder.embs.{q}.weight"] = shapes[f"residual_encoder.embs.{q}.weight"] = [1025, 128]
+        shapes[f"residual_decoder.{q}.0.weight"] = shapes[f"residual_decoder.{q}.0.bias"] = [1024]
+        shapes[f"residual_decoder.{q}.1.weight"] = [1025, 1024]
+        shapes[f"residual_decoder.{q}.1.bias"] = [1025]
+    return shapes
+
+
+def mars5_layers(at: str, count: int, width: int, *, cross: bool = False) -> Shapes:
+    """A transformer's layers and last norm, gated feed-forwards three times as wide."""
+    shapes: Shapes = {f"{at}.norm.weight": [width], f"{at}.norm.bias": [width]}
+    for i in range(count):
+        layer = f"{at}.layers.{i}"
+        for attention in ("self_attn", "multihead_attn")[: 1 + cross]:
+            shapes[f"{layer}.{attention}.in_proj_weight"] = [3 * width, width]
+            shapes[f"{layer}.{attention}.in_proj_bias"] = [3 * width]
+            shapes[f"{layer}.{attention}.out_proj.weight"] = [width, width]
+            shapes[f"{layer}.{attention}.out_proj.bias"] = [width]
+        shapes[f"{layer}.linear2.weight"] = [width, 3 * width]
+        shapes[f"{layer}.linear2.bias"] = [width]
+        shapes[f"{layer}.activation.V.weight"] = shapes[f"{layer}.activation.W.weight"] = [3 * width, width]
+        for norm in ("norm1", "norm2", "norm3")[: 2 + cross]:
+            shapes[f"{layer}.{norm}.weight"] = shapes[f"{layer}.{norm}.bias"] = [width]
+    return shapes
+
+
+def metavoice_first_stage() -> Shapes:
+    """first_stage.pt of metavoiceio/metavoice-1B-v0.1, its entry `model`."""
+    shapes: Shapes = {
+        "transformer.wtes.0.weight": [2562, 2048],
+        "transformer.wpe.weight": [2048, 2048],
+        "transformer.ln_f.weight": [2048],
+        "speaker_cond_pos.weight": [2048, 256],
+        "lm_heads.0.weight": [2562, 2048],
+    }
+    for i in range(24):
+        at = f"transformer.h.{i}"
+        shapes[f"{at}.ln_1.weight"] = shapes[f"{at}.ln_2.weight"] = [2048]
+        shapes[f"{at}.attn.c_attn.weight"] = [6144, 2048]
+        shapes[f"{at}.attn.c_proj.weight"] = [2048, 2048]
+        shapes[f"{at}.mlp.swiglu.w1.weight"] = shapes[f"{at}.mlp.swiglu.w3.weight"] = [5632, 2048]
+        shapes[f"{at}.mlp.c_proj.weight"] = [2048, 5632]
+    return shapes
+
+
+def metavoice_second_stage() -> Shapes:
+    """second_stage.pt of metavoiceio/metavoice-1B-v0.1, its entry `model`."""
+    shapes: Shapes = {
+        "transformer.wtes.0.weight": [1538, 384],
+        "transformer.wtes.1.weight": [1025, 384],
+        "transformer.wpe.weight": [1024, 384],
+        "transformer.ln_f.weight": [384],
+        "speaker_cond_pos.weight": [384, 256],
+    }
+    for i in range(6):
+        at = f"transformer.h.{i}"
+        shapes[f"{at}.ln_1.weight"] = shapes[f"{at}.ln_2.weight"] = [384]
+        shapes[f"{at}.attn.c_attn.weight"] = [1152, 384]
+        shapes[f"{at}.attn.c_proj.weight"] = [384, 384]
+        shapes[f"{at}.mlp.c_fc.weight"] = [1536, 384]
+        shapes[f"{at}.mlp.c_proj.weight"] = [384, 1536]
+        shapes[f"lm_heads.{i}.weight"] = [1025, 384]
+    return shapes
+
+
+def metavoice_speaker_encoder() -> Shapes:
+    """speaker_encoder.pt of metavoiceio/metavoice-1B-v0.1, its entry `model_state`."""
+    shapes: Shapes = {"similarity_weight": [1], "similarity_bias": [1]}
+    for i in range(3):
+        shapes[f"lstm.weight_ih_l{i}"] = [1024, 256 if i else 40]
+        shapes[f"lstm.weight_hh_l{i}"] = [1024, 256]
+        shapes[f"lstm.bias_ih_l{i}"] = shapes[f"lstm.bias_hh_l{i}"] = [1024]
+    return shapes | {"linear.weight": [256, 256], "linear.bias": [256]}
+
+
 def from_transformers(model_class: str, config_class: str) -> Shapes:
     """What transformers' module of the default (full) size would save."""
     import torch
@@ -186,6 +324,12 @@ if __name__ == "__main__":
         "encodec_transformers": encodec_transformers(),
         "encodec_transformers_parametrized": from_transformers("EncodecModel", "EncodecConfig"),
         "vocos_charactr": vocos_charactr(),
+        "mars5_ar": mars5_ar(),
+        "mars5_nar": mars5_nar(),
+        "metavoice_first_stage": metavoice_first_stage(),
+        "metavoice_second_stage": metavoice_second_stage(),
+        "metavoice_speaker_encoder": metavoice_speaker_encoder(),
+        "multi_band_diffusion": multi_band_diffusion(),
     }
     for name, shapes in lists.items():
         lines = ",\n".join(
