@@ -22,6 +22,7 @@ from tts_core.attention import AttentionPolicy, Scores, block_sizes, lane_spans,
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 
 DEFAULT = AttentionPolicy()
+MIXED = torch.version.hip is None and "dtype" in torch.ops.aten.baddbmm.overloads()  # from torch 2.8
 FUSED = (1, 2, 3)  # SDPBackend.FLASH_ATTENTION, EFFICIENT_ATTENTION, CUDNN_ATTENTION
 
 
@@ -130,13 +131,15 @@ def _blocks(
         mask = mask.unflatten(-3, (-1, group) if mask.shape[-3] > 1 else (1, 1))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     compute = torch.float64 if query.dtype == torch.float64 else torch.float32
-    widths = query.shape[-1], value.shape[-1]
-    sizes = Scores(math.prod(lead), group, rows, keys, *widths, compute.itemsize, is_causal)
-    lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy, query.device), policy=policy)
-
     graph = torch.is_grad_enabled() and any(
         x is not None and x.requires_grad for x in (query, key, value, mask)
     )
+    # a copy for a mask's cast, two for dropout, three more for a backward pass
+    copies = 1 + (mask is not None) + 2 * (dropout_p > 0) + 3 * graph
+    widths = query.shape[-1], value.shape[-1]
+    sizes = Scores(math.prod(lead), group, rows, keys, *widths, compute.itemsize, is_causal, copies)
+    lanes, q_chunk, k_chunk = block_sizes(sizes, _budget(policy, query.device), policy=policy)
+
     for lane in lane_spans(lead, lanes):
         for span in spans(rows, q_chunk):
             block = (
@@ -171,42 +174,67 @@ def _attend(
 
     first_row: the block's first global row if attention is causal.
     """
-    group, rows = query.shape[-3:-1]
+    lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-2], value.shape[:-2])
+    group, rows, width = query.shape[-3:]
     keys = key.shape[-2] if first_row is None else min(key.shape[-2], first_row + rows)
     kind = query.device.type
     with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
-        query = (query.to(compute) * scale).flatten(-3, -2)  # (..., K, G r, E)
-        top = query.new_full((*query.shape[:-1], 1), -math.inf)
+        query = query.expand(*lead, group, rows, width).reshape(-1, group * rows, width)  # (B K, G r, E)
+        mixed = _mixed(query, key)
+        query = query if mixed else query.to(compute) * scale
+        top = query.new_full((*query.shape[:-1], 1), -math.inf, dtype=compute)
         total = torch.zeros_like(top)
-        acc = query.new_zeros(*query.shape[:-1], value.shape[-1])
+        acc = query.new_zeros((*query.shape[:-1], value.shape[-1]), dtype=compute)
         for span in spans(keys, k_chunk):
-            scores = query @ key[..., span, :].to(compute).transpose(-2, -1)
-            grid = scores.unflatten(-2, (group, rows))
-            if mask is not None:
-                part = mask if mask.shape[-1] == 1 else mask[..., span]
-                grid = (
-                    grid.masked_fill_(~part, -math.inf)
-                    if part.dtype == torch.bool
-                    else grid.add_(part.to(compute))
-                )
-            if first_row is not None and span.stop - 1 > first_row:
-                row = torch.arange(first_row, first_row + rows, device=query.device).unsqueeze(-1)
-                grid = grid.masked_fill_(
-                    torch.arange(span.start, span.stop, device=query.device) > row, -math.inf
-                )
-            scores = grid.flatten(-3, -2)
+            part = _lanes(key[..., span, :], lead).transpose(-2, -1)
+            if mixed:  # `top` counts for nothing: beta is 0
+                scores = torch.baddbmm(top, query, part, out_dtype=compute, beta=0, alpha=scale)
+            else:
+                scores = query @ part.to(compute)
+            _forbid(scores.view(*lead, group, rows, -1), mask, first_row, span)
             # The result does not depend on the maximum, so no gradient flows through it.
             new_top = torch.maximum(top, scores.detach().amax(-1, keepdim=True))
-            shift = new_top.masked_fill(new_top == -math.inf, 0.0)  # rows without keys so far
+            # only a mask leaves rows without keys so far
+            shift = new_top if mask is None else new_top.masked_fill(new_top == -math.inf, 0.0)
             kept = torch.exp(top - shift)
             scores = scores.sub_(shift).exp_()
-            total = total * kept + scores.sum(-1, keepdim=True)
+            total = total.mul_(kept).add_(scores.sum(-1, keepdim=True))
             if dropout_p:
                 scores = F.dropout(scores, dropout_p)
-            acc = acc * kept + scores @ value[..., span, :].to(compute)
+            acc = acc.mul_(kept).baddbmm_(scores, _lanes(value[..., span, :], lead).to(compute))
             top = new_top
+            del scores  # before the next block's are made
         out = acc / total.masked_fill(total == 0, 1.0)
-        return out.unflatten(-2, (group, rows))
+        return out.view(*lead, group, rows, -1)
+
+
+def _mixed(query: Tensor, key: Tensor) -> bool:
+    """Whether one matmul takes half precision and gives float32: products of half-precision numbers are exact
+    in float32, so this is the cast's result on tensor cores.
+    """
+    if not MIXED or not query.is_cuda or query.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad):
+        return False
+    return torch.cuda.get_device_capability(query.device) >= (8, 0)
+
+
+def _lanes(x: Tensor, lead: Sequence[int]) -> Tensor:
+    """(..., K, S, E) → (B K, S, E); a view, unless x is broadcast over batches."""
+    return x.expand(*lead, *x.shape[-2:]).flatten(0, -3)
+
+
+def _forbid(scores: Tensor, mask: Tensor | None, first_row: int | None, span: slice) -> None:
+    """Put mask and causality into the scores (..., K, G, r, k) of the keys in `span`, in place."""
+    if mask is not None:
+        part = mask if mask.shape[-1] == 1 else mask[..., span]
+        if part.dtype == torch.bool:
+            scores.masked_fill_(~part, -math.inf)
+        else:
+            scores.add_(part.to(scores.dtype))
+    if first_row is not None and span.stop - 1 > first_row:
+        row = torch.arange(first_row, first_row + scores.shape[-2], device=scores.device).unsqueeze(-1)
+        scores.masked_fill_(torch.arange(span.start, span.stop, device=scores.device) > row, -math.inf)
 
 
 def _leading(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[tuple[int, ...], int]:
