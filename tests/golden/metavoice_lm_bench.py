@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from converters.published import open_published
 from tests.golden.cases import Vectors, existing
 from tests.metavoice_sides import Side, side_of
-from tests.metavoice_tiny import Weights
 from tests.tolerance import assert_golden
-from tts_core import metavoice
-from tts_core.metavoice_text import Tokenizers, read_published
+from tts_core.metavoice_text import Tokenizers, read_converted
 
 SAFE = 1e-3  # README.md beside the vectors: tokens are exact where the stored margin is larger
 
@@ -48,47 +47,49 @@ class Bench:
         assert_golden(own, golden, known, compute(self.torch64), what)
 
 
+KINDS = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
+
+
 class Checkpoints:
-    """The published files of one folder, read once."""
+    """The published files of one folder, through the public doors: torch reads them, MLX what the converter
+    made of them. Each is loaded once.
+    """
 
-    def __init__(self, folder: Path):
-        import torch
-
-        self.folder = folder
-        self.files = {
-            stage: torch.load(existing(folder / f"{stage}.pt"), map_location="cpu", weights_only=True)
-            for stage in ("first_stage", "second_stage")
-        }
-        self.tokenizers = Tokenizers(
-            **{stage: read_published(file["meta"]["tokenizer"]) for stage, file in self.files.items()}
-        )
+    def __init__(self, folder: Path, made: Path):
+        self.folder, self.made = folder, made
+        self.files = [existing(folder / f"{stage}.pt") for stage in KINDS]
+        parts = open_published(self.files, parts=list(KINDS.values())).parts
+        tables = {stage: json.loads(parts[kind].documents["tokenizer.json"]) for stage, kind in KINDS.items()}
+        self.tokenizers = read_converted(tables)
         self._networks: dict[str, Networks] = {}
 
-    def weights(self, stage: str) -> Weights:
-        """Canonical names; the tied head is checked and left out."""
-        file = self.files[stage]
-        found = {metavoice.without_prefix(name): x.numpy() for name, x in file["model"].items()}
-        shapes = {name: x.shape for name, x in found.items()}
-        config = getattr(metavoice, f"read_{stage}")(file, shapes)
-        if stage == "first_stage":
-            head = found.pop("lm_heads.0.weight")
-            np.testing.assert_array_equal(head, found["transformer.wtes.0.weight"], err_msg="the tied head")
-        return Weights(config, found)
-
     def networks(self, name: str) -> Networks:
+        """name: a side, or float64, which is PyTorch's too."""
         if name not in self._networks:
-            side = side_of(name)
-            self._networks[name] = Networks(
-                side,
-                side.first_stage(self.weights("first_stage")),
-                side.second_stage(self.weights("second_stage")),
-            )
+            found = self._mlx() if name == "mlx" else self._torch(name)
+            self._networks[name] = Networks(side_of(name), *[found[kind] for kind in KINDS.values()])
         return self._networks[name]
 
     def bench(self, side: str, vectors: Vectors) -> Bench:
         info = json.loads(existing(self.folder / "lm.json").read_text())
         own, torch32, torch64 = (self.networks(name) for name in (side, "torch", "float64"))
         return Bench(own, torch32, torch64, info["settings"], info, vectors, self.tokenizers)
+
+    def _torch(self, name: str) -> dict[str, Any]:
+        from torch_ref.loading import open_networks
+
+        dtype = "float64" if name == "float64" else "float32"
+        return open_networks(self.files, kinds=list(KINDS.values()), device="cpu", dtype=dtype)
+
+    def _mlx(self) -> dict[str, Any]:
+        from converters.convert import convert
+        from mlx_port.loading import open_networks
+
+        found = {}
+        for file, kind in zip(self.files, KINDS.values(), strict=True):
+            convert(open_published([file], parts=[kind]), self.made / kind, dtype="float32")
+            found |= open_networks(self.made / kind, kinds=[kind])
+        return found
 
 
 def folders(root: Path) -> list[Path]:

@@ -5,6 +5,7 @@ A case's test compares all that its file holds and fails if a tensor was never r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -35,15 +36,15 @@ CASES = pytest.mark.parametrize(
 )
 
 
-@cache
-def checkpoints(folder: Path) -> Checkpoints:
-    return Checkpoints(folder)
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Checkpoints]:
+    return cache(lambda folder: Checkpoints(folder, tmp_path_factory.mktemp("metavoice")))
 
 
 if FOLDERS:
 
     @CASES
-    def test_language_models(folder: Path, side: str) -> None:
+    def test_language_models(folder: Path, side: str, checkpoints: Callable[[Path], Checkpoints]) -> None:
         pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
         pytest.importorskip("mlx.core" if side == "mlx" else "torch", reason=f"{side} is not installed")
         vectors = Vectors(folder / "lm.safetensors")
@@ -63,7 +64,7 @@ if FOLDERS:
     @pytest.mark.parametrize(
         "folder", [pytest.param(folder, id=f"{folder.name}/tokenizer") for folder in FOLDERS]
     )
-    def test_tokenizer(folder: Path) -> None:
+    def test_tokenizer(folder: Path, checkpoints: Callable[[Path], Checkpoints]) -> None:
         pytest.importorskip("torch", reason="torch is not installed: the checkpoints are read with it")
         check_tokenizer(folder, checkpoints(folder).tokenizers)
 
