@@ -246,7 +246,8 @@ def mars5_layers(at: str, count: int, width: int, *, cross: bool = False) -> Sha
             shapes[f"{layer}.{attention}.out_proj.bias"] = [width]
         shapes[f"{layer}.linear2.weight"] = [width, 3 * width]
         shapes[f"{layer}.linear2.bias"] = [width]
-        shapes[f"{layer}.activation.V.weight"] = shapes[f"{layer}.activation.W.weight"] = [3 * width, width]
+        for gate in "VW":
+            shapes[f"{layer}.activation.{gate}.weight"] = [3 * width, width]
         for norm in ("norm1", "norm2", "norm3")[: 2 + cross]:
             shapes[f"{layer}.{norm}.weight"] = shapes[f"{layer}.{norm}.bias"] = [width]
     return shapes
