@@ -197,7 +197,7 @@ def multi_band_diffusion() -> Shapes:
 
 
 def mars5_ar() -> Shapes:
-    """mars5_en_checkpoints_ar-3000000: 2,050 text and 6,146 speech ids, where the file has its own numbers."""
+    """mars5_en_checkpoints_ar-3000000; 2,050 text and 6,146 speech ids stand for the file's own numbers."""
     shapes: Shapes = {"embed.weight": [8196, 1536], "ar.output.weight": [8196, 1536]}
     for i in range(26):
         at = f"ar.layers.{i}"
@@ -215,7 +215,7 @@ def mars5_ar() -> Shapes:
 
 
 def mars5_nar() -> Shapes:
-    """mars5_en_checkpoints_nar-1980000: 2,050 text ids, where the file has its own number."""
+    """mars5_en_checkpoints_nar-1980000; 2,050 text ids stand for the file's own number."""
     shapes: Shapes = {f"{kind}pos_embedding.alpha": [1] for kind in ("", "cond_", "ref_")}
     shapes |= mars5_layers("tfm.encoder", 8, 1024)
     shapes |= mars5_layers("tfm.decoder", 16, 1024, cross=True)
