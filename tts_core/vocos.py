@@ -38,10 +38,10 @@ class VocosConfig:
         check_numbers(self, "Vocos config")
         if max(self.num_layers, self.n_codebooks) > MOST_LAYERS:
             raise CheckpointError(f"Vocos config: more than {MOST_LAYERS} layers or codebooks")
-        if self.n_fft % 2 or self.hop_length > self.n_fft or (self.n_fft - self.hop_length) % 2:
+        if self.n_fft % 2 or self.hop_length % 2 or self.hop_length >= self.n_fft:
             raise CheckpointError(
                 f"Vocos config: n_fft {self.n_fft} must be even, and hop_length {self.hop_length} even and "
-                "no larger"
+                "smaller"
             )
 
     @property

@@ -33,6 +33,12 @@ def vocos_bench(side: str, folder: Path) -> Bench:
     return Bench(*(_side(kind, "vocos", file, config) for kind in (side, "torch", "float64")))
 
 
+def bench_of(side: str, model: str, weights: Weights) -> Bench:
+    """The same for weights at hand."""
+    kinds = (side, "torch", "float64")
+    return Bench(*((_mlx if kind == "mlx" else _torch)(model, weights, kind) for kind in kinds))
+
+
 @cache
 def _side(kind: str, model: str, file: Path, config: Path | None) -> Side:
     """kind: "mlx", or "torch" in float32, or "float64"."""
