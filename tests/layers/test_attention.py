@@ -70,8 +70,8 @@ def on_device(name: str, backend: Backend) -> bool:
     return CASES[name].dtype != torch.bfloat16 or backend.macos != "13.6"
 
 
-@pytest.mark.parametrize("backend", pairs(), ids=str)
-def test_cases_break_no_rule_of_mps(backend):
+@pytest.mark.parametrize("backend", [*pairs(), Backend("cuda", "2.11.0", chip="9.0")], ids=str)
+def test_cases_break_no_rule(backend):
     def candidate(*tensors: Tensor, **options: Any) -> Tensor:
         with enforce(backend):
             return attend(*tensors, **options)

@@ -204,6 +204,11 @@ PROBES = {
         attention(65537, 65536, attn_mask=meta(65537, 65536, dtype=torch.bool)),
         attention(65536, 65536, attn_mask=meta(65536, 65536, dtype=torch.bool)),
     ),
+    "cuda-sdpa-mask-last-stride": Probe(
+        Backend("cuda", "2.11.0", chip="9.0"),
+        attention(16, 12, attn_mask=meta(16, 1)),
+        attention(16, 12, attn_mask=meta(1, 12)),
+    ),
     # matrix products
     "bmm-result-32-bit": Probe(
         OLD,

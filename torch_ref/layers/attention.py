@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torch_ref import limits
+from torch_ref.limits.attention import last_contiguous
 from tts_core.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
@@ -94,8 +95,9 @@ def _trusted(
     query, key = call[:2]
     pairs = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
     small = pairs * 4 <= (policy.budget_bytes or DEFAULT.budget_bytes or 0)
-    if small and (backend is None or (backend.device == "cuda" and pairs <= 2**32)):
-        return True  # no rule for CUDA concerns fewer scores: decoding does not wait for the table
+    plain = backend is None or (backend.device == "cuda" and last_contiguous(call[3], key.shape[-2]))
+    if small and plain and pairs <= 2**32:
+        return True  # no other rule for CUDA concerns fewer scores: decoding does not wait for the table
     if not limits.attention_trusted(*call, scale, enable_gqa):
         return False
     if small or (backend is not None and backend.device == "mps"):

@@ -56,6 +56,11 @@ def _grouped(call: Call) -> bool:
     return query.dim() > 2 and query.shape[-3] != key.shape[-3]
 
 
+def last_contiguous(mask: Tensor | None, keys: int) -> bool:
+    """Whether a mask, expanded to all keys, has stride 1 there: what the memory-efficient kernel asks for."""
+    return mask is None or keys == 1 or (mask.shape[-1] == keys and mask.stride(-1) == 1)
+
+
 def _mask_shape(call: Call) -> bool | str:
     mask = call["attn_mask"]
     if mask is None or not _kernel(call):
@@ -401,6 +406,19 @@ RULES = (
         message="the memory-efficient kernel reads wrapped mask rows",
         remedy="attend in blocks",
         source="pytorch #187225, #186075, #162588 (fixed in mid 2026; the release was not seen)",
+        evidence="thread",
+        device="cuda",
+    ),
+    Rule(
+        id="cuda-sdpa-mask-last-stride",
+        ops=SDPA,
+        condition="a mask that is broadcast over the keys, or whose keys are not contiguous",
+        breaks=lambda call: not last_contiguous(call["attn_mask"], call["key"].shape[-2]),
+        where=EVERYWHERE,
+        effect="error",
+        message="(*bias): last dimension must be contiguous",
+        remedy="attend in blocks, or copy the mask",
+        source="torch 2.11 on an H200 (run, broadcast mask); pytorch #109607, keras #20459",
         evidence="thread",
         device="cuda",
     ),
