@@ -160,8 +160,8 @@ class ResidualTransformer(nn.Module):
 
     def _steps(self, mlp: nn.Sequential, timesteps: int) -> Tensor:
         weight = self.text_embed.weight
-        features = torch.from_numpy(timestep_table(timesteps, self.config.timestep_size))
-        return at_least_float32(mlp(features.to(weight.dtype).to(weight.device)))
+        table = timestep_table(timesteps, self.config.timestep_size)
+        return at_least_float32(mlp(torch.as_tensor(table, dtype=weight.dtype, device=weight.device)))
 
     def forward(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
         """Logits of every cell. codes: (B, S, Q); t: (B,) or (1,) int → (R, S, Q, K), at least float32."""

@@ -36,7 +36,8 @@ class Step:
         self.network, self.source, self.settings = network, source, settings
         self.n_classes = network.config.n_classes
         table = constants(settings.timesteps, self.n_classes, settings.q0_override_steps)
-        self.table = torch.from_numpy(table).to(source.positions.dtype).to(source.positions.device)
+        like = source.positions
+        self.table = torch.as_tensor(table, dtype=like.dtype, device=like.device)
         self.clean = torch.from_numpy(cells.clean).long().to(self.table.device)
         self.known = torch.from_numpy(cells.known).to(self.table.device)
         self.first_frame, self.first_book = cells.unknown_from
