@@ -58,8 +58,9 @@ def run(network: ResidualTransformer, settings: Diffusion, *, deep: bool) -> np.
     return diffusion.run(TEXT, codes(4, seed=2), cells(deep=deep), settings, noise=HostNoise(1))
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("backend", "deep"), zip(SOME, (False, True, True), strict=True), ids=str)
+@pytest.mark.parametrize(
+    ("backend", "way", "deep"), list(zip(SOME, WAYS, (True, False, True), strict=True)), ids=str
+)
 def test_under_the_rules_of_mps(backend: Backend, way: str, *, deep: bool) -> None:
     plain = run(tiny(), WAYS[way], deep=deep)
     with enforce(backend):
