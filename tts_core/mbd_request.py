@@ -28,10 +28,10 @@ def check_items(
     sources: int,
 ) -> None:
     """Raise UsageError unless each item has latents (C, F), a wave (L,) of fitting length, and noise."""
-    if not len(latents) == len(references) == sources:
+    if not 0 < len(latents) == len(references) == sources:
         raise UsageError(
             f"mbd: {len(latents)} latents, {len(references)} waves and {sources} sources of noise: give one "
-            "of each an item"
+            "of each for every item"
         )
     for latent, wave in zip(latents, references, strict=True):
         if len(latent) != 2 or latent[0] != config.codec_dim or len(wave) != 1 or wave[0] < 2:

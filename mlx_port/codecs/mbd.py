@@ -191,8 +191,8 @@ class MultiBandDiffusion:
             self.config, [np.shape(x) for x in latents], [np.shape(x) for x in references], len(noise)
         )
         moves = [
-            transitions(band.schedule, check_steps(band.schedule, steps or default_steps(band.schedule)))
-            for band in self.config.bands
+            transitions(schedule, check_steps(schedule, default_steps(schedule) if steps is None else steps))
+            for schedule in (band.schedule for band in self.config.bands)
         ]
         first, sums = 0, list[mx.array]()
         for b, plan in enumerate(moves):

@@ -57,7 +57,7 @@ def test_full_size_list_is_recognised_and_planned():
 
 def test_any_tensor_missing_extra_or_of_another_shape_is_named():
     shapes = key_list()
-    for name in list(shapes)[::40]:
+    for name in list(shapes)[::130]:
         if name.endswith("filters"):
             continue
         with pytest.raises(CheckpointError, match=re.escape(name)):

@@ -13,7 +13,8 @@ from safetensors.numpy import load_file
 
 from converters.omegaconf_pickle import OmegaConfCheckpoint
 from tests.golden.cases import Vectors, existing
-from tests.golden.metavoice_audio_sides import AudioBench, AudioSide, Rows, audio_bench, near
+from tests.golden.metavoice_audio_bench import AudioBench, audio_bench, near
+from tests.metavoice_audio_sides import AudioSide, Rows
 from tts_core import mbd_schedule
 from tts_core.band_filters import band_edges, lowpass_filters
 from tts_core.loudness import QUIETEST, TARGET, integrated_loudness, normalize_loudness

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.golden.cases import Vectors, existing
-from tests.golden.metavoice_audio_sides import AudioBench, audio_bench, near
+from tests.golden.metavoice_audio_bench import AudioBench, audio_bench, near
 from tts_core.audio import read_audio
 from tts_core.fourier import periodic_hann
 from tts_core.mel import mel_filters, mel_power

@@ -1,21 +1,16 @@
-"""MetaVoice's speaker encoder and multi-band diffusion, each side, NumPy in and out, from published files."""
+"""MetaVoice's speaker encoder and multi-band diffusion behind one face: PyTorch twice, and MLX."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from converters.published import open_published
-from tests.tolerance import assert_golden, assert_within
 from tts_core.models import KINDS
-
-Compute = Callable[["AudioSide"], np.ndarray]
 
 
 @dataclass
@@ -36,7 +31,7 @@ class AudioSide:
     """One framework in one precision. Latents stand as (B, C, F), U-Net inputs as (B, 1, T)."""
 
     kind: str  # "torch" in float32, "float64" in torch, or "mlx"
-    folder: Path
+    part: Callable[[str], Any]  # kind of network → config, names() and read(name) of its weights
 
     @property
     def package(self) -> str:
@@ -60,8 +55,7 @@ class AudioSide:
 
     @cached_property
     def encoder(self) -> Any:
-        kind = "metavoice_speaker_encoder"
-        part = open_published([self.folder / "speaker_encoder.pt"], parts=(kind,)).parts[kind]
+        part = self.part("metavoice_speaker_encoder")
         module = importlib.import_module(f"{self.package}.metavoice.speaker_encoder")
         network = module.SpeakerEncoder(part.config)
         tensors = {name: self.array(part.read(name)) for name in part.names()}
@@ -73,7 +67,7 @@ class AudioSide:
 
     @cached_property
     def diffusion(self) -> Any:
-        part = open_published([self.folder / "mbd_comp_8.pt"], parts=("mbd",)).parts["mbd"]
+        part = self.part("mbd")
         module = importlib.import_module(f"{self.package}.codecs.mbd")
 
         def weights(band: int) -> dict[str, Any]:
@@ -122,47 +116,3 @@ class AudioSide:
         how = {name: about[name] for name in ("n_bands", "strictness")}
         match_levels = self.band_split.match_levels
         return self.numpy(match_levels(self.array(wave), self.array(reference), sample_rate, **how))
-
-
-@dataclass(frozen=True)
-class AudioBench:
-    """The side under test, and torch in float32 and float64, which bound it."""
-
-    side: AudioSide
-    torch32: AudioSide
-    torch64: AudioSide
-
-    def compare(self, what: str, golden: np.ndarray, compute: Compute, least: float) -> None:
-        """The derived bound in both directions, and at least what the vectors' README asks for."""
-        own, known, truth = self._run(compute)
-        assert_golden(own, golden, known, truth, what)
-        near(what, own, golden, least)
-
-    def follow(self, what: str, golden: np.ndarray, compute: Compute, least: float) -> None:
-        """For whole runs, in which upstream's float32 schedule is one more cause of difference: the sides in
-        the derived bound, and the golden vector as near as its README says.
-        """
-        own, known, truth = self._run(compute)
-        assert_within(own, known, truth, what)
-        near(what, own, golden, least)
-
-    def _run(self, compute: Compute) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        known = compute(self.torch32)
-        return known if self.side is self.torch32 else compute(self.side), known, compute(self.torch64)
-
-
-def near(what: str, own: np.ndarray, golden: np.ndarray, tolerance: float) -> None:
-    """Largest absolute difference, shapes equal."""
-    assert own.shape == golden.shape, f"{what}: shape {own.shape}, expected {golden.shape}"
-    worst = float(np.abs(own.astype(np.float64) - golden).max(initial=0))
-    assert worst <= tolerance, f"{what}: differs by {worst:.3e}, more than {tolerance:.1e}"
-
-
-def audio_bench(side: str, folder: Path) -> AudioBench:
-    """Both networks are read when they are asked for."""
-    return AudioBench(*(_side(kind, folder) for kind in (side, "torch", "float64")))
-
-
-@cache
-def _side(kind: str, folder: Path) -> AudioSide:
-    return AudioSide(kind, folder)

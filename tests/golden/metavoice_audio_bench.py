@@ -1,0 +1,66 @@
+"""The side under test against golden vectors, bounded by PyTorch in float32 and float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.published import open_published
+from tests.golden.cases import existing
+from tests.metavoice_audio_sides import AudioSide
+from tests.tolerance import assert_golden, assert_within
+
+Compute = Callable[[AudioSide], np.ndarray]
+FILES = {"metavoice_speaker_encoder": "speaker_encoder.pt", "mbd": "mbd_comp_8.pt"}
+
+
+@dataclass(frozen=True)
+class AudioBench:
+    """The side under test, and torch in float32 and float64, which bound it."""
+
+    side: AudioSide
+    torch32: AudioSide
+    torch64: AudioSide
+
+    def compare(self, what: str, golden: np.ndarray, compute: Compute, least: float) -> None:
+        """The derived bound in both directions, and at least what the vectors' README asks for."""
+        own, known, truth = self._run(compute)
+        assert_golden(own, golden, known, truth, what)
+        near(what, own, golden, least)
+
+    def follow(self, what: str, golden: np.ndarray, compute: Compute, least: float) -> None:
+        """For whole runs, in which upstream's float32 schedule is one more cause of difference: the sides in
+        the derived bound, and the golden vector as near as its README says.
+        """
+        own, known, truth = self._run(compute)
+        assert_within(own, known, truth, what)
+        near(what, own, golden, least)
+
+    def _run(self, compute: Compute) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        known = compute(self.torch32)
+        return known if self.side is self.torch32 else compute(self.side), known, compute(self.torch64)
+
+
+def near(what: str, own: np.ndarray, golden: np.ndarray, tolerance: float) -> None:
+    """Largest absolute difference, shapes equal."""
+    assert own.shape == golden.shape, f"{what}: shape {own.shape}, expected {golden.shape}"
+    worst = float(np.abs(own.astype(np.float64) - golden).max(initial=0))
+    assert worst <= tolerance, f"{what}: differs by {worst:.3e}, more than {tolerance:.1e}"
+
+
+def audio_bench(side: str, folder: Path) -> AudioBench:
+    """Both networks are read when they are asked for."""
+    return AudioBench(*(_side(kind, folder) for kind in (side, "torch", "float64")))
+
+
+@cache
+def _side(kind: str, folder: Path) -> AudioSide:
+    def part(network: str) -> Any:
+        return open_published([existing(folder / FILES[network])], parts=(network,)).parts[network]
+
+    return AudioSide(kind, part)
