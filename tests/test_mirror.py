@@ -17,6 +17,7 @@ ALONE = {
     "torch_ref/loading.py:fill": "also used to fill single networks in tests; MLX's is one call",
     "torch_ref/layers/selection.py": "mx.argmax is right on every backend",
     "torch_ref/layers/norm.py:at_least_float32": "MLX's fast norm accumulates in float32 by itself",
+    "torch_ref/layers/capture.py": "CUDA graphs",
     "torch_ref/dia/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/mars5/reverse.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",

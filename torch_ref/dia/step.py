@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_ref.dia.dia import Cache, Dia, Source
 from torch_ref.guard import marked
 from torch_ref.layers.cache import FixedCache, KeyValueCache
+from torch_ref.layers.capture import capture
 from torch_ref.layers.selection import first_largest
 from torch_ref.sampling import candidates_0626, candidates_v01, draw
 from tts_core.sampling import Sampling
@@ -94,15 +95,10 @@ class GraphStep(Step):
             position.add_(1)
             return ids
 
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # warm up: workspaces must exist before the capture
-            run()
-        torch.cuda.current_stream(device).wait_stream(side)
-        position.fill_(self.filled)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.ids = run()
+        def again() -> None:
+            position.fill_(self.filled)
+
+        self.graph, self.ids = capture(run, device, again=again)
 
     def _release(self) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of every layer, held by nothing else; the last graph is gone."""
