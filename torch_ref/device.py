@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 import torch
 
@@ -18,21 +19,40 @@ DTYPES = {
     "float64": torch.float64,
 }
 NATIVE_BFLOAT16 = (8, 0)  # compute capability
+HALF_ON_MPS = ("metavoice",)  # models that are too large there for float32, and not known to overflow float16
 _LOG = logging.getLogger("torch_ref")
 
 
-def choose(device: str | None, dtype: str | None) -> tuple[torch.device, torch.dtype]:
+class Precision(NamedTuple):
+    """Where a model computes and in what: the one place that says so.
+
+    dtype: of its language model's weights, and by that of caches, speaker vectors and all between layers.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+
+    @property
+    def wide(self) -> torch.dtype:
+        """Of what is never narrower than float32: norms, softmax, logits and sampling, and whole networks
+        that are small or read waveforms.
+        """
+        return torch.promote_types(self.dtype, torch.float32)
+
+
+def choose(device: str | None, dtype: str | None, model: str | None = None) -> Precision:
     """Device and dtype of a model, each as asked for, or the best that is there; logged in one line.
 
-    Raises UsageError as `choose_device` and `choose_dtype` do.
+    model: its name, where its default dtype is its own. Raises UsageError as `choose_device` and
+    `choose_dtype` do.
     """
     target = choose_device(device)
-    chosen = choose_dtype(dtype, target)
-    default, why = default_dtype(target)
+    chosen = choose_dtype(dtype, target, model)
+    default, why = default_dtype(target, model)
     taken = "as asked" if device is not None else "the first of cuda, mps and cpu that is there"
     reason = why if dtype is None else f"as asked; {default} is the default: {why}"
     _LOG.info("device %s (%s), dtype %s (%s)", target, taken, name_of(chosen), reason)
-    return target, chosen
+    return Precision(target, chosen)
 
 
 def choose_device(wanted: str | None) -> torch.device:
@@ -60,13 +80,13 @@ def choose_device(wanted: str | None) -> torch.device:
     return device
 
 
-def choose_dtype(wanted: str | None, device: torch.device) -> torch.dtype:
-    """The dtype asked for, by its name; for None the `default_dtype` of the device.
+def choose_dtype(wanted: str | None, device: torch.device, model: str | None = None) -> torch.dtype:
+    """The dtype asked for, by its name; for None the `default_dtype` of device and model.
 
     Raises UsageError for a name that is none, and for a dtype that the device's backend refuses by the table
     of torch_ref.limits. bfloat16 that a GPU only emulates is slow, not refused.
     """
-    name = default_dtype(device)[0] if wanted is None else wanted
+    name = default_dtype(device, model)[0] if wanted is None else wanted
     if name not in DTYPES:
         raise UsageError(f"dtype: {name!r} is not one of {', '.join(DTYPES)}")
     backend = backend_of(device)
@@ -78,8 +98,8 @@ def choose_dtype(wanted: str | None, device: torch.device) -> torch.dtype:
     return DTYPES[name]
 
 
-def default_dtype(device: torch.device) -> tuple[str, str]:
-    """Name of the dtype that a device gets where none is asked for, and why."""
+def default_dtype(device: torch.device, model: str | None = None) -> tuple[str, str]:
+    """Name of the dtype that a model gets on a device where none is asked for, and why."""
     if device.type == "cuda":
         if torch.version.hip is not None:
             return "bfloat16", "every GPU that ROCm supports has it"
@@ -87,6 +107,8 @@ def default_dtype(device: torch.device) -> tuple[str, str]:
         if capability >= NATIVE_BFLOAT16:  # is_bf16_supported() says yes for emulation as well
             return "bfloat16", f"native at compute capability {major}.{minor}"
         return "float16", f"bfloat16 is only emulated at compute capability {major}.{minor}"
+    if device.type == "mps" and model in HALF_ON_MPS:
+        return "float16", "half of float32's memory, and every release of MPS has it"
     if device.type == "mps":
         return "float32", "float16 overflows in Dia's layers on MPS (nari-labs/dia#79)"
     return "float32", "few CPUs compute faster in half precision"

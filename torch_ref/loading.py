@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from converters.published import Part, Published, open_published
-from torch_ref.device import choose
+from torch_ref.device import Precision, choose, choose_device, choose_dtype
 from tts_core.models import KINDS, check_fits, network_class
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -25,11 +25,11 @@ class Parts:
     kind → name → text.  dtype, device: of the networks.
     """
 
-    def __init__(self, published: Published, dtype: torch.dtype, device: torch.device):
+    def __init__(self, published: Published, precision: Precision):
         self.model = published.model
         self.configs = {kind: part.config for kind, part in published.parts.items()}
         self.documents = {kind: part.documents for kind, part in published.parts.items()}
-        self.dtype, self.device = dtype, device
+        self.device, self.dtype = self.precision = precision
         self._parts = published.parts
         if self.model is not None:
             check_fits(self.model, self.configs, self.documents)
@@ -47,7 +47,7 @@ class Parts:
         """The tensors of a part whose names start with `prefix`, by what is left of their names."""
         return {
             name.removeprefix(prefix): tensor
-            for name, tensor in _read(self._parts[kind], self.dtype, self.device, prefix)
+            for name, tensor in _read(self._parts[kind], self.precision, prefix)
         }
 
 
@@ -92,11 +92,11 @@ def open_parts(
     kinds: Sequence[str] | None = None,
 ) -> Parts:
     """What `load` assembles; no tensor is read. kinds: the parts wanted; None takes all of the model's."""
-    target, chosen = choose(device, dtype)
+    choose_dtype(dtype, choose_device(device))  # before any file is looked at
     published = open_published(
         path, codec=codec, cross_rope=cross_rope, config=config, include=include, parts=kinds
     )
-    return Parts(published, chosen, target)
+    return Parts(published, choose(device, dtype, published.model))
 
 
 def open_networks(
@@ -114,18 +114,16 @@ def open_networks(
 
 def fill(network: Network, part: Part, dtype: torch.dtype, device: torch.device) -> Network:
     """Give an empty network a part's tensors, one at a time; names and shapes were planned strictly."""
-    state = dict(_read(part, dtype, device))
+    state = dict(_read(part, Precision(device, dtype)))
     network.load_state_dict(state, strict=True, assign=True)
     return network.to(device).eval()
 
 
-def _read(
-    part: Part, dtype: torch.dtype, device: torch.device, prefix: str = ""
-) -> Iterator[tuple[str, torch.Tensor]]:
-    wide = torch.promote_types(dtype, torch.float32)
+def _read(part: Part, precision: Precision, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     for name in part.names():
         if name.startswith(prefix):
-            yield name, _tensor(part.read(name)).to(device, wide if part.stays_float32(name) else dtype)
+            dtype = precision.wide if part.stays_float32(name) else precision.dtype
+            yield name, _tensor(part.read(name)).to(precision.device, dtype)
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:
