@@ -6,6 +6,7 @@ from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.encodec import EncodecConfig
 from tts_core.mars5 import CodecLMConfig, ResidualTransformerConfig
+from tts_core.metavoice import FirstStageConfig, SecondStageConfig, SpeakerEncoderConfig
 from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01
 from tts_core.vocos import VocosConfig
 
@@ -128,4 +129,31 @@ VOCOS_ENCODEC_24KHZ = VocosConfig(
     num_bandwidths=4,
     n_fft=1280,
     hop_length=320,
+)
+
+# model_args of metavoiceio/metavoice-1B-v0.1's checkpoints, and its speaker encoder's tensors
+METAVOICE_FIRST_STAGE = FirstStageConfig(
+    hidden_size=2048,
+    intermediate_size=5632,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    max_position_embeddings=2048,
+    vocab_size=2562,
+    speaker_embedding_size=256,
+    norm_eps=1e-5,
+    bias=False,
+)
+METAVOICE_SECOND_STAGE = SecondStageConfig(
+    hidden_size=384,
+    intermediate_size=1536,
+    num_hidden_layers=6,
+    num_attention_heads=6,
+    max_position_embeddings=1024,
+    vocab_sizes=(1538, 1025),
+    target_vocab_sizes=(1025,) * 6,
+    speaker_embedding_size=256,
+    bias=False,
+)
+METAVOICE_SPEAKER_ENCODER = SpeakerEncoderConfig(
+    n_mels=40, hidden_size=256, num_hidden_layers=3, speaker_embedding_size=256
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tts_core import metavoice
+from tts_core import metavoice, published_sizes
 from tts_core.errors import CheckpointError
 
 META = {"speaker_cond": True, "speaker_emb_size": 256}
@@ -39,9 +39,9 @@ SECOND_ARGS = {  # of the published second_stage.pt; what is not here is upstrea
     "target_vocab_sizes": [1025] * 6,
     "causal": False,
 }
-FIRST = metavoice.FirstStageConfig(2048, 5632, 24, 16, 2048, 2562, 256, 1e-5, False)
-SECOND = metavoice.SecondStageConfig(384, 1536, 6, 6, 1024, (1538, 1025), (1025,) * 6, 256, False)
-SPEAKER = metavoice.SpeakerEncoderConfig(40, 256, 3, 256)
+FIRST = published_sizes.METAVOICE_FIRST_STAGE
+SECOND = published_sizes.METAVOICE_SECOND_STAGE
+SPEAKER = published_sizes.METAVOICE_SPEAKER_ENCODER
 
 
 def checkpoint(args: dict[str, Any], **training: Any) -> dict[str, Any]:
