@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -91,4 +92,5 @@ class SpeakerCache:
                 np.save(file, vector)
             os.replace(partial, self.folder / f"{key}.npy")
         except OSError:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""MetaVoice's audio networks piece by piece, MLX against PyTorch in the derived bound; what decode promises."""
+"""MetaVoice's audio networks piece by piece, MLX against PyTorch in the derived bound; decode's promises."""
 
 from __future__ import annotations
 
