@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_ref.layers.norm import at_least_float32
 from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.mars5.row import fastest_row
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
 from tts_core.mars5_sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
 from tts_core.mars5_sequence import CodecSequence
 
 MARK = -1  # in the place of an id that was drawn from logits which are no numbers
 Draw = Callable[[Tensor, Tensor], Tensor]
+
+
+class Letter(NamedTuple):
+    """An id on its way to the host: its place there, and what tells that it has arrived."""
+
+    place: int
+    arrived: torch.cuda.Event | None
 
 
 class Step:
@@ -46,8 +55,8 @@ class Step:
         self.recent = self.prompt[:, :0]
         self.position, self.generated = 0, 0
 
-    def __call__(self, uniform: float) -> Tensor:
-        """The next id, -1 where its logits are not all finite. → (1,) int64."""
+    def __call__(self, uniform: float) -> Any:
+        """The next id, -1 where its logits are not all finite, as `read` takes it."""
         network = self.network
         rows = (
             network.embed(self.recent[:, -1:]) if self.generated else network.rows(self.speaker, self.prompt)
@@ -68,9 +77,102 @@ class Step:
         scores = log_probabilities(logits, counts, penalty, self.settings, lowest=self.lowest, end=self.end)
         return self.choose(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)
 
-    def read(self, ids: Tensor) -> int:
+    def read(self, ids: Any) -> int:
         """Wait for what a call gave."""
         return int(ids.item())
+
+
+class GraphStep(Step):
+    """The same step captured as a CUDA graph, sampling included: one launch and one read an id.
+
+    The first call reads the prompt plainly. Then all that a step depends on stands on the device, so that the
+    next step is launched before the last id is read: the device never waits for Python. On other devices it
+    runs step by step, uncaptured.
+    """
+
+    ahead = 1
+
+    def __init__(
+        self,
+        network: CodecLM,
+        speaker: Tensor,
+        sequence: CodecSequence,
+        settings: Mars5Settings,
+        choose: Draw = draw,
+    ):
+        super().__init__(network, speaker, sequence, settings, choose)
+        self.kind = fastest_row(network)
+        self.replay: Callable[[], object] | None = None
+        pinned = speaker.is_cuda
+        self.sent = torch.empty(sequence.room, dtype=torch.float32, pin_memory=pinned)
+        self.received = torch.empty(sequence.room, dtype=torch.long, pin_memory=pinned)
+
+    def __call__(self, uniform: float) -> Letter:
+        if self.generated == 0:
+            return self._post(super().__call__(uniform), 0)
+        count = self.generated
+        if self.replay is None:
+            self._fix()
+        assert self.replay is not None
+        self.sent[count] = uniform
+        self.uniform.copy_(self.sent[count : count + 1], non_blocking=True)
+        self.replay()
+        self.generated += 1
+        return self._post(self.ids, count)
+
+    def read(self, ids: Letter) -> int:
+        if ids.arrived is not None:
+            ids.arrived.synchronize()
+        return int(self.received[ids.place])
+
+    def _post(self, ids: Tensor, place: int) -> Letter:
+        """Send an id to the host, behind the step that makes it and before any later one."""
+        self.received[place : place + 1].copy_(ids, non_blocking=True)
+        if not ids.is_cuda:
+            return Letter(place, None)
+        arrived = torch.cuda.Event()
+        arrived.record()
+        return Letter(place, arrived)
+
+    def _fix(self) -> None:
+        """Put what changes from step to step onto the device, and capture the step."""
+        device, vocab_size = self.speaker.device, self.network.config.vocab_size
+        self.token = self.recent[:, -1:].long()
+        self.seen = torch.full((1, self.window), vocab_size, device=device)  # a ring; that id is none
+        self.seen[:, : self.recent.shape[1]] = self.recent
+        self.at = torch.tensor([self.position], device=device)
+        self.count = torch.tensor([self.generated], device=device)
+        self.uniform = torch.zeros(1, device=device)
+        self.ids = torch.zeros(1, dtype=torch.long, device=device)
+        self.row = self.kind(self.network, self.cache, self.rotary, self.at)
+        self.replay = self._captured() if device.type == "cuda" else self._advance
+
+    def _advance(self) -> None:
+        """One step, on the device alone."""
+        logits = self.row(self.network.embed(self.token))
+        nothing = self.network.config.vocab_size
+        seen = torch.where(self.count > PENALTIES_ABOVE, self.seen, nothing)
+        self.ids.copy_(self.drawn(logits, seen, self.penalties[self.count], self.uniform))
+        self.token.copy_(self.ids.clamp(min=0)[:, None])
+        self.seen.index_copy_(1, self.count % self.window, self.token)
+        self.at.add_(1)
+        self.count.add_(1)
+
+    def _captured(self) -> Callable[[], object]:
+        state = [self.token, self.seen, self.at, self.count]
+        before = [tensor.clone() for tensor in state]
+        side = torch.cuda.Stream(self.speaker.device)
+        side.wait_stream(torch.cuda.current_stream(self.speaker.device))
+        with torch.cuda.stream(side):  # warm up: kernels and workspaces must exist before the capture
+            self._advance()
+        torch.cuda.current_stream(self.speaker.device).wait_stream(side)
+        for tensor, kept in zip(state, before, strict=True):
+            tensor.copy_(kept)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._advance()
+        self.graph = graph
+        return graph.replay
 
 
 def make_step(
@@ -81,4 +183,5 @@ def make_step(
     choose: Draw = draw,
 ) -> Step:
     """The fastest form that the network's device has."""
-    return Step(network, speaker, sequence, settings, choose)
+    form = GraphStep if speaker.is_cuda else Step
+    return form(network, speaker, sequence, settings, choose)

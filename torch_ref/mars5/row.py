@@ -1,0 +1,78 @@
+"""The blocks of CodecLM for one row whose position stands on the device, as a captured step needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from torch_ref.layers import row_kernels
+from torch_ref.layers.cache import FixedCache, RingCache
+from torch_ref.layers.norm import at_least_float32
+from torch_ref.layers.rope import RotaryPositions
+from torch_ref.mars5.codec_lm import Block, CodecLM
+
+MOST_POSITIONS = 2**31  # more than any table has
+
+
+class PlainRow:
+    """By the network's own layers, on the rings' buffers."""
+
+    def __init__(
+        self, network: CodecLM, cache: Sequence[RingCache], rotary: RotaryPositions, position: Tensor
+    ):
+        """cache: after the prompt.  position: (1,) int64, the row's; kept by the owner."""
+        self.network, self.rotary, self.position = network, rotary, position
+        self.capacity = cache[0].capacity
+        self.places = torch.arange(self.capacity, device=position.device)
+        self.slot = torch.zeros_like(position)
+        self.mask = torch.zeros(1, 1, 1, self.capacity, dtype=torch.bool, device=position.device)
+        buffers = [rows.buffers for rows in cache if rows.buffers is not None]
+        self.cache = [FixedCache(*both, self.slot, self.mask) for both in buffers]
+
+    def __call__(self, row: Tensor) -> Tensor:
+        """Logits behind the row. (1, 1, D) → (1, V), at least float32."""
+        self.slot.copy_(self.position % self.capacity)
+        self.mask.copy_(self.places <= self.position)
+        return self.network.next_logits(row, self.rotary(self.position, 1), self.cache)
+
+
+class FusedRow:
+    """The same by kernels: six launches a block. What is rounded, and where, is as in the layers."""
+
+    def __init__(
+        self, network: CodecLM, cache: Sequence[RingCache], rotary: RotaryPositions, position: Tensor
+    ):
+        """As of PlainRow."""
+        self.network, self.cache, self.position = network, cache, position
+        self.tables = rotary(0, MOST_POSITIONS)
+
+    def __call__(self, row: Tensor) -> Tensor:
+        """Logits behind the row. (1, 1, D) → (1, V), float32."""
+        x = row.flatten().clone()
+        for block, rows in zip(cast(list[Block], self.network.ar.layers), self.cache, strict=True):
+            attention, feed = block.attention, block.feed_forward
+            norm = block.attention_norm
+            projected = row_kernels.normed_linear(
+                x,
+                norm.weight,
+                norm.eps,
+                (attention.wq.weight, attention.wk.weight, attention.wv.weight),
+            )
+            attended = row_kernels.attend(projected, self.tables, self.position, rows)
+            row_kernels.add_linear(x, attended, attention.wo.weight)
+            norm = block.ffn_norm
+            inner = row_kernels.gated_linear(x, norm.weight, norm.eps, feed.w1.weight, feed.w3.weight)
+            row_kernels.add_linear(x, inner, feed.w2.weight)
+        norm = self.network.ar.norm
+        return at_least_float32(
+            row_kernels.normed_linear(x, norm.weight, norm.eps, (self.network.ar.output.weight,))
+        )
+
+
+def fastest_row(network: CodecLM) -> type[PlainRow] | type[FusedRow]:
+    """The kernels where they run, else the layers."""
+    usable = row_kernels.usable(network.embed.weight, network.config.head_dim)
+    return FusedRow if usable else PlainRow
