@@ -27,6 +27,7 @@ MET = {
     "Attention: other shapes": {"sdpa-value-width", "sdpa-leading-broadcast", "sdpa-3d", "sdpa-5d"},
     "Attention: long sequences": {"sdpa-scores-4gib", "sdpa-scores-31-bit", "sdpa-half-long-rows"},
     "Convolutions of a codec": {"conv-65536", "conv-transpose-65536", "conv-channels-last"},
+    "LSTM of a codec": {"lstm-leak"},
     "Inverse short-time Fourier transform": {"complex", "fft-macos-13", "unfold-backward", "fold"},
     "Tables and draws": {"float64", "argmax-macos-13", "multinomial-domain"},
 }

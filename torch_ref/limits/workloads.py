@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.layers.conv import conv1d, conv_transpose1d
 from torch_ref.layers.istft import InverseSTFT
+from torch_ref.layers.lstm import LSTM
 from torch_ref.limits.backend import Backend, minimum_macos, parse
 from torch_ref.limits.enforce import observe
 
@@ -117,6 +118,11 @@ def _convolutions(conv: Callable[..., Tensor], transposed: Callable[..., Tensor]
     conv(_meta(1, 50, 8).transpose(1, 2), _meta(16, 8, 7), padding=3)
 
 
+def _recurrent(kind: type[nn.LSTM]) -> None:
+    """EnCodec's two layers over a few frames."""
+    kind(8, 8, 2)(torch.ones(1, 5, 8, device=torch.device("cpu")))
+
+
 def _inverse_fold() -> None:
     """torch.istft of 5 frames, and Vocos's fold."""
     device = torch.device("cpu")
@@ -170,6 +176,7 @@ WORKLOADS = (
         lambda: _convolutions(_padded(F.conv1d), _padded(F.conv_transpose1d)),
         lambda: _convolutions(_padded(conv1d), _padded(conv_transpose1d)),
     ),
+    Workload("LSTM of a codec", lambda: _recurrent(nn.LSTM), lambda: _recurrent(LSTM)),
     Workload("Inverse short-time Fourier transform", _inverse_fold, _inverse_sums),
     Workload("Tables and draws", _device_draw, _host_draw),
 )
