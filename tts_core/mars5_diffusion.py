@@ -27,6 +27,7 @@ Draws = Literal["per cell", "per class"]
 ONE_HOT_FLOOR = 1e-7  # of a class that a code is not: upstream's, it leaks that much
 GUMBEL_FLOOR = 1e-7  # of a uniform number, and of its negative logarithm
 CERTAIN = 1e9  # added to a class's Gumbel number
+FIRST_DRAW = 2**32  # of a noise source: the autoregressive network draws from the same one, far below
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def make_cells(
 
 def first_noise(noise: Noise, codebooks: int, frames: int, n_classes: int) -> np.ndarray:
     """Codes that say nothing, each class as likely as the others. → (Q, G) int32."""
-    return (noise.uniform(0, (codebooks, frames)) * n_classes).astype(np.int32)
+    return (noise.uniform(FIRST_DRAW, (codebooks, frames)) * n_classes).astype(np.int32)
 
 
 def numbers_for(
@@ -126,10 +127,10 @@ def numbers_for(
     """
     frames, books = cells.codes.shape
     if draws == "per cell":
-        return noise.uniform(1 + place, (2, frames, books))
+        return noise.uniform(FIRST_DRAW + 1 + place, (2, frames, books))
     numbers = np.zeros((2, frames, books, n_classes), np.float32)
     for which in range(1 if last else 2):  # upstream draws nothing for known cells in the last step
-        uniform = noise.uniform(1 + 2 * place + which, (1, frames, books, n_classes))
+        uniform = noise.uniform(FIRST_DRAW + 1 + 2 * place + which, (1, frames, books, n_classes))
         numbers[which] = gumbel(uniform[0])
     return numbers
 

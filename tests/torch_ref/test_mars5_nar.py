@@ -1,5 +1,6 @@
 """MARS5's diffusion under the rules of MPS, at full size too; captured on a GPU, it draws the same."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,28 +11,12 @@ import torch_ref.mars5.reverse as reverse
 from tests.mars5_nar_tiny import TEXT, codes, config, weights
 from torch_ref.limits import Backend, enforce
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from tts_core.mars5 import ResidualTransformerConfig, is_norm
+from tts_core.mars5 import is_norm
 from tts_core.mars5_diffusion import Cells, Diffusion, first_noise, make_cells
 from tts_core.noise import HostNoise
+from tts_core.published_sizes import MARS5_NAR
 
-FULL = ResidualTransformerConfig(
-    text_rows=2051,
-    n_classes=1025,
-    hidden_size=1024,
-    intermediate_size=3072,
-    encoder_layers=1,  # published: 8, 16 and 3, all alike
-    decoder_layers=2,
-    num_attention_heads=16,
-    timestep_size=1024,
-    speaker_layers=1,
-    speaker_heads=16,
-    speaker_intermediate_size=3072,
-    n_codebooks=8,
-    n_output_codebooks=8,
-    codebook_rows=1025,
-    norm_eps=4e-5,
-    head_norm_eps=1e-5,
-)
+FEW = replace(MARS5_NAR, encoder_layers=1, decoder_layers=2, speaker_layers=1)  # layers are all alike
 SOME = [Backend("mps", *versions) for versions in (("2.5.1", "13.6"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))]
 WAYS: dict[str, Any] = {
     "defaults": Diffusion(timesteps=2, q0_override_steps=0),
@@ -75,7 +60,7 @@ def test_full_size(backend: Backend, draws: Any) -> None:
     begin = make_cells(np.zeros(frames, np.int32), np.zeros((8, frames), np.int32), reference, n_classes=1025)
     settings = Diffusion(draws=draws)
     with torch.device("meta"):
-        network = ResidualTransformer(FULL).to(torch.float16)
+        network = ResidualTransformer(FEW).to(torch.float16)
         for name, parameter in network.named_parameters():
             parameter.data = parameter.data.float() if is_norm(name) else parameter.data
     with enforce(backend), torch.inference_mode():

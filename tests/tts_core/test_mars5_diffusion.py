@@ -9,6 +9,7 @@ import pytest
 from tts_core.errors import UsageError
 from tts_core.mars5_diffusion import (
     CERTAIN,
+    FIRST_DRAW,
     Diffusion,
     constants,
     first_noise,
@@ -87,7 +88,7 @@ def test_every_draw_has_numbers_of_its_own() -> None:
 
     class Recorded(HostNoise):
         def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-            asked.append((step, shape))
+            asked.append((step - FIRST_DRAW, shape))
             return super().uniform(step, shape)
 
     noise = Recorded(3)
