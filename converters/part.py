@@ -60,9 +60,11 @@ class Part(Generic[Config]):
     def read(self, name: str) -> np.ndarray:
         """One canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantised."""
         move = self.moves[name]
-        return np.ascontiguousarray(
-            move.how.apply(*[self.checkpoint.read(source) for source in move.sources])
-        )
+        sources = [self.checkpoint.read(source) for source in move.sources]
+        try:
+            return np.ascontiguousarray(move.how.apply(*sources))
+        except CheckpointError as fault:
+            raise CheckpointError(f"{self.files[0]}: {' and '.join(move.sources)}: {fault}") from None
 
 
 class MisfitError(CheckpointError):

@@ -178,6 +178,8 @@ class Search:
             self.ignored[_label(files[0], place)] = "its tensors are of no model known"
             return
         missing = None if layout == "mlx" else LAYOUTS[layout].missing(found)
+        if not config and checkpoint.metadata.get("format") == "mlx":  # as we write it: not to be guessed
+            missing = "config.json"
         self._seen.append(_Candidate(kind, layout, found, config, place, missing))
 
     def _choose_model(self) -> None:

@@ -112,9 +112,7 @@ FOLD_WEIGHT_NORM = Transform("fold_weight_norm", _fold_weight_norm, _fold_weight
 
 def _tied(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     if not np.array_equal(first, second):
-        raise CheckpointError(
-            "two tensors that the model ties hold different numbers; this is another variant"
-        )
+        raise CheckpointError("the model ties them, but their numbers differ; this is another variant")
     return first
 
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from tts_core import dac, dia, dia_shapes, encodec, mars5, mbd, metavoice, metavoice_text, vocos
 from tts_core.errors import CheckpointError
-from tts_core.mars5_tokens import CodecVocabulary
+from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 
 Shapes = dict[str, tuple[int, ...]]
 Axes = tuple[int, ...]
 Configs = Mapping[str, Any]  # kind → configuration
 Documents = Mapping[str, Mapping[str, str]]  # kind → name → text
 
-MARS5_TOKENIZERS = ("texttok.model", "speechtok.model")
+MARS5_TOKENIZERS = (TEXT_FILE, SPEECH_FILE)
 
 
 def _always(name: str) -> bool:

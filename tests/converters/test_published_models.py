@@ -1,0 +1,566 @@
+"""MARS5 and MetaVoice opened: what they are is told by their keys, and every way to get them wrong is one
+clear line.
+"""
+
+import json
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import numpy as np
+import pytest
+
+from converters import cli
+from converters.convert import convert, outline
+from converters.published import open_published
+from converters.sources import SafetensorsCheckpoint, TorchCheckpoint
+from tests.converters.folders import DAC_HF, V_0626_HF, left_in, write_safetensors
+from tests.converters.models import (
+    AR,
+    ENCODEC,
+    FIRST,
+    NAR,
+    SECOND,
+    SOURCES,
+    SPEAKER,
+    VOCOS,
+    edit,
+    header,
+    pickled,
+    sources,
+    tensors,
+)
+from tests.mbd_tiny import CONFIG as MBD_CONFIG
+from tests.mbd_tiny import mbd_tensors, published_content, write_published
+from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.models import KINDS
+
+torch = pytest.importorskip("torch", reason="the published pickles need torch")
+MODELS = list(SOURCES)
+
+
+def fails(kind: type[SpeechError], *parts: Any, **options: Any) -> str:
+    with pytest.raises(kind) as caught:
+        open_published(*parts, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def without(model: str, *kinds: str) -> list[Path]:
+    return [source for kind, source in SOURCES[model].items() if kind not in kinds]
+
+
+def save(path: Path, source: Path, change: Callable[[Any], Any]) -> Path:
+    """A pickle, changed."""
+    content = pickled(source)
+    torch.save(change(content) or content, path)
+    return path
+
+
+def resave(path: Path, change: dict[str, np.ndarray | None], metadata: dict[str, str], source: Path) -> Path:
+    """Safetensors, changed; the json beside them too."""
+    kind = {AR: "mars5", NAR: "mars5_nar"}[source]
+    held = {name: tensor for name, tensor in (tensors(kind) | change).items() if tensor is not None}
+    write_safetensors(path, held, __metadata__=metadata)
+    shutil.copy(source.with_suffix(".json"), path.with_suffix(".json"))
+    return path
+
+
+# what is what
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_model_is_told_by_its_files_in_any_order(model):
+    opened = open_published(sources(model)[::-1])
+    assert opened.model == model
+    assert list(opened.parts) == list(SOURCES[model])
+    assert opened.ignored == {}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_opening_reads_no_tensor(monkeypatch, model):
+    def refuse(*_):
+        raise AssertionError("a tensor was read")
+
+    for reader in (SafetensorsCheckpoint, TorchCheckpoint):
+        monkeypatch.setattr(reader, "read", refuse)
+    outline(open_published(sources(model)))
+
+
+def test_a_folder_of_many_files(tmp_path):
+    """Vectors and other models' codecs beside it are left alone, each with its reason."""
+    for file in (AR, AR.with_suffix(".json"), NAR, NAR.with_suffix(".json"), ENCODEC):
+        shutil.copy(file, tmp_path / file.name)
+    shutil.copytree(VOCOS, tmp_path / "vocoder")
+    (tmp_path / "vocoder").chmod(0o755)
+    write_safetensors(tmp_path / "vectors.safetensors", {"x": np.ones(3, np.float32)})
+    shutil.copytree(DAC_HF, tmp_path / "dac")
+    torch.save({"vocab": header(AR), "model": {"x": torch.ones(2)}}, tmp_path / "other.pt")
+    opened = open_published(tmp_path)
+    assert opened.model == "mars5"
+    assert opened.ignored == {
+        "vectors.safetensors": "its tensors are of no model known",
+        "dac/model.safetensors": "holds DAC (the codec), which is taken from elsewhere or not wanted",
+        "other.pt": "its tensors are of no model known",
+    }
+
+
+def test_safetensors_are_preferred_and_other_pickles_not_opened(tmp_path):
+    save(tmp_path / "first_stage.pt", FIRST, lambda content: None)
+    for file in (AR, AR.with_suffix(".json")):
+        shutil.copy(file, tmp_path / file.name)
+    torch.save({"vocab": header(AR), "model": {}}, tmp_path / "mars5_ar_tiny.pt")
+    opened = open_published(tmp_path, parts=["mars5"])
+    assert opened.parts["mars5"].files == [tmp_path / AR.name]
+    assert set(opened.ignored.values()) == {"everything wanted was found in safetensors files"}
+
+
+@pytest.mark.parametrize("kind", [kind for kinds in SOURCES.values() for kind in kinds])
+def test_one_part_alone(kind):
+    source = next(kinds[kind] for kinds in SOURCES.values() if kind in kinds)
+    opened = open_published(source, parts=[kind])
+    assert list(opened.parts) == [kind]
+    assert opened.model == (kind if kind in MODELS else None)
+
+
+# sizes that no tensor shows
+
+
+def test_mars5_heads(tmp_path):
+    """From the json beside the file, from --config, else as wide as the published ones."""
+    shutil.copy(NAR, tmp_path / "nar.safetensors")
+    beside = NAR.with_suffix(".json")
+    told = json.loads(beside.read_text())["n_heads"]
+
+    def heads(**options: Any) -> int:
+        opened = open_published(tmp_path / "nar.safetensors", parts=["mars5_nar"], **options)
+        return opened.parts["mars5_nar"].config.num_attention_heads
+
+    width = open_published(NAR, parts=["mars5_nar"]).parts["mars5_nar"].config.hidden_size
+    assert open_published(NAR, parts=["mars5_nar"]).parts["mars5_nar"].config.num_attention_heads == told
+    assert heads() == max(1, width // 64)
+    assert heads(config=beside) == told
+    shutil.copy(beside, tmp_path / "config.json")
+    assert heads() == told
+    (tmp_path / "more.json").write_text(json.dumps({"n_heads": width}))
+    assert heads(config=tmp_path / "more.json") == width
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"n_heads": 7}', "7 heads do not divide a width of"),
+        ('{"n_heads": "many"}', "n_heads|num_attention_heads"),
+        ('{"n_head": 4}', "unknown fields n_head"),
+        ('{"dim": 9}', "does not fit its checkpoint: dim 9"),
+        ("[4]", "not a JSON object"),
+        ("{", "not readable as JSON"),
+    ],
+)
+def test_mars5_sizes_that_do_not_fit(tmp_path, content, said):
+    (tmp_path / "sizes.json").write_text(content)
+    found = fails(CheckpointError, NAR, parts=["mars5_nar"], config=tmp_path / "sizes.json")
+    assert re.search(said, found), found
+    assert "--config: " in fails(NotFoundError, NAR, parts=["mars5_nar"], config=tmp_path / "size.json")
+
+
+def test_flags_of_another_model(tmp_path):
+    assert fails(UsageError, sources("mars5"), cross_rope=True).startswith("--cross-rope: not for MARS5")
+    found = fails(UsageError, sources("metavoice"), config=NAR.with_suffix(".json"))
+    assert found.startswith("--config: not for MetaVoice")
+    assert fails(UsageError, sources("mars5"), include=["mbd"]).startswith("--include-mbd: not for MARS5")
+    found = fails(UsageError, V_0626_HF, codec=DAC_HF, config=NAR.with_suffix(".json"))
+    assert found.startswith("--config: not for Dia")
+
+
+# what is missing, and what is too much
+
+
+@pytest.mark.parametrize(("model", "kind"), [(model, kind) for model in MODELS for kind in SOURCES[model]])
+def test_a_missing_part_is_named(monkeypatch, model, kind):
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    found = fails(NotFoundError, without(model, kind))
+    assert f"missing: weights of {KINDS[kind].title}" in found
+    assert ("--codec" in found) == (kind == "encodec")
+    assert [each.title for each in KINDS.values() if f"weights of {each.title}" in found] == [
+        KINDS[kind].title
+    ]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_all_missing_parts_stand_in_one_message(model):
+    first, *others = SOURCES[model]
+    found = fails(NotFoundError, SOURCES[model][first])
+    for kind in others:
+        assert f"weights of {KINDS[kind].title}" in found
+    assert f"weights of {KINDS[first].title}" not in found
+    assert "published: " in found
+
+
+def offline(*_: Any, **__: Any) -> str:
+    raise huggingface_hub.errors.LocalEntryNotFoundError("no network")
+
+
+@pytest.mark.parametrize(
+    ("kind", "repository"),
+    [("encodec", "facebook/encodec_24khz"), ("vocos", "charactr/vocos-encodec-24khz")],
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_codec_and_vocoder_are_fetched_where_nothing_else_is_missing(
+    monkeypatch, tmp_path, model, kind, repository
+):
+    asked = []
+
+    def snapshot_download(wanted: str, *, allow_patterns: list[str], **_: Any) -> str:
+        asked.append(wanted)
+        folder = tmp_path / "snapshots/abc"
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in VOCOS.iterdir() if kind == "vocos" else [ENCODEC]:
+            if any(file.match(pattern) for pattern in allow_patterns):
+                shutil.copy(file, folder / file.name)
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    part = open_published(without(model, kind)).parts[kind]
+    assert set(asked) == {repository}
+    assert (part.origin.repository, part.origin.commit) == (repository, "abc")
+    fails(NotFoundError, without(model, kind, "mars5_nar", "metavoice_speaker_encoder"))
+    assert len(asked) == 2  # its safetensors, then its pickles; nothing where more is missing
+
+
+def test_codec_given_apart(tmp_path):
+    (tmp_path / "codec").mkdir()
+    shutil.copy(ENCODEC, tmp_path / "codec" / ENCODEC.name)
+    opened = open_published(without("mars5", "encodec"), codec=tmp_path / "codec")
+    assert opened.parts["encodec"].files == [tmp_path / "codec" / ENCODEC.name]
+    found = fails(NotFoundError, without("mars5", "encodec"), codec=DAC_HF)
+    assert "missing: weights of EnCodec (the codec)" in found
+
+
+def test_two_models_together():
+    found = fails(UsageError, [*sources("mars5"), FIRST])
+    assert f"two models, MARS5 in {AR} and MetaVoice in {FIRST}" in found
+    found = fails(UsageError, [V_0626_HF, AR], codec=DAC_HF)
+    assert "two models, Dia in " in found
+
+
+def test_only_what_several_models_share():
+    found = fails(NotFoundError, [ENCODEC, VOCOS])
+    assert "missing: weights of MARS5 (AR) and weights of MARS5 (NAR)" in found
+    assert ", or weights of MetaVoice (first stage)" in found
+    assert "Dia" not in found
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_same_part_twice(tmp_path, model):
+    kind, source = next(iter(SOURCES[model].items()))
+    for file in source.parent.glob(f"{source.stem}.*"):
+        shutil.copy(file, tmp_path / file.name)
+    found = fails(UsageError, [*sources(model), tmp_path / source.name])
+    assert f"both hold {KINDS[kind].title}; give one of them" in found
+    (tmp_path / "empty").mkdir()
+    assert "adds nothing" in fails(UsageError, [*sources(model), tmp_path / "empty"])
+
+
+# parts that do not belong together
+
+
+def test_mars5_file_without_its_tokenizers(tmp_path):
+    bare = resave(tmp_path / "ar.safetensors", {}, {"format": "pt"}, AR)
+    found = fails(CheckpointError, [bare, *without("mars5", "mars5")])
+    assert "no tokenizers (texttok.model, speechtok.model) in its metadata" in found
+    torch.save(
+        {"model": {name: torch.from_numpy(t) for name, t in tensors("mars5").items()}}, tmp_path / "a.pt"
+    )
+    assert "no tokenizers" in fails(CheckpointError, tmp_path / "a.pt", parts=["mars5"])
+
+
+def shorter(text: str) -> str:
+    """A tokenizer with one merge less."""
+    return text.rstrip("\n").rpartition("\n")[0] + "\n"
+
+
+def test_mars5_tokenizers_of_another_vocabulary(tmp_path):
+    held = header(AR)
+    held["texttok.model"] = re.sub(
+        r"(?m)^(<\|\w+\|>) (\d+)$", lambda m: f"{m[1]} {int(m[2]) - 1}", shorter(held["texttok.model"])
+    )
+    changed = resave(tmp_path / "ar.safetensors", {}, held, AR)
+    opened = open_published([changed, *without("mars5", "mars5")])
+    with pytest.raises(CheckpointError, match="the network has"):
+        outline(opened)
+    held["texttok.model"] = "not a tokenizer"
+    changed = resave(tmp_path / "ar.safetensors", {}, held, AR)
+    with pytest.raises(CheckpointError, match="texttok"):
+        outline(open_published([changed, *without("mars5", "mars5")]))
+
+
+def test_mars5_nar_of_another_vocabulary(tmp_path):
+    table = tensors("mars5_nar")["text_embed.weight"]
+    changed = resave(tmp_path / "nar.safetensors", {"text_embed.weight": table[:-1]}, header(NAR), NAR)
+    edit(tmp_path / "nar.json", lambda told: told.update(n_text_vocab=len(table) - 1))
+    opened = open_published([AR, changed, ENCODEC, VOCOS])
+    with pytest.raises(CheckpointError, match=r"the NAR reads \d+ text ids, the AR's tokenizer has \d+"):
+        outline(opened)
+
+
+def fewer_books(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: tensor for name, tensor in content.items() if not re.search(r"vq\.layers\.[4-9]\.", name)}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_codec_with_too_few_codebooks(tmp_path, model):
+    codec = save(tmp_path / "encodec.th", ENCODEC, fewer_books)
+    opened = open_published(without(model, "encodec"), codec=codec)
+    with pytest.raises(CheckpointError, match=r"EnCodec: 4 codebooks of 1024 codes, \w+ speaks 8 of 1024"):
+        outline(opened)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_vocoder_with_too_few_codebooks(tmp_path, model):
+    shutil.copy(VOCOS / "config.yaml", tmp_path / "config.yaml")
+    table = "feature_extractor.codebook_weights"
+    save(
+        tmp_path / "pytorch_model.bin",
+        VOCOS / "pytorch_model.bin",
+        lambda content: content | {table: content[table][: 3 * 1024].clone()},
+    )
+    opened = open_published([*without(model, "vocos"), tmp_path])
+    with pytest.raises(CheckpointError, match=r"Vocos: 3 codebooks of 1024 codes, \w+ speaks 8 of 1024"):
+        outline(opened)
+
+
+def test_metavoice_speaker_vectors_of_different_widths(tmp_path):
+    def change(content: Any) -> None:
+        state = content["model_state"]
+        state |= {name: state[name][:-1].clone() for name in ("linear.weight", "linear.bias")}
+
+    speaker = save(tmp_path / "speaker.pt", SPEAKER, change)
+    opened = open_published([FIRST, SECOND, speaker, ENCODEC, VOCOS])
+    with pytest.raises(CheckpointError, match=r"have speaker vectors of \d+, \d+ and \d+ numbers"):
+        outline(opened)
+
+
+def test_metavoice_tokenizer_that_does_not_fit(tmp_path):
+    def change(content: Any) -> None:
+        content["meta"]["tokenizer"]["offset"] = 7
+
+    opened = open_published([save(tmp_path / "first.pt", FIRST, change), *without("metavoice", "metavoice")])
+    with pytest.raises(CheckpointError, match="tokenizer of the first stage: ids 7 to"):
+        outline(opened)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda content: content["meta"].pop("tokenizer"), "meta: tokenizer"),
+        (lambda content: content["meta"].pop("speaker_cond"), "speaker_cond"),
+        (lambda content: content.pop("model_args"), "model_args missing"),
+        (lambda content: content["model_args"].update(n_layer=3), "configuration and tensors disagree"),
+        (lambda content: content["model_args"].update(norm_type="layernorm"), "norm_type is 'layernorm'"),
+        (lambda content: content["model_args"].update(n_layer=10**9), "layers"),
+        (
+            lambda content: content["meta"]["tokenizer"].update(mergeable_ranks={"a": 1}),
+            "not every key is a byte string",
+        ),
+    ],
+)
+def test_metavoice_stages_that_are_not_understood(tmp_path, change, said):
+    path = save(tmp_path / "first_stage.pt", FIRST, lambda content: change(content) and None)
+    found = fails(CheckpointError, path, parts=["metavoice"])
+    assert said in found
+    assert str(tmp_path) in found
+
+
+def test_metavoice_head_that_is_not_tied(tmp_path):
+    def change(content: Any) -> None:
+        mark = "_orig_mod." if any(name.startswith("_orig_mod.") for name in content["model"]) else ""
+        head = content["model"][f"{mark}lm_heads.0.weight"].clone()
+        head[3, 5] += 1
+        content["model"][f"{mark}lm_heads.0.weight"] = head
+
+    path = save(tmp_path / "first_stage.pt", FIRST, change)
+    opened = open_published(path, parts=["metavoice"])
+    with pytest.raises(CheckpointError, match=r"first_stage\.pt: .*lm_heads\.0\.weight: the model ties them"):
+        convert(opened, tmp_path / "out")
+    assert left_in(tmp_path) == ["first_stage.pt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (None, NotFoundError, "config.yaml of Vocos (the vocoder) beside"),
+        ("{", CheckpointError, "config.yaml: not readable as YAML"),
+        ("!!python/object/apply:os.system ['touch executed']", CheckpointError, "not readable as YAML"),
+        ("head: 3", CheckpointError, "Vocos config.yaml: "),
+    ],
+)
+def test_vocos_without_a_config_that_can_be_read(tmp_path, monkeypatch, text, kind, said):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    shutil.copy(VOCOS / "pytorch_model.bin", tmp_path / "pytorch_model.bin")
+    if text is not None:
+        (tmp_path / "config.yaml").write_text(text)
+    assert said in fails(kind, [*without("mars5", "vocos"), tmp_path])
+    assert not (tmp_path / "executed").exists()
+
+
+# multi-band diffusion
+
+
+def write_mbd(folder: Path, width: int) -> Path:
+    """One that belongs to a codec of that width at 24 kHz."""
+    from dataclasses import replace
+
+    bands = tuple(replace(band, unet=replace(band.unet, codec_dim=width)) for band in MBD_CONFIG.bands)
+    config = replace(MBD_CONFIG, sample_rate=24000, bands=bands)
+    return write_published(folder / "mbd_comp_8.pt", published_content(config, mbd_tensors(config)))
+
+
+def test_mbd_is_left_out_unless_asked_for(tmp_path):
+    for source in (FIRST, SECOND, SPEAKER, ENCODEC):
+        shutil.copy(source, tmp_path / source.name)
+    shutil.copytree(VOCOS, tmp_path / "vocos")
+    (tmp_path / "vocos").chmod(0o755)
+    width = open_published(ENCODEC, parts=["encodec"]).parts["encodec"].config.hidden_size
+    write_mbd(tmp_path, width)
+    plain = open_published(tmp_path)
+    assert plain.ignored["mbd_comp_8.pt"] == "holds MBD (multi-band diffusion); --include-mbd takes it in"
+    assert "mbd" not in plain.parts
+    opened = open_published(tmp_path, include=["mbd"])
+    assert list(opened.parts)[-1] == "mbd"
+    report = convert(opened, tmp_path / "out")
+    assert report["parts"]["mbd"]["dtype"] == "float32"
+    assert "license: cc-by-nc-4.0" in (tmp_path / "out/README.md").read_text()
+    assert "mbd" in open_published(tmp_path / "out").parts  # whoever asked for it keeps it
+
+
+def test_mbd_that_is_missing_or_of_another_codec(tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    assert "missing: weights of MBD (multi-band diffusion)" in fails(
+        NotFoundError, sources("metavoice"), include=["mbd"]
+    )
+    width = open_published(ENCODEC, parts=["encodec"]).parts["encodec"].config.hidden_size
+    opened = open_published([*sources("metavoice"), write_mbd(tmp_path, width + 1)], include=["mbd"])
+    with pytest.raises(CheckpointError, match=f"MBD: made for latents of {width + 1} at 24000 Hz"):
+        outline(opened)
+
+
+# damaged and hostile files
+
+
+class Hostile:
+    """Runs `touch` on unpickling, where that is allowed."""
+
+    def __init__(self, target: Path):
+        self.target = target
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.target}",)
+
+
+@pytest.mark.parametrize("form", ["zip", "legacy", "bare"])
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        *[(FIRST, place) for place in ("model", "meta", "optimizer")],
+        *[(SPEAKER, "optimizer_state"), (ENCODEC, "anything"), (VOCOS / "pytorch_model.bin", "anything")],
+    ],
+    ids=lambda each: getattr(each, "stem", each),
+)
+def test_hostile_pickles_are_refused_wherever_they_hide_it(tmp_path, source, place, form):
+    path, proof = tmp_path / source.name, tmp_path / "executed"
+    if source.parent == VOCOS:
+        shutil.copy(VOCOS / "config.yaml", tmp_path / "config.yaml")
+    content = pickled(source)
+    content[place] = Hostile(proof)
+    if form == "bare":
+        path.write_bytes(pickle.dumps(content))
+    else:
+        torch.save(content, path, _use_new_zipfile_serialization=form == "zip")
+    for given in (path, tmp_path):
+        assert "refused" in fails(CheckpointError, given)
+    assert not proof.exists()
+    assert cli.run(cli.convert_weights, ["--hf-path", str(path), "--offline"], debug=False) == 4
+
+
+@pytest.mark.parametrize("source", [FIRST, SPEAKER, ENCODEC], ids=lambda path: path.stem)
+def test_truncated_pickles(tmp_path, source):
+    data = source.read_bytes()
+    path = tmp_path / source.name
+    for cut in sorted({0, 3, 100, *range(200, len(data), len(data) // 7), len(data) - 1}):
+        path.write_bytes(data[:cut])
+        assert str(path) in fails(CheckpointError, path)
+
+
+@pytest.mark.parametrize("source", [AR, NAR], ids=lambda path: path.stem)
+def test_truncated_safetensors(tmp_path, source):
+    data = source.read_bytes()
+    path = tmp_path / source.name
+    start = 8 + int.from_bytes(data[:8], "little")
+    for cut in (0, 7, start - 1, start, (start + len(data)) // 2, len(data) - 1):
+        path.write_bytes(data[:cut])
+        assert str(path) in fails(CheckpointError, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "said"),
+    [
+        ("ar.norm.weight", None, "missing: ar.norm.weight"),
+        ("ar.layers.0.extra", np.ones(3, np.float16), "unexpected: ar.layers.0.extra"),
+        ("ar.norm.weight", np.ones(7, np.float16), "ar.norm.weight has shape (7,)"),
+        ("ar.layers.7.attention.wq.weight", np.ones((2, 2), np.float16), "ar.layers.7.attention.wq.weight"),
+        ("ar.norm.weight", np.ones(128, np.int32), "ar.norm.weight"),
+    ],
+)
+def test_mars5_tensors_that_do_not_fit(tmp_path, name, tensor, said):
+    path = resave(tmp_path / "ar.safetensors", {name: tensor}, header(AR), AR)
+    path.with_suffix(".json").unlink()
+    assert said in fails(CheckpointError, path, parts=["mars5"])
+
+
+def test_numbers_that_are_none(tmp_path):
+    gain = tensors("mars5")["ar.norm.weight"].copy()
+    gain[1] = np.inf
+    path = resave(tmp_path / "ar.safetensors", {"ar.norm.weight": gain}, header(AR), AR)
+    with pytest.raises(CheckpointError, match=r"ar\.norm\.weight holds NaN or infinite"):
+        convert(open_published(path, parts=["mars5"]), tmp_path / "out")
+
+
+# folders that we converted
+
+
+@pytest.mark.parametrize(
+    ("model", "damage", "said"),
+    [
+        ("mars5", lambda folder: (folder / "texttok.model").unlink(), "texttok.model: a part of the model"),
+        ("mars5", lambda folder: (folder / "speechtok.model").write_bytes(b"\xff\xfe"), "speechtok.model"),
+        ("mars5", lambda folder: (folder / "nar/config.json").unlink(), "config.json of MARS5 (NAR) beside"),
+        ("mars5", lambda folder: edit(folder / "config.json", lambda c: c.pop("vocab_size")), "vocab_size"),
+        ("mars5", lambda folder: edit(folder / "nar/config.json", lambda c: c.update(x=1)), "unknown x"),
+        (
+            "metavoice",
+            lambda folder: (folder / "second_stage/tokenizer.json").unlink(),
+            "tokenizer.json: a part of the model",
+        ),
+        (
+            "metavoice",
+            lambda folder: shutil.rmtree(folder / "speaker_encoder"),
+            "missing: weights of MetaVoice (speaker encoder)",
+        ),
+        (
+            "metavoice",
+            lambda folder: edit(folder / "config.json", lambda c: c.update(model_type="mars5")),
+            "two models",
+        ),
+    ],
+)
+def test_damaged_converted_folders(tmp_path, model, damage, said):
+    convert(open_published(sources(model)), tmp_path / "out")
+    damage(tmp_path / "out")
+    assert said in fails(SpeechError, tmp_path / "out")
