@@ -28,9 +28,11 @@ from memory import SIZES, Resident
 from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
+from torch_ref.memory import backend_name, free_bytes
 from tts_core import dac
 from tts_core.codec_policy import CodecPolicy
 from tts_core.dac import DacConfig
+from tts_core.room import codec_policy
 
 SLOWER = 1.15
 
@@ -95,7 +97,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=("cpu", "cuda"))
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--window", type=int, default=CodecPolicy().max_frames, help="frames")
+    parser.add_argument("--window", type=int, help="frames; by default as a loaded model would take them")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--size", choices=tuple(SIZES), default="full")
     parser.add_argument("--bound", type=float, default=0.7, help="GB")
@@ -108,10 +110,12 @@ def main() -> None:
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}", end=", ")
     where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
     print(f"torch {torch.__version__}, {device} ({where})")
-    print(f"{args.size} DAC, float32: {length:g} s, {frames} frames, windows of {args.window}")
-
     codec = random_codec(config, device)
-    codec.policy = CodecPolicy(args.window)
+    where = next(codec.parameters()).device
+    room = {"backend": backend_name(where), "free": free_bytes(where)}
+    policy = CodecPolicy(args.window) if args.window else codec_policy(config, dtype="float32", **room)
+    codec.policy = policy
+    print(f"{args.size} DAC, float32: {length:g} s, {frames} frames, windows of {policy.max_frames}")
     generator = torch.Generator().manual_seed(1)
     shape = 1, config.n_codebooks, frames
     codes = torch.randint(config.codebook_size, shape, generator=generator, dtype=torch.int32).to(device)

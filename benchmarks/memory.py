@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tts_core import dac, dia
+from tts_core.codec_policy import own
 from tts_core.dia_shapes import is_norm, parameter_shapes
 from tts_core.estimate import Estimate, Job, estimate
 from tts_core.published_sizes import DAC_44KHZ, DIA
@@ -164,6 +165,7 @@ def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
 def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str, int]:
     """Peaks of one job, by what they were read from."""
     pipeline, meter = (torch_side if side == "torch" else mlx_side)(size, dtype, device)
+    pipeline.codec.policy = own(backend(side, device))  # as a loaded model has it where there is room
     random = np.random.default_rng(0)
     channels = pipeline.config.decoder_config.num_channels
     prompt = random.integers(0, 1024, (channels, job.prompt_frames), np.int32)

@@ -158,7 +158,9 @@ def table(guesses: Sequence[Estimate], job: Job, codec: DacConfig, free: int | N
     ]
     rows.append(("total", [guess.total for guess in guesses]))
     lines += [f"{name:<14}" + "".join(f"{size / 1e6:>12,.0f}" for size in sizes) for name, sizes in rows]
-    lines += ["", "The larger of activations and codec counts: they are not there together.", ""]
+    together = "The larger of activations and codec counts: they are not there together."
+    first = " Prompts are encoded before that." if job.prompt_frames else ""
+    lines += ["", together + first, ""]
     for terms in zip(*[guess.terms for guess in guesses], strict=True):
         reasons: dict[str, list[str]] = {}
         for guess, term in zip(guesses, terms, strict=True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tts_core import dac
-from tts_core.codec_policy import DEFAULT, CodecPolicy
+from tts_core.codec_policy import CodecPolicy, own
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.dia_shapes import is_norm, parameter_shapes
@@ -28,12 +28,13 @@ CACHE_FIRST = 512  # rows of a fixed cache, doubled when full
 SCORES = 256 * 2**20  # tts_core.attention's budget
 LOGITS = 10  # copies of a row's logits while candidates are chosen
 
-# Tensors of the codec's widest layer that are live at once. torch: counted in a residual unit. MLX: measured
-# by its allocator on a CPU, with one matmul a tap, and with the native convolutions that a GPU runs (not
-# measured on Metal); it allocates ahead of what is computed.
+# Tensors of the codec's widest layer that are live at once. torch: counted in a residual unit; on CUDA the
+# workspace of cuDNN is as large as one more (measured). MLX: measured by its allocator on a CPU, with one
+# matmul a tap, and with the native convolutions that a GPU runs (not measured on Metal); it allocates ahead
+# of what is computed.
 LIVE: dict[str, int] = {
     "torch-cpu": 6,
-    "torch-cuda": 6,
+    "torch-cuda": 7,
     "torch-mps": 6,
     "mlx-cpu": 17,
     "mlx-metal": 24,
@@ -42,7 +43,8 @@ LIVE: dict[str, int] = {
 # torch on a CPU: glibc keeps freed blocks below this size, at the codec's peak one and a half times as much
 HEAP_BLOCK, HEAP_KEPT = 32 * 2**20, 2.5
 # Beside our own arrays, measured. torch on a CPU: code and modules that load when used, oneDNN's primitives.
-# MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB a stream
+# MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB for each of the
+# two streams that a generation runs on
 LIBRARIES: dict[str, int] = {
     "torch-cpu": 112 * 2**20,
     "torch-cuda": 64 * 2**20,
@@ -81,7 +83,9 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes on one backend. activations and codec are never there together: the larger one counts."""
+    """Bytes on one backend. What is never there together: prompts (encoded first) and the rest of a run;
+    activations and codec.
+    """
 
     backend: str
     weights: Term
@@ -90,20 +94,15 @@ class Estimate:
     source: Term
     activations: Term
     codec: Term
+    prompts: Term
     libraries: Term
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Every line, in the order of a table."""
-        return (
-            self.weights,
-            self.codec_weights,
-            self.cache,
-            self.source,
-            self.activations,
-            self.codec,
-            self.libraries,
-        )
+        """Every line, in the order of a table; prompts where there are any."""
+        run = self.cache, self.source, self.activations, self.codec
+        prompts = (self.prompts,) if self.prompts.bytes else ()
+        return (self.weights, self.codec_weights, *run, *prompts, self.libraries)
 
     @property
     def loaded(self) -> int:
@@ -113,7 +112,8 @@ class Estimate:
     @property
     def running(self) -> int:
         """What a generation adds to that at its peak."""
-        return self.cache.bytes + self.source.bytes + max(self.activations.bytes, self.codec.bytes)
+        rows = self.cache.bytes + self.source.bytes + max(self.activations.bytes, self.codec.bytes)
+        return max(self.prompts.bytes, rows)
 
     @property
     def total(self) -> int:
@@ -129,15 +129,15 @@ def estimate(
     dtype: str,
     backend: str,
     quantization: Mapping[str, Any] | None = None,
-    policy: CodecPolicy = DEFAULT,
+    policy: CodecPolicy | None = None,
 ) -> Estimate:
     """What `job` takes.
 
     dtype: of weights and activations (norms and the codec: at least float32).
     quantization: group_size, bits and mode, as config.json has them; torch dequantises when it loads.
-    policy: the codec's windows.
+    policy: the codec's windows; None takes the backend's own.
     """
-    size, wide = BYTES[dtype], max(4, BYTES[dtype])
+    size, wide, policy = BYTES[dtype], max(4, BYTES[dtype]), policy or own(backend)
     quantization = None if backend.startswith("torch") else quantization
     return Estimate(
         backend,
@@ -146,7 +146,8 @@ def estimate(
         _cache(config, job, size, backend),
         _source(config, job, size),
         _activations(config, job, size, backend),
-        _codec(codec, job, wide, backend, policy),
+        _decoding(codec, job.frames, wide, backend, policy),
+        _encoding(codec, job.prompt_frames, wide, backend, policy),
         Term("libraries", LIBRARIES[backend], "workspaces and caches of BLAS and convolutions"),
     )
 
@@ -253,22 +254,26 @@ def _scores(rows: int, keys: int) -> int:
 
 
 def codec_windows(codec: DacConfig, *, dtype: str, backend: str, policy: CodecPolicy) -> int:
-    """Bytes of the codec's largest windows, encoding and decoding; dtype: of the network beside it."""
-    endless = 4 * policy.max_frames
-    return _codec(codec, Job(0, endless, endless), max(4, BYTES[dtype]), backend, policy).bytes
+    """Bytes of the codec's largest windows, encoding or decoding; dtype: of the network beside it."""
+    endless, size = 4 * policy.max_frames, max(4, BYTES[dtype])
+    return max(one(codec, endless, size, backend, policy).bytes for one in (_decoding, _encoding))
 
 
-def _codec(codec: DacConfig, job: Job, size: int, backend: str, policy: CodecPolicy) -> Term:
-    fed = _most_fed(codec, job.frames, dac.decode_window, policy.decode_cuts)
+def _decoding(codec: DacConfig, frames: int, size: int, backend: str, policy: CodecPolicy) -> Term:
+    fed = _most_fed(codec, frames, dac.decode_window, policy.decode_cuts)
     widest = max(_widths(codec.decoder_hidden_size, codec.hidden_size, dac.decoder_layers(codec), fed))
-    options = [(size * widest, f"the decoder's widest layer, {fed} frames")]
-    if job.prompt_frames:
-        fed = _most_fed(codec, job.prompt_frames, dac.encode_window, policy.encode_cuts)
-        widest = codec.encoder_hidden_size * fed * codec.hop_length
-        options.append((size * widest, f"the encoder's widest layer, {fed} frames"))
-    tensor, layer = max(options)
+    return _live("codec", size * widest, f"the decoder's widest layer, {fed} frames", backend)
+
+
+def _encoding(codec: DacConfig, frames: int, size: int, backend: str, policy: CodecPolicy) -> Term:
+    fed = _most_fed(codec, frames, dac.encode_window, policy.encode_cuts)
+    widest = codec.encoder_hidden_size * fed * codec.hop_length
+    return _live("prompts", size * widest, f"the encoder's widest layer, {fed} frames", backend)
+
+
+def _live(name: str, tensor: int, layer: str, backend: str) -> Term:
     kept = HEAP_KEPT if backend == "torch-cpu" and tensor < HEAP_BLOCK else 1
-    return Term("codec", int(kept * LIVE[backend] * tensor), f"{LIVE[backend]} tensors of {layer}")
+    return Term(name, int(kept * LIVE[backend] * tensor), f"{LIVE[backend]} tensors of {layer}")
 
 
 def _most_fed(

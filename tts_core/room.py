@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tts_core.codec_policy import DEFAULT, CodecPolicy, fitting, smaller
+from tts_core.codec_policy import CodecPolicy, fitting, own, smaller
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig
 from tts_core.dia_request import Request
@@ -61,14 +61,15 @@ def check_running(
     dtype: str,
     backend: str,
     free: int | None,
-    policy: CodecPolicy = DEFAULT,
+    policy: CodecPolicy | None = None,
 ) -> None:
     """Raise ResourceError unless `free` bytes hold what `job` adds to a loaded model; None passes.
 
-    policy: the codec's windows.
+    policy: the codec's windows; None takes the backend's own.
     """
+    windows = policy or own(backend)
 
-    def takes(job: Job, dtype: str = dtype, policy: CodecPolicy = policy) -> int:
+    def takes(job: Job, dtype: str = dtype, policy: CodecPolicy = windows) -> int:
         return estimate(config, codec, job, dtype=dtype, backend=backend, policy=policy).running
 
     needed = takes(job)
@@ -82,9 +83,9 @@ def check_running(
     if frames:
         fitting.append(f"max_frames {frames} ({frames / codec.frame_rate:.1f} s)")
     fitting += [f"dtype {name}" for name in _narrower(dtype, backend) if takes(job, name) <= free]
-    windows = [less.max_frames for less in smaller(policy) if takes(job, policy=less) <= free]
-    if windows:
-        fitting.append(f"codec windows of {max(windows)} frames")
+    smaller_ones = [less.max_frames for less in smaller(windows) if takes(job, policy=less) <= free]
+    if smaller_ones:
+        fitting.append(f"codec windows of {max(smaller_ones)} frames")
     raise ResourceError(
         f"memory: {_told(job, codec)} take {gigabytes(needed)} on {backend} beside the weights, "
         f"{gigabytes(free)} are free; {_advice(fitting)}"
@@ -92,11 +93,15 @@ def check_running(
 
 
 def codec_policy(codec: DacConfig, *, dtype: str, backend: str, free: int | None) -> CodecPolicy:
-    """The largest windows of the codec, up to the default, that take at most half of `free` bytes.
+    """The largest windows of the codec, up to the backend's own, that take at most half of `free` bytes.
 
-    dtype: of the network beside it. None is unknown, and gives the default.
+    dtype: of the network beside it. None is unknown, and gives the backend's own.
     """
-    return fitting(lambda policy: codec_windows(codec, dtype=dtype, backend=backend, policy=policy), free)
+
+    def takes(policy: CodecPolicy) -> int:
+        return codec_windows(codec, dtype=dtype, backend=backend, policy=policy)
+
+    return fitting(takes, backend, free)
 
 
 def job_of(request: Request) -> Job:

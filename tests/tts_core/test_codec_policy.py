@@ -30,8 +30,13 @@ def test_smaller_ones_are_halves_down_to_the_first_window():
     ("free", "frames"), [(None, 256), (512, 256), (511, 128), (64, 32), (17, 8), (3, 8), (0, 8)]
 )
 def test_half_of_what_is_free_decides(free, frames):
-    assert fitting(lambda policy: policy.max_frames, free) == CodecPolicy(frames)
+    assert fitting(lambda policy: policy.max_frames, "torch-cpu", free) == CodecPolicy(frames)
+
+
+@pytest.mark.parametrize(("free", "frames"), [(None, 384), (768, 384), (767, 192), (191, 48), (0, 8)])
+def test_cuda_has_larger_windows(free, frames):
+    assert fitting(lambda policy: policy.max_frames, "torch-cuda", free) == CodecPolicy(frames)
 
 
 def test_nothing_is_asked_where_nobody_tells():
-    assert fitting(lambda policy: pytest.fail("asked"), None) == DEFAULT
+    assert fitting(lambda policy: pytest.fail("asked"), "mlx-metal", None) == DEFAULT

@@ -119,11 +119,23 @@ def test_terms_add_up_and_say_why():
     assert all(term.why and term.bytes > 0 for term in guess.terms)
 
 
-def test_the_codec_is_bounded_by_its_window():
-    """The longest speech takes no more for the codec than the first window of 256 frames."""
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_prompts_are_encoded_before_the_rest(backend):
+    long = Job(text_bytes=5, frames=4, prompt_frames=2000)
+    guess = estimate(FULL, DAC_44KHZ, long, dtype="bfloat16", backend=backend)
+    sizes = {term.name: term.bytes for term in guess.terms}
+    rows = sizes["cache"] + sizes["text"] + max(sizes["activations"], sizes["codec"])
+    assert guess.running == max(sizes["prompts"], rows)
+    assert sizes["prompts"] > sizes["codec"]
+    assert all(term.why for term in guess.terms)
+
+
+@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 0.6e9)])
+def test_the_codec_is_bounded_by_its_window(backend, bytes_):
+    """The longest speech takes no more for the codec than the first of the largest windows."""
     guesses = [
-        estimate(FULL, DAC_44KHZ, Job(10, frames), dtype="float32", backend="torch-cuda")
+        estimate(FULL, DAC_44KHZ, Job(10, frames), dtype="float32", backend=backend)
         for frames in (600, 1000, 3056)
     ]
     assert len({guess.codec.bytes for guess in guesses[1:]}) == 1
-    assert guesses[0].codec.bytes <= guesses[1].codec.bytes < 0.4e9
+    assert guesses[0].codec.bytes <= guesses[1].codec.bytes < bytes_

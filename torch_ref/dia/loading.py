@@ -6,11 +6,14 @@ from torch_ref.device import name_of
 from torch_ref.dia.generate import DiaPipeline
 from torch_ref.loading import Parts
 from torch_ref.memory import backend_name, free_bytes
-from tts_core.room import check_loading
+from tts_core.room import check_loading, codec_policy
 
 
 def assemble(parts: Parts) -> DiaPipeline:
-    """The pipeline. Raises ResourceError, before weights are read, where memory would not hold it."""
+    """The pipeline; its codec works in windows that the memory left has room for.
+
+    Raises ResourceError, before weights are read, where memory would not hold it.
+    """
     check_loading(
         parts.configs["dia"],
         parts.configs["dac"],
@@ -18,4 +21,11 @@ def assemble(parts: Parts) -> DiaPipeline:
         backend=backend_name(parts.device),
         free=free_bytes(parts.device),
     )
-    return DiaPipeline(parts.network("dia"), parts.network("dac"))
+    network, codec = parts.network("dia"), parts.network("dac")
+    codec.policy = codec_policy(
+        codec.config,
+        dtype=name_of(parts.dtype),
+        backend=backend_name(parts.device),
+        free=free_bytes(parts.device),
+    )
+    return DiaPipeline(network, codec)
