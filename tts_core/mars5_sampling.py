@@ -107,10 +107,10 @@ _RANGES: dict[str, tuple[float, float]] = {
 
 
 def end_penalties(settings: Mars5Settings, expected: int, count: int) -> np.ndarray:
-    """What the end's logit loses once n ids are generated, n = 0 .. count - 1. (count,) float64.
+    """What the end's logit loses once n ids are generated, n = 0 .. count - 1. (count,) float32.
 
     expected: the length up to which there is a penalty.
     """
     missing = expected - np.arange(count)
     penalty = settings.eos_penalty_factor * np.maximum(missing, 1.0) ** settings.eos_penalty_decay
-    return np.where(missing >= 0, penalty, 0.0)
+    return np.where(missing >= 0, penalty, 0.0).astype(np.float32)

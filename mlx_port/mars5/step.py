@@ -39,7 +39,7 @@ class Step:
         self.cache = network.new_cache(sequence.max_len)
         self.rotary = network.positions(sequence.max_len)
         penalties = end_penalties(settings, sequence.prompt.expected_tokens, sequence.room)
-        self.penalties = mx.array(penalties.astype(np.float32))
+        self.penalties = mx.array(penalties)
         self.window = min(settings.rep_penalty_window, sequence.room)
         self.recent = self.prompt[:, :0]
         self.position, self.generated = 0, 0

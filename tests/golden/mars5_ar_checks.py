@@ -261,7 +261,7 @@ def filtered(side: ArSide, case: Any, logits: Any, previous: np.ndarray) -> Any:
 
     def penalty() -> Any:
         count = case["n_generated"] + 1
-        return side.to_device(end_penalties(settings, case["n_est"], count).astype(np.float32))[-1]
+        return side.to_device(end_penalties(settings, case["n_est"], count))[-1]
 
     if kind == "freq_rep":
         return rules.penalize_repeats(logits, rules.occurrences(seen, logits.shape[-1]), settings)

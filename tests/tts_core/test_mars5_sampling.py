@@ -73,7 +73,8 @@ def test_edges_are_in_range():
 
 def test_end_penalties():
     settings = Mars5Settings(eos_penalty_factor=2, eos_penalty_decay=0.5)
-    assert end_penalties(settings, 4, 7).tolist() == [4, 2 * 3**0.5, 2 * 2**0.5, 2, 2, 0, 0]
+    expected = np.array([4, 2 * 3**0.5, 2 * 2**0.5, 2, 2, 0, 0], np.float32)
+    np.testing.assert_array_equal(end_penalties(settings, 4, 7), expected)
     assert end_penalties(settings, 0, 2).tolist() == [2, 0]
     assert end_penalties(Mars5Settings(eos_penalty_factor=0), 4, 3).tolist() == [0, 0, 0]
     assert end_penalties(settings, 4, 0).shape == (0,)

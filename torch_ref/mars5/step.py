@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ref.layers.norm import at_least_float32
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.row import fastest_row
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
@@ -50,7 +49,7 @@ class Step:
         self.cache = network.new_cache(sequence.max_len)
         self.rotary = network.positions(sequence.max_len)
         penalties = end_penalties(settings, sequence.prompt.expected_tokens, sequence.room)
-        self.penalties = torch.from_numpy(penalties).to(at_least_float32(speaker).dtype).to(device)
+        self.penalties = torch.from_numpy(penalties).to(device)
         self.window = min(settings.rep_penalty_window, sequence.room)
         self.recent = self.prompt[:, :0]
         self.position, self.generated = 0, 0
