@@ -1,0 +1,228 @@
+"""Folders of MARS5 and MetaVoice: their networks one by one, and the one clear error for damaged ones."""
+
+import shutil
+from pathlib import Path
+from typing import cast
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx import nn
+from mlx.utils import tree_flatten
+
+from converters.convert import convert
+from converters.dequantize import Quantization
+from converters.published import Published, open_published
+from mlx_port.loading import load, open_networks, open_parts, read_configs
+from tests.converters.models import FOLDERS, SOURCES, edit, sources
+from tests.mbd_tiny import CONFIG as MBD_CONFIG
+from tests.mbd_tiny import mbd_tensors, published_content
+from tests.mbd_tiny import write_published as write_mbd
+from tts_core.errors import CheckpointError, NotFoundError, UsageError
+from tts_core.models import KINDS
+
+pytest.importorskip("torch", reason="the published pickles need torch")
+MODELS = list(SOURCES)
+HALVES = {
+    "mars5": lambda name: "norm" in name or name == "pos_embedding.alpha",
+    "mars5_nar": lambda name: "norm" in name or name.endswith("pos_embedding.alpha") or is_head_norm(name),
+    "metavoice": lambda name: False,
+}  # kinds that take the dtype asked for → what stays float32 in them
+
+
+def is_head_norm(name: str) -> bool:
+    return name.startswith("residual_decoder.") and name.split(".")[2] == "0"
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, Published]:
+    return {model: open_published(sources(model)) for model in MODELS}
+
+
+@pytest.fixture(scope="module")
+def converted(published: dict[str, Published], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    for model, opened in published.items():
+        convert(opened, root / model, dtype="float32")
+    return {model: root / model for model in MODELS}
+
+
+def tensors(network: nn.Module) -> dict[str, mx.array]:
+    return dict(cast(list[tuple[str, mx.array]], tree_flatten(network.parameters())))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_configurations_without_weights(published, converted, model):
+    said, configs = read_configs(converted[model])
+    assert said == model
+    assert configs == {kind: part.config for kind, part in published[model].parts.items()}
+    parts = open_parts(converted[model])
+    assert parts.documents == {kind: dict(part.documents) for kind, part in published[model].parts.items()}
+    assert [parts.dtype_of(kind) for kind in configs] == ["float32"] * len(configs)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("model", MODELS)
+def test_dtype(converted, model, dtype):
+    """It reaches the large networks, without what must stay; the others stay float32."""
+    for kind, network in open_networks(converted[model], dtype=dtype).items():
+        for name, value in tensors(network).items():
+            stays = HALVES[kind](name) if kind in HALVES else True
+            assert value.dtype == (mx.float32 if stays else getattr(mx, dtype)), (kind, name)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_network_alone(published, tmp_path, model):
+    """A part can be converted and loaded without the others."""
+    for kind in SOURCES[model]:
+        convert(open_published(SOURCES[model][kind], parts=[kind]), tmp_path / kind)
+        [(found, network)] = open_networks(tmp_path / kind, kinds=[kind]).items()
+        assert found == kind
+        part = published[model].parts[kind]
+        assert tensors(network).keys() == set(part.names())
+    with pytest.raises(NotFoundError, match=r"without config\.json|no such folder"):
+        load(tmp_path / list(SOURCES[model])[1])
+
+
+def test_quantised_networks_of_a_folder_and_plain_ones(published, tmp_path):
+    """Only the layers that quantising takes are quantised ones, whatever other linear layers there are."""
+    convert(published["metavoice"], tmp_path / "q", quantization=Quantization.of("affine", 32, 4))
+    networks = open_networks(tmp_path / "q")
+    modules = dict(networks["metavoice"].named_modules())
+    quantised = {name for name, module in modules.items() if isinstance(module, nn.QuantizedLinear)}
+    plain = {name for name, module in modules.items() if type(module) is nn.Linear}
+    assert quantised == {
+        name.removesuffix(".weight")
+        for name in published["metavoice"].parts["metavoice"].names()
+        if KINDS["metavoice"].is_large(name)
+    }
+    assert plain == {"speaker_cond_pos"}
+
+
+DAMAGES = {
+    "no text tokenizer": ("mars5", lambda f: (f / "texttok.model").unlink(), "texttok.model: a part of the"),
+    "a tokenizer that is no text": (
+        "mars5",
+        lambda f: (f / "speechtok.model").write_bytes(b"\xff"),
+        "speech",
+    ),
+    "another tokenizer": (
+        "mars5",
+        lambda f: shutil.copy(f / "speechtok.model", f / "texttok.model"),
+        "texttok.model|tokenizers",
+    ),
+    "no NAR": ("mars5", lambda f: shutil.rmtree(f / "nar"), "nar: no such folder"),
+    "heads that do not divide": (
+        "mars5",
+        lambda f: edit(f / "nar/config.json", lambda c: c.update(num_attention_heads=7)),
+        "7 heads do not divide",
+    ),
+    "another part in its place": (
+        "mars5",
+        lambda f: (shutil.rmtree(f / "codec"), shutil.copytree(f / "vocoder", f / "codec")),
+        "not converted ones",
+    ),
+    "no stage's tokenizer": (
+        "metavoice",
+        lambda f: (f / "second_stage/tokenizer.json").unlink(),
+        "second_stage/tokenizer.json",
+    ),
+    "a tokenizer that is no JSON": (
+        "metavoice",
+        lambda f: (f / "tokenizer.json").write_text("{"),
+        "JSONDecodeError|tokenizer",
+    ),
+    "another speaker width": (
+        "metavoice",
+        lambda f: edit(f / "config.json", lambda c: c.update(speaker_embedding_size=7)),
+        "speaker vectors of 7, ",
+    ),
+    "another format": (
+        "metavoice",
+        lambda f: edit(f / "vocoder/config.json", lambda c: c.update(format_version=3)),
+        "vocoder has format 3, not 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_folder_is_one_clear_error_before_weights_are_read(converted, tmp_path, monkeypatch, name):
+    model, damage, message = DAMAGES[name]
+    place = Path(shutil.copytree(converted[model], tmp_path / "copy"))
+    damage(place)
+    monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))
+    with pytest.raises((CheckpointError, NotFoundError), match=message) as caught:
+        open_networks(place)
+    assert "\n" not in str(caught.value)
+    assert str(place) in str(caught.value)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_tensors_of_every_network_are_checked(converted, tmp_path, model):
+    for kind in SOURCES[model]:
+        place = tmp_path / kind
+        shutil.copytree(converted[model], place)
+        file = place / FOLDERS[kind] / "model.safetensors"
+        weights = cast(dict[str, mx.array], mx.load(str(file)))
+        mx.eval(list(weights.values()))
+        lost = sorted(weights)[len(weights) // 2]
+        weights["more"] = weights.pop(lost)
+        mx.save_safetensors(str(file), weights, {"format": "mlx"})
+        with pytest.raises(CheckpointError) as caught:
+            open_networks(place, kinds=[kind])
+        assert f"{lost} missing" in str(caught.value)
+        assert "more unknown" in str(caught.value)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_published_files_are_refused(model):
+    for source in sources(model)[:1]:
+        with pytest.raises((CheckpointError, NotFoundError), match="convert-weights"):
+            load(source)
+        with pytest.raises((CheckpointError, NotFoundError), match="convert-weights"):
+            load(source.parent)
+
+
+def test_a_dtype_that_there_is_not(converted):
+    with pytest.raises(UsageError, match="dtype: 'int8' is not one of"):
+        open_networks(converted["metavoice"], dtype="int8")
+
+
+# multi-band diffusion, read band by band
+
+
+@pytest.fixture(scope="module")
+def bands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mbd")
+    write_mbd(folder / "mbd_comp_8.pt", published_content(MBD_CONFIG, mbd_tensors()))
+    convert(open_published(folder, parts=["mbd"]), folder / "made")
+    return folder / "made"
+
+
+def test_bands_are_read_one_by_one_in_mlxs_axes(bands):
+    network = open_networks(bands, kinds=["mbd"])["mbd"]
+    assert network.config == MBD_CONFIG
+    for b in range(len(MBD_CONFIG.bands)):
+        held = {
+            name.removeprefix(f"bands.{b}."): tensor
+            for name, tensor in mbd_tensors().items()
+            if name.startswith(f"bands.{b}.")
+        }
+        read = network.band_weights(b)
+        assert read.keys() == held.keys()
+        for name, tensor in held.items():
+            axes = ((1, 2, 0) if ".convtr." in name else (0, 2, 1)) if tensor.ndim == 3 else None
+            expected = tensor.transpose(axes) if axes else tensor
+            np.testing.assert_array_equal(np.array(read[name]), expected, err_msg=name)
+
+
+def test_a_band_that_is_not_whole_is_refused_when_the_network_is_opened(bands, tmp_path):
+    place = Path(shutil.copytree(bands, tmp_path / "copy"))
+    file = place / "mbd/model.safetensors"
+    weights = cast(dict[str, mx.array], mx.load(str(file)))
+    mx.eval(list(weights.values()))
+    del weights["bands.1.unet.embedding.weight"]
+    weights["bands.0.unet.encoders.0.conv.weight"] = weights["bands.0.unet.encoders.0.conv.weight"][:, :-1]
+    mx.save_safetensors(str(file), weights, {"format": "mlx"})
+    with pytest.raises(CheckpointError, match=r"bands\.0.* expected float .*; bands\.1.* missing"):
+        open_networks(place, kinds=["mbd"])
