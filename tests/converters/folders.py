@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from converters.published import Part
+from tests.converters.twins import nari_twin, transformers_twin
 
 GOLDEN = Path(os.environ.get("MLX_PORT_GOLDEN") or Path(__file__).parents[1] / "data/golden") / "dia"
-V_0626, V_0626_HF, V_V01, DAC = (GOLDEN / name for name in ("v_0626", "v_0626_hf", "v_v01", "v_dac"))
-DAC_PTH, DAC_HF = DAC / "weights_dac.pth", DAC / "hf"
+V_0626_HF, V_V01, DAC = (GOLDEN / name for name in ("v_0626_hf", "v_v01", "v_dac"))
+DAC_PTH = DAC / "weights_dac.pth"
+V_0626, DAC_HF = nari_twin(GOLDEN / "v_0626", V_0626_HF), transformers_twin(DAC)
 
 
 def read_all(part: Part) -> dict[str, np.ndarray]:

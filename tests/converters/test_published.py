@@ -14,7 +14,6 @@ from converters import published
 from converters.published import open_published
 from converters.sources import SafetensorsCheckpoint, TorchCheckpoint
 from tests.converters.folders import (
-    DAC,
     DAC_HF,
     DAC_PTH,
     V_0626,
@@ -380,7 +379,9 @@ def test_import_is_light():
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[2])
 
 
-def test_golden_dac_folder_prefers_safetensors():
-    opened = open_published(DAC, parts=["dac"])
-    assert opened.codec.files == [DAC_HF / "model.safetensors"]
+def test_golden_dac_folder_prefers_safetensors(tmp_path):
+    shutil.copy(DAC_PTH, tmp_path)
+    shutil.copytree(DAC_HF, tmp_path / "hf")
+    opened = open_published(tmp_path, parts=["dac"])
+    assert opened.codec.files == [tmp_path / "hf/model.safetensors"]
     assert list(opened.parts) == ["dac"]

@@ -50,7 +50,6 @@ def dia(tmp_path: Path) -> Path:
     shutil.copytree(
         DEFAULT / "dia", copy, copy_function=lambda source, target: os.symlink(Path(source).resolve(), target)
     )
-    shutil.rmtree(copy / CODEC / "hf")  # a second run of the same checks
     return copy
 
 
@@ -133,7 +132,8 @@ def test_a_missing_sampler_tensor_is_named(name, dia, loader):
 @pytest.mark.parametrize(
     ("case", "file"),
     [
-        (FULL, "dia-v1.pth"),
+        (FULL, "../v_0626_hf/model.safetensors"),
+        (V01, "dia-v0_1.pth"),
         (FULL, "config.json"),
         (FULL, "golden.safetensors"),
         (FULL, "info.json"),
