@@ -1,75 +1,118 @@
-"""Stage 3, codec: DAC on spectral and waveform distances. It settles the codes; `polish` follows.
+r"""Stage 4, codec: a DAC around the codebooks. Its encoder learns to hear the features in samples, its
+decoder to speak from their codes, on spectral and waveform distances.
 
-python -m examples.train_voice.codec --speech work/speech --out work/codec.pt --minutes 8
-torchrun --nproc-per-node=gpu -m examples.train_voice.codec ...      # on several GPUs
+    python -m examples.train_voice.codec --speech work/speech --codebooks work/codebooks.pt \
+        --out work/codec.pt --minutes 8
+    torchrun --nproc-per-node=gpu -m examples.train_voice.codec ...      # on several GPUs
+
+The codes are what the codebooks make of flite's parameters, so a language model can be trained on them
+(stages 5 and 6) while this runs.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from examples.train_voice.codebooks import Codebooks, groups
 from examples.train_voice.parallel import Clock, Processes, learning_rate, replayed, restore, save
-from examples.train_voice.quantizing import Entries, Quantized, settle, straight_through
 from examples.train_voice.settings import DEFAULT, CodecTraining, Settings, read_settings
 from examples.train_voice.spectral import MelDistance
-from examples.train_voice.speech import joined, wait_for_speech
-from torch_ref.codecs.dac import Dac, Snake1d
+from examples.train_voice.speech import joined, wait_for_shards
+from torch_ref.codecs.dac import Dac, Snake1d, VectorQuantizer
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 
-SETTLING_SEGMENTS = 512
 FACTORS = {"encoder.conv1": 10.0, "decoder.conv2": 0.02}  # samples are small
+PITCH_WEIGHT, PHASE_WEIGHT = 4.0, 1.0  # of the encoder's errors; the spectrum's: 1
 
 
-class Segments:
-    """Random pieces of all speech, on the device."""
+class Pieces(NamedTuple):
+    """samples: (B, 480 T).  latents: (B, C, T), the codebooks' own."""
 
-    def __init__(self, speech: Path, hours: float, sample_rate: int, device: torch.device, seed: int):
-        samples = joined(speech, wait_for_speech(speech, hours * 3600, sample_rate))
-        self.samples = torch.from_numpy(samples).to(device)
-        self.hours = len(samples) / sample_rate / 3600
+    samples: Tensor
+    latents: Tensor
+
+
+class Speech:
+    """Random pieces of speech, whole frames, on the device."""
+
+    def __init__(self, folder: Path, shards: int, books: Codebooks, device: torch.device, seed: int):
+        names = wait_for_shards(folder, shards)
+        self.samples = torch.from_numpy(joined(folder, names, "samples")).to(device)  # (T, 480)
+        self.features = torch.from_numpy(joined(folder, names, "features")).to(device)
+        self.books = books
         self.generator = torch.Generator(device).manual_seed(seed)
 
-    def draw(self, count: int, length: int) -> Tensor:
-        """(count, length) float32, each at a loudness of its own."""
+    def draw(self, count: int, frames: int) -> Pieces:
         device = self.samples.device
         starts = torch.randint(
-            len(self.samples) - length, (count, 1), generator=self.generator, device=device
+            len(self.samples) - frames, (count, 1), generator=self.generator, device=device
         )
-        gain = 0.6 + 0.6 * torch.rand(count, 1, generator=self.generator, device=device)
-        pieces = self.samples[starts + torch.arange(length, device=device)].float() / 32768
-        return (pieces * gain).clamp(-1, 1)
+        rows = starts + torch.arange(frames, device=device)
+        samples = self.samples[rows].float().flatten(1) / 32768
+        return Pieces(samples, self.books.latents(self.features[rows]).transpose(1, 2))
+
+
+class Losses(NamedTuple):
+    """total: what is minimised.  parts: mel, wave, spectrum, pitch and phase distance.  agreed: (Q,) share of
+    the encoder's codes that are the codebooks' own.
+    """
+
+    total: Tensor
+    parts: Tensor
+    agreed: Tensor
 
 
 class Reconstruction(nn.Module):
-    """The codec with its losses: samples in, one scalar and its parts out."""
+    """The codec with its losses."""
 
-    def __init__(self, dac: Dac, training: CodecTraining):
+    def __init__(self, dac: Dac, books: Codebooks, training: CodecTraining):
         super().__init__()
         self.dac, self.training_settings = dac, training
         self.distance = MelDistance(dac.sample_rate)
+        self.where = groups(dac.config.codebook_dim[0] - 2)
+        first = cast(VectorQuantizer, dac.quantizer.quantizers[0])
+        unit = first.in_proj.weight[:, self.where["spectrum"], 0].sum(0)
+        self.register_buffer("unit", unit.detach(), persistent=False)
 
-    def forward(self, samples: Tensor, strength: Tensor) -> tuple[Tensor, Tensor, Quantized]:
-        """(B, L), 0 or 1 → loss, (mel, wave, commitment), what was quantised."""
-        weights = self.training_settings
-        quantized = straight_through(self.dac.quantizer, self.dac.encoder(samples[:, None]), strength)
-        made = self.dac.decoder(quantized.latents)[:, 0]
-        mel, wave = self.distance(made, samples), (made - samples).abs().mean()
-        loss = (
-            weights.mel_weight * mel
-            + weights.wave_weight * wave
-            + weights.commitment_weight * quantized.commitment
+    def forward(self, pieces: Pieces, own: Tensor) -> Losses:
+        """own: 1 if the second half of the batch is to be spoken from the encoder's codes, else 0."""
+        weights, quantizer = self.training_settings, self.dac.quantizer
+        heard = self.dac.encoder(pieces.samples[:, None])
+        with torch.no_grad():
+            codes, own_codes = quantizer.encode(pieces.latents), quantizer.encode(heard)
+            agreed = (codes == own_codes).float().mean((0, 2))
+            second = torch.arange(len(codes), device=codes.device)[:, None, None] >= len(codes) // 2
+            latents = quantizer.decode(torch.where(second & (own > 0), own_codes, codes))
+        made = self.dac.decoder(latents)[:, 0]
+        mel, wave = self.distance(made, pieces.samples), (made - pieces.samples).abs().mean()
+        spectrum, pitch, phase = self.apart(heard - pieces.latents, pieces.latents)
+        total = weights.mel_weight * mel + weights.wave_weight * wave
+        total = total + spectrum + PITCH_WEIGHT * pitch + PHASE_WEIGHT * phase
+        return Losses(total, torch.stack((mel, wave, spectrum, pitch, phase)).detach(), agreed)
+
+    def apart(self, errors: Tensor, latents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean squares of the encoder's errors (B, C, T): spectrum, in the cepstrum's unit; pitch; phase."""
+        spectrum = errors[:, self.where["spectrum"]] * self.get_buffer("unit")[:, None]
+        voiced = latents[:, self.where["pitch"]][:, 1::2].mean(1, keepdim=True) > 0
+        phase = errors[:, self.where["phase"]] * voiced
+        return (
+            spectrum.square().sum(1).mean(),
+            errors[:, self.where["pitch"]].square().sum(1).mean(),
+            phase.square().sum(1).mean(),
         )
-        return loss, torch.stack((mel, wave, quantized.commitment)).detach(), quantized
 
 
 @torch.no_grad()
 def initialise(dac: Dac) -> None:
     """Weights that keep a signal's size on its way, so that training begins at once."""
     for name, module in dac.named_modules():
+        if name.startswith("quantizer"):
+            continue
         if isinstance(module, Conv1d):
             std = (module.weight.shape[1] * module.weight.shape[2]) ** -0.5
         elif isinstance(module, ConvTranspose1d):
@@ -98,16 +141,28 @@ def compile_activations(network: nn.Module) -> None:
 
 
 def train(
-    settings: Settings, speech: Path, out: Path, minutes: float, processes: Processes, *, eager: bool = False
+    settings: Settings,
+    speech: Path,
+    codebooks: Path,
+    out: Path,
+    minutes: float,
+    processes: Processes,
+    *,
+    eager: bool = False,
 ) -> None:
-    """Until the time is over; checkpoints every minute, and goes on from one."""
-    training = settings.codec_training
-    dac = Dac(settings.codec).to(processes.device)
-    state = restore(out, processes.device)
-    data = Segments(
-        speech, training.hours, dac.sample_rate, processes.device, settings.seed + 1000 * processes.rank
-    )
-    processes.say(f"codec: {sum(p.numel() for p in dac.parameters()):,} parameters, {data.hours:.1f} h")
+    """Until the time is over; checkpoints every half minute, and goes on from one."""
+    training, device = settings.codec_training, processes.device
+    told = restore(codebooks, device)
+    if told is None:
+        raise SystemExit(f"codec: there are no codebooks at {codebooks}; find them first")
+    books = Codebooks.restored(told, settings.codec, device)
+    dac = Dac(settings.codec).to(device)
+    dac.quantizer.load_state_dict(books.quantizer.state_dict())
+    dac.quantizer.requires_grad_(False)
+    state = restore(out, device)
+    data = Speech(speech, training.shards, books, device, settings.seed + 1000 * processes.rank)
+    hours = data.samples.numel() / dac.sample_rate / 3600
+    processes.say(f"codec: {sum(p.numel() for p in dac.parameters()):,} parameters, {hours:.1f} h")
     step, spent = 0, 0.0
     if state is None:
         initialise(dac)
@@ -116,67 +171,52 @@ def train(
         dac.load_state_dict(state["dac"])
         step, spent = state["step"], state["spent"]
         data.generator.manual_seed(settings.seed + step + 1000 * processes.rank)
-    cuda = processes.device.type == "cuda"
+    cuda = device.type == "cuda"
     if cuda:
         compile_activations(dac)
-    for one in dac.quantizer.quantizers:
-        one.codebook.requires_grad_(False)  # type: ignore[union-attr]
     learned = [p for p in dac.parameters() if p.requires_grad]
-    model = Reconstruction(dac, training).to(processes.device)
+    model = Reconstruction(dac, books, training).to(device)
     optimizer = torch.optim.AdamW(learned, betas=(0.8, 0.99), weight_decay=0.01, fused=cuda)
     if state is not None and "optimizer" in state:
         optimizer.load_state_dict(state["optimizer"])
-    entries = Entries(dac.quantizer, training.decay)
-    if state is not None and "tallies" in state:
-        entries.tallies.copy_(state["tallies"])
-    strength = torch.full((), float(state is not None), device=processes.device)
-    samples = data.draw(training.batch, training.segment)
+    pieces, own = data.draw(training.batch, training.frames), torch.zeros((), device=device)
 
-    def both_ways() -> tuple[Tensor, Quantized]:
-        loss, parts, quantized = model(samples, strength)
-        loss.backward()
-        return parts, quantized
+    def both_ways() -> Losses:
+        losses = model(pieces, own)
+        losses.total.backward()
+        return losses
 
     graph = cuda and not eager
     run = replayed(both_ways, learned) if graph else both_ways
-    clock, used = Clock(processes, minutes, spent), torch.zeros(dac.n_codebooks)
+    clock = Clock(processes, minutes, spent)
     saved = clock.spent
 
     def keep() -> None:
-        weights = {"dac": dac.state_dict(), "optimizer": optimizer.state_dict(), "tallies": entries.tallies}
+        weights = {"dac": dac.state_dict(), "optimizer": optimizer.state_dict()}
         save(out, {**weights, "step": step, "spent": clock.spent})
 
     while (progress := clock.look(step)) < 1:
-        if step == training.settle and state is None:
-            settle(dac, data.draw(SETTLING_SEGMENTS, training.segment))
-            processes.share([p.data for p in dac.quantizer.parameters()])
-            entries = Entries(dac.quantizer, training.decay)
-            for parameter in dac.quantizer.parameters():
-                optimizer.state.pop(parameter, None)
-            strength.fill_(1.0)
+        own.fill_(float(progress > training.own_from))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(training.learning_rate, training.warmup, step, progress)
-        samples.copy_(data.draw(training.batch, training.segment))
+        for kept, drawn in zip(pieces, data.draw(training.batch, training.frames), strict=True):
+            kept.copy_(drawn)
         if not graph:
             optimizer.zero_grad()
-        parts, quantized = run()
+        losses = run()
         processes.average([p.grad for p in learned if p.grad is not None])
-        nn.utils.clip_grad_norm_(learned, 3.0)
+        for part in (dac.encoder, dac.decoder):
+            nn.utils.clip_grad_norm_(part.parameters(), 3.0)
         optimizer.step()
         step += 1
-        if step > training.settle:
-            processes.average([quantized.tallies])
-            entries.follow(quantized.tallies)
-            if step % training.restart_every == 0 and progress < 0.5:
-                used = entries.restart(quantized.encodings)
-                processes.share([entries.tallies, *entries.weights])
         if step % 200 == 0:
-            mel, wave, commitment = parts.tolist()
+            mel, wave, spectrum, pitch, phase = losses.parts.tolist()
+            agreed = " ".join(f"{value:.2f}" for value in losses.agreed.tolist())
             processes.say(
-                f"codec: step {step}, {clock.spent:.0f} s, mel {mel:.4f}, wave {wave:.4f}, "
-                f"commitment {commitment:.3f}, entries in use {used.tolist()}"
+                f"codec: step {step}, {clock.spent:.0f} s, mel {mel:.4f}, wave {wave:.4f}, encoder: spectrum "
+                f"{spectrum:.3f}, pitch {pitch:.3f}, phase {phase:.3f}, right codes {agreed}"
             )
-        if processes.first and clock.spent - saved > 60:
+        if processes.first and clock.spent - saved > 30:
             keep()
             saved = clock.spent
     if processes.first:
@@ -190,13 +230,14 @@ def main() -> None:
     )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
+    parser.add_argument("--codebooks", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")
     parser.add_argument("--minutes", type=float, required=True, help="of training in all")
     parser.add_argument("--eager", action="store_true", help="without a CUDA graph")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)
-    train(settings, given.speech, given.out, given.minutes, processes, eager=given.eager)
+    train(settings, given.speech, given.codebooks, given.out, given.minutes, processes, eager=given.eager)
     processes.close()
 
 

@@ -1,6 +1,7 @@
 """Training examples for the language model: sentences put together anew each time, into turns and dialogues.
 
-Utterances begin and end in silence, so their codes may stand one behind the other.
+Utterances begin and end in silence, so their codes may stand one behind the other. Batches come in a few
+shapes only, so that a step of training can be captured once for each.
 """
 
 from __future__ import annotations
@@ -20,17 +21,22 @@ from examples.train_voice.settings import LanguageTraining
 from examples.train_voice.speech import read_shard, shard_names
 from tts_core.dia import DiaConfig
 
-POOL = 2048  # examples that are sorted by length before they are cut into batches
 HELD_OUT = 200  # utterances for validation
-ROUND = 32  # lengths are rounded up to this, for fewer shapes
+FRAMES = (64, 96, 128, 160, 224, 320, 448)  # that the shapes hold, up to the longest example's
+BYTES_PER_FRAME, MORE_BYTES = 0.6, 24  # of text, in a shape
 
 
 class Corpus:
-    """All utterances: codes (N, Q) uint8 one behind the other, texts, and who speaks."""
+    """All utterances of the two speakers: codes (N, Q) uint8 one behind the other, where in the text each
+    frame is (N,), texts, and who speaks.
+    """
 
     def __init__(self, folder: Path):
         shards = [read_shard(folder, name) for name in shard_names(folder)]
-        self.codes = np.concatenate([shard.array for shard in shards])
+        if not shards:
+            raise SystemExit(f"language model: no codes in {folder}; encode some speech first")
+        self.codes = np.concatenate([shard.arrays["codes"] for shard in shards])
+        self.places = np.concatenate([shard.arrays["places"] for shard in shards])
         self.texts = [text.encode() for shard in shards for text in shard.texts]
         lengths = np.array([length for shard in shards for length in shard.lengths])
         self.stops = np.cumsum(lengths)
@@ -45,7 +51,7 @@ class Corpus:
 
 
 class Example(NamedTuple):
-    """tokens: (S,) uint8.  codes: (T, Q) uint8.  where: (T,) float32, roughly the token being said.
+    """tokens: (S,) uint8.  codes: (T, Q) uint8.  where: (T,) float32, the token being said.
 
     prompt: frames at the start that are given, not learned.
     """
@@ -57,19 +63,31 @@ class Example(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """ids: (B, S) int64, 0 behind a text.  texts: (B,) their lengths.  codes: (B, T + 1, Q) int64, EOS and
-    PAD behind the frames.  frames: (B,).  where: (B, T).  prompts: (B,).
+    """ids: (B, S) int64, 0 behind a text, and everywhere where the text is left out.  texts: (B,) their
+    lengths.  told: (B,) True where it is not left out.  codes: (B, T + 1, Q) int64, EOS and PAD behind the
+    frames.  heard: the same with some codes wrong, as they will be when the model hears itself.  frames:
+    (B,).  where: (B, T + 1).  prompts: (B,).
     """
 
     ids: Tensor
     texts: Tensor
+    told: Tensor
     codes: Tensor
+    heard: Tensor
     frames: Tensor
     where: Tensor
     prompts: Tensor
 
     def to(self, device: torch.device) -> Batch:
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+class Shape(NamedTuple):
+    """Of a batch: how many examples, of how many frames and bytes of text at most."""
+
+    examples: int
+    frames: int
+    text: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +98,17 @@ class Recipe:
     swapped: float
     alone: bool
     max_text_bytes: int
+    text_dropout: float = 0.0
+    code_noise: float = 0.0
+
+
+def shapes(config: DiaConfig, recipe: Recipe, rows: int) -> list[Shape]:
+    """From the shortest to the longest, each of about `rows` grid rows."""
+    made = []
+    for frames in [*(frames for frames in FRAMES if frames < recipe.longest), recipe.longest]:
+        text = min(8 * round((BYTES_PER_FRAME * frames + MORE_BYTES) / 8), recipe.max_text_bytes)
+        made.append(Shape(max(1, rows // (frames + 2 + config.longest_delay)), frames, text))
+    return made
 
 
 def script(rng: random.Random, recipe: Recipe) -> list[tuple[int, int]]:
@@ -110,9 +139,10 @@ def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe:
             if place == 0:
                 tokens += (b" " if tokens else b"") + bytes([1 + speaker])
             tokens += b" "
-            where.append(np.linspace(len(tokens), len(tokens) + len(said), length, dtype=np.float32))
+            own = slice(corpus.starts[utterance], corpus.stops[utterance])
+            where.append(corpus.places[own].astype(np.float32) + len(tokens))
             tokens += said
-            codes.append(corpus.codes[corpus.starts[utterance] : corpus.stops[utterance]])
+            codes.append(corpus.codes[own])
             frames += length
             if swapped and not prompt:
                 prompt = length
@@ -126,60 +156,75 @@ def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe:
     )
 
 
-def collate(examples: list[Example], config: DiaConfig) -> Batch:
-    """Pad a batch; every example gets its EOS row."""
-    longest_text = _rounded(max(len(one.tokens) for one in examples))
-    longest = _rounded(max(len(one.codes) for one in examples) + 1)
+def collate(
+    examples: list[Example], config: DiaConfig, shape: Shape, recipe: Recipe, rng: np.random.Generator
+) -> Batch:
+    """One batch of a shape; every example gets its EOS row."""
     count, channels = len(examples), config.decoder_config.num_channels
-    ids = np.zeros((count, longest_text), np.int64)
-    codes = np.full((count, longest, channels), config.pad_token_id, np.int64)
-    where = np.zeros((count, longest), np.float32)
+    ids = np.zeros((count, shape.text), np.int64)
+    codes = np.full((count, shape.frames + 1, channels), config.pad_token_id, np.int64)
+    heard = codes.copy()
+    where = np.zeros((count, shape.frames + 1), np.float32)
+    told = rng.random(count) >= recipe.text_dropout
     for row, one in enumerate(examples):
         frames = len(one.codes)
-        ids[row, : len(one.tokens)] = one.tokens
+        if told[row]:
+            ids[row, : len(one.tokens)] = one.tokens
         codes[row, :frames] = one.codes
-        codes[row, frames] = config.eos_token_id
+        wrong = rng.random((frames, channels)) < recipe.code_noise
+        heard[row, :frames] = np.where(wrong, rng.integers(0, config.eos_token_id, wrong.shape), one.codes)
+        codes[row, frames] = heard[row, frames] = config.eos_token_id
         where[row, :frames] = one.where
         where[row, frames:] = one.where[-1]
     numbers = ([len(one.tokens), len(one.codes), one.prompt] for one in examples)
     texts, frames, prompts = torch.tensor(list(numbers)).unbind(1)
-    return Batch(
-        torch.from_numpy(ids), texts, torch.from_numpy(codes), frames, torch.from_numpy(where), prompts
-    )
+    ids, told, codes, heard, where = map(torch.from_numpy, (ids, told, codes, heard, where))
+    return Batch(ids, texts.clone(), told, codes, heard, frames.clone(), where, prompts.clone())
 
 
 class Batches(IterableDataset):
     """An endless stream of batches of about `rows` grid rows each."""
 
     def __init__(self, corpus: Corpus, config: DiaConfig, recipe: Recipe, rows: int, seed: int):
-        self.corpus, self.config, self.recipe, self.rows, self.seed = corpus, config, recipe, rows, seed
+        self.corpus, self.config, self.recipe, self.seed = corpus, config, recipe, seed
+        self.shapes = shapes(config, recipe, rows)
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
-        rng = random.Random(self.seed * 1000 + (worker.id if worker else 0))
+        seed = self.seed * 1000 + (worker.id if worker else 0)
+        rng, noise = random.Random(seed), np.random.default_rng(seed)
+        waiting: list[list[Example]] = [[] for _ in self.shapes]
         while True:
-            pool = [example(self.corpus, self.corpus.training, rng, self.recipe) for _ in range(POOL)]
-            pool.sort(key=lambda one: len(one.codes))
-            batches, begin = [], 0
-            for end in range(1, len(pool) + 1):
-                rows = _rounded(len(pool[min(end, len(pool) - 1)].codes) + 1) + self.config.longest_delay
-                if end == len(pool) or rows * (end + 1 - begin) > self.rows:
-                    if end < len(pool) or rows * (end - begin) > self.rows / 2:
-                        batches.append(pool[begin:end])
-                    begin = end
-            rng.shuffle(batches)
-            for batch in batches:
-                yield collate(batch, self.config)
+            one = example(self.corpus, self.corpus.training, rng, self.recipe)
+            for shape, kept in zip(self.shapes, waiting, strict=True):
+                if len(one.codes) <= shape.frames and len(one.tokens) <= shape.text:
+                    kept.append(one)
+                    if len(kept) == shape.examples:
+                        yield collate(kept, self.config, shape, self.recipe, noise)
+                        kept.clear()
+                    break
 
 
 def stream(
-    corpus: Corpus, config: DiaConfig, training: LanguageTraining, *, alone: bool, seed: int, workers: int
+    corpus: Corpus,
+    config: DiaConfig,
+    training: LanguageTraining,
+    *,
+    alone: bool,
+    seed: int,
+    workers: int,
 ) -> Iterator[Batch]:
     """Batches made by `workers` processes of their own."""
-    recipe = Recipe(training.longest, training.swapped, alone, config.max_text_bytes)
-    dataset = Batches(corpus, config, recipe, training.rows, seed)
+    recipe = Recipe(
+        training.longest,
+        training.swapped,
+        alone,
+        config.max_text_bytes,
+        training.text_dropout,
+        training.code_noise,
+    )
     loader = DataLoader(
-        dataset,
+        Batches(corpus, config, recipe, training.rows, seed),
         None,
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
@@ -191,8 +236,6 @@ def stream(
 def validation_batch(corpus: Corpus, config: DiaConfig, training: LanguageTraining, count: int) -> Batch:
     """Dialogues of utterances that are never trained on, always the same."""
     rng, recipe = random.Random(0), Recipe(training.longest, 0.0, False, config.max_text_bytes)
-    return collate([example(corpus, corpus.validation, rng, recipe) for _ in range(count)], config)
-
-
-def _rounded(length: int) -> int:
-    return -(-length // ROUND) * ROUND
+    examples = [example(corpus, corpus.validation, rng, recipe) for _ in range(count)]
+    shape = Shape(count, max(len(one.codes) for one in examples), max(len(one.tokens) for one in examples))
+    return collate(examples, config, shape, recipe, np.random.default_rng(0))

@@ -76,7 +76,9 @@ class Judges(nn.Module):
         )
 
     def forward(self, samples: Tensor) -> list[Verdict]:
-        with torch.autocast(samples.device.type, torch.bfloat16, enabled=samples.is_cuda):
+        with torch.autocast(
+            samples.device.type, torch.bfloat16, enabled=samples.is_cuda, cache_enabled=False
+        ):
             return [judge(samples) for judge in self.judges]
 
 

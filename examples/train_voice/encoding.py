@@ -1,9 +1,10 @@
-"""Stage 4, encoding: all speech as codes, with the trained codec.
+r"""Stage 5, encoding: the codes of all speech, from its features.
 
-    python -m examples.train_voice.encoding --speech work/speech --codec work/codec.pt --out work/codes
-    torchrun --nproc-per-node=gpu -m examples.train_voice.encoding ...   # the shards are dealt out
+    python -m examples.train_voice.encoding --speech work/speech --codebooks work/codebooks.pt \
+        --out work/codes
 
-Shards that are there already are kept; delete the folder when the codec has changed.
+May run while stage 2 still writes: it goes on until all shards are there. Those that are encoded already are
+kept; delete the folder when the codebooks have changed.
 """
 
 from __future__ import annotations
@@ -12,37 +13,12 @@ import argparse
 import time
 from pathlib import Path
 
-import numpy as np
-import torch
-
+from examples.train_voice.codebooks import Codebooks, codes_of
 from examples.train_voice.parallel import Processes, restore
 from examples.train_voice.settings import DEFAULT, read_settings
 from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
-from torch_ref.codecs.dac import Dac
 
-AT_ONCE = 2**21  # samples
-
-
-@torch.inference_mode()
-def encode(dac: Dac, pieces: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
-    """Utterances (L,) int16 → their codes (T, Q) uint8, batched by length."""
-    codes: list[np.ndarray] = [np.zeros(0)] * len(pieces)
-    order = np.argsort([len(piece) for piece in pieces])
-    hop, begin = dac.hop_length, 0
-    while begin < len(order):
-        end = begin + 1
-        while end < len(order) and len(pieces[order[end]]) * (end + 1 - begin) <= AT_ONCE:
-            end += 1
-        chosen, begin = order[begin:end], end
-        longest = -(-len(pieces[chosen[-1]]) // hop) * hop
-        batch = np.zeros((len(chosen), longest), np.float32)
-        for row, place in enumerate(chosen):
-            batch[row, : len(pieces[place])] = pieces[place] / 32768
-        latents = dac.encoder(torch.from_numpy(batch).to(device)[:, None])
-        made = dac.quantizer.encode(latents).transpose(1, 2).to(torch.uint8).cpu().numpy()
-        for row, place in enumerate(chosen):
-            codes[place] = made[row, : -(-len(pieces[place]) // hop)]
-    return codes
+PATIENCE = 60  # seconds without a new shard, after which there will be no more
 
 
 def main() -> None:
@@ -51,30 +27,33 @@ def main() -> None:
     )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
-    parser.add_argument("--codec", type=Path, required=True)
+    parser.add_argument("--codebooks", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)
-    dac = Dac(settings.codec).to(processes.device).eval()
-    state = restore(given.codec, processes.device)
-    if state is None:
-        raise SystemExit(f"encoding: there is no codec at {given.codec}; train it first")
-    dac.load_state_dict(state["dac"])
-    torch.backends.cudnn.benchmark = False  # every batch has another length
+    told = restore(given.codebooks, processes.device)
+    if told is None:
+        raise SystemExit(f"encoding: there are no codebooks at {given.codebooks}; find them first")
+    books = Codebooks.restored(told, settings.codec, processes.device)
     given.out.mkdir(parents=True, exist_ok=True)
-    done, begun, frames = set(shard_names(given.out)), time.monotonic(), 0
-    for name in shard_names(given.speech)[processes.rank :: processes.size]:
-        if name in done:
-            continue
-        speech = read_shard(given.speech, name)
-        codes = encode(dac, speech.pieces(), processes.device)
-        lengths = [len(code) for code in codes]
-        write_shard(given.out, name, Shard(speech.texts, speech.voices, lengths, np.concatenate(codes)))
-        frames += sum(lengths)
-    hours = frames * dac.hop_length / dac.sample_rate / 3600
-    processes.say(f"encoding: {hours:.1f} h by each process in {time.monotonic() - begun:.0f} s")
-    processes.close()
+    done, frames, begun = set(shard_names(given.out)), 0, time.monotonic()
+    expected = -(-settings.utterances // settings.synthesis.utterances_per_shard)
+    latest = begun
+    while len(done) < expected and time.monotonic() - latest < PATIENCE:
+        new = [name for name in shard_names(given.speech) if name not in done]
+        for name in new:
+            speech = read_shard(given.speech, name)
+            codes = codes_of(books, speech.arrays["features"], processes.device)
+            arrays = {"codes": codes, "places": speech.arrays["places"]}
+            write_shard(given.out, name, Shard(speech.texts, speech.voices, speech.lengths, arrays))
+            done.add(name)
+            frames += len(codes)
+            latest = time.monotonic()
+        if not new:
+            time.sleep(1)
+    hours = frames / settings.codec.frame_rate / 3600
+    print(f"encoding: {hours:.1f} h in {time.monotonic() - begun:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

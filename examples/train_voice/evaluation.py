@@ -10,7 +10,6 @@ with some WAV files beside it.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import re
@@ -24,9 +23,11 @@ from pathlib import Path
 import numpy as np
 
 from converters.published import open_published
+from examples.train_voice.flite import speak
 from examples.train_voice.listening import TurnScore, interval, score, word_error_rate
+from examples.train_voice.parameters import framed
 from examples.train_voice.settings import DEFAULT, Synthesis, read_settings
-from examples.train_voice.synthesis import utterance
+from examples.train_voice.synthesis import reseed
 from examples.train_voice.text import EVALUATION
 
 BATCH = 70  # texts that are generated at once
@@ -60,8 +61,9 @@ def items(voices: Sequence[str], few: int | None) -> list[Item]:
 
 def source(item: Item, synthesis: Synthesis) -> np.ndarray:
     """flite's own reading of it, as in training. (L,) float32."""
-    ctypes.CDLL(None).srand(1)
-    said = [utterance(words, synthesis.voices[voice], synthesis) for voice, words in item.turns]
+    reseed(1)
+    rng = np.random.default_rng(1)
+    said = [framed(speak(words, synthesis.voices[voice]), rng)[0] for voice, words in item.turns]
     return np.concatenate(said).astype(np.float32) / 32768
 
 

@@ -1,5 +1,9 @@
 """flite, the synthesizer that the voice learns from, called in this process.
 
+Its "clustergen" voices (slt, rms, awb) speak from parameters: every 5 ms a mel-cepstrum, a pitch and five
+strengths of voicing, of which pulses and noise are then filtered into a waveform. Both are read here, and
+when each sound is spoken.
+
 Debian: `apt-get install flite`; macOS: `brew install flite`. FLITE_LIBRARIES may name the folder of its
 shared libraries where they are not installed system-wide.
 """
@@ -9,63 +13,137 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+from ctypes import POINTER, c_char_p, c_float, c_int, c_short, c_void_p
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 SAMPLE_RATE = 16000
+TICK = 80  # samples from one row of parameters to the next: 5 ms
+CEPSTRUM = 25  # coefficients, the first of them the loudness
+STRENGTHS = 5  # bands of voicing, 0 to 1 each
 
 
 class _Wave(ctypes.Structure):
     _fields_ = (
-        ("type", ctypes.c_char_p),
-        ("sample_rate", ctypes.c_int),
-        ("num_samples", ctypes.c_int),
-        ("num_channels", ctypes.c_int),
-        ("samples", ctypes.POINTER(ctypes.c_short)),
+        ("type", c_char_p),
+        ("sample_rate", c_int),
+        ("num_samples", c_int),
+        ("num_channels", c_int),
+        ("samples", POINTER(c_short)),
     )
 
 
-def speak(text: str, voice: str) -> np.ndarray:
-    """A text in one of flite's voices (slt, rms, awb, kal16). → (L,) int16 at 16 kHz."""
-    library, handle = _voice(voice)
-    wave = library.flite_text_to_wave(text.encode(), handle)
+class _Track(ctypes.Structure):
+    _fields_ = (
+        ("type", c_char_p),
+        ("num_frames", c_int),
+        ("num_channels", c_int),
+        ("times", POINTER(c_float)),
+        ("frames", POINTER(POINTER(c_float))),
+    )
+
+
+class Sound(NamedTuple):
+    """A phone: its end in seconds, and where the word that it belongs to ends in the text (0: a pause)."""
+
+    end: float
+    word_end: int
+
+
+class Spoken(NamedTuple):
+    """samples: (L,) int16.  pitch: (N,) Hz, 0 where unvoiced.  cepstra: (N, 25).  strengths: (N, 5).
+
+    Row n of the parameters holds at sample 80 n.
+    """
+
+    samples: np.ndarray
+    pitch: np.ndarray
+    cepstra: np.ndarray
+    strengths: np.ndarray
+    sounds: list[Sound]
+
+
+def speak(text: str, voice: str) -> Spoken:
+    """A text in one of flite's clustergen voices."""
+    flite = _library()
+    utterance = flite.flite_synth_text(text.encode(), _voice(voice))
     try:
-        if wave.contents.sample_rate != SAMPLE_RATE:
-            raise ValueError(
-                f"flite: voice {voice} speaks at {wave.contents.sample_rate} Hz, not {SAMPLE_RATE}"
-            )
-        return np.ctypeslib.as_array(wave.contents.samples, (wave.contents.num_samples,)).copy()
+        features = ctypes.cast(utterance, POINTER(c_void_p))[0]
+        smoothed = flite.mlpg(
+            flite.val_track(flite.feat_val(features, b"param_track")),
+            flite.val_cg_db(flite.feat_val(features, b"cg_db")),
+        )
+        try:
+            parameters = _rows(smoothed)
+        finally:
+            flite.delete_track(smoothed)
+        strengths = _rows(flite.val_track(flite.feat_val(features, b"str_track")))
+        wave = flite.utt_wave(utterance).contents
+        if wave.sample_rate != SAMPLE_RATE:
+            raise ValueError(f"flite: voice {voice} speaks at {wave.sample_rate} Hz, not {SAMPLE_RATE}")
+        samples = np.ctypeslib.as_array(wave.samples, (wave.num_samples,)).copy()
+        return Spoken(samples, parameters[:, 0], parameters[:, 1:], strengths, _sounds(flite, utterance))
     finally:
-        library.delete_wave(wave)
+        flite.delete_utterance(utterance)
 
 
-def trimmed(samples: np.ndarray, lead: int, tail: int, threshold: int = 100) -> np.ndarray:
-    """Speech with exactly `lead` samples of silence before it and `tail` behind; empty where none is."""
-    loud = np.flatnonzero(np.abs(samples) > threshold)
-    if len(loud) == 0:
-        return samples[:0]
-    first, last = int(loud[0]), int(loud[-1]) + 1
-    front, back = samples[max(0, first - lead) : first], samples[last : last + tail]
-    zeros = np.zeros(max(lead, tail), samples.dtype)
-    return np.concatenate(
-        [zeros[: lead - len(front)], front, samples[first:last], back, zeros[: tail - len(back)]]
-    )
+def _sounds(flite: ctypes.CDLL, utterance: int) -> list[Sound]:
+    sounds, item = [], flite.relation_head(flite.utt_relation(utterance, b"Segment"))
+    while item:
+        word_end = 0
+        if flite.item_feat_string(item, b"name") != b"pau":
+            found = flite.ffeature(item, b"R:SylStructure.parent.parent.R:Token.parent.file_pos")
+            word_end = flite.val_int(found)
+        sounds.append(Sound(flite.item_feat_float(item, b"end"), word_end))
+        item = flite.item_next(item)
+    return sounds
+
+
+def _rows(track: ctypes._Pointer[_Track]) -> np.ndarray:
+    """(N, channels) float64."""
+    held = track.contents
+    rows = [held.frames[n][: held.num_channels] for n in range(held.num_frames)]
+    return np.array(rows).reshape(len(rows), held.num_channels)
 
 
 @lru_cache
-def _voice(name: str) -> tuple[ctypes.CDLL, ctypes.c_void_p]:
+def _library() -> ctypes.CDLL:
     library = _open("flite")
-    library.flite_text_to_wave.restype = ctypes.POINTER(_Wave)
-    library.flite_text_to_wave.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
-    library.delete_wave.argtypes = (ctypes.POINTER(_Wave),)
+    track, wave = POINTER(_Track), POINTER(_Wave)
+    for name, result, arguments in (
+        ("flite_synth_text", c_void_p, (c_char_p, c_void_p)),
+        ("feat_val", c_void_p, (c_void_p, c_char_p)),
+        ("val_track", track, (c_void_p,)),
+        ("val_cg_db", c_void_p, (c_void_p,)),
+        ("val_int", c_int, (c_void_p,)),
+        ("mlpg", track, (track, c_void_p)),
+        ("utt_wave", wave, (c_void_p,)),
+        ("utt_relation", c_void_p, (c_void_p, c_char_p)),
+        ("relation_head", c_void_p, (c_void_p,)),
+        ("item_next", c_void_p, (c_void_p,)),
+        ("item_feat_float", c_float, (c_void_p, c_char_p)),
+        ("item_feat_string", c_char_p, (c_void_p, c_char_p)),
+        ("ffeature", c_void_p, (c_void_p, c_char_p)),
+        ("delete_track", None, (track,)),
+        ("delete_utterance", None, (c_void_p,)),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
     library.flite_init()
     for needed in ("cmulex", "usenglish"):
         _open(f"flite_{needed}")
+    return library
+
+
+@lru_cache
+def _voice(name: str) -> c_void_p:
+    _library()
     register = getattr(_open(f"flite_cmu_us_{name}"), f"register_cmu_us_{name}")
-    register.restype, register.argtypes = ctypes.c_void_p, (ctypes.c_char_p,)
-    return library, ctypes.c_void_p(register(None))
+    register.restype, register.argtypes = c_void_p, (c_void_p,)
+    return c_void_p(register(None))
 
 
 def _open(name: str) -> ctypes.CDLL:

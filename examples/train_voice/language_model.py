@@ -1,4 +1,4 @@
-"""Stage 5, language model: Dia, from nothing, on text and codes.
+"""Stage 6, language model: Dia, from nothing, on text and codes.
 
     python -m examples.train_voice.language_model --codes work/codes --out work/dia.pt --minutes 10
     torchrun --nproc-per-node=gpu -m examples.train_voice.language_model ...   # on several GPUs
@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from examples.train_voice.dialogues import Corpus, stream, validation_batch
-from examples.train_voice.parallel import Clock, Processes, learning_rate, restore, save
+from examples.train_voice.dialogues import Batch, Corpus, stream, validation_batch
+from examples.train_voice.parallel import Clock, Processes, learning_rate, replayed, restore, save
 from examples.train_voice.settings import DEFAULT, Settings, read_settings
-from examples.train_voice.teacher import Teacher
+from examples.train_voice.speech import wait_for_shards
+from examples.train_voice.teacher import Losses, Teacher
 from torch_ref.dia.dia import Dia
 
 MORE = 0.5  # of the time: then, and when dialogues begin, all shards are read that are there by now
+SHARDS = 4  # of codes that there must be to begin
+LARGEST_NORM = 1.0  # of the gradients
 
 
 def initialise(network: Dia) -> None:
@@ -41,42 +46,84 @@ def groups(network: Dia, weight_decay: float) -> list[dict]:
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
 
 
+class Steps:
+    """Forward and backward passes of a teacher, captured once for every shape of batch."""
+
+    def __init__(self, teacher: Teacher, guide_weight: float, *, captured: bool):
+        self.teacher, self.captured = teacher, captured
+        self.learned = list(teacher.network.parameters())
+        self.guide_weight = guide_weight
+        self.known: dict[tuple[int, ...], tuple[Batch, Callable[[], Losses]]] = {}
+
+    def __call__(self, batch: Batch) -> Losses:
+        """Fills the parameters' gradients, clipped."""
+        if not self.captured:
+            self.teacher.zero_grad()
+            return self.both_ways(batch)
+        shape = (*batch.ids.shape, *batch.codes.shape)
+        if shape not in self.known:
+            self.known[shape] = batch, replayed(lambda: self.both_ways(batch), self.learned)
+        kept, run = self.known[shape]
+        if kept is not batch:
+            for held, new in zip(kept, batch, strict=True):
+                held.copy_(new)
+        return run()
+
+    def both_ways(self, batch: Batch) -> Losses:
+        losses = self.teacher(batch, self.guide_weight)
+        losses.total.backward()
+        gradients = [parameter.grad for parameter in self.learned if parameter.grad is not None]
+        norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+        scale = (LARGEST_NORM / norm).clamp_max(1.0)
+        for gradient in gradients:  # a batch that overflows teaches nothing
+            gradient.copy_(torch.where(norm.isfinite(), gradient * scale, 0.0))
+        return losses
+
+
 def train(
-    settings: Settings, codes: Path, out: Path, minutes: float, workers: int, processes: Processes
+    settings: Settings,
+    codes: Path,
+    out: Path,
+    minutes: float,
+    workers: int,
+    processes: Processes,
+    *,
+    eager: bool = False,
 ) -> None:
-    """Until the time is over; checkpoints every minute, and goes on from one."""
+    """Until the time is over; checkpoints every half minute, and goes on from one."""
     training, device = settings.language_training, processes.device
     network = Dia(settings.dia)
     initialise(network)
     network.to(device)
-    average = [p.detach().clone() for p in network.parameters()]
-    optimizer = torch.optim.AdamW(
-        groups(network, training.weight_decay), betas=(0.9, 0.95), fused=device.type == "cuda"
-    )
-    step, spent = 0, 0.0
     state = restore(out, device)
     if state is not None:
         network.load_state_dict(state["dia"])
-        for kept, value in zip(average, state["average"].values(), strict=True):
-            kept.copy_(value)
+    names = [name for name, _ in network.named_parameters()]
+    learned: list[Tensor] = list(network.parameters())
+    average = [p.detach().clone() for p in learned]
+    cuda = device.type == "cuda"
+    optimizer = torch.optim.AdamW(groups(network, training.weight_decay), betas=(0.9, 0.95), fused=cuda)
+    step, spent = 0, 0.0
+    if state is not None:
+        for kept, name in zip(average, names, strict=True):
+            kept.copy_(state["average"][name])
         if "optimizer" in state:
             optimizer.load_state_dict(state["optimizer"])
         step, spent = state["step"], state["spent"]
+    wait_for_shards(codes, SHARDS)
     corpus = Corpus(codes)
     hours = len(corpus.codes) / settings.codec.frame_rate / 3600
-    size = sum(p.numel() for p in network.parameters())
+    size = sum(p.numel() for p in learned)
     processes.say(f"language model: {size:,} parameters, {len(corpus.texts):,} sentences, {hours:.1f} h")
     check = validation_batch(corpus, settings.dia, training, 64).to(device)
-    teacher = Teacher(network, training.text_dropout).to(device)
-    model = processes.wrap(teacher)
-    torch.manual_seed(settings.seed + 1000 * processes.rank + step)  # text dropout differs between processes
+    teacher = Teacher(network).to(device)
+    steps = Steps(teacher, training.guide_weight, captured=cuda and not eager)
 
-    def batches(alone: bool):
+    def batches(alone: bool) -> Iterator[Batch]:
         seed = settings.seed + 7919 * processes.rank + step
         return stream(corpus, settings.dia, training, alone=alone, seed=seed, workers=workers)
 
     def keep() -> None:
-        names = [name for name, _ in network.named_parameters()]
         state = {"dia": network.state_dict(), "average": dict(zip(names, average, strict=True))}
         save(out, {**state, "optimizer": optimizer.state_dict(), "step": step, "spent": clock.spent})
 
@@ -87,34 +134,25 @@ def train(
         if stage != (stage := sum(progress >= begin for begin in (training.short_first, MORE))):
             if step:
                 corpus = Corpus(codes)  # with what has come since
+                processes.say(f"language model: {len(corpus.texts):,} sentences")
             source = batches(alone=stage == 0)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(training.learning_rate, training.warmup, step, progress)
-        guide_weight = training.guide_weight * max(0.0, 1 - progress / (2 * training.short_first))
-        losses = model(next(source).to(device), guide_weight)
-        optimizer.zero_grad()
-        losses.total.backward()
-        norm = nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        for parameter in network.parameters():  # a batch that overflows teaches nothing
-            if parameter.grad is not None:
-                parameter.grad = torch.where(norm.isfinite(), parameter.grad, torch.zeros_like(norm))
+        losses = steps(next(source).to(device))
+        processes.average([p.grad for p in learned if p.grad is not None])
         optimizer.step()
         step += 1
         decay = min(training.average, (1 + step) / (10 + step))
-        with torch.no_grad():
-            for kept, value in zip(average, network.parameters(), strict=True):
-                kept.lerp_(value, 1 - decay)
+        get_ema_multi_avg_fn(decay)(average, learned, step)
         if step % 250 == 0 and processes.first:
-            teacher.training = False
             with torch.no_grad():
-                unseen = teacher(check, 1e-9)
-            teacher.training = True
+                unseen = teacher(check, 0.0)
             shown = " ".join(f"{value:.2f}" for value in unseen.channels.tolist())
             processes.say(
                 f"language model: step {step}, {clock.spent:.0f} s, training {losses.total.item():.3f}, "
-                f"unseen {shown}, off the diagonal {float(unseen.guide):.2f}"
+                f"unseen {shown}, attention in place {float(unseen.guide):.2f}"
             )
-        if processes.first and clock.spent - saved > 60:
+        if processes.first and clock.spent - saved > 30:
             keep()
             saved = clock.spent
     if processes.first:
@@ -131,10 +169,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")
     parser.add_argument("--minutes", type=float, required=True, help="of training in all")
     parser.add_argument("--workers", type=int, default=8, help="processes that prepare batches, for each GPU")
+    parser.add_argument("--eager", action="store_true", help="without CUDA graphs")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)
-    train(settings, given.codes, given.out, given.minutes, given.workers, processes)
+    train(settings, given.codes, given.out, given.minutes, given.workers, processes, eager=given.eager)
     processes.close()
 
 

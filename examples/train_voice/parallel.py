@@ -102,7 +102,7 @@ class Clock:
 def replayed(run: Callable[[], T], learned: list[nn.Parameter]) -> Callable[[], T]:
     """`run`, a forward and backward pass on fixed tensors, as a CUDA graph: one launch instead of thousands.
 
-    Each call fills the same outputs and the same gradients anew.
+    Each call fills the same outputs and the same gradients anew, and makes those the parameters' own.
     """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
@@ -113,12 +113,17 @@ def replayed(run: Callable[[], T], learned: list[nn.Parameter]) -> Callable[[], 
                 parameter.grad = None
     torch.cuda.current_stream().wait_stream(aside)
     torch.cuda.synchronize()
+    for parameter in learned:
+        parameter.grad = None
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's own thread goes on
         made = run()
+    gradients = [parameter.grad for parameter in learned]
 
     def again() -> T:
         graph.replay()
+        for parameter, gradient in zip(learned, gradients, strict=True):
+            parameter.grad = gradient
         return made
 
     return again

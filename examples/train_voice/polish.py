@@ -1,8 +1,8 @@
-r"""Stage 3b, polish: the codec's decoder alone, against discriminators. The codes stay what they are, so the
+r"""Stage 4b, polish: the codec's decoder alone, against discriminators. The codes stay what they are, so the
 language model may be trained at the same time, on another GPU.
 
-    python -m examples.train_voice.polish --speech work/speech --codec work/codec.pt --out work/polished.pt \
-        --minutes 8
+    python -m examples.train_voice.polish --speech work/speech --codebooks work/codebooks.pt \
+        --codec work/codec.pt --out work/polished.pt --minutes 8
     torchrun --nproc-per-node=gpu -m examples.train_voice.polish ...     # on several GPUs
 """
 
@@ -14,65 +14,90 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from examples.train_voice.codec import Segments, compile_activations
+from examples.train_voice.codebooks import Codebooks
+from examples.train_voice.codec import Pieces, Speech, compile_activations
 from examples.train_voice.discriminators import Judges, judges_loss, makers_losses
-from examples.train_voice.parallel import Clock, Processes, learning_rate, restore, save
+from examples.train_voice.parallel import Clock, Processes, learning_rate, replayed, restore, save
 from examples.train_voice.settings import DEFAULT, Settings, read_settings
 from examples.train_voice.spectral import MelDistance
-from torch_ref.codecs.dac import Dac, Decoder
+from torch_ref.codecs.dac import Dac
 
 
-class Voice(nn.Module):
-    """The decoder: latents to samples. (B, C, T) → (B, L)."""
+class Contest:
+    """A step of both sides: the decoder speaks, judges compare it with the real speech."""
 
-    def __init__(self, decoder: Decoder):
-        super().__init__()
-        self.decoder = decoder
+    def __init__(self, dac: Dac, judges: Judges, settings: Settings):
+        self.dac, self.judges, self.weights = dac, judges, settings.polish
+        self.distance = MelDistance(dac.sample_rate).to(dac.decoder.conv2.weight.device)
+        self.makers, self.panel = list(dac.decoder.parameters()), list(judges.parameters())
 
-    def forward(self, latents: Tensor) -> Tensor:
-        return self.decoder(latents)[:, 0]
+    @torch.no_grad()
+    def latents(self, pieces: Pieces) -> Tensor:
+        """Of the codebooks' own codes, and for half of the batch of the encoder's."""
+        quantizer, half = self.dac.quantizer, len(pieces.samples) // 2
+        heard = self.dac.encoder(pieces.samples[half:, None])
+        return quantizer.decode(quantizer.encode(torch.cat((pieces.latents[:half], heard))))
 
-
-@torch.no_grad()
-def latents_of(dac: Dac, samples: Tensor) -> Tensor:
-    """What the decoder is given for samples (B, L)."""
-    return dac.quantizer.decode(dac.quantizer.encode(dac.encoder(samples[:, None])))
+    def __call__(self, pieces: Pieces) -> Tensor:
+        """Fills the gradients of both. → judges' loss, adversarial loss, feature distance, mel distance."""
+        weights = self.weights
+        made = self.dac.decoder(self.latents(pieces))[:, 0]
+        real, fake = halves(self.judges(torch.cat((pieces.samples, made))))
+        judging = judges_loss(real, fake)
+        adversarial, features = makers_losses(real, fake)
+        mel = self.distance(made, pieces.samples)
+        loss = (
+            weights.mel_weight * mel
+            + weights.adversarial_weight * adversarial
+            + weights.feature_weight * features
+        )
+        found = torch.autograd.grad(judging, self.panel, retain_graph=True)
+        found += torch.autograd.grad(loss, self.makers)
+        for parameter, gradient in zip([*self.panel, *self.makers], found, strict=True):
+            parameter.grad = gradient
+        return torch.stack((judging, adversarial, features, mel)).detach()
 
 
 def train(
-    settings: Settings, speech: Path, codec: Path, out: Path, minutes: float, processes: Processes
+    settings: Settings,
+    speech: Path,
+    codebooks: Path,
+    codec: Path,
+    out: Path,
+    minutes: float,
+    processes: Processes,
+    *,
+    eager: bool = False,
 ) -> None:
-    """Until the time is over; checkpoints every minute, and goes on from one."""
+    """Until the time is over; checkpoints every half minute, and goes on from one."""
     training, device = settings.polish, processes.device
     dac, judges = Dac(settings.codec).to(device), Judges().to(device)
-    state = restore(out, device)
+    state, told = restore(out, device), restore(codebooks, device)
     start = state or restore(codec, device)
-    if start is None:
-        raise SystemExit(f"polish: there is no codec at {codec}; train it first")
+    if start is None or told is None:
+        raise SystemExit(f"polish: there is no codec at {codec}, or no codebooks at {codebooks}")
     dac.load_state_dict(start["dac"])
     for frozen in (dac.encoder, dac.quantizer):
         frozen.requires_grad_(False)
-    data = Segments(
-        speech,
-        settings.codec_training.hours,
-        dac.sample_rate,
-        device,
-        settings.seed + 500 + 1000 * processes.rank,
-    )
-    if device.type == "cuda":
+    books = Codebooks.restored(told, settings.codec, device)
+    seed = settings.seed + 500 + 1000 * processes.rank
+    data = Speech(speech, settings.codec_training.shards, books, device, seed)
+    cuda, betas = device.type == "cuda", (0.8, 0.99)
+    if cuda:
         compile_activations(dac)
-    distance = MelDistance(dac.sample_rate).to(device)
-    fused, betas = device.type == "cuda", (0.8, 0.99)
-    maker_steps = torch.optim.AdamW(dac.decoder.parameters(), betas=betas, fused=fused)
-    judge_steps = torch.optim.AdamW(judges.parameters(), betas=betas, fused=fused)
+    contest = Contest(dac, judges, settings)
+    maker_steps = torch.optim.AdamW(contest.makers, betas=betas, fused=cuda)
+    judge_steps = torch.optim.AdamW(contest.panel, betas=betas, fused=cuda)
     step, spent = 0, 0.0
     if state is not None:
         judges.load_state_dict(state["judges"])
         maker_steps.load_state_dict(state["maker_steps"])
         judge_steps.load_state_dict(state["judge_steps"])
         step, spent = state["step"], state["spent"]
-        data.generator.manual_seed(settings.seed + 500 + step + 1000 * processes.rank)
-    voice, panel = processes.wrap(Voice(dac.decoder)), processes.wrap(judges)
+        data.generator.manual_seed(seed + step)
+    pieces = data.draw(training.batch, training.frames)
+    learned = [*contest.panel, *contest.makers]
+    run = replayed(lambda: contest(pieces), learned) if cuda and not eager else lambda: contest(pieces)
     clock = Clock(processes, minutes, spent)
     saved = clock.spent
 
@@ -93,40 +118,22 @@ def train(
         rate = learning_rate(training.learning_rate, training.warmup, step, progress)
         for group in (*maker_steps.param_groups, *judge_steps.param_groups):
             group["lr"] = rate
-        samples = data.draw(training.batch, training.segment)
-        made = voice(latents_of(dac, samples))
-
-        judges.requires_grad_(True)
-        both = panel(torch.cat((samples, made.detach())))
-        real, fake = halves(both)
-        judging = judges_loss(real, fake)
-        judge_steps.zero_grad()
-        judging.backward()
-        nn.utils.clip_grad_norm_(judges.parameters(), 10.0)
+        for kept, drawn in zip(pieces, data.draw(training.batch, training.frames), strict=True):
+            kept.copy_(drawn)
+        parts = run()
+        processes.average([p.grad for p in learned if p.grad is not None])
+        nn.utils.clip_grad_norm_(contest.panel, 10.0)
+        nn.utils.clip_grad_norm_(contest.makers, 10.0)
         judge_steps.step()
-
-        judges.requires_grad_(False)  # and not through `panel`: its gradients are not wanted here
-        real, fake = halves(judges(torch.cat((samples, made))))
-        adversarial, features = makers_losses(real, fake)
-        mel = distance(made, samples)
-        loss = (
-            training.mel_weight * mel
-            + training.adversarial_weight * adversarial
-            + training.feature_weight * features
-        )
-        maker_steps.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(dac.decoder.parameters(), 10.0)
-        if torch.isfinite(norm):
-            maker_steps.step()
+        maker_steps.step()
         step += 1
         if step % 200 == 0:
+            judging, adversarial, features, mel = parts.tolist()
             processes.say(
-                f"polish: step {step}, {clock.spent:.0f} s, mel {float(mel):.4f}, "
-                f"judges {float(judging):.3f}, "
-                f"adversarial {float(adversarial):.3f}, features {float(features):.3f}"
+                f"polish: step {step}, {clock.spent:.0f} s, mel {mel:.4f}, judges {judging:.3f}, "
+                f"adversarial {adversarial:.3f}, features {features:.3f}"
             )
-        if processes.first and clock.spent - saved > 60:
+        if processes.first and clock.spent - saved > 30:
             keep()
             saved = clock.spent
     if processes.first:
@@ -146,13 +153,24 @@ def main() -> None:
     )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
+    parser.add_argument("--codebooks", type=Path, required=True)
     parser.add_argument("--codec", type=Path, required=True, help="where to begin")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")
     parser.add_argument("--minutes", type=float, required=True, help="of training in all")
+    parser.add_argument("--eager", action="store_true", help="without a CUDA graph")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)
-    train(settings, given.speech, given.codec, given.out, given.minutes, processes)
+    train(
+        settings,
+        given.speech,
+        given.codebooks,
+        given.codec,
+        given.out,
+        given.minutes,
+        processes,
+        eager=given.eager,
+    )
     processes.close()
 
 

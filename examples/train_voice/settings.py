@@ -18,30 +18,26 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Synthesis:
     voices: list[str]
-    level: float
-    lead: int
-    tail: int
+    heard: list[str]
+    heard_every: int
     utterances_per_shard: int
 
 
 @dataclass(frozen=True)
 class CodecTraining:
-    segment: int
+    frames: int
     batch: int
     learning_rate: float
     warmup: int
     mel_weight: float
     wave_weight: float
-    commitment_weight: float
-    settle: int
-    decay: float
-    restart_every: int
-    hours: float
+    own_from: float
+    shards: int
 
 
 @dataclass(frozen=True)
 class Polish:
-    segment: int
+    frames: int
     batch: int
     learning_rate: float
     warmup: int
@@ -58,6 +54,7 @@ class LanguageTraining:
     warmup: int
     weight_decay: float
     text_dropout: float
+    code_noise: float
     swapped: float
     short_first: float
     guide_weight: float
@@ -71,6 +68,8 @@ class Settings:
     seed: int
     utterances: int
     synthesis: Synthesis
+    codebook_roles: list[str]
+    codebook_shards: int
     codec: DacConfig
     codec_training: CodecTraining
     polish: Polish
@@ -89,6 +88,8 @@ def read_settings(path: str | Path = DEFAULT) -> Settings:
         seed=tree["seed"],
         utterances=tree["text"]["utterances"],
         synthesis=_fill(Synthesis, tree["synthesis"], "synthesis"),
+        codebook_roles=tree["codebooks"]["roles"],
+        codebook_shards=tree["codebooks"]["shards"],
         codec=dac,
         codec_training=_fill(CodecTraining, codec_training, "codec.training"),
         polish=_fill(Polish, polish, "codec.polish"),

@@ -1,11 +1,11 @@
-"""Synthesised speech on disk: shards of utterances, each an array of samples and a list of what they say."""
+"""Speech on disk: shards of utterances, arrays of frames and a list of what they say."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,30 +14,30 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Shard:
-    """Utterances one behind the other. array: (L,) int16 samples, or (T, Q) uint8 codes of them."""
+    """Utterances one behind the other. lengths: frames of each.  arrays: what is known of every frame, by
+    name, (sum of the lengths, ...): samples, features, places; or codes, places.
+    """
 
     texts: list[str]
     voices: list[int]
     lengths: list[int]
-    array: np.ndarray
-
-    def pieces(self) -> list[np.ndarray]:
-        """One view an utterance."""
-        return np.split(self.array, np.cumsum(self.lengths)[:-1])
+    arrays: Mapping[str, np.ndarray]
 
 
 def write_shard(folder: Path, name: str, shard: Shard) -> None:
     """Complete or not there: the list, which marks the shard as done, is renamed into place last."""
-    np.save(folder / f"{name}.npy", shard.array)
+    for kind, array in shard.arrays.items():
+        np.save(folder / f"{name}-{kind}.npy", array)
     told = {"texts": shard.texts, "voices": shard.voices, "lengths": shard.lengths}
     unfinished = folder / f"{name}.part"
-    unfinished.write_text(json.dumps(told))
+    unfinished.write_text(json.dumps(told | {"arrays": sorted(shard.arrays)}))
     os.replace(unfinished, folder / f"{name}.json")
 
 
 def read_shard(folder: Path, name: str) -> Shard:
     told = json.loads((folder / f"{name}.json").read_text())
-    return Shard(told["texts"], told["voices"], told["lengths"], np.load(folder / f"{name}.npy"))
+    arrays = {kind: np.load(folder / f"{name}-{kind}.npy") for kind in told["arrays"]}
+    return Shard(told["texts"], told["voices"], told["lengths"], arrays)
 
 
 def shard_names(folder: Path) -> list[str]:
@@ -45,24 +45,19 @@ def shard_names(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.json"))
 
 
-def wait_for_speech(folder: Path, seconds: float, sample_rate: int, patience: float = 300) -> list[str]:
-    """Names of shards that hold `seconds` of speech, while another process still writes them.
+def wait_for_shards(folder: Path, count: int, patience: float = 600) -> list[str]:
+    """Names of the first `count` shards, while another process still writes them.
 
-    After `patience` seconds without enough, what there is.
+    After `patience` seconds without enough, those that there are.
     """
     begun = time.monotonic()
-    while True:
-        names, held = [], 0.0
-        for name in shard_names(folder):
-            if held >= seconds:
-                return names
-            names.append(name)
-            held += (folder / f"{name}.npy").stat().st_size / 2 / sample_rate
-        if held >= seconds or time.monotonic() - begun > patience:
-            return names
-        time.sleep(2)
+    while len(names := shard_names(folder)) < count and time.monotonic() - begun < patience:
+        time.sleep(1)
+    if not names:
+        raise SystemExit(f"no speech in {folder} after {patience:.0f} s; run the stage before this one")
+    return names[:count]
 
 
-def joined(folder: Path, names: Sequence[str]) -> np.ndarray:
-    """The samples of several shards, (L,) int16."""
-    return np.concatenate([np.load(folder / f"{name}.npy") for name in names])
+def joined(folder: Path, names: Sequence[str], kind: str) -> np.ndarray:
+    """One array of several shards."""
+    return np.concatenate([np.load(folder / f"{name}-{kind}.npy") for name in names])

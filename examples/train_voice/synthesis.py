@@ -1,4 +1,4 @@
-"""Stage 2, synthesis: every sentence in one of flite's two voices, in turn.
+"""Stage 2, synthesis: every sentence in one of flite's voices, with the features of its frames.
 
     python -m examples.train_voice.synthesis --text work/text.txt --out work/speech --workers 16
 
@@ -17,43 +17,50 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.train_voice.flite import SAMPLE_RATE, speak, trimmed
+from examples.train_voice.flite import SAMPLE_RATE, speak
+from examples.train_voice.parameters import HOP, framed
 from examples.train_voice.settings import DEFAULT, Synthesis, read_settings
 from examples.train_voice.speech import Shard, shard_names, write_shard
 
-
-def leveled(samples: np.ndarray, level: float) -> np.ndarray:
-    """The same speech with an RMS of `level`, less where it would clip. int16."""
-    loudness = np.sqrt(np.mean(samples.astype(np.float64) ** 2)) + 1e-9
-    gain = min(level / loudness, 32000 / max(1, np.abs(samples).max()))
-    return np.round(samples * gain).astype(np.int16)
+SHORTEST, LONGEST = 8, 400  # frames of an utterance
 
 
-def utterance(text: str, voice: str, synthesis: Synthesis) -> np.ndarray:
-    """One sentence as it is trained on; empty where flite says nothing."""
-    samples = trimmed(speak(text, voice), synthesis.lead, synthesis.tail)
-    return leveled(samples, synthesis.level) if len(samples) else samples
+def reseed(seed: int) -> None:
+    """flite draws its noise from the C library."""
+    ctypes.CDLL(None).srand(seed)
+
+
+def voice_of(place: int, synthesis: Synthesis) -> int:
+    """The speakers by turns; now and then a voice that only the codec hears."""
+    heard = place % synthesis.heard_every == synthesis.heard_every - 1
+    return len(synthesis.voices) if heard and synthesis.heard else place % len(synthesis.voices)
 
 
 def shard(texts: list[str], synthesis: Synthesis, seed: int) -> Shard:
-    """Sentences in the voices by turns."""
-    ctypes.CDLL(None).srand(seed)  # flite draws its noise from the C library
+    """Sentences, each by one voice. A text that flite makes too short or too long of is left out."""
+    reseed(seed)
+    rng = np.random.default_rng(seed)
+    names = [*synthesis.voices, *synthesis.heard]
     said, voices, pieces = [], [], []
     for place, text in enumerate(texts):
-        voice = place % len(synthesis.voices)
-        samples = utterance(text, synthesis.voices[voice], synthesis)
-        if SAMPLE_RATE // 4 < len(samples) < SAMPLE_RATE * 12:
+        voice = voice_of(place, synthesis)
+        samples, features, places = framed(speak(text, names[voice]), rng)
+        if SHORTEST <= len(features) <= LONGEST:
             said.append(text)
             voices.append(voice)
-            pieces.append(samples)
-    return Shard(said, voices, [len(piece) for piece in pieces], np.concatenate(pieces))
+            pieces.append((samples.reshape(-1, HOP), features.astype(np.float16), places.astype(np.float16)))
+    arrays = {
+        kind: np.concatenate([piece[n] for piece in pieces])
+        for n, kind in enumerate(("samples", "features", "places"))
+    }
+    return Shard(said, voices, [len(piece[0]) for piece in pieces], arrays)
 
 
 def _make(job: tuple[str, list[str], int], folder: Path, synthesis: Synthesis) -> int:
     name, texts, seed = job
     made = shard(texts, synthesis, seed)
     write_shard(folder, name, made)
-    return len(made.array)
+    return sum(made.lengths)
 
 
 def main() -> None:
@@ -74,9 +81,9 @@ def main() -> None:
     begun, hours = time.monotonic(), 0.0
     with get_context("spawn").Pool(given.workers) as pool:
         make = partial(_make, folder=given.out, synthesis=settings.synthesis)
-        for count, samples in enumerate(pool.imap_unordered(make, jobs), start=1):
-            hours += samples / SAMPLE_RATE / 3600
-            if count % 100 == 0 or count == len(jobs):
+        for count, frames in enumerate(pool.imap_unordered(make, jobs), start=1):
+            hours += frames * HOP / SAMPLE_RATE / 3600
+            if count % 50 == 0 or count == len(jobs):
                 print(
                     f"synthesis: {count} of {len(jobs)} shards, {hours:.1f} h in "
                     f"{time.monotonic() - begun:.0f} s",

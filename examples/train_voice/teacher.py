@@ -15,13 +15,18 @@ from examples.train_voice.dialogues import Batch
 from torch_ref.dia.dia import SCALE, DecoderLayer, Dia, EncoderLayer, SelfAttention, merge_heads, split_heads
 from torch_ref.layers.rope import Rotation, rotate
 
-GUIDED_LAYER = 1  # of the decoder: its first cross-attention head is pulled to the diagonal
-GUIDE_WIDTH = 8.0  # tokens
+GUIDED_LAYERS = (
+    1,
+    3,
+)  # of the decoder: their first cross-attention heads are kept where speech and text meet
+GUIDE_WIDTH = 2.5  # tokens
 IGNORED = -100
 
 
 class Losses(NamedTuple):
-    """total: what is minimised.  channels: (C,) cross-entropy of each.  guide: attention off the diagonal."""
+    """total: what is minimised.  channels: (C,) cross-entropy of each.  guide: share of the guided heads'
+    attention that is at what is being said.
+    """
 
     total: Tensor
     channels: Tensor
@@ -77,6 +82,11 @@ def decoder_layer(
     layer: DecoderLayer, x: Tensor, rotation: Rotation, encoded: Tensor, mask: Tensor
 ) -> Tensor:
     x = x + self_attend(layer.self_attention, layer.pre_sa_norm(x), rotation, None)
+    return listen(layer, x, encoded, mask)
+
+
+def listen(layer: DecoderLayer, x: Tensor, encoded: Tensor, mask: Tensor) -> Tensor:
+    """The rest of a layer, behind its self-attention."""
     cross = layer.cross_attention
     queries = split_heads(cross.q_proj(layer.pre_ca_norm(x)), cross.head_dim)
     keys, values = cross.project(encoded, None)
@@ -87,9 +97,9 @@ def decoder_layer(
 class Teacher(nn.Module):
     """Losses of a batch, each row predicted from the true ones before it."""
 
-    def __init__(self, network: Dia, text_dropout: float):
+    def __init__(self, network: Dia):
         super().__init__()
-        self.network, self.text_dropout = network, text_dropout
+        self.network = network
         channels = torch.arange(network.config.decoder_config.num_channels)
         weights = 1 / (1 + channels / 4)
         self.register_buffer("weights", weights / weights.sum(), persistent=False)
@@ -102,60 +112,64 @@ class Teacher(nn.Module):
             x = encoder_layer(layer, x, rotation, mask)
         return encoder.norm(x)
 
-    def logits(self, rows: Tensor, encoded: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """rows: (B, R, C) → logits (B, R, C, V) float32, and what the guided layer read (B, R, D)."""
+    def logits(self, rows: Tensor, encoded: Tensor, mask: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """rows: (B, R, C) → logits (B, R, C, V) float32, and what the guided layers read (B, R, D) each."""
         decoder = self.network.model.decoder
         x, rotation = decoder.embeddings(rows), decoder.rotary(0, rows.shape[1])
-        read = x
+        read = []
         for index, layer in enumerate(cast(list[DecoderLayer], decoder.layers)):
-            read = x if index == GUIDED_LAYER else read
-            x = decoder_layer(layer, x, rotation, encoded, mask)
+            if index in GUIDED_LAYERS:
+                x = x + self_attend(layer.self_attention, layer.pre_sa_norm(x), rotation, None)
+                read.append(x)
+                x = listen(layer, x, encoded, mask)
+            else:
+                x = decoder_layer(layer, x, rotation, encoded, mask)
         return self.network.head(decoder.norm(x)), read
 
-    def guide(self, read: Tensor, encoded: Tensor, mask: Tensor, where: Tensor, rows: Tensor) -> Tensor:
-        """The share of one head's attention that lies far from where speech and text should meet.
+    def guide(self, read: list[Tensor], encoded: Tensor, mask: Tensor, where: Tensor) -> Tensor:
+        """The share of each guided head's attention that is where speech and text meet. where: (B, T).
 
-        read: (B, R, D) what the layer read.  where: (B, T).  rows: (B, R) True in speech.
+        → (guided, B, T)
         """
-        layer = cast(DecoderLayer, self.network.model.decoder.layers[GUIDED_LAYER])
-        cross = layer.cross_attention
-        queries = split_heads(cross.q_proj(layer.pre_ca_norm(read)), cross.head_dim)[:, 0]
-        keys = cross.project(encoded, None)[0][:, 0]
-        scores = (queries @ keys.transpose(1, 2)).float().masked_fill(~mask[:, 0], -torch.inf)
-        expected = F.pad(where[:, None], (0, rows.shape[1] - where.shape[1]), mode="replicate")[:, 0]
-        places = torch.arange(encoded.shape[1], device=scores.device)
-        off = 1 - torch.exp(-(((places - expected[:, :, None]) / GUIDE_WIDTH) ** 2) / 2)
-        share = (scores.softmax(-1) * off).sum(-1)
-        return (share * rows).sum() / rows.sum().clamp_min(1)
+        layers = cast(list[DecoderLayer], self.network.model.decoder.layers)
+        places = torch.arange(encoded.shape[1], device=encoded.device)
+        near = torch.exp(-(((places - where[:, :, None]) / GUIDE_WIDTH) ** 2) / 2)
+        shares = []
+        for index, x in zip(GUIDED_LAYERS, read, strict=False):
+            layer = layers[index]
+            cross = layer.cross_attention
+            x = layer.pre_ca_norm(x[:, : where.shape[1]])
+            queries = split_heads(cross.q_proj(x), cross.head_dim)[:, 0]
+            keys = cross.project(encoded, None)[0][:, 0]
+            scores = (queries @ keys.transpose(1, 2)).float().masked_fill(~mask[:, 0], -torch.inf)
+            shares.append((scores.softmax(-1) * near).sum(-1))
+        return torch.stack(shares)
 
-    def forward(self, batch: Batch, guide_weight: float) -> Losses:
+    def forward(self, batch: Batch, guide_weight: Tensor | float) -> Losses:
         config = self.network.config
-        ids = batch.ids
-        if self.training:
-            without = torch.rand(len(ids), 1, device=ids.device) < self.text_dropout
-            ids = ids.masked_fill(without, 0)
-        else:
-            without = torch.zeros(len(ids), 1, dtype=torch.bool, device=ids.device)
-        mask = (torch.arange(ids.shape[1], device=ids.device) < batch.texts[:, None])[:, None, None]
-        rows, drawn = delayed(
-            batch.codes, batch.frames, config.delay_pattern, config.bos_token_id, config.pad_token_id
-        )
+        ids, device = batch.ids, batch.ids.device
+        mask = (torch.arange(ids.shape[1], device=device) < batch.texts[:, None])[:, None, None]
+        marks = config.delay_pattern, config.bos_token_id, config.pad_token_id
+        rows, drawn = delayed(batch.codes, batch.frames, *marks)
+        heard, _ = delayed(batch.heard, batch.frames, *marks)
         # a prompt's frames stand in every channel up to its end, and are not learned
-        learned = torch.arange(rows.shape[1], device=ids.device)[None, :, None] - 1 >= (
-            batch.prompts[:, None, None] + torch.tensor(config.delay_pattern, device=ids.device)
+        lags = torch.stack([torch.full((), lag, device=device) for lag in config.delay_pattern])
+        learned = torch.arange(rows.shape[1], device=device)[None, :, None] - 1 >= (
+            batch.prompts[:, None, None] + lags
         )
-        with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False):
             encoded = self.encode(ids, mask)
-            logits, read = self.logits(rows[:, :-1], encoded, mask)
-            guide = logits.new_zeros(())
-            if guide_weight:
-                speech = torch.arange(rows.shape[1] - 1, device=ids.device) < batch.frames[:, None]
-                guide = self.guide(read, encoded, mask, batch.where, speech & ~without)
+            logits, read = self.logits(heard[:, :-1], encoded, mask)
+            shares = self.guide(read, encoded, mask, batch.where)
         targets = rows[:, 1:].masked_fill(~(drawn & learned)[:, 1:], IGNORED)
         per_row = F.cross_entropy(
             logits.flatten(0, 2), targets.flatten(), ignore_index=IGNORED, reduction="none"
         ).view(targets.shape)
         counted = (targets != IGNORED).sum((0, 1)).clamp_min(1)
         channels = per_row.sum((0, 1)) / counted
+        speech = torch.arange(shares.shape[2], device=device) < batch.frames[:, None]
+        speech = (speech & batch.told[:, None]).float()
+        speech = speech / speech.sum().clamp_min(1)
+        guide = -(shares.clamp_min(1e-4).log().mean(0) * speech).sum()
         total = (channels * self.get_buffer("weights")).sum() + guide_weight * guide
-        return Losses(total, channels.detach(), guide.detach())
+        return Losses(total, channels.detach(), (shares.mean(0) * speech).sum().detach())

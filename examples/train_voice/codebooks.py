@@ -1,0 +1,174 @@
+"""Stage 3, codebooks: residual vector quantisation of the features, by k-means.
+
+    python -m examples.train_voice.codebooks --speech work/speech --out work/codebooks.pt
+
+Nothing is trained by gradients: latents are the features, centred and projected (the spectrum to its
+principal components), and each codebook holds what the ones before it left of its own group. It is written
+as the quantizer of a DAC, whose encoder has yet to learn these latents from samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from examples.train_voice.parallel import Processes, save
+from examples.train_voice.parameters import FEATURES, PHASE, PITCH, SPECTRUM
+from examples.train_voice.settings import DEFAULT, Settings, read_settings
+from examples.train_voice.speech import joined, wait_for_shards
+from torch_ref.codecs.dac import ResidualVectorQuantizer, VectorQuantizer
+from tts_core.dac import DacConfig
+
+LLOYD = 25  # iterations
+RARE = 0.05  # of the mean use: an entry below it is put somewhere else
+EXTRA = 2  # coordinates that let a search by cosine find the nearest entry
+
+
+class Codebooks:
+    """Features to codes: (T, 196) → latents (C, T), and the quantizer of those."""
+
+    def __init__(self, config: DacConfig, device: torch.device):
+        self.middle = torch.zeros(FEATURES, device=device)
+        self.projection = torch.zeros(FEATURES, config.hidden_size, device=device)
+        self.quantizer = ResidualVectorQuantizer(config).to(device)
+
+    def latents(self, features: Tensor) -> Tensor:
+        """(..., 196) → (..., C) float32."""
+        return (features.float() - self.middle) @ self.projection
+
+    @torch.no_grad()
+    def codes(self, features: Tensor) -> Tensor:
+        """(T, 196) → (T, Q) int32."""
+        return self.quantizer.encode(self.latents(features).T[None])[0].T
+
+    def state(self) -> dict:
+        return {
+            "middle": self.middle,
+            "projection": self.projection,
+            "quantizer": self.quantizer.state_dict(),
+        }
+
+    @classmethod
+    def restored(cls, state: dict, config: DacConfig, device: torch.device) -> Codebooks:
+        books = cls(config, device)
+        books.middle, books.projection = state["middle"].to(device), state["projection"].to(device)
+        books.quantizer.load_state_dict(state["quantizer"])
+        books.quantizer.requires_grad_(False)
+        return books
+
+
+def groups(components: int) -> dict[str, slice]:
+    """Where each group's coordinates stand in the latents."""
+    return {
+        "spectrum": slice(0, components),
+        "pitch": slice(components, components + PITCH),
+        "phase": slice(components + PITCH, components + PITCH + PHASE),
+    }
+
+
+@torch.no_grad()
+def find(features: Tensor, settings: Settings, seed: int) -> Codebooks:
+    """Codebooks of the features (N, 196) of some hours of speech."""
+    config, roles = settings.codec, settings.codebook_roles
+    components = config.codebook_dim[0] - EXTRA
+    books, where = Codebooks(config, features.device), groups(components)
+    generator = torch.Generator(features.device).manual_seed(seed)
+    spectrum = features[:, :SPECTRUM].float()
+    books.middle[:SPECTRUM] = spectrum.mean(0)
+    centred = spectrum - books.middle[:SPECTRUM]
+    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
+    principal = vectors[:, -components:].flip(1).float()
+    unit = torch.ones(config.hidden_size, device=features.device)  # of a latent, in the features' own
+    unit[:components] = (centred @ principal).std(0).sqrt()  # half-way to equal sizes, for the networks
+    books.projection[:SPECTRUM, :components] = principal / unit[:components]
+    others = torch.arange(PITCH + PHASE, device=features.device)
+    books.projection[SPECTRUM + others, components + others] = 1.0
+    rest = books.latents(features)
+    for one, role in zip(cast(list[VectorQuantizer], books.quantizer.quantizers), roles, strict=True):
+        own = (rest * unit)[:, where[role]]
+        install(one, where[role], kmeans(own, config.codebook_size, generator), unit[where[role]])
+        rest = rest - one.decode(one.encode(rest.T[None]))[0].T
+        left = (rest * unit)[:, where[role]].square().sum() / own.square().sum()
+        print(f"codebooks: {role}, {100 * float(left):.1f} % of the variance is left", flush=True)
+    return books
+
+
+def kmeans(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """(N, E) → (count, E); an entry that stands for hardly any point moves to a random one."""
+
+    def drawn() -> Tensor:
+        return points[torch.randint(len(points), (count,), generator=generator, device=points.device)]
+
+    entries = drawn()
+    for _ in range(LLOYD):
+        nearest = (points @ entries.T - entries.square().sum(1) / 2).argmax(1)
+        used = torch.bincount(nearest, minlength=count)[:, None]
+        sums = torch.zeros_like(entries).index_add_(0, nearest, points)
+        entries = torch.where(used > RARE * len(points) / count, sums / used.clamp_min(1), drawn())
+    return entries
+
+
+def install(one: VectorQuantizer, where: slice, entries: Tensor, unit: Tensor) -> None:
+    """Make `one` quantise the latents' coordinates `where`, times `unit` (E,), to the nearest entry (K, E).
+
+    DAC searches by cosine. With a constant b as a further coordinate of what is looked up, -|c|²/2b as that
+    of an entry c, and one more that makes all entries equally long, the largest cosine is the nearest entry.
+    Values are rounded to float16, which is what will be exported.
+    """
+    assert one.in_proj.bias is not None
+    assert one.out_proj.bias is not None
+    for weight in (one.in_proj.weight, one.in_proj.bias, one.out_proj.weight, one.out_proj.bias):
+        weight.zero_()
+    entries = entries.half().float()
+    size = entries.shape[1]
+    squares = entries.square().sum(1)
+    constant = squares.mean().sqrt()
+    falling = -squares / (2 * constant)
+    lengths = squares + falling.square()
+    own = torch.arange(size, device=entries.device)
+    one.in_proj.weight[own, where.start + own, 0] = unit
+    one.in_proj.bias[size] = constant
+    one.out_proj.weight[where.start + own, own, 0] = 1 / unit
+    weight = one.codebook.weight
+    weight.zero_()
+    weight[:, :size] = entries
+    weight[:, size] = falling
+    weight[:, size + 1] = (lengths.max() - lengths).clamp_min(0).sqrt()
+    for rounded in (weight, one.in_proj.weight, one.in_proj.bias, one.out_proj.weight):
+        rounded.copy_(rounded.half().float())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--settings", type=Path, default=DEFAULT)
+    parser.add_argument("--speech", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    settings = read_settings(given.settings)
+    processes, begun = Processes(settings.seed), time.monotonic()
+    names = wait_for_shards(given.speech, settings.codebook_shards)
+    features = torch.from_numpy(joined(given.speech, names, "features")).to(processes.device)
+    waited = time.monotonic() - begun
+    save(given.out, find(features, settings, settings.seed).state())
+    print(
+        f"codebooks: of {len(features):,} frames, {time.monotonic() - begun - waited:.0f} s after "
+        f"{waited:.0f} s of waiting",
+        flush=True,
+    )
+
+
+def codes_of(books: Codebooks, features: np.ndarray, device: torch.device) -> np.ndarray:
+    """(T, 196) → (T, Q) uint8."""
+    return books.codes(torch.from_numpy(features).to(device)).to(torch.uint8).cpu().numpy()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What a codec frame should tell, read off flite's parameters instead of its waveform.
+
+A frame is six rows of parameters, 30 ms. Its features are three groups: the spectrum (mel-cepstra and
+strengths of voicing), the pitch, and the phase, which is where the pitch pulses fall. The first two depend
+on what is said and on the voice alone, so that a language model can foretell them; in the waveform, which a
+codec's encoder sees, they are entangled with the third.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from examples.train_voice.flite import CEPSTRUM, SAMPLE_RATE, STRENGTHS, TICK, Spoken
+
+TICKS = 6  # rows of parameters in a frame
+HOP = TICKS * TICK
+LOUDNESS_WEIGHT = 0.7  # of the first coefficient
+STRENGTH_WEIGHT = 0.5
+PITCH_WEIGHT, VOICED_WEIGHT = 4.0, 0.5
+MIDDLE = 130.0  # Hz: half-way between the voices
+ANGLES = (HOP // 4, 3 * HOP // 4)  # samples in a frame at which the phase is read
+
+SPECTRUM = TICKS * (CEPSTRUM + STRENGTHS)
+PITCH = 2 * TICKS
+PHASE = 2 * len(ANGLES)
+FEATURES = SPECTRUM + PITCH + PHASE
+LEAD, TAIL = 8, 32  # rows kept before and behind what can be heard
+THRESHOLD = 100  # of 32768: below it nothing is heard
+
+
+def framed(spoken: Spoken, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What was spoken, in whole frames: samples (480 T,) int16, features (T, 196), places (T,) in the text.
+
+    Empty where nothing can be heard. rng gives the phase of what has no pitch: angles that the decoder may
+    draw its noise from.
+    """
+    loud = np.flatnonzero(np.abs(spoken.samples.astype(np.int32)) > THRESHOLD)
+    if len(loud) == 0:
+        return spoken.samples[:0], np.zeros((0, FEATURES)), np.zeros(0)
+    first = max(0, int(loud[0]) // TICK - LEAD)
+    count = -(-(-(-int(loud[-1] + 1) // TICK) + TAIL - first) // TICKS)
+    samples = np.zeros(count * HOP, np.int16)
+    own = spoken.samples[first * TICK : first * TICK + count * HOP]
+    samples[: len(own)] = own
+    # half-way between two rows stands for the 5 ms that lie between them
+    rows = np.minimum(first + np.arange(count * TICKS + 1), len(spoken.pitch) - 1)
+    cepstra, strengths = (_between(track[rows]) for track in (spoken.cepstra, spoken.strengths))
+    spectrum = np.concatenate([cepstra, STRENGTH_WEIGHT * strengths], axis=1)
+    spectrum[:, 0] *= LOUDNESS_WEIGHT
+    pitch = spoken.pitch[rows]
+    voiced = (pitch[1:] > 0) & (pitch[:-1] > 0)
+    height = np.log(np.where(voiced, _between(pitch), MIDDLE) / MIDDLE)
+    tones = np.stack([PITCH_WEIGHT * height, VOICED_WEIGHT * voiced], axis=1)
+    at = (first * TICK + HOP * np.arange(count)[:, None] + np.array(ANGLES)).ravel()
+    cycles = phases(spoken.pitch, at)
+    cycles = np.where(np.isnan(cycles), rng.random(len(at)), cycles)
+    angles = np.stack([np.cos(2 * np.pi * cycles), np.sin(2 * np.pi * cycles)], axis=1)
+    features = [part.reshape(count, -1) for part in (spectrum, tones, angles)]
+    middles = (first + TICKS * (np.arange(count) + 0.5)) * TICK / SAMPLE_RATE
+    return samples, np.concatenate(features, axis=1), places(spoken, middles)
+
+
+def phases(pitch: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Cycles since the last pitch pulse, 0 to 1, at some samples; not a number where there is no voice.
+
+    As flite's vocoder does it: a pulse whenever a period has passed, periods changing evenly between rows; a
+    stretch with voice begins with a pulse.
+    """
+    length = (len(pitch) - 1) * TICK
+    period = np.where(pitch > 0, SAMPLE_RATE / np.maximum(pitch, 1.0), 0.0)
+    whole = (period[1:] > 0) & (period[:-1] > 0)
+    steps = np.arange(TICK) / TICK
+    periods = (period[:-1, None] + (period[1:] - period[:-1])[:, None] * steps) * whole[:, None]
+    periods = np.append(periods.ravel(), 0.0)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], whole, [False]]).astype(int))) * TICK
+    cycles = np.full(length + 1, np.nan)
+    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        pulse, since = start, 1.0
+        while pulse < stop:
+            guess = pulse + periods[pulse] - since
+            guess = pulse + periods[min(int(guess), stop - 1)] - since
+            later = min(max(int(np.ceil(guess)), pulse + 1), stop)
+            span = np.arange(later - pulse)
+            cycles[pulse:later] = (since - 1 + span) / periods[pulse:later]
+            since = since + later - pulse - periods[min(later, stop - 1)]
+            pulse = later
+    inside = np.clip(at, 0, length)
+    return np.where((at >= 0) & (at < length), cycles[inside] % 1.0, np.nan)
+
+
+def places(spoken: Spoken, seconds: np.ndarray) -> np.ndarray:
+    """Which byte of the text is being said at each of some times: words evenly by their sounds."""
+    ends = [sound.word_end for sound in spoken.sounds]
+    times, bytes_, begun, index = [0.0], [0.0], 0, 0
+    while index < len(ends):
+        same = index
+        while same < len(ends) and ends[same] == ends[index]:
+            same += 1
+        if ends[index]:
+            for number, sound in enumerate(spoken.sounds[index:same], start=1):
+                times.append(sound.end)
+                bytes_.append(begun + (ends[index] - begun) * number / (same - index))
+            begun = ends[index]
+        else:
+            times.append(spoken.sounds[same - 1].end)
+            bytes_.append(float(begun))
+        index = same
+    return np.interp(seconds, times, bytes_)
+
+
+def _between(track: np.ndarray) -> np.ndarray:
+    return (track[1:] + track[:-1]) / 2
