@@ -1,0 +1,320 @@
+"""Milliseconds per id of MARS5's autoregressive network: the port, a plain version, and each shortcut alone.
+
+    python benchmarks/mars5_ar_step.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16,float16]
+        [--bits 8,4] [--draws 240] [--check 40] [--no-plain]
+
+`full` is the published shape with random weights and a vocabulary of guessed size, `tiny` runs anywhere. Two
+lengths are run and their difference taken, so that the prompt, the first step and any capture or compilation
+cancel out; these stand in the column `start`. Real time is 13.3 ms a frame of 75 Hz; an id is a frame or
+several. `same` tells how many ids, of those of the shorter run, are those of the plain version from the first
+on: in half precision roundings fall differently, so `--check` draws are also compared in float32, where all
+must be the same.
+
+The floor is the time that reading each weight of the blocks and the output once takes, and the keys and
+values of the middle position, at the rate of a device-to-device copy measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+from plain_mars5_ar import MlxOps, Plain, Shortcuts, TorchOps
+
+from tts_core.mars5 import CodecLMConfig, codec_lm_parameter_shapes, is_norm
+from tts_core.mars5_sampling import Mars5Settings
+from tts_core.mars5_sequence import CodecSequence
+from tts_core.mars5_tokens import CodecPrompt, CodecVocabulary
+from tts_core.noise import HostNoise
+from tts_core.published_sizes import MARS5_AR, MARS5_TEXT_IDS
+
+SHORT, RUNS = 40, 3
+TINY = replace(
+    MARS5_AR,
+    vocab_size=600,
+    hidden_size=128,
+    intermediate_size=320,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    speaker_layers=1,
+    speaker_heads=2,
+    speaker_intermediate_size=384,
+)
+Generate = Callable[[int], list[int]]  # how many ids → they
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is generated: a deep prompt and its reference, of usual lengths."""
+
+    config: CodecLMConfig
+    first_speech: int
+    settings: Mars5Settings
+
+    def sequence(self, draws: int) -> CodecSequence:
+        ids = np.random.default_rng(1)
+        text = ids.integers(0, self.first_speech, self.text_ids)
+        speech = ids.integers(self.first_speech, self.config.vocab_size - 1, self.speech_ids)
+        tokens = np.concatenate([text, speech]).astype(np.int32)
+        vocabulary = SimpleNamespace(lowest=self.first_speech - 1, end=self.config.vocab_size - 1)
+        prompt = CodecPrompt(tokens, len(text), 100, len(text) + 1)
+        return CodecSequence(prompt, cast(CodecVocabulary, vocabulary), len(tokens) + draws)
+
+    @property
+    def text_ids(self) -> int:
+        return 60 if self.config is MARS5_AR else 10
+
+    @property
+    def speech_ids(self) -> int:
+        return 240 if self.config is MARS5_AR else 20
+
+    def reference(self) -> np.ndarray:
+        """Six seconds, (Q, P)."""
+        codes = np.random.default_rng(2).integers(0, 1024, (self.config.n_codebooks, 450))
+        return codes[:, : 450 if self.config is MARS5_AR else 30]
+
+
+def tensors(config: CodecLMConfig, normal: Callable[[tuple[int, ...]], Any]) -> Iterator[tuple[str, Any]]:
+    """Random numbers that keep activations at the size of trained ones; the end is never probable."""
+    for name, shape in codec_lm_parameter_shapes(config).items():
+        value = normal(shape)
+        if is_norm(name):
+            value = value * 0.1 + (0 if name.endswith("bias") else 1)
+        elif len(shape) > 1:
+            value = value * (0.5 if "emb" in name else shape[-1] ** -0.5)
+        if name == "ar.output.weight":
+            value = value * 2
+            value[-1] = 0
+        yield name, value
+
+
+def run(extend: Any, network: Any, job: Job) -> Generate:
+    """The port's loop."""
+
+    def generate(draws: int) -> list[int]:
+        sequence = job.sequence(draws)
+        for _ in extend(network, job.reference(), sequence, job.settings, HostNoise(7)):
+            pass
+        return sequence.generated
+
+    return generate
+
+
+def run_plain(ops: Any, rules: Any, shortcuts: Shortcuts, job: Job) -> Generate:
+    def generate(draws: int) -> list[int]:
+        return Plain(ops, rules, shortcuts).generate(
+            job.reference(), job.sequence(draws), job.settings, HostNoise(7)
+        )
+
+    return generate
+
+
+def plain_rows(ops: Any, rules: Any, job: Job) -> Iterator[tuple[str, Generate]]:
+    """The plain version, and each shortcut alone."""
+    yield "plain", run_plain(ops, rules, Shortcuts(), job)
+    for shortcut in fields(Shortcuts):
+        alone = Shortcuts(**{shortcut.name: True})
+        yield f"plain + {shortcut.name}", run_plain(ops, rules, alone, job)
+
+
+def torch_rows(job: Job, dtype: str, *, plain: bool) -> Iterator[tuple[str, Generate]]:
+    import torch
+
+    from torch_ref.layers import row_kernels
+    from torch_ref.mars5 import ar_loop, row, sampling, step
+    from torch_ref.mars5.codec_lm import CodecLM
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    state = {
+        name: value.to(torch.float32 if is_norm(name) else getattr(torch, dtype))
+        for name, value in tensors(job.config, lambda shape: torch.randn(shape, device=device))
+    }
+    if plain:
+        yield from plain_rows(TorchOps(job.config, state), sampling, job)
+    with torch.device("meta"):
+        network = CodecLM(job.config)
+    network.load_state_dict(state, assign=True)
+    network.eval().requires_grad_(False)
+
+    def form(make_step: Any, kind: Any = None) -> Generate:
+        def generate(draws: int) -> list[int]:
+            kept = ar_loop.make_step, step.fastest_row
+            ar_loop.make_step = make_step
+            step.fastest_row = (lambda _: kind) if kind else kept[1]
+            try:
+                return run(ar_loop.extend, network, job)(draws)
+            finally:
+                ar_loop.make_step, step.fastest_row = kept
+
+        return generate
+
+    yield "torch_ref, launched from Python", form(step.Step)
+    if device == "cuda":
+        yield "torch_ref, captured", form(step.GraphStep, row.PlainRow)
+        if row_kernels.usable(network.embed.weight, job.config.head_dim):
+            yield "torch_ref, captured, kernels (default)", form(step.GraphStep, row.FusedRow)
+
+
+def mlx_rows(job: Job, dtype: str, bits: list[int], *, plain: bool) -> Iterator[tuple[str, Generate]]:
+    import mlx.core as mx
+    from mlx import nn
+
+    from mlx_port.mars5 import ar_loop, sampling
+    from mlx_port.mars5.codec_lm import CodecLM
+
+    mx.random.seed(0)
+    state = {}
+    for name, value in tensors(job.config, mx.random.normal):
+        state[name] = value.astype(mx.float32 if is_norm(name) else getattr(mx, dtype))
+        mx.eval(state[name])
+    if plain:
+        yield from plain_rows(MlxOps(job.config, state), sampling, job)
+    for width in [None, *bits]:
+        network = CodecLM(job.config)
+        network.load_weights(list(state.items()))
+        if width is not None:
+            chosen = lambda path, layer: isinstance(layer, nn.Linear) and path.startswith("ar.")  # noqa: E731
+            nn.quantize(network, group_size=64, bits=width, class_predicate=chosen)
+        mx.eval(network.parameters())
+        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(ar_loop.extend, network, job)
+
+
+def measure(generate: Generate, draws: int) -> tuple[float, float, list[int]]:
+    """Milliseconds per id, seconds of everything else in the first run, and the ids of the short run."""
+    started = time.perf_counter()
+    ids = generate(SHORT)
+    first = time.perf_counter() - started
+    slopes = []
+    for _ in range(RUNS):
+        times = []
+        for count in (SHORT, SHORT + draws):
+            started = time.perf_counter()
+            made = generate(count)
+            times.append(time.perf_counter() - started)
+            if len(made) != count:
+                raise SystemExit(f"a run ended early, after {len(made)} of {count} ids")
+        slopes.append((times[1] - times[0]) / draws)
+    step = statistics.median(slopes)
+    return 1000 * step, first - step * SHORT, ids
+
+
+def same(ids: list[int], plain: list[int] | None) -> str:
+    if plain is None:
+        return "-"
+    count = next((at for at, (a, b) in enumerate(zip(ids, plain, strict=True)) if a != b), len(ids))
+    return f"{count}/{len(plain)}"
+
+
+def bytes_per_id(job: Job, item: float, position: int, cache_item: int) -> float:
+    """Of the blocks and the output, each read once, and of the keys and values so far."""
+    shapes = codec_lm_parameter_shapes(job.config)
+    weights = sum(
+        np.prod(shape) for name, shape in shapes.items() if name.startswith("ar.") and not is_norm(name)
+    )
+    return weights * item + 2 * job.config.num_hidden_layers * job.config.hidden_size * position * cache_item
+
+
+def copy_rate() -> float:
+    """Bytes per second of a device-to-device copy, those read and those written; 0 where there is no GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return 0.0
+    source = torch.empty(2**31, dtype=torch.uint8, device="cuda").random_()
+    target = torch.empty_like(source)
+    times = []
+    for _ in range(12):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        target.copy_(source)
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop) / 1000)
+    return 2 * source.numel() / statistics.median(times)
+
+
+def table(title: str, rows: Iterator[tuple[str, Generate]], draws: int) -> None:
+    print(f"\n{title}\n{'':<42} {'ms/id':>8} {'start s':>8} {'same':>7}")
+    plain: list[int] | None = None
+    for name, generate in rows:
+        step, start, ids = measure(generate, draws)
+        plain = ids if name == "plain" else plain
+        print(f"{name:<42} {step:>8.3f} {start:>8.2f} {same(ids, plain):>7}", flush=True)
+
+
+def check(title: str, rows: Iterator[tuple[str, Generate]], draws: int) -> bool:
+    """Whether every form draws the plain version's ids, in float32."""
+    every = [(name, generate(draws)) for name, generate in rows]
+    for name, ids in every:
+        print(
+            f"{title} float32, {draws} ids: {name}: {'same' if ids == every[0][1] else 'DIFFERENT'}",
+            flush=True,
+        )
+    return all(ids == every[0][1] for _, ids in every)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
+    parser.add_argument("--side", default="torch,mlx")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--bits", default="8,4", help="of mlx_port's quantised runs; 0 for none")
+    parser.add_argument("--draws", type=int, default=240, help="ids between the two lengths")
+    parser.add_argument("--check", type=int, default=40, help="ids compared in float32; 0 for none")
+    parser.add_argument("--no-plain", dest="plain", action="store_false")
+    args = parser.parse_args()
+    full = args.size == "full"
+    job = Job(MARS5_AR, MARS5_TEXT_IDS, Mars5Settings()) if full else Job(TINY, 100, Mars5Settings(top_p=0.9))
+    bits = [int(width) for width in args.bits.split(",") if width != "0"]
+    print(f"{platform.platform()}, Python {platform.python_version()}, {device_names(args.side)}")
+    prompt = len(job.sequence(0).prompt.tokens)
+    print(
+        f"CodecLM {args.size}, prompt of {prompt} ids, reference of {job.reference().shape[1]} frames, ids "
+        f"{SHORT} to {SHORT + args.draws}, median of {RUNS} runs"
+    )
+    rate, middle = copy_rate() if "torch" in args.side else 0.0, prompt + SHORT + args.draws // 2
+    for label, item in (("16 bit", 2), ("8 bit", 1 + 4 / 64), ("4 bit", 0.5 + 4 / 64)):
+        amount = bytes_per_id(job, item, middle, 2)
+        floor = f", {1000 * amount / rate:.3f} ms at {rate / 1e12:.2f} TB/s" if rate else ""
+        print(f"floor, {label}: {amount / 1e9:.3f} GB per id{floor}")
+    sides: dict[str, Callable[[str, list[int], bool], Iterator[tuple[str, Generate]]]] = {
+        "torch": lambda dtype, _, plain: torch_rows(job, dtype, plain=plain),
+        "mlx": lambda dtype, bits, plain: mlx_rows(job, dtype, bits, plain=plain),
+    }
+    equal = True
+    for side in args.side.split(","):
+        if args.check:
+            equal &= check(side, sides[side]("float32", [], True), args.check)
+        for dtype in args.dtype.split(","):
+            table(f"{side}, {dtype}", sides[side](dtype, bits, args.plain), args.draws)
+    if not equal:
+        raise SystemExit("in float32 a form draws other ids than the plain version")
+
+
+def device_names(sides: str) -> str:
+    names = []
+    if "torch" in sides:
+        import torch
+
+        where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+        names.append(f"torch {torch.__version__} on {where}")
+    if "mlx" in sides:
+        from importlib import metadata
+
+        import mlx.core as mx
+
+        names.append(f"MLX {metadata.version('mlx')} on {mx.default_device()}")
+    return ", ".join(names)
+
+
+if __name__ == "__main__":
+    main()
