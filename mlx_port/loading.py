@@ -186,11 +186,12 @@ def _fill(network: nn.Module, folder: Path, kind: str, dtype: mx.Dtype | None) -
     parameters = cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
     wanted = {name: _kind(value) for name, value in parameters}
     _check(weights, wanted, folder)
-    # taken out one by one, so that no array lives beside its cast
-    ready = {name: cast_floats(name, weights.pop(name), dtype, kind) for name in wanted}
-    network.load_weights(list(ready.items()), strict=True)
+    ready: list[tuple[str, mx.array]] = []
+    for name in wanted:  # one by one, so that one array at most lives beside its cast
+        ready.append((name, cast_floats(name, weights.pop(name), dtype, kind)))
+        mx.eval(ready[-1][1])  # read the files now, not within the first generation
+    network.load_weights(ready, strict=True)
     network.eval()
-    mx.eval(network.parameters())  # read the files now, not within the first generation
 
 
 def _read(folder: Path) -> dict[str, mx.array]:

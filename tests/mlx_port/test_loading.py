@@ -15,6 +15,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from mlx_port import load
+from mlx_port.api import converted_voice
 from tts_core.dia_shapes import is_norm
 from tts_core.embedded_voice import CODEC, DIA
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -48,6 +49,20 @@ def test_dtype(converted: Path, dtype: str) -> None:
     tokens = mx.zeros((1, 1, 4), dtype=mx.int32)
     source = voice.network.read([mx.array([5, 6])], None)
     assert voice.network.next_logits(tokens, voice.network.new_cache(), source).dtype == mx.float32
+
+
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+def test_loading_takes_one_tensor_more_than_what_stays(dtype: str | None) -> None:
+    """The embedded voice, which is stored in float32. MLX frees an array a moment after its last use."""
+    folder = converted_voice()
+    largest = max(value.nbytes for _, value in tensors(load(folder).network))
+    mx.clear_cache()
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    voice = load(folder, dtype=dtype)
+    held = mx.get_active_memory() - before
+    assert sum(value.nbytes for part in (voice.network, voice.codec) for _, value in tensors(part)) <= held
+    assert mx.get_peak_memory() - before <= held + 2 * largest
 
 
 def tensors(network: nn.Module) -> list[tuple[str, mx.array]]:
@@ -213,6 +228,7 @@ import sys
 sys.modules["torch"] = None
 import mlx_port
 from mlx_port import load
+from mlx_port.api import converted_voice
 print(load({str(converted)!r}).generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
 result = mlx_port.generate("[S1] Hi.", seed=1, max_frames=4)
 assert result.codes.shape == (6, 4) and result.samples == 4 * 320 - 8
