@@ -20,7 +20,7 @@ from importlib import import_module, metadata
 from typing import Any
 
 import numpy as np
-from convert import DIA_CONFIG
+from checkpoints import DIA_CONFIG
 
 from tts_core import dac, published_sizes
 from tts_core.dia_shapes import is_norm, parameter_shapes

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from convert import make_checkpoint, measure
+from checkpoints import make_checkpoint
+from convert import measure
 
 TEXT = "[S1] One decoder step at full size. [S2] Then another one."
 ROWS = 2
@@ -85,7 +86,7 @@ def step(arguments: list[str]) -> None:
 def bench(folder: Path, kind: str) -> bool:
     with tempfile.TemporaryDirectory(dir=folder, prefix="full-size-") as name:
         source, made = Path(name) / "source", Path(name) / "made"
-        make_checkpoint(source, kind)
+        make_checkpoint(source, "dia", kind)
         base = [sys.executable, "-m", "converters.cli", "--hf-path", str(source), "--mlx-path", str(made)]
         begin = time.perf_counter()
         plan = json.loads(subprocess.check_output([*base, "--dry-run", "--json"]))

@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -39,8 +39,9 @@ class Entry:
 class SafetensorsWriter:
     """One safetensors file: the header at once, then tensors in any order, each where the header promised."""
 
-    def __init__(self, path: Path, entries: Sequence[Entry]):
-        header: dict[str, Any] = {"__metadata__": {"format": "mlx"}}
+    def __init__(self, path: Path, entries: Sequence[Entry], metadata: Mapping[str, str] | None = None):
+        """metadata: of the header; None says that MLX's axes are meant."""
+        header: dict[str, Any] = {"__metadata__": {"format": "mlx"} if metadata is None else dict(metadata)}
         self._places: dict[str, tuple[int, Entry]] = {}
         at = 0
         for entry in sorted(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.convert import DAC_CONFIG, DIA_CONFIG
+from benchmarks.checkpoints import DAC_CONFIG, DIA_CONFIG
 from converters.layouts import LAYOUTS, recognise
 from converters.rules import dropped, plan
 from tts_core import dac, dia

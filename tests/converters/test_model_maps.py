@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.checkpoints import FIRST_STAGE, SECOND_STAGE
 from converters.layouts import LAYOUTS, recognise
 from converters.rules import Move, dropped, plan
 from tts_core import mars5, metavoice
@@ -17,36 +18,19 @@ from tts_core.published_sizes import MARS5_AR, MARS5_NAR
 KEYS = Path(__file__).parents[1] / "data/keys"
 Shapes = dict[str, tuple[int, ...]]
 
-FIRST_STAGE = {
-    "model_args": {
-        **{"n_layer": 24, "n_head": 16, "n_embd": 2048, "block_size": 2048, "bias": False},
-        **{"vocab_sizes": [2562], "dropout": 0.0, "causal": True, "norm_type": "rmsnorm"},
-        **{"rmsnorm_eps": 1e-5, "nonlinearity_type": "swiglu", "spk_emb_on_text": True},
-        **{"attn_kernel_type": "torch_attn", "swiglu_multiple_of": 256, "spkemb_dropout": 0.1},
-    },
-    "meta": {"speaker_cond": True, "speaker_emb_size": 256},
-}
-SECOND_STAGE = {
-    "model_args": {
-        **{"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 1024, "bias": False},
-        **{"vocab_sizes": [1538, 1025], "target_vocab_sizes": [1025] * 6, "causal": False},
-        **{"norm_type": "layernorm", "nonlinearity_type": "gelu", "spk_emb_on_text": True},
-    },
-    "config": {"causal": False},
-    "meta": {"speaker_cond": True, "speaker_emb_size": 256},
-}
+META = {"meta": {"speaker_cond": True, "speaker_emb_size": 256}}
 # layout → configuration of its shapes, tensors and numbers in the file as its table says, targets
 LISTS = {
     "mars5_ar": (mars5.codec_lm_from_shapes, 273, 737_788_417 + 3072 * 8196, 273),
     "mars5_nar": (mars5.residual_transformer_from_shapes, 487, 450_232_331 + 1024 * 2051, 487),
     "metavoice_first_stage": (
-        lambda shapes: metavoice.read_first_stage(FIRST_STAGE, shapes),
+        lambda shapes: metavoice.read_first_stage({"model_args": FIRST_STAGE, **META}, shapes),
         173,
         1_243_191_296 + 2562 * 2048,  # the head stands in the file too
         172,
     ),
     "metavoice_second_stage": (
-        lambda shapes: metavoice.read_second_stage(SECOND_STAGE, shapes),
+        lambda shapes: metavoice.read_second_stage({"model_args": SECOND_STAGE, **META}, shapes),
         47,
         14_459_136,
         47,

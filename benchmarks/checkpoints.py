@@ -1,0 +1,195 @@
+"""Full-size random checkpoints in the forms in which they are published: names, layouts, number formats."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.dtypes import stored_type
+from converters.writer import Entry, SafetensorsWriter
+
+KEYS = Path(__file__).parents[1] / "tests/data/keys"
+FORMS = {"dia": ("safetensors", "pth"), "mars5": ("safetensors", "pt"), "metavoice": ("pt",)}
+
+DIA_CONFIG = {
+    "version": "0.1",
+    "training": {},
+    "data": {
+        "text_length": 1024,
+        "audio_length": 3072,
+        "channels": 9,
+        "text_pad_value": 0,
+        "audio_eos_value": 1024,
+        "audio_pad_value": 1025,
+        "audio_bos_value": 1026,
+        "delay_pattern": [0, 8, 9, 10, 11, 12, 13, 14, 15],
+    },
+    "model": {
+        "dropout": 0.0,
+        "normalization_layer_epsilon": 1e-5,
+        "rope_min_timescale": 1,
+        "rope_max_timescale": 10000,
+        "src_vocab_size": 256,
+        "tgt_vocab_size": 1028,
+        "encoder": {"n_layer": 12, "n_embd": 1024, "n_hidden": 4096, "n_head": 16, "head_dim": 128},
+        "decoder": {
+            **{"n_layer": 18, "n_embd": 2048, "n_hidden": 8192},
+            **{"gqa_query_heads": 16, "kv_heads": 4, "gqa_head_dim": 128},
+            **{"cross_query_heads": 16, "cross_head_dim": 128},
+        },
+    },
+}
+DAC_CONFIG = {
+    "model_type": "dac",
+    "sampling_rate": 44100,
+    "encoder_hidden_size": 64,
+    "downsampling_ratios": [2, 4, 8, 8],
+    "decoder_hidden_size": 1536,
+    "n_codebooks": 9,
+    "codebook_size": 1024,
+    "codebook_dim": 8,
+}
+VOCOS_CONFIG = """feature_extractor:
+  class_path: vocos.feature_extractors.EncodecFeatures
+  init_args: {encodec_model: encodec_24khz, bandwidths: [1.5, 3.0, 6.0, 12.0], train_codebooks: false}
+backbone:
+  class_path: vocos.models.VocosBackbone
+  init_args: {input_channels: 128, dim: 384, intermediate_dim: 1152, num_layers: 8, adanorm_num_embeddings: 4}
+head:
+  class_path: vocos.heads.ISTFTHead
+  init_args: {dim: 384, n_fft: 1280, hop_length: 320, padding: same}
+"""
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+FIRST_STAGE = {
+    **{"n_layer": 24, "n_head": 16, "n_embd": 2048, "block_size": 2048, "bias": False},
+    **{"vocab_sizes": [2562], "dropout": 0.0, "causal": True, "norm_type": "rmsnorm"},
+    **{"rmsnorm_eps": 1e-5, "nonlinearity_type": "swiglu", "spk_emb_on_text": True},
+    **{"attn_kernel_type": "torch_attn", "swiglu_multiple_of": 256, "spkemb_dropout": 0.1},
+}
+SECOND_STAGE = {
+    **{"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 1024, "bias": False},
+    **{"vocab_sizes": [1538, 1025], "target_vocab_sizes": [1025] * 6, "dropout": 0.0, "causal": False},
+    **{"norm_type": "layernorm", "nonlinearity_type": "gelu", "spk_emb_on_text": True},
+}
+
+
+def make_checkpoint(folder: Path, model: str, form: str) -> Path:
+    """A published folder, its codec (and vocoder) in subfolders. Returns the largest file."""
+    folder.mkdir(parents=True)
+    if model == "dia":
+        return _make_dia(folder, form)
+    (folder / "vocos").mkdir()
+    (folder / "vocos/config.yaml").write_text(VOCOS_CONFIG)
+    _pickle(folder / "vocos/pytorch_model.bin", "vocos_charactr")
+    (folder / "encodec").mkdir()
+    _pickle(folder / "encodec/encodec_24khz-d7cc33bc.th", "encodec_facebook")
+    return _make_mars5(folder, form) if model == "mars5" else _make_metavoice(folder)
+
+
+def _make_dia(folder: Path, form: str) -> Path:
+    """nari's names and layout in one file, DAC as transformers saves it; float32."""
+    (folder / "codec").mkdir()
+    (folder / "config.json").write_text(json.dumps(DIA_CONFIG))
+    (folder / "codec/config.json").write_text(json.dumps(DAC_CONFIG))
+    write_random(folder / "codec/model.safetensors", "dac_transformers")
+    if form == "pth":
+        return _pickle(folder / "dia-v0_1.pth", "dia_nari")
+    return write_random(folder / "model.safetensors", "dia_nari")
+
+
+def _make_mars5(folder: Path, form: str) -> Path:
+    """Both networks in float16, the tokenizers within each file."""
+    texts = {
+        "texttok.model": _merges(256, 1792, ["<|startoftext|>", "<|endoftext|>"]),
+        "speechtok.model": _merges(1024, 5120, ["<|startofspeech|>", "<|endofspeech|>"]),
+    }
+    made = []
+    for network, name in (("ar", "ar-3000000"), ("nar", "nar-1980000")):
+        path = folder / f"mars5_en_checkpoints_{name}.{form}"
+        if form == "pt":
+            made.append(_pickle(path, f"mars5_{network}", {"vocab": texts}, inside="model", code="F16"))
+        else:
+            made.append(write_random(path, f"mars5_{network}", code="F16", metadata=texts))
+    return made[0]
+
+
+def _make_metavoice(folder: Path) -> Path:
+    """All in float32; the first stage's head is its embedding, one storage in the file."""
+    for name, args, offset in (("second", SECOND_STAGE, 1025), ("first", FIRST_STAGE, 2049)):
+        table: dict[bytes, int] = {bytes([byte]): byte for byte in range(256)}
+        table |= {bytes([rank // 16 + 97, rank % 16 + 97]): 256 + rank for rank in range(256)}
+        tokenizer = {"name": "custom", "pat_str": GPT2_PATTERN, "mergeable_ranks": table, "offset": offset}
+        tokenizer["special_tokens"] = {"<|endoftext|>": 512}
+        meta = {"speaker_cond": True, "speaker_emb_size": 256, "tokenizer": tokenizer}
+        more = {"model_args": args, "config": {"causal": args["causal"]}, "meta": meta}
+        tied = {"lm_heads.0.weight": "transformer.wtes.0.weight"} if name == "first" else {}
+        keys = f"metavoice_{name}_stage"
+        largest = _pickle(folder / f"{name}_stage.pt", keys, more, inside="model", tied=tied)
+    _pickle(
+        folder / "speaker_encoder.pt",
+        "metavoice_speaker_encoder",
+        {"step": 1_564_501, "optimizer_state": {"state": {}, "param_groups": []}},
+        inside="model_state",
+    )
+    return largest
+
+
+def write_random(
+    path: Path,
+    keys: str,
+    *,
+    code: str = "F32",
+    metadata: dict[str, str] | None = None,
+    skip: Iterable[str] = (),
+) -> Path:
+    """A safetensors file of the shapes in a key list, tensor by tensor; norms' gains are near 1."""
+    shapes = json.loads((KEYS / f"{keys}.json").read_text())
+    shapes = {name: shape for name, shape in shapes.items() if name not in skip}
+    rng = np.random.default_rng(0)
+    entries = [Entry(name, code, tuple(shape)) for name, shape in shapes.items()]
+    writer = SafetensorsWriter(path, entries, metadata)
+    for name, shape in shapes.items():
+        values = rng.standard_normal(shape, np.float32) * np.float32(0.02)
+        values += np.float32(len(shape) == 1 and name.endswith("weight"))
+        writer.write(name, values.astype(stored_type(code)))
+    writer.close()
+    return path
+
+
+def _pickle(
+    path: Path,
+    keys: str,
+    more: dict[str, Any] | None = None,
+    *,
+    inside: str | None = None,
+    code: str = "F32",
+    tied: dict[str, str] | None = None,
+) -> Path:
+    """The same as torch saves it, in a process of its own. tied: name → the tensor that it is.
+
+    more: what stands beside the tensors, which are then the entry `inside`.
+    """
+    weights = write_random(path.with_suffix(".tmp.safetensors"), keys, code=code, skip=tied or ())
+    script = (
+        "import sys, torch, safetensors.torch as s; from ast import literal_eval as read\n"
+        "state = s.load_file(sys.argv[1]); more, inside, tied = map(read, sys.argv[3:])\n"
+        "state |= {name: state[owner] for name, owner in tied.items()}\n"
+        "torch.save({inside: state, **more} if inside else state, sys.argv[2])"
+    )
+    settings = [repr(each) for each in (more or {}, inside, tied or {})]
+    subprocess.run([sys.executable, "-c", script, weights, path, *settings], check=True)
+    weights.unlink()
+    return path
+
+
+def _merges(base: int, count: int, specials: list[str]) -> str:
+    """A tokenizer file: that many merges of neighbouring ids."""
+    lines = ["minbpe v1", r"\p{L}+|\p{N}+|\s+", str(len(specials))]
+    lines += [f"{name} {base + count + i}" for i, name in enumerate(specials)]
+    return "\n".join([*lines, *(f"{i} {i + 1}" for i in range(count))]) + "\n"
