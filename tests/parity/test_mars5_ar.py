@@ -321,6 +321,41 @@ def test_loop(name: str, deep: bool, config: CodecLMConfig) -> None:
 
 
 @BOTH
+def test_what_a_draw_is_made_from(side: Side) -> None:
+    """With all logits 0 only the penalties are left: on repeats from the third draw on, within the window, and
+    on the end up to the expected length.
+    """
+    codes, prompt = reference(10, CONFIG), VOCABULARY.shallow("Thin.", length_factor=1.2)
+    settings = Mars5Settings(temperature=1, top_k=0, top_p=1, rep_penalty_window=3, eos_penalty_factor=2)
+    silent = ar_tensors(CONFIG)
+    silent["ar.output.weight"] *= 0
+    quiet = of(side, "mars5.codec_lm").CodecLM(CONFIG)
+    if side is PORT:
+        quiet.load_weights([(name, mx.array(tensor)) for name, tensor in silent.items()])
+    else:
+        quiet.load_state_dict({name: side.array(tensor) for name, tensor in silent.items()}, assign=True)
+    seen: list[np.ndarray] = []
+    first = VOCABULARY.first_speech
+    drawn = [first, first + 1, first + 1, first + 2, first, first, first + 3, first + 4, first]
+
+    def choose(log_probs: Any, uniform: Any) -> Any:
+        seen.append(np.exp(side.numpy(log_probs)[0].astype(np.float64)))
+        return side.array(np.array([drawn[len(seen) - 1]], np.int32))
+
+    sequence = sequence_of(prompt, len(drawn))
+    loop = of(side, "mars5.ar_loop")
+    for _ in loop.extend(quiet, codes, sequence, settings, HostNoise(1), choose=choose):
+        pass
+    assert prompt.expected_tokens == 6
+    for count, probs in enumerate(seen):
+        logits = np.zeros(VOCABULARY.size)
+        expected = plain.distribution(
+            logits, drawn[:count], prompt.expected_tokens, settings, VOCABULARY.lowest, VOCABULARY.end
+        )
+        np.testing.assert_allclose(probs, expected, rtol=1e-4, atol=1e-9, err_msg=f"draw {count}")
+
+
+@BOTH
 def test_seeds(side: Side) -> None:
     codes = reference(10, CONFIG)
     runs = []

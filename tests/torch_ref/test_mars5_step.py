@@ -62,6 +62,25 @@ def test_state_on_the_device(name: str, window: int, monkeypatch: pytest.MonkeyP
     assert drawn(network, step.GraphStep, SETTINGS[name], monkeypatch) == plain
 
 
+def test_penalties_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distributions behind given ids, some of them leaving the window and coming back, are the plain ones."""
+    network, settings = network_of(), replace(SETTINGS["long penalties"], rep_penalty_window=3)
+    codes, first = reference(30, network.config), VOCABULARY.first_speech
+    given = [first + place for place in (0, 1, 1, 2, 0, 0, 3, 1, 1, 1, 4, 5, 6, 0)]
+    seen: dict[Any, list[torch.Tensor]] = {step.Step: [], step.GraphStep: []}
+    for form, found in seen.items():
+
+        def choose(log_probs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+            found.append(log_probs.clone())  # noqa: B023
+            return torch.tensor([given[len(found) - 1]])  # noqa: B023
+
+        monkeypatch.setattr(ar_loop, "make_step", form)
+        sequence = sequence_of(deep_prompt(codes), len(given))
+        for _ in ar_loop.extend(network, codes, sequence, settings, HostNoise(5), choose=choose):
+            pass
+    torch.testing.assert_close(*(torch.cat(found) for found in seen.values()), rtol=0, atol=1e-4)
+
+
 @pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
 def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few draws: each takes seconds there."""
