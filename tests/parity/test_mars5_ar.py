@@ -322,8 +322,8 @@ def test_loop(name: str, deep: bool, config: CodecLMConfig) -> None:
 
 @BOTH
 def test_what_a_draw_is_made_from(side: Side) -> None:
-    """With all logits 0 only the penalties are left: on repeats from the third draw on, within the window, and
-    on the end up to the expected length.
+    """With all logits 0 only the penalties are left: on repeats from the third draw on, within the window,
+    and on the end up to the expected length.
     """
     codes, prompt = reference(10, CONFIG), VOCABULARY.shallow("Thin.", length_factor=1.2)
     settings = Mars5Settings(temperature=1, top_k=0, top_p=1, rep_penalty_window=3, eos_penalty_factor=2)

@@ -63,7 +63,7 @@ def test_state_on_the_device(name: str, window: int, monkeypatch: pytest.MonkeyP
 
 
 def test_penalties_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The distributions behind given ids, some of them leaving the window and coming back, are the plain ones."""
+    """The distributions behind given ids, some of which leave the window and return, are the plain ones."""
     network, settings = network_of(), replace(SETTINGS["long penalties"], rep_penalty_window=3)
     codes, first = reference(30, network.config), VOCABULARY.first_speech
     given = [first + place for place in (0, 1, 1, 2, 0, 0, 3, 1, 1, 1, 4, 5, 6, 0)]
