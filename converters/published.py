@@ -15,6 +15,8 @@ from converters.part import Part as Part
 from converters.search import Search
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig
+from tts_core.errors import UsageError
+from tts_core.models import MODELS
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,18 @@ class Published:
 
     @property
     def dia(self) -> Part[DiaConfig]:
-        """Dia's language model. KeyError if it was not wanted."""
-        return self.parts["dia"]
+        """Dia's language model. Raises UsageError where another model was found."""
+        return self._of_dia("dia")
 
     @property
     def codec(self) -> Part[DacConfig]:
-        """Dia's codec. KeyError if it was not wanted."""
-        return self.parts["dac"]
+        """Dia's codec. Raises UsageError where another model was found."""
+        return self._of_dia("dac")
+
+    def _of_dia(self, kind: str) -> Part:
+        if kind not in self.parts and self.model in MODELS:
+            raise UsageError(f"this works with Dia alone, the files hold {MODELS[self.model].title}")
+        return self.parts[kind]
 
 
 def open_published(

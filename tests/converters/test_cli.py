@@ -123,6 +123,8 @@ def test_cross_rope_override(tmp_path):
             "--q-group-size: mxfp4 takes 32",
         ),
         (["--hf-path", "x", "--sped", "2"], 2, "No such option"),
+        (["--hf-path", V_0626_HF, "--codec", DAC_HF, "--include_mbd"], 2, "--include-mbd: not for Dia"),
+        (["--hf-path", V_0626_HF, "--config", "sizes.json"], 3, "--config: sizes.json is not there"),
         (["--hf-path", "x", "extra"], 2, "unexpected extra argument"),
         (["--hf-path", GOLDEN / "sampler", "--codec", DAC_HF], 3, "missing: weights of Dia"),
     ],
