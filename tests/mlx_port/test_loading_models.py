@@ -1,6 +1,7 @@
 """Folders of MARS5 and MetaVoice: their networks one by one, and the one clear error for damaged ones."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -14,11 +15,14 @@ from converters.convert import convert
 from converters.dequantize import Quantization
 from converters.published import Published, open_published
 from mlx_port.loading import load, open_networks, open_parts, read_configs
+from tests import mars5_nar_tiny
+from tests.converters.folders import write_safetensors
 from tests.converters.models import FOLDERS, SOURCES, edit, sources
 from tests.mbd_tiny import CONFIG as MBD_CONFIG
 from tests.mbd_tiny import mbd_tensors, published_content
 from tests.mbd_tiny import write_published as write_mbd
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
+from tts_core.mars5 import residual_transformer_parameter_shapes
 from tts_core.models import KINDS
 
 pytest.importorskip("torch", reason="the published pickles need torch")
@@ -97,6 +101,33 @@ def test_quantised_networks_of_a_folder_and_plain_ones(published, tmp_path):
         if KINDS["metavoice"].is_large(name)
     }
     assert plain == {"speaker_cond_pos"}
+
+
+def test_quantised_layers_with_offsets(tmp_path):
+    """MARS5's NAR: its linear layers have a bias beside the groups' biases, its packed projections stay."""
+    sizes = mars5_nar_tiny.config()
+    sizes = replace(sizes, hidden_size=64, intermediate_size=96, n_codebooks=4, speaker_heads=4)
+    rng = np.random.default_rng(0)
+    held = {
+        name: rng.normal(0, 0.1, shape).astype(np.float32)
+        for name, shape in residual_transformer_parameter_shapes(sizes).items()
+    }
+    write_safetensors(tmp_path / "nar.safetensors", held, __metadata__={})
+    (tmp_path / "nar.json").write_text('{"n_heads": 4}')
+    published = open_published(tmp_path, parts=["mars5_nar"])
+    assert published.parts["mars5_nar"].config == sizes
+    convert(published, tmp_path / "q", quantization=Quantization.of("affine", 32, 8))
+    [network] = open_networks(tmp_path / "q", kinds=["mars5_nar"]).values()
+    layer = network.tfm.decoder.layers[2]
+    assert type(layer.multihead_attn.out_proj) is type(layer.linear2) is nn.QuantizedLinear
+    assert type(layer.activation.V) is nn.QuantizedLinear
+    assert layer.self_attn.in_proj_weight.dtype == mx.float32
+    assert type(network.spk_encoder.layers[0].linear2) is nn.Linear
+    x = rng.normal(0, 1, (3, 96)).astype(np.float32)
+    weight = held["tfm.decoder.layers.2.linear2.weight"]
+    exact = x @ weight.T + held["tfm.decoder.layers.2.linear2.bias"]
+    bound = np.abs(x).sum(1).max() * np.ptp(weight) / 255  # every weight off by a step of the widest group
+    assert np.abs(np.array(layer.linear2(mx.array(x))) - exact).max() < bound
 
 
 DAMAGES = {
