@@ -40,8 +40,8 @@ LIVE: dict[str, int] = {
     "mlx-metal": 24,
     "mlx-cuda": 24,
 }
-# torch on a CPU: glibc keeps freed blocks below this size, at the codec's peak one and a half times as much
-HEAP_BLOCK, HEAP_KEPT = 32 * 2**20, 2.5
+# torch on a CPU: glibc keeps freed blocks below this size, at the codec's peak three times as much as is live
+HEAP_BLOCK, HEAP_KEPT = 32 * 2**20, 4
 # Beside our own arrays, measured. torch on a CPU: code and modules that load when used, oneDNN's primitives.
 # MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB for each of the
 # two streams that a generation runs on
@@ -272,8 +272,8 @@ def _encoding(codec: DacConfig, frames: int, size: int, backend: str, policy: Co
 
 
 def _live(name: str, tensor: int, layer: str, backend: str) -> Term:
-    kept = HEAP_KEPT if backend == "torch-cpu" and tensor < HEAP_BLOCK else 1
-    return Term(name, int(kept * LIVE[backend] * tensor), f"{LIVE[backend]} tensors of {layer}")
+    held = max(tensor, min(HEAP_KEPT * tensor, HEAP_BLOCK)) if backend == "torch-cpu" else tensor
+    return Term(name, LIVE[backend] * held, f"{LIVE[backend]} tensors of {layer}")
 
 
 def _most_fed(
