@@ -65,6 +65,7 @@ class Search:
         self.ignored: dict[str, str] = {}
         self._parts, self._include = parts, include
         self._seen: list[_Candidate] = []  # of the places looked at last
+        self._kept: list[str] = []  # parts of a converted folder: extras among them were asked for once
         self._without_config: dict[str, _Candidate] = {}
         self._faults: list[SpeechError] = []
         self.model = None if parts is None else _rooted(parts)
@@ -74,14 +75,12 @@ class Search:
         """The kinds to be found; none while the model is unknown."""
         if self._parts is not None:
             return tuple(self._parts)
-        if self.model is None:
-            return ()
-        kept = [candidate.kind for candidate in self._seen if candidate.layout == "mlx"]
-        return MODELS[self.model].wanted([*self._include, *kept, *self.found])
+        return MODELS[self.model].wanted([*self._include, *self._kept]) if self.model is not None else ()
 
     def look(self, places: Sequence[Located], *, without_codec: bool) -> None:
         """In the sources. without_codec: that is given apart."""
         self._scan(places, without_codec=without_codec)
+        self._kept = [candidate.kind for candidate in self._seen if candidate.layout == "mlx"]
         self._take(self._open_kinds(without_codec))
 
     def look_for_codec(self, place: Located) -> None:

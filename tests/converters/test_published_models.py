@@ -438,6 +438,7 @@ def test_mbd_is_left_out_unless_asked_for(tmp_path):
     assert report["parts"]["mbd"]["dtype"] == "float32"
     assert "license: cc-by-nc-4.0" in (tmp_path / "out/README.md").read_text()
     assert "mbd" in open_published(tmp_path / "out").parts  # whoever asked for it keeps it
+    assert "mbd" not in open_published(without("metavoice", "encodec"), codec=tmp_path / "out").parts
 
 
 def test_mbd_that_is_missing_or_of_another_codec(tmp_path, monkeypatch):
