@@ -16,8 +16,9 @@ from tts_core.metavoice_sampling import FirstStageSampling
 
 def stacked(tokens: mx.array, sampling: FirstStageSampling, end_of_text: int) -> mx.array:
     """Rows of texts with all, without speaker, without text, as far as needed. (B, T) → (G·B, T)."""
-    silent = mx.where(tokens > END_OF_AUDIO, end_of_text, tokens)
-    return mx.concatenate([tokens, tokens, silent][: sampling.rows])
+    if sampling.rows < 3:
+        return mx.tile(tokens, (sampling.rows, 1))
+    return mx.concatenate([tokens, tokens, mx.where(tokens > END_OF_AUDIO, end_of_text, tokens)])
 
 
 class Step:

@@ -10,15 +10,19 @@ from torch import Tensor
 from torch_ref.guard import marked
 from torch_ref.layers.cache import FixedCache, KeyValueCache
 from torch_ref.metavoice.first_stage import Cache, FirstStage
+from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.sampling import guide, probabilities, race
 from tts_core.metavoice import END_OF_AUDIO
 from tts_core.metavoice_sampling import FirstStageSampling
 
+MASK_ALIGNMENT = 16  # a mask whose rows are no multiple of it is copied by every layer's attention
+
 
 def stacked(tokens: Tensor, sampling: FirstStageSampling, end_of_text: int) -> Tensor:
     """Rows of texts with all, without speaker, without text, as far as needed. (B, T) → (G·B, T)."""
-    silent = torch.where(tokens > END_OF_AUDIO, end_of_text, tokens)
-    return torch.cat([tokens, tokens, silent][: sampling.rows])
+    if sampling.rows < 3:
+        return tokens.repeat(sampling.rows, 1)
+    return torch.cat([tokens, tokens, torch.where(tokens > END_OF_AUDIO, end_of_text, tokens)])
 
 
 class Step:
@@ -63,12 +67,32 @@ class Step:
 
 
 class GraphStep(Step):
-    """The same step captured as a CUDA graph: one launch an id instead of a thousand.
+    """The same step captured as a CUDA graph, its layers fused where they can be: one launch an id.
 
     The first call (the prefill) runs plainly; the step is captured on the buffers that it has filled.
     """
 
-    graph: torch.cuda.CUDAGraph | None = None
+    def __init__(
+        self,
+        network: FirstStage,
+        embeddings: Tensor,
+        sampling: FirstStageSampling,
+        *,
+        room: int,
+        end_of_text: int,
+    ):
+        whole = room + -room % MASK_ALIGNMENT
+        super().__init__(network, embeddings, sampling, room=whole, end_of_text=end_of_text)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.layers: FusedLayers | None = None
+
+    def logits(self, tokens: Tensor, cache: Sequence[Cache]) -> Tensor:
+        """As of Step, of single ids by the fused layers where there are any."""
+        if self.layers is None:
+            return super().logits(tokens, cache)
+        rows = stacked(tokens, self.sampling, self.end_of_text)
+        x = self.network.transformer.embed(rows, self.speakers, cache[0].length)
+        return self.layers(x).unflatten(0, (-1, tokens.shape[0]))
 
     def __call__(self, tokens: Tensor, waiting: Tensor | None) -> Tensor:
         if self.cache[0].length == 0:
@@ -89,6 +113,7 @@ class GraphStep(Step):
         room = self.cache[0].reserve
         mask = torch.zeros(1, 1, 1, room, dtype=torch.bool, device=device)
         fixed = [fix(cache, position, mask) for cache in self.cache]
+        self.layers = fused_layers(self.network, fixed, self.speakers.shape[0])
         places = torch.arange(room, device=device)
         noise = None if waiting is None else self.waiting
 

@@ -1,0 +1,229 @@
+"""Milliseconds per token of MetaVoice's first stage: torch_ref in its three forms, and mlx_port, in one run.
+
+    python benchmarks/metavoice_step.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16]
+    [--form fused,graph,plain] [--bits 16,8,4] [--guidance 3,1] [--tokens 40,640]
+
+The published shape with random weights; `tiny` is for a CPU. A step is one token of one text, sampling
+included; guidance 3 computes two rows, guidance 1 one. Two numbers of tokens are run and the difference of
+their times taken, so that reading the text, the first step and any capture or compilation cancel out; these
+stand in the column `start`. `floor` is the time in which the memory's own rate, measured by a copy, reads the
+weights once. Real time is 6.67 ms a token: 150 tokens are a second of speech.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from importlib import metadata
+from math import prod
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tts_core.metavoice import FirstStageConfig, first_stage_parameter_shapes, is_norm, is_quantisable
+from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.noise import HostNoise
+from tts_core.published_sizes import METAVOICE_FIRST_STAGE
+
+RUNS = 3
+TEXT_TOKENS = 60
+NO_END = -2  # an id that is never drawn: every run has its full length
+TINY = replace(
+    METAVOICE_FIRST_STAGE,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    speaker_embedding_size=16,
+)
+Generate = Callable[[float, int], None]  # guidance, tokens
+
+
+def weights(name: str, shape: tuple[int, ...], normal: Callable[[tuple[int, ...]], Any]) -> Any:
+    """Random numbers that keep activations at the size of trained ones."""
+    if is_norm(name):
+        return normal(shape) * 0.1 + 1
+    return normal(shape) * (0.1 if ".wte" in name or ".wpe." in name else shape[-1] ** -0.5)
+
+
+def read_each_step(name: str) -> bool:
+    """Whether a step reads the whole tensor; of positions and of the speaker's projection it does not."""
+    return ".wpe." not in name and not name.startswith("speaker_cond_pos")
+
+
+def generator(loop: Any, network: Any, config: FirstStageConfig) -> Generate:
+    random = np.random.default_rng(0)
+    prompt = random.integers(2049, config.vocab_size, TEXT_TOKENS).astype(np.int32)
+    speaker = random.normal(0, 0.06, (1, config.speaker_embedding_size)).astype(np.float32)
+
+    def generate(guidance: float, tokens: int) -> None:
+        [made] = loop.generate_tokens(
+            network,
+            [prompt],
+            speaker,
+            sampling=FirstStageSampling(cfg_scale=guidance),
+            limits=[tokens],
+            noise=[HostNoise(1)],
+            end_of_text=config.vocab_size - 1,
+            end_of_audio=NO_END,
+        )
+        assert len(made) == TEXT_TOKENS + tokens
+
+    return generate
+
+
+def torch_side(
+    config: FirstStageConfig, dtype: str, forms: list[str]
+) -> list[tuple[str, Generate, float, Any]]:
+    """(name, generate, floor in ms, context to run it in) of each form."""
+    import torch
+
+    from torch_ref.metavoice import first_stage_loop, step
+    from torch_ref.metavoice.first_stage import FirstStage
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    kind = getattr(torch, dtype)
+    with torch.device("meta"):
+        network = FirstStage(config)
+    torch.manual_seed(0)
+    shapes = first_stage_parameter_shapes(config)
+    state = {
+        name: weights(name, shape, lambda s: torch.randn(s, device=device)).to(kind)
+        for name, shape in shapes.items()
+    }
+    network.load_state_dict(state, assign=True)
+    network.to(device).eval()
+    size = sum(prod(shape) for name, shape in shapes.items() if read_each_step(name)) * kind.itemsize
+
+    floor = 1000 * size / torch_rate(device)
+    patches: dict[str, Callable[[], AbstractContextManager]] = {
+        "fused": nullcontext,
+        "graph": lambda: mock.patch.object(step, "fused_layers", return_value=None),
+        "plain": lambda: mock.patch.object(first_stage_loop, "make_step", step.Step),
+    }
+    where = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    generate = generator(first_stage_loop, network, config)
+    wanted = forms if device == "cuda" else ["plain"]
+    return [
+        (f"torch_ref {torch.__version__} {dtype} {form}, {where}", generate, floor, patches[form])
+        for form in wanted
+    ]
+
+
+def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Generate, float, Any]:
+    import mlx.core as mx
+    from mlx import nn
+    from mlx.utils import tree_flatten
+
+    from mlx_port.metavoice import first_stage_loop
+    from mlx_port.metavoice.first_stage import FirstStage
+
+    kind = getattr(mx, dtype)
+    network = FirstStage(config)
+    mx.random.seed(0)
+    for name, shape in first_stage_parameter_shapes(config).items():
+        network.load_weights([(name, weights(name, shape, mx.random.normal).astype(kind))], strict=False)
+        mx.eval(network.parameters())
+    if bits < 16:
+        nn.quantize(
+            network,
+            group_size=64,
+            bits=bits,
+            class_predicate=lambda path, _: is_quantisable(f"{path}.weight"),
+        )
+        mx.eval(network.parameters())
+    flat: Any = tree_flatten(network.parameters())
+    size = sum(array.nbytes for name, array in flat if read_each_step(name))
+
+    source = mx.zeros(2**31 if mx.default_device().type == mx.DeviceType.gpu else 2**26, dtype=mx.uint8)
+    mx.eval(source)
+    floor = 1000 * size / rate(lambda: mx.eval(source ^ 1), 2 * source.size)
+    name = (
+        f"mlx_port {metadata.version('mlx')} {f'{bits}-bit' if bits < 16 else dtype}, {mx.default_device()}"
+    )
+    return name, generator(first_stage_loop, network, config), floor, nullcontext
+
+
+def torch_rate(device: str) -> float:
+    """Bytes per second of a copy."""
+    import torch
+
+    source = torch.zeros(2**31 if device == "cuda" else 2**26, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+
+    def copy() -> None:
+        target.copy_(source)
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return rate(copy, 2 * source.numel())
+
+
+def rate(copy: Callable[[], None], size: int) -> float:
+    """Bytes per second of a copy that moves `size` bytes, read and written; the best of several."""
+    copy()
+    times = []
+    for _ in range(10):
+        started = time.perf_counter()
+        copy()
+        times.append(time.perf_counter() - started)
+    return size / min(times)
+
+
+def measure(generate: Generate, guidance: float, tokens: tuple[int, int]) -> tuple[float, float]:
+    """(milliseconds per token, seconds of everything else in the first run)."""
+    short, long = tokens
+    started = time.perf_counter()
+    generate(guidance, short)
+    first = time.perf_counter() - started
+    slopes = []
+    for _ in range(RUNS):
+        times = []
+        for count in tokens:
+            started = time.perf_counter()
+            generate(guidance, count)
+            times.append(time.perf_counter() - started)
+        slopes.append((times[1] - times[0]) / (long - short))
+    step = statistics.median(slopes)
+    return 1000 * step, first - step * short
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
+    parser.add_argument("--side", default="torch,mlx")
+    parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--form", default="fused,graph,plain", help="of torch_ref on a GPU")
+    parser.add_argument("--bits", default="16,8,4", help="of mlx_port's weights; 16 is --dtype")
+    parser.add_argument("--guidance", default="3,1")
+    parser.add_argument("--tokens", default="40,640", help="of the shorter and the longer run")
+    args = parser.parse_args()
+    config = METAVOICE_FIRST_STAGE if args.size == "full" else TINY
+    short, long = map(int, args.tokens.split(","))
+    print(f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}")
+    print(f"first stage, {args.size}, {TEXT_TOKENS} ids of text, {short} and {long} tokens, median of {RUNS}")
+    print(f"{'side':<60} {'guidance':>8} {'ms/token':>9} {'floor':>7} {'start s':>8}", flush=True)
+    sides: list[Callable[[], list[tuple[str, Generate, float, Any]]]] = []
+    if "torch" in args.side:
+        sides.append(lambda: torch_side(config, args.dtype, args.form.split(",")))
+    if "mlx" in args.side:
+        sides += [
+            lambda bits=bits: [mlx_side(config, args.dtype, bits)] for bits in map(int, args.bits.split(","))
+        ]
+    for side in sides:
+        for name, generate, floor, context in side():
+            for guidance in map(float, args.guidance.split(",")):
+                with context():
+                    step, start = measure(generate, guidance, (short, long))
+                print(f"{name:<60} {guidance:>8g} {step:>9.3f} {floor:>7.3f} {start:>8.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
