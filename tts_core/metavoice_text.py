@@ -141,14 +141,10 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """Both stages' tables: tokenizer.json of a converted folder."""
+    """Both stages' tables: each its tokenizer.json in a converted folder."""
 
     first_stage: Tokenizer
     second_stage: Tokenizer
-
-    def to_dict(self) -> dict[str, Any]:
-        """As `read_converted` takes it."""
-        return {field.name: getattr(self, field.name).to_dict() for field in fields(self)}
 
     def check_fits(self, first: FirstStageConfig, second: SecondStageConfig) -> None:
         """Raise CheckpointError unless each stage's text ids lie behind its codes and in its vocabulary."""
@@ -180,7 +176,10 @@ def read_published(tokenizer: Any) -> Tokenizer:
 
 
 def read_converted(tokenizers: Any) -> Tokenizers:
-    """From our own tokenizer.json. Raises CheckpointError naming what is unknown, missing or no table."""
+    """From stage → what its tokenizer.json holds (`Tokenizer.to_dict`).
+
+    Raises CheckpointError naming what is unknown, missing or no table.
+    """
     given = exact_fields(Tokenizers, tokenizers, "tokenizer.json")
     return Tokenizers(**{stage: _read_table(table, stage) for stage, table in given.items()})
 
