@@ -1,0 +1,33 @@
+"""MetaVoice's parts as a pipeline."""
+
+from __future__ import annotations
+
+import json
+
+from mlx_port.loading import Parts
+from mlx_port.metavoice.decoding import DiffusionDecoder, VocosDecoder
+from mlx_port.metavoice.generate import MetaVoicePipeline
+from tts_core.metavoice_text import read_converted
+from tts_core.speaker_cache import SpeakerCache, cache_folder
+
+
+def assemble(parts: Parts) -> MetaVoicePipeline:
+    """The pipeline; EnCodec is read only where multi-band diffusion, which stands on it, is there too."""
+    tables = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
+    tokenizers = read_converted(
+        {stage: json.loads(parts.documents[kind]["tokenizer.json"]) for stage, kind in tables.items()}
+    )
+    kinds = "metavoice", "metavoice_second_stage", "metavoice_speaker_encoder", "vocos"
+    network, second_stage, speaker_encoder, vocoder = (parts.network(kind) for kind in kinds)
+    decoders: dict[str, VocosDecoder | DiffusionDecoder] = {"vocos": VocosDecoder(vocoder)}
+    if "mbd" in parts.configs:
+        decoders["mbd"] = DiffusionDecoder(parts.network("encodec"), parts.network("mbd"))
+    return MetaVoicePipeline(
+        network,
+        second_stage,
+        speaker_encoder,
+        tokenizers,
+        SpeakerCache(speaker_encoder.fingerprint(), cache_folder()),
+        decoders,
+        vocoder.sample_rate,
+    )
