@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,19 +91,41 @@ def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyP
     assert got.dtype == torch.float32
 
 
-@pytest.mark.cuda
-@pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain layers"])
+class Eager:
+    """Stands for a CUDA graph on a CPU: runs the work again, into the same result."""
+
+    def __init__(self, run: Callable[[], torch.Tensor], result: torch.Tensor):
+        self.run, self.result = run, result
+
+    def replay(self) -> None:
+        self.result.copy_(self.run())
+
+
+def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Callable[[], None]) -> tuple:
+    """As `capture`: the work runs once to warm up, and the capture itself computes nothing."""
+    result = torch.full_like(run(), -7)
+    again()
+    return Eager(run, result), result
+
+
+FORMS = [pytest.param(True, marks=pytest.mark.cuda, id="fused"), pytest.param(False, id="plain layers")]
+
+
+@pytest.mark.parametrize("fused", FORMS)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_captured_step(name: str, fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """In float32, one text and two of unequal lengths, which are too many rows to be fused."""
     network, table = filled(first_stage_weights(CONFIG), torch.float32), tokenizers().first_stage
     prompts = [table.encode(text) for text in ("Hello there.", "a")]
     speakers = np.random.default_rng(3).normal(0, 1, (2, 10)).astype(np.float32)
-    if not fused:
-        monkeypatch.setattr(step, "fused_layers", lambda *_: None)
+    made: list[step.GraphStep] = []
+
+    def make(*given: Any, **named: Any) -> step.GraphStep:
+        made.append(step.GraphStep(*given, **named))
+        return made[-1]
 
     def run(count: int) -> list[list[int]]:
-        made = first_stage_loop.generate_tokens(
+        texts = first_stage_loop.generate_tokens(
             network,
             prompts[:count],
             speakers[:count],
@@ -110,11 +134,24 @@ def test_captured_step(name: str, fused: bool, monkeypatch: pytest.MonkeyPatch) 
             noise=[HostNoise(1), HostNoise(2)][:count],
             end_of_text=table.end_of_text,
         )
-        return [ids.tolist() for ids in made]
+        return [ids.tolist() for ids in texts]
 
-    captured = [run(1), run(2)]
     monkeypatch.setattr(first_stage_loop, "make_step", step.Step)
-    assert captured == [run(1), run(2)]
+    expected = [run(1), run(2)]
+    monkeypatch.setattr(first_stage_loop, "make_step", make)
+    if not fused:
+        monkeypatch.setattr(step, "fused_layers", lambda *_: None)
+    if not CUDA:
+        monkeypatch.setattr(step, "capture", eager)
+    assert [run(1), run(2)] == expected
+    assert all(each.graph is not None for each in made)
+    assert [each.layers is not None for each in made] == [fused, fused and SETTINGS[name].rows == 1]
+
+
+def test_the_cpu_takes_the_plain_step() -> None:
+    network = FirstStage(CONFIG)
+    made = step.make_step(network, torch.zeros(1, 10), SETTINGS["defaults"], room=4, end_of_text=0)
+    assert type(made) is step.Step
 
 
 @torch.inference_mode()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib.util import find_spec
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from torch_ref.layers.cache import FixedCache
+from torch_ref.metavoice import kernels
 from torch_ref.metavoice.first_stage import Block, FirstStage
 
 MOST_ROWS = 3
@@ -27,9 +27,6 @@ class FusedLayers:
     """Token vectors to logits, over caches that lie still. Made anew for every set of caches."""
 
     def __init__(self, network: FirstStage, caches: Sequence[FixedCache], rows: int):
-        from torch_ref.metavoice import kernels
-
-        self.kernels: Any = kernels
         self.network, self.caches, self.rows = network, caches, rows
         config, weight = network.config, network.transformer.wpe.weight
         self.heads = rows * config.num_attention_heads
@@ -50,7 +47,7 @@ class FusedLayers:
         table = cast(torch.nn.Embedding, self.network.transformer.wtes[0]).weight
         blocks = self._blocks(config.hidden_size)
         grid = (-(-config.vocab_size // ROWS_AT_ONCE),)
-        self.kernels.norm_linear[grid](
+        kernels.norm_linear[grid](
             x, norm.weight, table, self.logits, config.vocab_size, norm.eps, config.hidden_size, **blocks
         )
         return self.logits
@@ -58,7 +55,7 @@ class FusedLayers:
     def _attention(self, x: Tensor, block: Block, cache: FixedCache) -> None:
         config, norm, attention = self.network.config, block.ln_1, block.attn
         width, head, capacity = config.hidden_size, config.head_dim, cache.keys.shape[2]
-        self.kernels.project[(-(-3 * width // ROWS_AT_ONCE),)](
+        kernels.project[(-(-3 * width // ROWS_AT_ONCE),)](
             x,
             norm.weight,
             attention.c_attn.weight,
@@ -73,7 +70,7 @@ class FusedLayers:
             **self._blocks(width),
         )
         partial = self.sums, self.peaks, self.totals
-        self.kernels.attend[(self.heads, SHARES)](
+        kernels.attend[(self.heads, SHARES)](
             self.queries,
             cache.keys,
             cache.values,
@@ -85,13 +82,13 @@ class FusedLayers:
             SHARES,
             KEYS_AT_ONCE,
         )
-        self.kernels.join[(self.heads,)](*partial, self.attended, head, SHARES)
+        kernels.join[(self.heads,)](*partial, self.attended, head, SHARES)
         self._add(self.attended, attention.c_proj.weight, x)
 
     def _feed_forward(self, x: Tensor, block: Block) -> None:
         config, norm, mlp = self.network.config, block.ln_2, block.mlp
         inner, width = config.intermediate_size, config.hidden_size
-        self.kernels.gate_linear[(-(-inner // ROWS_AT_ONCE),)](
+        kernels.gate_linear[(-(-inner // ROWS_AT_ONCE),)](
             x,
             norm.weight,
             mlp.swiglu.w1.weight,
@@ -107,7 +104,7 @@ class FusedLayers:
     def _add(self, x: Tensor, weight: Tensor, residual: Tensor) -> None:
         rows, columns = weight.shape
         grid = (-(-rows // ROWS_AT_ONCE),)
-        self.kernels.add_linear[grid](x, weight, residual, rows, columns, **self._blocks(columns))
+        kernels.add_linear[grid](x, weight, residual, rows, columns, **self._blocks(columns))
 
     def _blocks(self, columns: int) -> dict[str, int]:
         """How much of a weight with so many columns one program takes."""
@@ -122,7 +119,7 @@ class FusedLayers:
 def fused_layers(network: FirstStage, caches: Sequence[FixedCache], rows: int) -> FusedLayers | None:
     """The fused form where there is one: on a GPU that Triton knows, for few rows, without biases."""
     device, config = caches[0].keys.device, network.config
-    if device.type != "cuda" or torch.version.hip is not None or find_spec("triton") is None:
+    if device.type != "cuda" or torch.version.hip is not None or kernels.triton is None:
         return None
     if torch.cuda.get_device_capability(device) < CAPABILITY or caches[0].keys.dtype == torch.float64:
         return None

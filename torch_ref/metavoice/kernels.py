@@ -4,13 +4,24 @@ A product's norm, gate, residual and destination are part of its kernel. All sum
 "Flash-Decoding for long-context inference", 2023, for the attention in shares.
 """
 
+# pyright: reportInvalidTypeForm=false
+# (Triton reads the kernels' annotations)
+
 from __future__ import annotations
 
-import triton  # type: ignore[import-not-found]
-import triton.language as tl  # type: ignore[import-not-found]
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+triton: Any = import_module("triton") if find_spec("triton") else None
+tl: Any = import_module("triton.language") if triton else None
 
 
-@triton.jit
+def _jit(function: Any) -> Any:
+    return triton.jit(function) if triton else function
+
+
+@_jit
 def products(
     x,
     gain,
@@ -61,7 +72,7 @@ def products(
     return y0, y1, y2
 
 
-@triton.jit
+@_jit
 def project(
     x, gain, weight, queries, keys, values, position, capacity, eps,
     width: tl.constexpr, head: tl.constexpr, R: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr,
@@ -86,7 +97,7 @@ def project(
         tl.store(values + 2 * row + slot, y2, mask=part == 2)
 
 
-@triton.jit
+@_jit
 def attend(
     queries, keys, values, position, sums, peaks, totals, capacity, scale,
     head: tl.constexpr, SHARES: tl.constexpr, BLOCK: tl.constexpr,
@@ -121,7 +132,7 @@ def attend(
     tl.store(totals + part, total)
 
 
-@triton.jit
+@_jit
 def join(sums, peaks, totals, out, head: tl.constexpr, SHARES: tl.constexpr):
     """The shares of one row's head as one."""
     row = tl.program_id(0)
@@ -134,7 +145,7 @@ def join(sums, peaks, totals, out, head: tl.constexpr, SHARES: tl.constexpr):
     tl.store(out + row * head + e, tl.sum(acc * weights[:, None], 0) / total)
 
 
-@triton.jit
+@_jit
 def add_linear(
     x, weight, residual, rows, columns: tl.constexpr, R: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -151,7 +162,7 @@ def add_linear(
         tl.store(at, tl.load(at, mask=inside).to(tl.float32) + y2, mask=inside)
 
 
-@triton.jit
+@_jit
 def gate_linear(
     x, gain, weight, gated, out, rows, eps,
     columns: tl.constexpr, R: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr,
@@ -168,7 +179,7 @@ def gate_linear(
         tl.store(out + 2 * rows + n, a2 * tl.sigmoid(a2) * b2, mask=inside)
 
 
-@triton.jit
+@_jit
 def norm_linear(
     x, gain, weight, out, rows, eps,
     columns: tl.constexpr, R: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr,

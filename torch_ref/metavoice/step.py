@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_ref.guard import marked
 from torch_ref.layers.cache import FixedCache, KeyValueCache
+from torch_ref.layers.capture import capture
 from torch_ref.metavoice.first_stage import Cache, FirstStage
 from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.sampling import guide, probabilities, race
@@ -123,15 +124,10 @@ class GraphStep(Step):
             position.add_(1)
             return ids
 
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # warm up: workspaces must exist before the capture
-            run()
-        torch.cuda.current_stream(device).wait_stream(side)
-        position.fill_(filled)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.ids = run()
+        def again() -> None:
+            position.fill_(filled)
+
+        self.graph, self.ids = capture(run, device, again=again)
 
 
 def fix(cache: KeyValueCache, position: Tensor, mask: Tensor) -> FixedCache:
