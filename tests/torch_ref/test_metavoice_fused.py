@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from tests.metavoice_sides import side_of
 from tests.metavoice_tiny import Weights, first_stage_config, first_stage_weights, tokenizers
 from tests.tolerance import assert_within
-from torch_ref.metavoice import first_stage_loop, step
+from torch_ref.metavoice import first_stage_loop, kernels, step
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.step import fix
@@ -22,8 +22,6 @@ from tts_core.metavoice_sampling import FirstStageSampling
 from tts_core.noise import HostNoise
 
 CUDA = torch.cuda.is_available()
-if not CUDA:
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 DEVICE = "cuda" if CUDA else "cpu"
 # a head of a power of two; a width that is none, and larger and smaller ones than one program takes at once
 CONFIG = replace(
@@ -54,6 +52,9 @@ INTERPRETED = () if CUDA else (pytest.mark.slow,)  # a minute
 def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Token by token from a prompt on; their keys and values go where the plain layers' go."""
     pytest.importorskip("triton", reason="triton is not installed: it comes with torch for CUDA")
+    if not CUDA:
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+        importlib.reload(kernels)
     sizes = {
         "MOST_COLUMNS": 64,
         "ROWS_AT_ONCE": 128,
