@@ -4,46 +4,28 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from torch_ref.dia.generate import DiaPipeline
 from torch_ref.loading import load
+from tts_core.arguments import check_arguments
 from tts_core.embedded_voice import CODEC, DIA
-from tts_core.noise import Noise
-from tts_core.results import GenerationResult, Prompt
+from tts_core.results import GenerationResult
 
 
-def generate(
-    text: str,
-    model: str | Path | DiaPipeline | None = None,
-    *,
-    prompt: Prompt | None = None,
-    temperature: float | None = None,
-    cfg_scale: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    max_frames: int | None = None,
-    seed: int | None = None,
-    noise: Noise | None = None,
-) -> GenerationResult:
+def generate(text: str, model: Any = None, **arguments: Any) -> GenerationResult:
     """Speak a text with a model: a loaded one, a path or hub id as `load` takes it, or None for the embedded
-    voice.
+    voice, a Dia.
 
-    The other arguments are those of `DiaPipeline.generate`.
+    arguments: those of the model's own `generate`. All take `prompt`, `cfg_scale`, `temperature`, `top_k`,
+    `top_p`, `seed` and `noise`; Dia `max_frames` besides; what MARS5 takes: `Mars5Pipeline.generate`.
+    Raises UsageError for an argument that the model does not take.
     """
     pipeline = embedded_voice() if model is None else model
-    if not isinstance(pipeline, DiaPipeline):
+    if isinstance(pipeline, str | Path):
         pipeline = load(pipeline)
-    return pipeline.generate(
-        text,
-        prompt=prompt,
-        temperature=temperature,
-        cfg_scale=cfg_scale,
-        top_k=top_k,
-        top_p=top_p,
-        max_frames=max_frames,
-        seed=seed,
-        noise=noise,
-    )
+    check_arguments(pipeline.generate, arguments)
+    return pipeline.generate(text, **arguments)
 
 
 @lru_cache(maxsize=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import secrets
 import unicodedata
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from tts_core.arguments import check_names
 from tts_core.errors import UsageError
 from tts_core.mars5_diffusion import Diffusion, Draws
 from tts_core.mars5_sampling import Mars5Settings
@@ -23,6 +23,10 @@ from tts_core.spoken import spoken
 PIECE_SECONDS = 10.0  # of speech, roughly: what the networks speak well at once
 BANDWIDTH_ID = 1  # of the vocoder's norms: 3 kbps, as upstream sets it, although codes are those of 6 kbps
 STAGES = ("codec", "AR", "NAR", "vocoder")
+ARGUMENTS = (  # of `generate`, beside the fields of Mars5Settings
+    *("prompt", "deep_clone", "cfg_scale", "settings", "as_written"),
+    *("piece_seconds", "seed", "noise", "draws"),
+)
 Voice = Prompt | np.ndarray | None  # a bare (Q, P) array is the codes of a voice
 
 
@@ -198,25 +202,13 @@ def choose_settings(
 
     Raises UsageError for an unknown name, with the nearest one, and for a value out of its range.
     """
-    known = [field.name for field in fields(Mars5Settings)]
-    for name in overrides:
-        if name not in known:
-            close = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
-            raise UsageError(
-                f"{name}: MARS5 has no such argument" + f"; did you mean {close[0]}?" * len(close)
-            )
+    check_names(overrides, [*ARGUMENTS, *(field.name for field in fields(Mars5Settings))])
     given = {name: value for name, value in overrides.items() if value is not None}
     if cfg_scale is not None:
         if "nar_guidance_w" in given:
             raise UsageError("cfg_scale: the same as nar_guidance_w; give one of them")
         given["nar_guidance_w"] = cfg_scale
     return replace(settings or Mars5Settings(), **given)
-
-
-ARGUMENTS = (  # of `generate`, beside the settings
-    *("prompt", "deep_clone", "cfg_scale", "settings", "as_written"),
-    *("piece_seconds", "seed", "noise", "draws"),
-)
 
 
 def read_reference(

@@ -1,0 +1,76 @@
+"""What MARS5 makes of the flags of `mlx-port generate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from mlx_port.cli_generate import Wish
+from tts_core.audio import read_audio
+from tts_core.encodec import EncodecConfig
+from tts_core.errors import UsageError
+from tts_core.mars5_request import PIECE_SECONDS, as_spoken, check_words, choose_settings, cut
+from tts_core.mars5_sampling import Mars5Settings
+from tts_core.pieces import CHARACTERS_PER_SECOND
+from tts_core.results import Prompt
+
+FLAGS = frozenset({"ref_text", "deep", "as_written"})
+SHORTEST = 1.0  # seconds of reference
+
+
+def plan(wish: Wish, text: str, configs: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The sample rate in Hz, and the arguments of Mars5Pipeline.stream beside the text. Raises UsageError."""
+    check_reference_flags(wish)
+    sampling = {name: getattr(wish, name) for name in ("temperature", "top_k", "top_p")}
+    settings = choose_settings(None, wish.cfg_scale, sampling)
+    check_words("text", text)
+    prompt = read_prompt(wish, configs["encodec"], settings)
+    if not wish.quiet:
+        announce(text, as_written=bool(wish.as_written))
+    return configs["vocos"].sample_rate, {
+        "prompt": prompt,
+        "deep_clone": wish.deep,
+        "settings": settings,
+        "as_written": bool(wish.as_written),
+        "seed": wish.seed,
+    }
+
+
+def check_reference_flags(wish: Wish) -> None:
+    """A reference, and its words where they are needed."""
+    if wish.ref_audio is None:
+        raise UsageError(
+            "ref-audio: missing; MARS5 speaks with the voice of a reference, 5 to 10 s of speech"
+        )
+    if wish.deep and wish.ref_text is None:
+        raise UsageError(
+            "deep: --ref-text is missing; a deep clone reads what the reference says, and nothing here "
+            "transcribes it for you; give it, or use --shallow"
+        )
+    if wish.ref_text is not None:
+        check_words("ref-text", wish.ref_text)
+
+
+def read_prompt(wish: Wish, codec: EncodecConfig, settings: Mars5Settings) -> Prompt:
+    """The reference, decoded at the codec's rate."""
+    assert wish.ref_audio is not None
+    samples = read_audio(wish.ref_audio, codec.sample_rate)
+    seconds = len(samples) / codec.sample_rate
+    if not SHORTEST <= seconds <= settings.max_prompt_dur:
+        raise UsageError(
+            f"ref-audio: {seconds:.1f} s long; give {SHORTEST:g} to {settings.max_prompt_dur:g} s of speech, "
+            "best 5 to 10"
+        )
+    if not samples.any():
+        raise UsageError("ref-audio: nothing is to be heard in it; give 5 to 10 s of speech")
+    return Prompt(audio=samples, transcript=wish.ref_text)
+
+
+def announce(text: str, *, as_written: bool) -> None:
+    """For a long text, say on stderr into how many pieces it goes; never what they say."""
+    pieces = cut(text if as_written else as_spoken(text), PIECE_SECONDS)
+    if len(pieces) > 1:
+        seconds = sum(map(len, pieces)) / CHARACTERS_PER_SECOND
+        click.echo(f"{len(pieces)} pieces, about {seconds:.0f} s of speech", err=True)
