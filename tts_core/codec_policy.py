@@ -32,8 +32,8 @@ class CodecPolicy:
         """[0, frames) as a decode cuts it; the cuts do not depend on where the speech ends."""
         return growing(frames, self.first_frames, self.max_frames)
 
-    def encode_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
-        """[0, frames) as an encode cuts it: nobody waits for a first piece."""
+    def even_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
+        """[0, frames) as an encode cuts it, or a decode whose first piece nobody waits for."""
         return growing(frames, self.max_frames, self.max_frames)
 
 

@@ -266,7 +266,7 @@ def _decoding(codec: DacConfig, frames: int, size: int, backend: str, policy: Co
 
 
 def _encoding(codec: DacConfig, frames: int, size: int, backend: str, policy: CodecPolicy) -> Term:
-    fed = _most_fed(codec, frames, dac.encode_window, policy.encode_cuts)
+    fed = _most_fed(codec, frames, dac.encode_window, policy.even_cuts)
     widest = codec.encoder_hidden_size * fed * codec.hop_length
     return _live("prompts", size * widest, f"the encoder's widest layer, {fed} frames", backend)
 

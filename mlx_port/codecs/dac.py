@@ -193,9 +193,7 @@ class Dac(nn.Module):
         samples = mx.array(samples).astype(self.decoder.conv2.weight.dtype)
         frames = -(-samples.shape[1] // self.hop_length)
         samples = mx.pad(samples, [(0, 0), (0, frames * self.hop_length - samples.shape[1])])
-        pieces = [
-            self._encode_frames(samples, start, stop) for start, stop in self.policy.encode_cuts(frames)
-        ]
+        pieces = [self._encode_frames(samples, start, stop) for start, stop in self.policy.even_cuts(frames)]
         empty = mx.zeros((samples.shape[0], self.n_codebooks, 0), dtype=mx.int32)
         return mx.concatenate([empty, *pieces], axis=2)
 

@@ -16,6 +16,7 @@ from mlx import nn
 
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d
 from mlx_port.layers.lstm import LSTM, LSTMState
+from tts_core.codec_policy import DEFAULT, CodecPolicy
 from tts_core.encodec import (
     EncodecConfig,
     check_codebooks,
@@ -24,8 +25,6 @@ from tts_core.encodec import (
     encode_tail,
     encode_windows,
 )
-
-LARGEST_WINDOW = 256  # frames: bounds the memory
 
 
 class CausalConv1d(nn.Module):
@@ -208,11 +207,14 @@ class ResidualVectorQuantizer(nn.Module):
 
 
 class Encodec(nn.Module):
-    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T)."""
+    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T).
 
-    def __init__(self, config: EncodecConfig):
+    policy: the windows it works in; it may be replaced at any time.
+    """
+
+    def __init__(self, config: EncodecConfig, policy: CodecPolicy = DEFAULT):
         super().__init__()
-        self.config = config
+        self.config, self.policy = config, policy
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks = config.n_codebooks
         self.encoder = Encoder(config)
@@ -229,7 +231,7 @@ class Encodec(nn.Module):
         samples = mx.array(samples).astype(self.quantizer.layers[0].codebook.embed.dtype)
         hop, memory = self.hop_length, None
         pieces = [mx.zeros((samples.shape[0], n_codebooks, 0), mx.int32)]
-        for window in encode_windows(self.config, -(-samples.shape[1] // hop), LARGEST_WINDOW):
+        for window in encode_windows(self.config, -(-samples.shape[1] // hop), self.policy.max_frames):
             heard = samples[:, window.first * hop : window.stop * hop, None]
             context = window.start - window.first
             latents, memory = self.encoder.window(heard, context, memory, encode_tail(self.config))
@@ -246,7 +248,7 @@ class Encodec(nn.Module):
         codes, memory = mx.array(codes), None
         check_codebooks(self.config, codes.shape[1])
         pieces = [mx.zeros((codes.shape[0], 0), self.quantizer.layers[0].codebook.embed.dtype)]
-        for window in decode_windows(self.config, codes.shape[2], LARGEST_WINDOW):
+        for window in decode_windows(self.config, codes.shape[2], self.policy.max_frames):
             latents = self.quantizer.decode(codes[:, :, window.first : window.stop])
             context = window.start - window.first
             audio, memory = self.decoder.window(latents, context, memory, decode_tail(self.config))

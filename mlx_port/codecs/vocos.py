@@ -15,6 +15,7 @@ from mlx import nn
 from mlx_port.layers.conv import Conv1d
 from mlx_port.layers.istft import InverseSTFT
 from mlx_port.layers.norm import LayerNorm
+from tts_core.codec_policy import CodecPolicy
 from tts_core.vocos import (
     KERNEL,
     LARGEST_MAGNITUDE,
@@ -23,9 +24,8 @@ from tts_core.vocos import (
     check_request,
     decode_window,
 )
-from tts_core.windows import growing
 
-LARGEST_WINDOW = 1024  # frames: bounds the memory
+WINDOWS = CodecPolicy(1024)  # a narrow network at one rate: a frame takes little
 
 
 class EncodecFeatures(nn.Module):
@@ -104,11 +104,14 @@ class ISTFTHead(nn.Module):
 
 
 class Vocos(nn.Module):
-    """The whole vocoder. Its doors take codes (B, q, T), give samples (B, L) float32."""
+    """The whole vocoder. Its doors take codes (B, q, T), give samples (B, L) float32.
 
-    def __init__(self, config: VocosConfig):
+    policy: the windows it works in; it may be replaced at any time.
+    """
+
+    def __init__(self, config: VocosConfig, policy: CodecPolicy = WINDOWS):
         super().__init__()
-        self.config = config
+        self.config, self.policy = config, policy
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.feature_extractor = EncodecFeatures(config)
         self.backbone = Backbone(config)
@@ -123,7 +126,7 @@ class Vocos(nn.Module):
         """
         codes = mx.array(codes)
         pieces = [mx.zeros((codes.shape[0], 0))]
-        for start, stop in growing(codes.shape[2], LARGEST_WINDOW, LARGEST_WINDOW):
+        for start, stop in self.policy.even_cuts(codes.shape[2]):
             pieces.append(self.decode_frames(codes, start, stop, bandwidth_id))
             mx.eval(pieces[-1])  # its memory goes before the next window's comes
         return mx.concatenate(pieces, axis=1)

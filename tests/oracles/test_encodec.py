@@ -15,6 +15,7 @@ from tests.golden.codec_sides import encodec_bench
 from tests.golden.encodec_checks import embedding
 from tests.golden.sides import SIDES, Bench
 from tests.tolerance import FACTOR
+from tts_core.codec_policy import CodecPolicy
 from tts_core.encodec import codebooks_at
 
 torch = pytest.importorskip("torch")
@@ -174,16 +175,11 @@ def test_decode(oracle, bench, frames):
         )
 
 
-@pytest.fixture
-def small_windows(monkeypatch) -> None:
-    """Cuts at every 9 frames on both sides, so that short clips cross many."""
-    for side in ("torch_ref", "mlx_port"):
-        monkeypatch.setattr(f"{side}.codecs.encodec.LARGEST_WINDOW", 9)
-
-
-@pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("length", [701, 2503])
-def test_small_windows(oracle, bench, length):
+def test_small_windows(oracle, bench, length, monkeypatch):
+    """Cuts at every 9 frames, so that short clips cross many."""
+    for side in (bench.side, bench.torch32, bench.torch64):
+        monkeypatch.setattr(side.codec, "policy", CodecPolicy(9))
     test_encode(oracle, bench, length)
     test_decode(oracle, bench, 23)
 

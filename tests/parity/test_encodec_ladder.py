@@ -20,6 +20,7 @@ from tests.golden.codec_sides import bench_of
 from tests.golden.encodec_checks import after, embedding
 from tests.golden.sides import Bench, Side
 from tests.tiny_codecs import encodec_config, encodec_weights
+from tts_core.codec_policy import CodecPolicy
 from tts_core.encodec import EncodecConfig
 from tts_core.errors import UsageError
 
@@ -29,7 +30,6 @@ ONE = replace(
     TINY, upsampling_ratios=(2,), kernel_size=2, last_kernel_size=1, residual_kernel_size=1, compress=1
 )
 CONFIGS = pytest.mark.parametrize("config", [TINY, FOUR, ONE], ids=["5-2-3", "8-5-4-2", "2"])
-SIDES = {"torch_ref": torch_ref.codecs.encodec, "mlx_port": mlx_port.codecs.encodec}
 
 
 @cache
@@ -160,11 +160,10 @@ def test_windows_equal_the_whole_encode(config: EncodecConfig, largest: int, mon
         for side in (trio.side, trio.torch32):
             whole = side.to_host(side.codec.encode(samples, books))
             with monkeypatch.context() as patch:
-                for code in SIDES.values():
-                    patch.setattr(code, "LARGEST_WINDOW", largest)
+                patch.setattr(side.codec, "policy", CodecPolicy(largest))
                 np.testing.assert_array_equal(side.to_host(side.codec.encode(samples, books)), whole)
         with monkeypatch.context() as patch:
-            patch.setattr(torch_ref.codecs.encodec, "LARGEST_WINDOW", largest)
+            patch.setattr(trio.torch64.codec, "policy", CodecPolicy(largest))
             seen = latents_heard(trio.torch64.codec, samples)
         latents = torch.cat(seen, dim=2).numpy()
         np.testing.assert_allclose(latents, embedding(trio.torch64, samples), rtol=0, atol=1e-12)
@@ -178,8 +177,8 @@ def test_windows_equal_the_whole_decode(config: EncodecConfig, largest: int, mon
         codes = random_codes(config, 2, frames)
         truth, known = trio.torch64.decode(codes), trio.torch32.decode(codes)
         with monkeypatch.context() as patch:
-            for code in SIDES.values():
-                patch.setattr(code, "LARGEST_WINDOW", largest)
+            for side in (trio.side, trio.torch32, trio.torch64):
+                patch.setattr(side.codec, "policy", CodecPolicy(largest))
             np.testing.assert_allclose(trio.torch64.decode(codes), truth, rtol=0, atol=1e-12)
             for side in (trio.side, trio.torch32):
                 trio.within(f"{frames} frames in windows", side.decode(codes), known, truth)
@@ -209,7 +208,7 @@ def test_windows_of_any_shape_are_exact(config: EncodecConfig, largest: int, hop
     samples = normal(hops, 1, (hops - 1) * config.hop_length + 1 + more % config.hop_length)
     codes = torch.from_numpy(random_codes(config, 1, hops))
     with pytest.MonkeyPatch.context() as patch, torch.inference_mode():
-        patch.setattr(torch_ref.codecs.encodec, "LARGEST_WINDOW", largest)
+        patch.setattr(codec, "policy", CodecPolicy(largest))
         heard = latents_heard(codec, samples)
         said = codec.decode(codes)
         whole = codec.encoder(torch.from_numpy(samples)[:, None].double())

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mlx_port.codecs.vocos
-import torch_ref.codecs.vocos
 from tests.golden.codec_sides import bench_of
 from tests.golden.sides import Bench, Side
 from tests.tiny_codecs import vocos_config, vocos_weights
+from tts_core.codec_policy import CodecPolicy
 from tts_core.errors import UsageError
 from tts_core.vocos import LARGEST_MAGNITUDE, VocosConfig, decode_lookahead
 
@@ -21,7 +20,6 @@ TINY = vocos_config()
 REAL = replace(TINY, n_fft=32, hop_length=8, num_layers=1)  # four hops a frame, as published
 BARE = replace(TINY, n_fft=10, hop_length=6, num_layers=1)  # frames that hardly overlap
 CONFIGS = pytest.mark.parametrize("config", [TINY, REAL, BARE], ids=["42/12", "32/8", "10/6"])
-SIDES = (torch_ref.codecs.vocos, mlx_port.codecs.vocos)
 
 
 @cache
@@ -123,9 +121,8 @@ def test_windows_equal_the_whole_decode(config: VocosConfig, size: int, monkeypa
     trio, frames = bench(config), 40
     codes = random_codes(config, 2, frames)
     whole = {name: decode(side, codes) for name, side in vars(trio).items()}
-    for code in SIDES:
-        monkeypatch.setattr(code, "LARGEST_WINDOW", size)
     for name, side in vars(trio).items():
+        monkeypatch.setattr(side.codec, "policy", CodecPolicy(size))
         cuts = [(at, min(at + size, frames)) for at in range(0, frames, size)]
         pieces = [side.to_host(side.codec.decode_frames(side.to_device(codes), *cut, 1)) for cut in cuts]
         for what, samples in (("decode", decode(side, codes)), ("pieces", np.concatenate(pieces, axis=1))):

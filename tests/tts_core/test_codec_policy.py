@@ -16,7 +16,7 @@ def test_windows_of_nothing_are_refused(name, value):
 def test_a_decode_starts_small_and_an_encode_does_not():
     policy = CodecPolicy(max_frames=10, first_frames=4)
     assert list(policy.decode_cuts(27)) == [(0, 4), (4, 12), (12, 22), (22, 27)]
-    assert list(policy.encode_cuts(27)) == [(0, 10), (10, 20), (20, 27)]
+    assert list(policy.even_cuts(27)) == [(0, 10), (10, 20), (20, 27)]
     assert list(CodecPolicy(3).decode_cuts(7)) == [(0, 3), (3, 6), (6, 7)]
 
 

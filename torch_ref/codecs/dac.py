@@ -197,9 +197,7 @@ class Dac(nn.Module):
         samples = torch.as_tensor(samples).to(weight.device, weight.dtype)
         frames = -(-samples.shape[1] // self.hop_length)
         samples = F.pad(samples, (0, frames * self.hop_length - samples.shape[1]))
-        pieces = [
-            self._encode_frames(samples, start, stop) for start, stop in self.policy.encode_cuts(frames)
-        ]
+        pieces = [self._encode_frames(samples, start, stop) for start, stop in self.policy.even_cuts(frames)]
         empty = torch.zeros(samples.shape[0], self.n_codebooks, 0, dtype=torch.int32, device=weight.device)
         return torch.cat([empty, *pieces], dim=2)
 

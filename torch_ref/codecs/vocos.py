@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.istft import InverseSTFT
 from torch_ref.layers.norm import LayerNorm, at_least_float32
+from tts_core.codec_policy import CodecPolicy
 from tts_core.vocos import (
     KERNEL,
     LARGEST_MAGNITUDE,
@@ -24,9 +25,8 @@ from tts_core.vocos import (
     check_request,
     decode_window,
 )
-from tts_core.windows import growing
 
-LARGEST_WINDOW = 1024  # frames: bounds the memory
+WINDOWS = CodecPolicy(1024)  # a narrow network at one rate: a frame takes little
 
 
 class EncodecFeatures(nn.Module):
@@ -107,11 +107,14 @@ class ISTFTHead(nn.Module):
 
 
 class Vocos(nn.Module):
-    """The whole vocoder. Its doors take codes (B, q, T), give samples (B, L) float32."""
+    """The whole vocoder. Its doors take codes (B, q, T), give samples (B, L) float32.
 
-    def __init__(self, config: VocosConfig):
+    policy: the windows it works in; it may be replaced at any time.
+    """
+
+    def __init__(self, config: VocosConfig, policy: CodecPolicy = WINDOWS):
         super().__init__()
-        self.config = config
+        self.config, self.policy = config, policy
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.feature_extractor = EncodecFeatures(config)
         self.backbone = Backbone(config)
@@ -127,7 +130,7 @@ class Vocos(nn.Module):
         """
         codes = torch.as_tensor(codes).to(self.head.out.weight.device)
         pieces = [torch.zeros(codes.shape[0], 0, device=codes.device)]
-        for start, stop in growing(codes.shape[2], LARGEST_WINDOW, LARGEST_WINDOW):
+        for start, stop in self.policy.even_cuts(codes.shape[2]):
             pieces.append(self.decode_frames(codes, start, stop, bandwidth_id))
         return torch.cat(pieces, dim=1)
 
