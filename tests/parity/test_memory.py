@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+import mlx_port
 import mlx_port.layers.cache
+import mlx_port.memory
+import torch_ref
 import torch_ref.dia.step
 import torch_ref.layers.cache
 from tests.parity.sides import PORT, SIDES, YARDSTICK, Side
@@ -152,6 +155,28 @@ def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> N
     ):
         with pytest.raises(ResourceError, match=r"^memory: the model's weights in float32 take .* 0\.01 GB"):
             load()
+
+
+def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlx_port.dia.loading
+    import torch_ref.dia.loading
+    from mlx_port.api import converted_voice
+    from tts_core.codec_policy import CodecPolicy
+    from tts_core.embedded_voice import CODEC, DIA
+    from tts_core.room import codec_policy
+
+    sides = (
+        (torch_ref.dia.loading, "torch-cpu", lambda: torch_ref.load(DIA, codec=CODEC, device="cpu")),
+        (mlx_port.dia.loading, mlx_port.memory.backend_name(), lambda: mlx_port.load(converted_voice())),
+    )
+    for code, backend, load in sides:
+        codec = load().codec
+        assert codec.policy == CodecPolicy(256)
+        free = 230 * 10**6
+        monkeypatch.setattr(code, "free_bytes", lambda *device, free=free: free)
+        scarce = load().codec
+        assert scarce.policy == codec_policy(codec.config, dtype="float32", backend=backend, free=free)
+        assert scarce.policy.max_frames < 256
 
 
 @pytest.mark.slow
