@@ -89,9 +89,11 @@ MISTAKES = [
 ]
 
 if FILES:
+    STEMS = {file.stem for file in FILES}
 
     @pytest.mark.parametrize(
-        ("stem", "where", "mistake"), [pytest.param(*given, id=given[2].__name__) for given in MISTAKES]
+        ("stem", "where", "mistake"),
+        [pytest.param(*given, id=given[2].__name__) for given in MISTAKES if given[0] in STEMS],
     )
     def test_mistakes_are_seen(stem: str, where: str, mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """mars5: the checks can fail."""
