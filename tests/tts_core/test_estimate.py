@@ -103,7 +103,8 @@ def test_more_of_anything_takes_more(backend, larger):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_narrower_and_quantised_take_less(backend):
     four = {"group_size": 64, "bits": 4, "mode": "affine"}
-    assert total(dtype="bfloat16", backend=backend) < 0.65 * total(backend=backend)
+    short = replace(JOB, frames=60)  # the codec stays float32
+    assert total(short, dtype="bfloat16", backend=backend) < 0.65 * total(short, backend=backend)
     assert total(replace(JOB, guided=False), backend) < total(JOB, backend)
     less = total(dtype="bfloat16", backend=backend, quantization=four) < total(
         dtype="bfloat16", backend=backend
