@@ -51,7 +51,8 @@ class MultiheadAttention(nn.Module):
         else:
             width = x.shape[-1]
             queries = mx.addmm(bias[:width], x, weight[:width].T)
-            queries = mx.broadcast_to(queries, (source.shape[0], *queries.shape[1:]))
+            if len(queries) != len(source):  # copies: cuDNN takes no queries that stand in one place
+                queries = mx.concatenate([queries] * len(source))
             keys, values = mx.split(
                 mx.addmm(bias[width:], source.astype(weight.dtype), weight[width:].T), 2, axis=-1
             )

@@ -9,6 +9,7 @@ import torch
 
 import torch_ref.mars5.reverse as reverse
 from tests.mars5_nar_tiny import TEXT, codes, config, weights
+from tests.torch_ref.test_dia_step import eager
 from torch_ref.limits import Backend, enforce
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.mars5 import is_norm
@@ -80,11 +81,16 @@ def test_the_cpu_takes_the_plain_step() -> None:
     assert type(reverse.make_step(network, source, begin, settings)) is reverse.Step
 
 
-@pytest.mark.cuda
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_captured_step(way: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, *, deep: bool) -> None:
-    captured = run(tiny("cuda", dtype), WAYS[way], deep=deep)
+def test_captured_step(
+    way: str, dtype: torch.dtype, device: str, monkeypatch: pytest.MonkeyPatch, *, deep: bool
+) -> None:
+    if device == "cpu":
+        monkeypatch.setattr(reverse, "capture", eager)
+    monkeypatch.setattr(reverse, "make_step", reverse.GraphStep)
+    captured = run(tiny(device, dtype), WAYS[way], deep=deep)
     monkeypatch.setattr(reverse, "make_step", reverse.Step)
-    np.testing.assert_array_equal(captured, run(tiny("cuda", dtype), WAYS[way], deep=deep))
+    np.testing.assert_array_equal(captured, run(tiny(device, dtype), WAYS[way], deep=deep))

@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from tests.tiny_mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
+from tests.torch_ref.test_dia_step import eager
 from torch_ref.layers import row_kernels
 from torch_ref.mars5 import ar_loop, row, step
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw
 from tts_core.errors import GenerationError
+from tts_core.mars5 import is_norm
 from tts_core.mars5_sampling import Mars5Settings
 from tts_core.noise import HostNoise
 
@@ -33,7 +35,9 @@ def network_of(device: str = "cpu", dtype: torch.dtype = torch.float32, **change
     config = ar_config(**changes)
     network = CodecLM(config)
     network.load_state_dict({k: torch.from_numpy(v) for k, v in ar_tensors(config).items()})
-    return network.to(device, dtype).eval().requires_grad_(False)
+    for name, parameter in network.named_parameters():
+        parameter.data = parameter.data.to(torch.float32 if is_norm(name) else dtype)
+    return network.to(device).eval().requires_grad_(False)
 
 
 def drawn(
@@ -45,6 +49,8 @@ def drawn(
 ) -> list[int]:
     """A whole run of the loop with one form of the step."""
     monkeypatch.setattr(ar_loop, "make_step", form)
+    if network.embed.weight.device.type == "cpu":
+        monkeypatch.setattr(step, "capture", eager)
     codes = reference(30, network.config)
     sequence = sequence_of(deep_prompt(codes), draws)
     for _ in ar_loop.extend(network, codes, sequence, settings, HostNoise(5)):
@@ -67,18 +73,24 @@ def test_penalties_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     network, settings = network_of(), replace(SETTINGS["long penalties"], rep_penalty_window=3)
     codes, first = reference(30, network.config), VOCABULARY.first_speech
     given = [first + place for place in (0, 1, 1, 2, 0, 0, 3, 1, 1, 1, 4, 5, 6, 0)]
-    seen: dict[Any, list[torch.Tensor]] = {step.Step: [], step.GraphStep: []}
+    numbers = [float(HostNoise(5).uniform(place, (1,))[0]) for place in range(len(given))]
+    seen: dict[Any, dict[int, torch.Tensor]] = {step.Step: {}, step.GraphStep: {}}
+    monkeypatch.setattr(step, "capture", eager)
     for form, found in seen.items():
 
         def choose(log_probs: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-            found.append(log_probs.clone())  # noqa: B023
-            return torch.tensor([given[len(found) - 1]])  # noqa: B023
+            if not uniform.any():  # warming up
+                return torch.tensor([given[7]])
+            place = numbers.index(uniform.item())
+            found[place] = log_probs.clone()  # noqa: B023
+            return torch.tensor([given[place]])
 
         monkeypatch.setattr(ar_loop, "make_step", form)
         sequence = sequence_of(deep_prompt(codes), len(given))
         for _ in ar_loop.extend(network, codes, sequence, settings, HostNoise(5), choose=choose):
             pass
-    torch.testing.assert_close(*(torch.cat(found) for found in seen.values()), rtol=0, atol=1e-4)
+    assert all(list(found) == list(range(len(given))) for found in seen.values())
+    torch.testing.assert_close(*(torch.cat([*found.values()]) for found in seen.values()), rtol=0, atol=1e-4)
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")

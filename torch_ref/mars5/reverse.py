@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.device import name_of
+from torch_ref.layers.capture import capture
 from torch_ref.mars5.diffusion import (
     at_timestep,
     draw_per_cell,
@@ -84,25 +85,17 @@ class GraphStep(Step):
 
     def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
         if self.graph is None:
-            self.graph = self._captured(codes, t, numbers)
+            self.codes, self.t, self.numbers = codes.clone(), t.clone(), numbers.clone()
+            self.graph, self.after = capture(
+                lambda: self.codes.copy_(self.compute(self.codes, self.t, self.numbers)),
+                codes.device,
+                again=lambda: None,  # all that the warm-up moved on is filled below
+            )
         self.codes.copy_(codes)
         self.t.copy_(t)
         self.numbers.copy_(numbers)
         self.graph.replay()
-        return self.codes
-
-    def _captured(self, codes: Tensor, t: Tensor, numbers: Tensor) -> torch.cuda.CUDAGraph:
-        self.codes, self.t, self.numbers = codes.clone(), t.clone(), numbers.clone()
-        device = codes.device
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # warm up: workspaces must exist before the capture
-            self.compute(self.codes, self.t, self.numbers)
-        torch.cuda.current_stream(device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.codes.copy_(self.compute(self.codes, self.t, self.numbers))
-        return graph
+        return self.after
 
 
 def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:

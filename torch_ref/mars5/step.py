@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torch_ref.layers.capture import capture
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.row import fastest_row
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
@@ -85,8 +86,7 @@ class GraphStep(Step):
     """The same step captured as a CUDA graph, sampling included: one launch and one read an id.
 
     The first call reads the prompt plainly. Then all that a step depends on stands on the device, so that the
-    next step is launched before the last id is read: the device never waits for Python. On other devices it
-    runs step by step, uncaptured.
+    next step is launched before the last id is read: the device never waits for Python.
     """
 
     ahead = 1
@@ -101,7 +101,7 @@ class GraphStep(Step):
     ):
         super().__init__(network, speaker, sequence, settings, choose)
         self.kind = fastest_row(network)
-        self.replay: Callable[[], object] | None = None
+        self.graph: torch.cuda.CUDAGraph | None = None
         pinned = speaker.is_cuda
         self.sent = torch.empty(sequence.room, dtype=torch.float32, pin_memory=pinned)
         self.received = torch.empty(sequence.room, dtype=torch.long, pin_memory=pinned)
@@ -110,12 +110,11 @@ class GraphStep(Step):
         if self.generated == 0:
             return self._post(super().__call__(uniform), 0)
         count = self.generated
-        if self.replay is None:
-            self._fix()
-        assert self.replay is not None
+        if self.graph is None:
+            self.graph, self.ids = self._captured()
         self.sent[count] = uniform
         self.uniform.copy_(self.sent[count : count + 1], non_blocking=True)
-        self.replay()
+        self.graph.replay()
         self.generated += 1
         return self._post(self.ids, count)
 
@@ -133,8 +132,8 @@ class GraphStep(Step):
         arrived.record()
         return Letter(place, arrived)
 
-    def _fix(self) -> None:
-        """Put what changes from step to step onto the device, and capture the step."""
+    def _captured(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        """Put what changes from step to step onto the device, and capture the step: its graph and its ids."""
         device, vocab_size = self.speaker.device, self.network.config.vocab_size
         self.token = self.recent[:, -1:].long()
         self.seen = torch.full((1, self.window), vocab_size, device=device)  # a ring; that id is none
@@ -142,36 +141,27 @@ class GraphStep(Step):
         self.at = torch.tensor([self.position], device=device)
         self.count = torch.tensor([self.generated], device=device)
         self.uniform = torch.zeros(1, device=device)
-        self.ids = torch.zeros(1, dtype=torch.long, device=device)
         self.row = self.kind(self.network, self.cache, self.rotary, self.at)
-        self.replay = self._captured() if device.type == "cuda" else self._advance
+        state = self.token, self.seen, self.at, self.count
+        before = [tensor.clone() for tensor in state]
 
-    def _advance(self) -> None:
-        """One step, on the device alone."""
+        def again() -> None:
+            for tensor, kept in zip(state, before, strict=True):
+                tensor.copy_(kept)
+
+        return capture(self._advance, device, again=again)
+
+    def _advance(self) -> Tensor:
+        """One step, on the device alone. → (1,) ids."""
         logits = self.row(self.network.embed(self.token))
         nothing = self.network.config.vocab_size
         seen = torch.where(self.count > PENALTIES_ABOVE, self.seen, nothing)
-        self.ids.copy_(self.drawn(logits, seen, self.penalties[self.count], self.uniform))
-        self.token.copy_(self.ids.clamp(min=0)[:, None])
+        ids = self.drawn(logits, seen, self.penalties[self.count], self.uniform)
+        self.token.copy_(ids.clamp(min=0)[:, None])
         self.seen.index_copy_(1, self.count % self.window, self.token)
         self.at.add_(1)
         self.count.add_(1)
-
-    def _captured(self) -> Callable[[], object]:
-        state = [self.token, self.seen, self.at, self.count]
-        before = [tensor.clone() for tensor in state]
-        side = torch.cuda.Stream(self.speaker.device)
-        side.wait_stream(torch.cuda.current_stream(self.speaker.device))
-        with torch.cuda.stream(side):  # warm up: kernels and workspaces must exist before the capture
-            self._advance()
-        torch.cuda.current_stream(self.speaker.device).wait_stream(side)
-        for tensor, kept in zip(state, before, strict=True):
-            tensor.copy_(kept)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._advance()
-        self.graph = graph
-        return graph.replay
+        return ids
 
 
 def make_step(
