@@ -1,0 +1,106 @@
+"""Recordings with transcripts: a folder in which every `name.wav` has its `name.txt`.
+
+A transcript is what is said, as it would be given to the model: turns with their tags, or words alone, which
+become [S1]'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tts_core.audio import read_audio
+from tts_core.dia import DiaConfig
+from tts_core.errors import NotFoundError, UsageError
+from tts_core.script import prepare
+from tts_core.tokenizer import tokenize
+
+HELD_OUT = 0.05  # of the recordings, which are not trained on
+MOST_HELD_OUT = 16
+
+
+class Recording(NamedTuple):
+    """tokens: (S,) int64.  codes: (T, Q) int64."""
+
+    tokens: np.ndarray
+    codes: np.ndarray
+
+
+def transcripts(folder: Path, config: DiaConfig) -> dict[Path, str]:
+    """The texts that belong to a folder's WAV files, as the model reads them; no sound is read.
+
+    Raises NotFoundError and UsageError, naming the file.
+    """
+    if not folder.is_dir():
+        raise NotFoundError(f"data: there is no folder {folder}")
+    sounds = sorted(folder.glob("*.wav"))
+    if len(sounds) < 2:
+        raise UsageError(f"data: {folder} holds {len(sounds)} WAV files; give two at least, better hundreds")
+    said = {}
+    for sound in sounds:
+        written = sound.with_suffix(".txt")
+        if not written.exists():
+            raise NotFoundError(
+                f"data: {sound.name} has no {written.name} beside it; write what is said in it"
+            )
+        try:
+            said[sound] = prepare(written.read_text(encoding="utf-8"), config.max_text_bytes)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"data: {written} is not UTF-8 text") from error
+        except UsageError as error:
+            raise UsageError(f"data: {written}: {error}") from error
+    return said
+
+
+def fingerprint(said: dict[Path, str]) -> str:
+    """16 hex digits that change with a name, a length of a file or a text."""
+    told = [f"{sound.name}\0{sound.stat().st_size}\0{text}" for sound, text in said.items()]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+def encode(said: dict[Path, str], codec: Any, config: DiaConfig) -> Iterator[Recording]:
+    """Every recording as tokens and codes; codec: one of `torch_ref`.
+
+    Raises UsageError for a sound that cannot be read or is longer than the model speaks.
+    """
+    for sound, text in said.items():
+        samples = read_audio(sound, codec.sample_rate)
+        frames = -(-len(samples) // codec.hop_length)
+        if frames > config.max_frames:
+            longest = config.max_frames * codec.hop_length / codec.sample_rate
+            raise UsageError(
+                f"data: {sound} is {len(samples) / codec.sample_rate:.1f} s long, the model speaks "
+                f"{longest:.1f} s; cut it, and its transcript"
+            )
+        codes = codec.encode(samples[None])[0].cpu().numpy().T
+        yield Recording(tokenize(text).astype(np.int64), codes.astype(np.int64))
+
+
+def keep(path: Path, recordings: list[Recording]) -> None:
+    """Write encoded recordings, so that they are encoded once."""
+    arrays = {
+        f"{kind}{n}": array for n, one in enumerate(recordings) for kind, array in one._asdict().items()
+    }
+    unfinished = path.with_suffix(".part.npz")
+    np.savez_compressed(unfinished, **arrays)  # pyright: ignore[reportArgumentType]
+    unfinished.replace(path)
+
+
+def kept(path: Path) -> list[Recording]:
+    """What `keep` wrote."""
+    with np.load(path) as arrays:
+        return [Recording(arrays[f"tokens{n}"], arrays[f"codes{n}"]) for n in range(len(arrays.files) // 2)]
+
+
+def divided(recordings: list[Recording]) -> tuple[list[Recording], list[Recording]]:
+    """(those to train on, those held out): the same whenever the data are."""
+    count = min(MOST_HELD_OUT, max(1, int(HELD_OUT * len(recordings))))
+    chosen = set(np.random.default_rng(0).permutation(len(recordings))[:count].tolist())
+    return (
+        [one for n, one in enumerate(recordings) if n not in chosen],
+        [one for n, one in enumerate(recordings) if n in chosen],
+    )

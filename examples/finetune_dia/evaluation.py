@@ -1,0 +1,96 @@
+r"""What a fine-tuned voice reached: word error rate beside flite's own, and whose voice it is.
+
+    python -m examples.finetune_dia.evaluation --dia tuned/dia --codec tts_core/voice/codec \
+        --voice awb --others slt rms
+
+For recordings that flite made. On the committed sentences of examples/train_voice, which were trained on by
+nobody. Needs flite and pocketsphinx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from examples.train_voice.evaluation import PATIENCE, write_wav
+from examples.train_voice.flite import SAMPLE_RATE, speak
+from examples.train_voice.listening import TurnScore, interval, score, word_error_rate
+from examples.train_voice.parameters import framed
+from examples.train_voice.similarity import Voiceprint, median_pitch, similarities, voiceprint
+from examples.train_voice.synthesis import reseed
+from examples.train_voice.text import EVALUATION
+from tts_core.embedded_voice import CODEC
+
+
+def read_aloud(voice: str, sentences: Sequence[str]) -> list[np.ndarray]:
+    """flite's own readings. (L,) float32 at 16 kHz each."""
+    reseed(1)
+    rng = np.random.default_rng(1)
+    return [framed(speak(words, voice), rng)[0].astype(np.float32) / 32768 for words in sentences]
+
+
+def judged(name: str, sentences: Sequence[str], said: Sequence[np.ndarray]) -> float:
+    """The word error rate, printed with its interval."""
+    scores: list[list[TurnScore]] = [
+        score([words], samples) for words, samples in zip(sentences, said, strict=True)
+    ]
+    low, high = interval(scores)
+    rate = word_error_rate([turn for turns in scores for turn in turns])
+    print(f"{name:10} WER {rate:5.1f} %  ({low:.1f} to {high:.1f})", flush=True)
+    return rate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dia", required=True)
+    parser.add_argument("--codec", default=CODEC)
+    parser.add_argument("--voice", default="awb", help="of flite: the one that was trained on")
+    parser.add_argument("--others", nargs="+", default=["slt", "rms"])
+    parser.add_argument("--count", type=int, default=100, help="sentences")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="folder for a report and some WAV files")
+    given = parser.parse_args()
+    import torch_ref
+
+    sentences = (EVALUATION / "sentences.txt").read_text().splitlines()[: given.count]
+    sources = {voice: read_aloud(voice, sentences) for voice in (given.voice, *given.others)}
+    pipeline = torch_ref.load(given.dia, codec=given.codec, dtype="float32")
+    hop = pipeline.codec.hop_length
+    results = pipeline.generate_batch(
+        [f"[S1] {words}" for words in sentences],
+        seed=[given.seed + n for n in range(len(sentences))],
+        max_frames=[
+            min(int(PATIENCE * len(samples) / hop), pipeline.config.max_frames)
+            for samples in sources[given.voice]
+        ],
+    )
+    said = [result.audio for result in results]
+    told = {
+        "flite": judged(f"flite {given.voice}", sentences, sources[given.voice]),
+        "tuned": judged("tuned", sentences, said),
+        "unfinished": sum(result.finish_reason != "stop" for result in results),
+    }
+    ours: list[Voiceprint] = [voiceprint(samples) for samples in said]
+    print(f"did not end by itself: {told['unfinished']} of {len(said)}; pitch {median_pitch(ours):.0f} Hz")
+    for voice, samples in sources.items():
+        prints = [voiceprint(one) for one in samples]
+        told[f"cosine {voice}"], told[f"pitch {voice}"] = similarities(ours, prints), median_pitch(prints)
+        print(
+            f"{voice}: cosine {told[f'cosine {voice}']:.3f}, pitch {told[f'pitch {voice}']:.0f} Hz",
+            flush=True,
+        )
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "report.json").write_text(json.dumps(told, indent=2) + "\n")
+        write_wav(given.out / "tuned.wav", np.concatenate(said[:4]), SAMPLE_RATE)
+        write_wav(given.out / "source.wav", np.concatenate(sources[given.voice][:4]), SAMPLE_RATE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The loop: from a loaded checkpoint to one that speaks like the recordings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import torch_ref
+from examples.finetune_dia.batches import collate, loss, order
+from examples.finetune_dia.data import Recording, divided, encode, fingerprint, keep, kept, transcripts
+from examples.finetune_dia.lora import adapt, merge
+from examples.train_voice.export import dia_config, generation_config, write
+from examples.train_voice.parallel import Clock, Processes, learning_rate, restore, save
+from torch_ref.dia.dia import Dia
+from torch_ref.dia.generate import DiaPipeline
+from tts_core.errors import GenerationError, UsageError
+
+WARMUP = 20  # steps
+LARGEST_NORM = 1.0  # of the gradients
+WEIGHT_DECAY = 0.01
+SHOWN, SAVED = 20, 30  # steps between lines, seconds between checkpoints
+PEAKS = {"lora": 2e-3, "full": 3e-4}  # learning rates for a small model; a large one takes a tenth
+
+
+@dataclass(frozen=True)
+class Settings:
+    """lora: rank, None learns all weights.  minutes: of training in all.  batch: recordings a step.
+    learning_rate: at its peak, None takes PEAKS'.
+    """
+
+    lora: int | None
+    minutes: float
+    batch: int
+    learning_rate: float | None
+    seed: int
+
+    def check(self) -> None:
+        """Raises UsageError."""
+        for name in ("lora", "minutes", "batch", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"--{name.replace('_', '-')}: {value} must be above 0")
+
+    @property
+    def peak(self) -> float:
+        return self.learning_rate or PEAKS["lora" if self.lora else "full"]
+
+
+def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path, settings: Settings) -> None:
+    """Train, and write OUT/dia. Goes on from OUT/checkpoint.pt.
+
+    Raises the errors of `torch_ref.load` and of the data, GenerationError where training diverges.
+    """
+    settings.check()
+    processes = Processes(settings.seed)
+    pipeline = torch_ref.load(model, codec=codec, dtype="float32", device=str(processes.device))
+    if not isinstance(pipeline, DiaPipeline):
+        raise UsageError(f"--model: {model} is no Dia; this tunes Dia only")
+    network, config = pipeline.network, pipeline.config
+    said = transcripts(data, config)
+    begun = {"data": fingerprint(said), "lora": settings.lora, "model": fingerprint_of(network)}
+    checkpoint = out / "checkpoint.pt"
+    state = restore(checkpoint, processes.device)
+    if state is not None and state["begun"] != begun:
+        changed = ", ".join(name for name, value in begun.items() if state["begun"].get(name) != value)
+        raise UsageError(f"--out: {out} was begun with another {changed}; give another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    training, unseen = divided(encoded(out, said, pipeline, processes))
+    network.train().requires_grad_()
+    if settings.lora:
+        adapt(network, settings.lora)
+    Training(network, training, unseen, settings, processes).run(checkpoint, state, begun)
+    if processes.first:
+        if settings.lora:
+            merge(network)
+        configs = {"config.json": dia_config(config), "generation_config.json": generation_config(config)}
+        size = write(out / "dia", network.state_dict(), configs)
+        print(f"fine-tuning: {out / 'dia'}, {size:,} bytes", flush=True)
+    processes.close()
+
+
+def fingerprint_of(network: Dia) -> float:
+    """A number that another model hardly has."""
+    return float(sum(p.detach().double().abs().sum() for p in network.parameters()))
+
+
+def encoded(out: Path, said: dict[Path, str], pipeline: DiaPipeline, processes: Processes) -> list[Recording]:
+    """The recordings as codes, made once by the first process."""
+    path = out / f"codes-{fingerprint(said)}.npz"
+    if processes.first and not path.exists():
+        made = []
+        for one in encode(said, pipeline.codec, pipeline.config):
+            made.append(one)
+            if len(made) % 100 == 0:
+                processes.say(f"fine-tuning: {len(made)} of {len(said)} recordings encoded")
+        keep(path, made)
+    if processes.size > 1:
+        torch.distributed.barrier()
+    return kept(path)
+
+
+class Training:
+    """Steps over the recordings, on the clock."""
+
+    def __init__(
+        self,
+        network: Dia,
+        recordings: list[Recording],
+        unseen: list[Recording],
+        settings: Settings,
+        processes: Processes,
+    ):
+        self.network, self.recordings, self.unseen = network, recordings, unseen
+        self.settings, self.processes = settings, processes
+        named = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        self.learned = named
+        self.optimizer = torch.optim.AdamW(
+            named.values(), lr=settings.peak, betas=(0.9, 0.95), weight_decay=WEIGHT_DECAY
+        )
+        self.step, self.order, self.epoch = 0, [], -1
+
+    def batch(self) -> list[Recording]:
+        """The recordings of this step: a pass after the other, the same for a seed."""
+        size = self.settings.batch * self.processes.size
+        epoch, place = divmod(self.step, math.ceil(len(self.recordings) / size))
+        if epoch != self.epoch:
+            rng = np.random.default_rng((self.settings.seed, epoch))
+            self.order, self.epoch = order([len(one.codes) for one in self.recordings], size, rng), epoch
+        own = self.order[place][self.processes.rank :: self.processes.size]
+        return [self.recordings[n] for n in own or self.order[place][:1]]
+
+    def run(self, checkpoint: Path, state: dict[str, Any] | None, begun: dict[str, Any]) -> None:
+        """Until the time is over; the network then holds what was learned."""
+        spent = 0.0
+        if state is not None:
+            for name, value in state["learned"].items():
+                self.learned[name].data.copy_(value)
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.step, spent = state["step"], state["spent"]
+        count, say = sum(p.numel() for p in self.learned.values()), self.processes.say
+        say(f"fine-tuning: {count:,} weights on {len(self.recordings)} recordings, from step {self.step}")
+        say(f"fine-tuning: unseen {self.judged():.3f} before")
+        clock = Clock(self.processes, self.settings.minutes, spent)
+        saved = clock.spent
+
+        def hold() -> None:
+            weights = {name: p.detach() for name, p in self.learned.items()}
+            told = {"learned": weights, "optimizer": self.optimizer.state_dict(), "begun": begun}
+            save(checkpoint, {**told, "step": self.step, "spent": clock.spent})
+
+        while (progress := clock.look(self.step)) < 1:
+            value = self.stepped(progress)
+            if self.step % SHOWN == 0:
+                say(
+                    f"fine-tuning: step {self.step}, {clock.spent:.0f} s, training {value:.3f}, "
+                    f"unseen {self.judged():.3f}"
+                )
+            if self.processes.first and clock.spent - saved > SAVED:
+                hold()
+                saved = clock.spent
+        if self.processes.first:
+            hold()
+        say(f"fine-tuning: {self.step} steps, unseen {self.judged():.3f}")
+
+    def stepped(self, progress: float) -> float:
+        """One step; returns its loss in nats."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.settings.peak, WARMUP, self.step, progress)
+        rng = np.random.default_rng((self.settings.seed, self.step, self.processes.rank))
+        self.optimizer.zero_grad()
+        value = loss(self.network, collate(self.batch(), self.network.config, rng, self.processes.device))
+        value.backward()
+        gradients = [p.grad for p in self.learned.values() if p.grad is not None]
+        self.processes.average(gradients)
+        nn.utils.clip_grad_norm_(self.learned.values(), LARGEST_NORM)
+        if not math.isfinite(value.item()):
+            raise GenerationError(
+                f"training: the loss is {value.item()} at step {self.step}; give a lower --learning-rate"
+            )
+        self.optimizer.step()
+        self.step += 1
+        return value.item()
+
+    @torch.no_grad()
+    def judged(self) -> float:
+        """The loss on recordings that are not trained on, nats."""
+        rng, device = np.random.default_rng(0), self.processes.device
+        config = self.network.config
+        batch = collate(self.unseen, config, rng, device, text_dropout=0.0, code_noise=0.0)
+        return float(loss(self.network, batch))

@@ -1,0 +1,65 @@
+"""How alike two voices are: cosine of mean log-mel statistics, and median pitch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from examples.train_voice.listening import SAMPLE_RATE, pitch
+from examples.train_voice.spectral import mel_filters
+
+SIZE, BANDS = 1024, 40  # of the spectrogram: samples of a window, a quarter of which is a step
+QUIET = 2.0  # powers of ten in magnitude below the loudest frame: no speech
+
+
+class Voiceprint(NamedTuple):
+    """spectrum: (2 BANDS,), mean and spread of each band's log-mel, each without its own mean.  pitch:
+    median Hz, 0 where nothing is voiced.
+    """
+
+    spectrum: np.ndarray
+    pitch: float
+
+
+@lru_cache
+def filters() -> np.ndarray:
+    """(bins, BANDS)."""
+    return mel_filters(SIZE, BANDS, SAMPLE_RATE)
+
+
+def log_mel(samples: np.ndarray) -> np.ndarray:
+    """(L,) at 16 kHz → (T, BANDS), log10 of mel magnitudes."""
+    padded = np.pad(samples.astype(np.float64), SIZE // 2)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, SIZE)[:: SIZE // 4]
+    return np.log10(np.abs(np.fft.rfft(frames * np.hanning(SIZE))) @ filters() + 1e-5)
+
+
+def voiceprint(samples: np.ndarray) -> Voiceprint:
+    """Of some seconds of one voice. (L,) at 16 kHz."""
+    if not len(samples):
+        return Voiceprint(np.zeros(2 * BANDS), 0.0)
+    bands = log_mel(samples)
+    loudness = bands.mean(1)
+    speech = bands[loudness > loudness.max() - QUIET]
+    means, spreads = speech.mean(0), speech.std(0)
+    return Voiceprint(np.concatenate([means - means.mean(), spreads - spreads.mean()]), pitch(samples))
+
+
+def similarity(one: Voiceprint, other: Voiceprint) -> float:
+    """Cosine of the two spectra, -1 to 1."""
+    sizes = np.linalg.norm(one.spectrum) * np.linalg.norm(other.spectrum)
+    return float(one.spectrum @ other.spectrum / max(sizes, 1e-12))
+
+
+def similarities(ones: Sequence[Voiceprint], others: Sequence[Voiceprint]) -> float:
+    """Mean over pairs."""
+    return float(np.mean([similarity(one, other) for one, other in zip(ones, others, strict=True)]))
+
+
+def median_pitch(prints: Sequence[Voiceprint]) -> float:
+    """Of those that are voiced, Hz; 0 where none is."""
+    found = [one.pitch for one in prints if one.pitch]
+    return float(np.median(found)) if found else 0.0
