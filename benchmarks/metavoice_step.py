@@ -142,7 +142,7 @@ def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Gene
     flat: Any = tree_flatten(network.parameters())
     size = sum(array.nbytes for name, array in flat if read_each_step(name))
 
-    source = mx.zeros(2**31 if mx.default_device().type == mx.DeviceType.gpu else 2**26, dtype=mx.uint8)
+    source = mx.zeros(2**30 if mx.default_device().type == mx.DeviceType.gpu else 2**26, dtype=mx.uint8)
     mx.eval(source)
     floor = 1000 * size / rate(lambda: mx.eval(source ^ 1), 2 * source.size)
     name = (

@@ -16,7 +16,7 @@ from tests.metavoice_tiny import Weights, first_stage_config, first_stage_weight
 from tests.tolerance import assert_within
 from torch_ref.metavoice import first_stage_loop, step
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.fused import FusedLayers, fused_layers
+from torch_ref.metavoice.fused import PROGRAMS, FusedLayers, fused_layers
 from torch_ref.metavoice.step import fix
 from tts_core.metavoice_sampling import FirstStageSampling
 from tts_core.noise import HostNoise
@@ -54,12 +54,8 @@ def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyP
     pytest.importorskip("triton", reason="triton is not installed: it comes with torch for CUDA")
     if not (CUDA or os.environ.get("TRITON_INTERPRET")):
         pytest.skip("no NVIDIA GPU: TRITON_INTERPRET=1 lets Triton interpret the kernels")
-    sizes = {
-        "MOST_COLUMNS": 64,
-        "ROWS_AT_ONCE": 128,
-        "SHARES": 2,
-        "KEYS_AT_ONCE": 16,
-    }  # several blocks of all
+    sizes: dict[str, Any] = {"MOST_COLUMNS": 64, "SHARES": 2, "KEYS_AT_ONCE": 16}  # several blocks of all
+    sizes["PROGRAMS"] = dict.fromkeys(PROGRAMS, (128, 4))
     for name, size in sizes.items():
         monkeypatch.setattr(f"torch_ref.metavoice.fused.{name}", size)
     weights, random = first_stage_weights(CONFIG), np.random.default_rng(1)

@@ -18,9 +18,14 @@ from torch_ref.metavoice.first_stage import Block, FirstStage
 
 MOST_ROWS = 3
 CAPABILITY = (8, 0)  # the lowest that Triton supports
-ROWS_AT_ONCE, WARPS = 4, 8  # of a weight, in one program
+PROGRAMS = {  # kernel → rows of the weight that one program takes, and its warps
+    "project": (2, 4),
+    "add_linear": (2, 4),
+    "gate_linear": (2, 4),
+    "norm_linear": (2, 4),
+}
 MOST_COLUMNS = 2048  # of a weight, at once
-SHARES, KEYS_AT_ONCE = 8, 64  # of attention
+SHARES, KEYS_AT_ONCE, WARPS = 16, 32, 4  # of attention
 
 
 class FusedLayers:
@@ -45,8 +50,7 @@ class FusedLayers:
             self._feed_forward(x, cast(Block, block))
         norm, config = self.network.transformer.ln_f, self.network.config
         table = cast(torch.nn.Embedding, self.network.transformer.wtes[0]).weight
-        blocks = self._blocks(config.hidden_size)
-        grid = (-(-config.vocab_size // ROWS_AT_ONCE),)
+        grid, blocks = self._blocks("norm_linear", config.vocab_size, config.hidden_size)
         kernels.norm_linear[grid](
             x, norm.weight, table, self.logits, config.vocab_size, norm.eps, config.hidden_size, **blocks
         )
@@ -55,7 +59,8 @@ class FusedLayers:
     def _attention(self, x: Tensor, block: Block, cache: FixedCache) -> None:
         config, norm, attention = self.network.config, block.ln_1, block.attn
         width, head, capacity = config.hidden_size, config.head_dim, cache.keys.shape[2]
-        kernels.project[(-(-3 * width // ROWS_AT_ONCE),)](
+        grid, blocks = self._blocks("project", 3 * width, width)
+        kernels.project[grid](
             x,
             norm.weight,
             attention.c_attn.weight,
@@ -67,7 +72,7 @@ class FusedLayers:
             norm.eps,
             width,
             head,
-            **self._blocks(width),
+            **blocks,
         )
         partial = self.sums, self.peaks, self.totals
         kernels.attend[(self.heads, SHARES)](
@@ -81,6 +86,7 @@ class FusedLayers:
             head,
             SHARES,
             KEYS_AT_ONCE,
+            num_warps=WARPS,
         )
         kernels.join[(self.heads,)](*partial, self.attended, head, SHARES)
         self._add(self.attended, attention.c_proj.weight, x)
@@ -88,7 +94,8 @@ class FusedLayers:
     def _feed_forward(self, x: Tensor, block: Block) -> None:
         config, norm, mlp = self.network.config, block.ln_2, block.mlp
         inner, width = config.intermediate_size, config.hidden_size
-        kernels.gate_linear[(-(-inner // ROWS_AT_ONCE),)](
+        grid, blocks = self._blocks("gate_linear", inner, width)
+        kernels.gate_linear[grid](
             x,
             norm.weight,
             mlp.swiglu.w1.weight,
@@ -97,23 +104,20 @@ class FusedLayers:
             inner,
             norm.eps,
             width,
-            **self._blocks(width),
+            **blocks,
         )
         self._add(self.gated, mlp.c_proj.weight, x)
 
     def _add(self, x: Tensor, weight: Tensor, residual: Tensor) -> None:
         rows, columns = weight.shape
-        grid = (-(-rows // ROWS_AT_ONCE),)
-        kernels.add_linear[grid](x, weight, residual, rows, columns, **self._blocks(columns))
+        grid, blocks = self._blocks("add_linear", rows, columns)
+        kernels.add_linear[grid](x, weight, residual, rows, columns, **blocks)
 
-    def _blocks(self, columns: int) -> dict[str, int]:
-        """How much of a weight with so many columns one program takes."""
-        return {
-            "R": self.rows,
-            "N": ROWS_AT_ONCE,
-            "BLOCK": min(MOST_COLUMNS, 1 << (columns - 1).bit_length()),
-            "num_warps": WARPS,
-        }
+    def _blocks(self, kernel: str, rows: int, columns: int) -> tuple[tuple[int], dict[str, int]]:
+        """How many programs a kernel takes for a weight, and what each of them does."""
+        at_once, warps = PROGRAMS[kernel]
+        block = min(MOST_COLUMNS, 1 << (columns - 1).bit_length())
+        return (-(-rows // at_once),), {"R": self.rows, "N": at_once, "BLOCK": block, "num_warps": warps}
 
 
 def fused_layers(network: FirstStage, caches: Sequence[FixedCache], rows: int) -> FusedLayers | None:

@@ -26,22 +26,27 @@ def products(
     x,
     gain,
     weight,
+    gated,
     n,
     rows,
     columns: tl.constexpr,
     eps,
     R: tl.constexpr,
     NORM: tl.constexpr,
+    GATED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Rows n of weight (rows, columns) times each of R rows of x, normed and scaled by `gain` if NORM.
 
-    → three vectors like n; those beyond R are zero.
+    → three vectors like n, those beyond R are zero; if GATED silu of them times the rows of `gated`.
     """
     places = tl.arange(0, BLOCK)
     sum0 = tl.zeros([n.shape[0], BLOCK], tl.float32)
     sum1 = tl.zeros([n.shape[0], BLOCK], tl.float32)
     sum2 = tl.zeros([n.shape[0], BLOCK], tl.float32)
+    gate0 = tl.zeros([n.shape[0], BLOCK], tl.float32)
+    gate1 = tl.zeros([n.shape[0], BLOCK], tl.float32)
+    gate2 = tl.zeros([n.shape[0], BLOCK], tl.float32)
     square0 = tl.zeros([BLOCK], tl.float32)
     square1 = tl.zeros([BLOCK], tl.float32)
     square2 = tl.zeros([BLOCK], tl.float32)
@@ -49,26 +54,42 @@ def products(
         k = start + places
         inside = k < columns
         at = n[:, None].to(tl.int64) * columns + k[None, :]
-        w = tl.load(weight + at, mask=(n < rows)[:, None] & inside[None, :], other=0.0).to(tl.float32)
+        there = (n < rows)[:, None] & inside[None, :]
+        w = tl.load(weight + at, mask=there, other=0.0)  # asked for before anything waits
+        if GATED:
+            v = tl.load(gated + at, mask=there, other=0.0)
         g = tl.load(gain + k, mask=inside, other=0.0).to(tl.float32) if NORM else 1.0
         x0 = tl.load(x + k, mask=inside, other=0.0).to(tl.float32)
         square0 += x0 * x0
-        sum0 += w * (x0 * g)[None, :]
+        sum0 += w.to(tl.float32) * (x0 * g)[None, :]
+        if GATED:
+            gate0 += v.to(tl.float32) * (x0 * g)[None, :]
         if R > 1:
             x1 = tl.load(x + columns + k, mask=inside, other=0.0).to(tl.float32)
             square1 += x1 * x1
-            sum1 += w * (x1 * g)[None, :]
+            sum1 += w.to(tl.float32) * (x1 * g)[None, :]
+            if GATED:
+                gate1 += v.to(tl.float32) * (x1 * g)[None, :]
         if R > 2:
             x2 = tl.load(x + 2 * columns + k, mask=inside, other=0.0).to(tl.float32)
             square2 += x2 * x2
-            sum2 += w * (x2 * g)[None, :]
+            sum2 += w.to(tl.float32) * (x2 * g)[None, :]
+            if GATED:
+                gate2 += v.to(tl.float32) * (x2 * g)[None, :]
     y0 = tl.sum(sum0, 1)
     y1 = tl.sum(sum1, 1)
     y2 = tl.sum(sum2, 1)
+    z0 = tl.sum(gate0, 1)
+    z1 = tl.sum(gate1, 1)
+    z2 = tl.sum(gate2, 1)
     if NORM:  # a norm's quotient is the same for the whole row: it is left for last
-        y0 *= tl.rsqrt(tl.sum(square0) / columns + eps)
-        y1 *= tl.rsqrt(tl.sum(square1) / columns + eps)
-        y2 *= tl.rsqrt(tl.sum(square2) / columns + eps)
+        scale0 = tl.rsqrt(tl.sum(square0) / columns + eps)
+        scale1 = tl.rsqrt(tl.sum(square1) / columns + eps)
+        scale2 = tl.rsqrt(tl.sum(square2) / columns + eps)
+        y0, y1, y2 = y0 * scale0, y1 * scale1, y2 * scale2
+        z0, z1, z2 = z0 * scale0, z1 * scale1, z2 * scale2
+    if GATED:
+        y0, y1, y2 = y0 * tl.sigmoid(y0) * z0, y1 * tl.sigmoid(y1) * z1, y2 * tl.sigmoid(y2) * z2
     return y0, y1, y2
 
 
@@ -79,7 +100,7 @@ def project(
 ):  # fmt: skip
     """Queries (R, width) of normed x, and keys and values (R, heads, capacity, head) at `position`."""
     n = tl.program_id(0) * N + tl.arange(0, N)
-    y0, y1, y2 = products(x, gain, weight, n, 3 * width, width, eps, R, True, BLOCK)
+    y0, y1, y2 = products(x, gain, weight, weight, n, 3 * width, width, eps, R, True, False, BLOCK)
     part = n // width
     at = n % width
     row = width * capacity  # from one row's keys to the next one's
@@ -152,7 +173,7 @@ def add_linear(
     """residual (R, rows) += x weightᵀ, in place."""
     n = tl.program_id(0) * N + tl.arange(0, N)
     inside = n < rows
-    y0, y1, y2 = products(x, x, weight, n, rows, columns, 0.0, R, False, BLOCK)
+    y0, y1, y2 = products(x, x, weight, weight, n, rows, columns, 0.0, R, False, False, BLOCK)
     tl.store(residual + n, tl.load(residual + n, mask=inside).to(tl.float32) + y0, mask=inside)
     if R > 1:
         at = residual + rows + n
@@ -170,13 +191,12 @@ def gate_linear(
     """out (R, rows) = silu(x weightᵀ) · (x gatedᵀ) of normed x."""
     n = tl.program_id(0) * N + tl.arange(0, N)
     inside = n < rows
-    a0, a1, a2 = products(x, gain, weight, n, rows, columns, eps, R, True, BLOCK)
-    b0, b1, b2 = products(x, gain, gated, n, rows, columns, eps, R, True, BLOCK)
-    tl.store(out + n, a0 * tl.sigmoid(a0) * b0, mask=inside)
+    y0, y1, y2 = products(x, gain, weight, gated, n, rows, columns, eps, R, True, True, BLOCK)
+    tl.store(out + n, y0, mask=inside)
     if R > 1:
-        tl.store(out + rows + n, a1 * tl.sigmoid(a1) * b1, mask=inside)
+        tl.store(out + rows + n, y1, mask=inside)
     if R > 2:
-        tl.store(out + 2 * rows + n, a2 * tl.sigmoid(a2) * b2, mask=inside)
+        tl.store(out + 2 * rows + n, y2, mask=inside)
 
 
 @_jit
@@ -187,7 +207,7 @@ def norm_linear(
     """out (R, rows) = x weightᵀ of normed x."""
     n = tl.program_id(0) * N + tl.arange(0, N)
     inside = n < rows
-    y0, y1, y2 = products(x, gain, weight, n, rows, columns, eps, R, True, BLOCK)
+    y0, y1, y2 = products(x, gain, weight, weight, n, rows, columns, eps, R, True, False, BLOCK)
     tl.store(out + n, y0, mask=inside)
     if R > 1:
         tl.store(out + rows + n, y1, mask=inside)

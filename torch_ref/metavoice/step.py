@@ -86,6 +86,7 @@ class GraphStep(Step):
         super().__init__(network, embeddings, sampling, room=whole, end_of_text=end_of_text)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.layers: FusedLayers | None = None
+        self.still: list[Tensor] = []  # what the graph reads and writes, and nothing else holds
 
     def logits(self, tokens: Tensor, cache: Sequence[Cache]) -> Tensor:
         """As of Step, of single ids by the fused layers where there are any."""
@@ -116,6 +117,7 @@ class GraphStep(Step):
         fixed = [fix(cache, position, mask) for cache in self.cache]
         self.layers = fused_layers(self.network, fixed, self.speakers.shape[0])
         places = torch.arange(room, device=device)
+        self.still = [position, mask, places]
         noise = None if waiting is None else self.waiting
 
         def run() -> Tensor:
