@@ -112,16 +112,8 @@ class Request:
 
     items: list[Item]
     settings: Mars5Settings
-    draws: Draws
+    diffusion: Diffusion
     seed: int | None
-
-    @property
-    def diffusion(self) -> Diffusion:
-        """How the diffusion runs."""
-        own = self.settings
-        return Diffusion(
-            own.timesteps, own.nar_guidance_w, own.x_0_temp, own.q0_override_steps, draws=self.draws
-        )
 
 
 def request_pieces(
@@ -142,6 +134,7 @@ def request_pieces(
     as_written: leave numbers, abbreviations and white space as they are. piece_seconds: about how long a
     piece may be; None does not cut. Raises UsageError naming the argument.
     """
+    diffusion = _diffusion(settings, draws)
     reference = read_reference(prompt, sizes, settings, deep_clone=deep_clone)
     check_words("text", text)
     if reference.transcript is not None and not as_written:
@@ -150,7 +143,7 @@ def request_pieces(
     seed = _check_seed(secrets.randbits(32) if seed is None else seed)
     sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))])
     items = [Item(piece, reference, source) for piece, source in zip(texts, sources, strict=True)]
-    return Request(items, settings, draws, None if noise is not None else seed)
+    return Request(items, settings, diffusion, None if noise is not None else seed)
 
 
 def request_texts(
@@ -192,7 +185,17 @@ def request_texts(
         Item(text, read[id(voice)], source)
         for text, voice, source in zip(texts, voices, sources, strict=True)
     ]
-    return Request(items, settings, draws, None)
+    return Request(items, settings, _diffusion(settings, draws), None)
+
+
+def _diffusion(settings: Mars5Settings, draws: Draws) -> Diffusion:
+    return Diffusion(
+        settings.timesteps,
+        settings.nar_guidance_w,
+        settings.x_0_temp,
+        settings.q0_override_steps,
+        draws=draws,
+    )
 
 
 def choose_settings(

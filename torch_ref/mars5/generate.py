@@ -22,7 +22,6 @@ from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion
 from torch_ref.memory import peak_bytes, reset_peak
-from tts_core.codec_policy import CodecPolicy
 from tts_core.joining import Joiner
 from tts_core.mars5_diffusion import Draws, first_noise, make_cells
 from tts_core.mars5_request import (
@@ -63,7 +62,6 @@ class Mars5Pipeline:
         self.network, self.transformer = network, transformer
         self.codec, self.vocoder, self.vocabulary = codec, vocoder, vocabulary
         self.diffusion = ReverseDiffusion(transformer)
-        self.policy = CodecPolicy()  # the vocoder's windows
         self.sample_rate = vocoder.sample_rate
         self.sizes = Sizes(
             codec.sample_rate,
@@ -203,7 +201,7 @@ class Mars5Pipeline:
             with meter.stage("vocoder"):
                 audio = self._speak(made)
             start, stop = loud_span(audio, request.settings.trim_db)
-            cuts = list(self.policy.decode_cuts(made.shape[1]))
+            cuts = list(self.vocoder.policy.even_cuts(made.shape[1]))
             if last and not cuts:  # nothing was said
                 cuts = [(0, 0)]
             for first, end in cuts:
@@ -259,7 +257,7 @@ class Mars5Pipeline:
         codes = for_vocoder(codes, known.n_codebooks, known.codebook_size)
         on_device = self._to_device(codes[None])
         audio = [np.zeros(0, np.float32)]
-        for start, stop in self.policy.decode_cuts(codes.shape[1]):
+        for start, stop in self.vocoder.policy.even_cuts(codes.shape[1]):
             audio.append(to_host(self.vocoder.decode_frames(on_device, start, stop, BANDWIDTH_ID))[0])
         return np.concatenate(audio).astype(np.float32)
 

@@ -1,0 +1,264 @@
+"""MARS5's pipelines: both sides alike from text to sound, and what each promises for itself."""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlx_port
+import torch_ref
+from tests.mars5_pipelines import LONG, SAID, TEXT, CountingNoise, converted, pipeline, reference, room, voice
+from tests.tolerance import assert_within
+from tts_core.codec_policy import CodecPolicy
+from tts_core.errors import UsageError
+from tts_core.joining import FADE, PAUSE
+from tts_core.mars5_diffusion import FIRST_DRAW
+from tts_core.mars5_request import BANDWIDTH_ID, STAGES, for_vocoder, piece_seed
+from tts_core.mars5_sampling import Mars5Settings
+from tts_core.noise import HostNoise
+from tts_core.results import Prompt, join
+from tts_core.trim import loud_span
+
+SIDES = ("torch", "mlx")
+PIECES = {"piece_seconds": 1.4, "timesteps": 2}  # 21 characters a piece
+CODES = np.random.default_rng(0).integers(0, 1024, (8, 9)).astype(np.int32)
+
+
+@pytest.fixture(params=SIDES)
+def side(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def limit(text: str, ids: int, said: str | None = None, codes: Any = CODES) -> int:
+    return room(pipeline("torch").vocabulary, text, ids, said=said, codes=codes)
+
+
+@pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
+@pytest.mark.parametrize("draws", ["per class", "per cell"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_both_sides_say_the_same(said: str | None, draws: Any, seed: int) -> None:
+    """From the reference's samples: the same codes, and the same sound within the derived bound."""
+    heard = np.asarray(pipeline("torch").codec.encode(reference()[None], 8))[0]
+    # neighbouring classes of a random network's flat distributions are parted by less than rounding: with
+    # a number a cell only few cells are drawn
+    ids, steps = (14, 6) if draws == "per class" else (3, 1)
+    results = {
+        name: pipeline(name).generate(
+            TEXT,
+            prompt=voice(said=said),
+            timesteps=steps,
+            generate_max_len_override=limit(TEXT, ids, said, heard),
+            noise=HostNoise(seed),
+            draws=draws,
+        )
+        for name in SIDES
+    }
+    codes = results["torch"].codes
+    np.testing.assert_array_equal(results["mlx"].codes, codes)
+    assert codes.shape[1] > (3 if draws == "per class" else 0)
+    wave = {name: decoded(name, codes) for name in SIDES}
+    oracle = decoded("torch", codes, "float64")
+    start, stop = loud_span(wave["torch"], Mars5Settings().trim_db)
+    for name, result in results.items():
+        assert_within(result.audio, wave["torch"][start:stop], oracle[start:stop], f"{name}: sound")
+        assert (result.seed, result.finish_reason, result.sample_rate) == (None, "length", 24000)
+
+
+def decoded(side: str, codes: np.ndarray, dtype: str = "float32") -> np.ndarray:
+    vocoder = pipeline(side, dtype).vocoder
+    readable = for_vocoder(codes, vocoder.config.n_codebooks, vocoder.config.codebook_size)
+    return np.asarray(vocoder.decode(readable[None], BANDWIDTH_ID))[0]
+
+
+def test_a_stream_joins_to_the_whole(side: str) -> None:
+    given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
+    parts = list(pipeline(side).stream(LONG, **given))
+    whole, joined = pipeline(side).generate(LONG, **given), join(parts)
+    np.testing.assert_array_equal(joined.audio, whole.audio)
+    np.testing.assert_array_equal(joined.codes, whole.codes)
+    assert len(parts) >= 4
+    assert [part.segment_idx for part in parts] == list(range(len(parts)))
+    assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert [part.finish_reason for part in parts] == [None] * (len(parts) - 1) + ["length"]
+    assert list(whole.stage_seconds) == list(STAGES)
+    assert all(seconds > 0 for seconds in whole.stage_seconds.values())
+    assert sum(whole.stage_seconds.values()) <= whole.processing_time_seconds
+    assert parts[0].time_to_first_audio == parts[-1].time_to_first_audio < whole.processing_time_seconds
+    assert whole.seed == 4
+    assert whole.token_count > 0
+    assert whole.audio.dtype == np.float32
+
+
+def test_windows_of_the_vocoder_are_parts_of_the_stream(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"prompt": voice(), "seed": 4, "timesteps": 1, "generate_max_len_override": 24, "trim_db": 0.5}
+    whole = pipeline(side).generate(TEXT, **given)
+    monkeypatch.setattr(pipeline(side).vocoder, "policy", CodecPolicy(3, 1))
+    parts = list(pipeline(side).stream(TEXT, **given))
+    assert [part.codes.shape[1] for part in parts[:-1]] == [3] * (len(parts) - 1)
+    assert len(parts) > 3
+    np.testing.assert_array_equal(join(parts).codes, whole.codes)
+    np.testing.assert_allclose(join(parts).audio, whole.audio, rtol=0, atol=1e-6)
+    assert whole.samples < 320 * whole.codes.shape[1], "nothing was trimmed: choose another level"
+
+
+def test_sound_before_the_last_piece_is_begun(side: str) -> None:
+    sources = [CountingNoise(place) for place in range(4)]
+    stream = pipeline(side).stream(
+        LONG, prompt=voice(), noise=sources, generate_max_len_override=24, **PIECES
+    )
+    assert [source.steps for source in sources] == [[]] * 4, "work was done before the first part was wanted"
+    first = next(stream)
+    assert first.samples > 0
+    assert sources[0].steps
+    assert [source.steps for source in sources[1:]] == [[]] * 3
+    list(stream)
+    assert all(source.steps for source in sources)
+
+
+def test_pieces_are_what_they_are_alone_joined_without_clicks(side: str) -> None:
+    """Each piece has its own numbers; no step at a join is larger than nearly all within pieces."""
+    texts, limits = ["The inn is near.", "Then it thins out.", "There it ends!"], 30
+    given = {"prompt": voice(), "timesteps": 2, "generate_max_len_override": limits}
+    whole = pipeline(side).generate(" ".join(texts), seed=9, piece_seconds=1.3, **given)
+    alone = [
+        pipeline(side).generate(text, seed=piece_seed(9, place), **given) for place, text in enumerate(texts)
+    ]
+    np.testing.assert_array_equal(whole.codes, np.concatenate([piece.codes for piece in alone], axis=1))
+    pause, fade = round(PAUSE * 24000), round(FADE * 24000)
+    assert whole.samples == sum(piece.samples for piece in alone) + 2 * pause
+    inside = np.concatenate([np.abs(np.diff(piece.audio)) for piece in alone])
+    steps, end = np.abs(np.diff(whole.audio)), 0
+    for place, piece in enumerate(alone):
+        start, end = end, end + piece.samples
+        kept = slice(fade if place else 0, piece.samples - (fade if place < 2 else 0))
+        np.testing.assert_array_equal(whole.audio[start:end][kept], piece.audio[kept])
+        if place < 2:
+            assert not whole.audio[end : end + pause].any()
+            assert steps[end - 1 : end + pause].max() <= np.quantile(inside, 0.999)
+            end += pause
+
+
+def test_seeds(side: str) -> None:
+    given = {"prompt": CODES, "timesteps": 2, "generate_max_len_override": 20}
+    speak = pipeline(side).generate_codes
+    [first], [again], [other] = (speak([TEXT], CODES, seed=seed, **cut(given)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert first.shape != other.shape or (first != other).any()
+    [injected] = speak([TEXT], CODES, noise=HostNoise(1), **cut(given))
+    np.testing.assert_array_equal(first, injected)
+    both = speak([TEXT, "The inn."], [CODES, CODES[:, :4]], seed=[1, 5], **cut(given))
+    np.testing.assert_array_equal(both[0], first)
+    [second] = speak(["The inn."], [CODES[:, :4]], seed=5, **cut(given))
+    np.testing.assert_array_equal(both[1], second)
+    assert first.dtype == np.int32
+    assert first.shape[0] == 8
+    fresh = [pipeline(side).generate(TEXT, prompt=Prompt(codes=CODES), **cut(given)) for _ in range(2)]
+    assert fresh[0].seed != fresh[1].seed
+    retold = pipeline(side).generate(TEXT, prompt=Prompt(codes=CODES), seed=fresh[0].seed, **cut(given))
+    np.testing.assert_array_equal(retold.codes, fresh[0].codes)
+
+
+def cut(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != "prompt"}
+
+
+def test_a_clone_is_deep_where_there_is_a_transcript(side: str) -> None:
+    given = {"seed": 3, "timesteps": 2}
+    bare, told = Prompt(codes=CODES), Prompt(codes=CODES, transcript=SAID)
+    speak = pipeline(side).generate
+    shallow = speak(TEXT, prompt=bare, generate_max_len_override=limit(TEXT, 8), **given)
+    ignored = speak(TEXT, prompt=told, deep_clone=False, generate_max_len_override=limit(TEXT, 8), **given)
+    np.testing.assert_array_equal(shallow.codes, ignored.codes)
+    deep = speak(TEXT, prompt=told, generate_max_len_override=limit(TEXT, 8, SAID), **given)
+    asked = speak(TEXT, prompt=told, deep_clone=True, generate_max_len_override=limit(TEXT, 8, SAID), **given)
+    np.testing.assert_array_equal(deep.codes, asked.codes)
+    assert deep.codes.shape != shallow.codes.shape or (deep.codes != shallow.codes).any()
+
+
+def test_values_by_name_are_those_of_settings(side: str) -> None:
+    settings = Mars5Settings(timesteps=2, nar_guidance_w=1.5, top_k=20, generate_max_len_override=20)
+    speak = pipeline(side).generate_codes
+    [known] = speak([TEXT], CODES, seed=1, settings=settings)
+    [named] = speak([TEXT], CODES, seed=1, cfg_scale=1.5, timesteps=2, top_k=20, generate_max_len_override=20)
+    np.testing.assert_array_equal(known, named)
+    [over] = speak([TEXT], CODES, seed=1, settings=replace(settings, top_k=5), top_k=20)
+    np.testing.assert_array_equal(known, over)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_timesteps_are_the_steps_taken(side: str, steps: int) -> None:
+    noise = CountingNoise(1)
+    pipeline(side).generate_codes([TEXT], CODES, noise=noise, timesteps=steps, generate_max_len_override=14)
+    assert [step for step in noise.steps if step >= FIRST_DRAW] == [
+        *range(FIRST_DRAW, FIRST_DRAW + steps + 1)
+    ]
+
+
+@pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
+def test_a_text_that_gives_no_frame_is_silent(side: str, said: str | None) -> None:
+    """The first new id is cut off, as upstream does: one alone says nothing."""
+    prompt = Prompt(codes=CODES, transcript=said)
+    result = pipeline(side).generate(
+        TEXT, prompt=prompt, seed=1, timesteps=1, generate_max_len_override=limit(TEXT, 1, said)
+    )
+    assert result.codes.shape[0] == 8
+    assert result.samples == 320 * result.codes.shape[1] if said else result.samples == 0
+    assert result.is_final_chunk
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_networks_speak(side: str, dtype: str) -> None:
+    result = pipeline(side, dtype).generate(
+        TEXT, prompt=voice(), seed=1, timesteps=2, generate_max_len_override=24
+    )
+    assert result.samples > 0
+    assert np.isfinite(result.audio).all()
+
+
+def test_no_library_warns(side: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline(side).generate(TEXT, prompt=voice(), seed=1, timesteps=2, generate_max_len_override=24)
+
+
+def test_the_front_doors() -> None:
+    given = {"prompt": voice(), "seed": 1, "timesteps": 2, "generate_max_len_override": 24}
+    from_folder = mlx_port.generate(TEXT, converted(), **given)
+    np.testing.assert_array_equal(from_folder.codes, pipeline("mlx").generate(TEXT, **given).codes)
+    loaded = torch_ref.generate(TEXT, pipeline("torch"), **given)
+    np.testing.assert_array_equal(loaded.codes, pipeline("torch").generate(TEXT, **given).codes)
+    for door, name in ((mlx_port, "mlx"), (torch_ref, "torch")):
+        with pytest.raises(UsageError, match=r"timestep: .* no such argument; did you mean timesteps"):
+            door.generate(TEXT, pipeline(name), prompt=voice(), timestep=2)
+        with pytest.raises(UsageError, match=r"max_frame: .* no such argument; did you mean max_frames"):
+            door.generate("[S1] Hi.", max_frame=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "prompt: MARS5 speaks with the voice of a reference"),
+        ({"prompt": voice(), "deep_clone": True}, "deep_clone: .* give its transcript, or deep_clone=False"),
+        ({"prompt": voice(said=" ")}, "transcript: there are no words"),
+        ({"prompt": voice(), "timesteps": 0}, "timesteps: 0 is outside"),
+        ({"prompt": voice(), "cfg_scale": -1.0}, "nar_guidance_w: -1.0 is outside"),
+        ({"prompt": voice(), "cfg_scale": 2.0, "nar_guidance_w": 2.0}, "give one of them"),
+        ({"prompt": voice(), "draws": "per song"}, "draws: 'per song'"),
+        ({"prompt": voice(), "seed": -1}, "seed: -1 is not"),
+        ({"prompt": voice(), "piece_seconds": 0.0}, "piece_seconds: 0.0 is not"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_refusals_come_before_any_work(
+    side: str, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline(side).codec, "encode", lambda *_: pytest.fail("the reference was encoded"))
+    with pytest.raises(UsageError, match=message):
+        pipeline(side).stream(TEXT, **arguments)
+
+
+def test_a_text_without_room_is_refused_at_the_call(side: str) -> None:
+    with pytest.raises(UsageError, match=r"text: reference and text take .* raise generate_max_len_override"):
+        pipeline(side).stream(TEXT, prompt=voice(said=SAID), generate_max_len_override=20)
