@@ -11,12 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from examples.finetune_dia.data import Recording
-from examples.train_voice.teacher import IGNORED, delayed
+from examples.train_voice.teacher import delayed
 from torch_ref.dia.dia import Dia
 from tts_core.dia import DiaConfig
 
 TEXT_DROPOUT = 0.1  # of the texts are left out: guidance needs the model without a text
 CODE_NOISE = 0.04  # of the codes that are heard are random, as some of the model's own will be
+IGNORED = -100  # stands where nothing is to be learned
 POOL = 16  # batches whose recordings are sorted by length together
 
 

@@ -24,14 +24,13 @@ from examples.finetune_dia.data import (
 )
 from examples.finetune_dia.lora import LowRank, adapt, merge
 from examples.finetune_dia.training import Settings, finetune
-from examples.train_voice import dialogues
 from examples.train_voice.parallel import Processes
-from examples.train_voice.teacher import Teacher
 from tests.parity.sides import YARDSTICK
 from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from torch_ref.dia.dia import Dia
 from torch_ref.loading import load
 from tts_core.audio import write_audio
+from tts_core.delay import apply_delay
 from tts_core.errors import NotFoundError, SpeechError, UsageError
 
 CONFIG = dia_config(positions=200)
@@ -149,20 +148,25 @@ def test_noise_and_dropped_texts() -> None:
     assert torch.equal(batch.wanted, plain.wanted)
 
 
-def test_the_loss_is_the_teachers() -> None:
-    """As examples/train_voice computes it, with other code."""
-    dia, given = network(), recordings()
-    longest, text = max(len(one.codes) for one in given), max(len(one.tokens) for one in given)
-    examples = [
-        dialogues.Example(one.tokens.astype(np.uint8), one.codes, np.zeros(len(one.codes), np.float32), 0)
-        for one in given
+@pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
+def test_the_loss_of_a_recording(cross_rope: bool) -> None:
+    """As generation draws it: frame f of channel c in row 1 + f + delay, then channel 0's EOS."""
+    dia, one = network(cross_rope=cross_rope), recordings()[3]
+    frames, bos, eos, pad = len(one.codes), CONFIG.bos_token_id, CONFIG.eos_token_id, CONFIG.pad_token_id
+    ended = np.concatenate([one.codes.T, np.full((4, 1), eos)], axis=1).astype(np.int32)
+    delayed = apply_delay(ended, CONFIG.delay_pattern, bos, pad)
+    rows = torch.from_numpy(np.concatenate([np.full((4, 1), bos), delayed], axis=1).T)
+    with torch.no_grad():
+        source = dia.read([torch.from_numpy(one.tokens)])
+        log_p = dia(rows[None, :-1], dia.new_cache(), source)[0].log_softmax(-1)  # (R, C, V)
+    channels = [
+        -np.mean([float(log_p[f + delay, c, one.codes[f, c]]) for f in range(frames)])
+        for c, delay in enumerate(CONFIG.delay_pattern)
     ]
-    recipe = dialogues.Recipe(200, 0.0, True, 90)
-    shape = dialogues.Shape(len(given), longest, text)
-    batch = dialogues.collate(examples, CONFIG, shape, recipe, np.random.default_rng(0))
-    wanted = Teacher(dia)(batch, 0.0).total
-    made = loss(dia, collate(given, CONFIG, np.random.default_rng(0), CPU, text_dropout=0, code_noise=0))
-    torch.testing.assert_close(made, wanted, rtol=1e-5, atol=1e-6)
+    channels[0] = (channels[0] * frames - float(log_p[frames, 0, eos])) / (frames + 1)
+    weights = 1 / (1 + np.arange(4) / 4)
+    made = loss(dia, collate([one], dia.config, np.random.default_rng(0), CPU, text_dropout=0, code_noise=0))
+    assert float(made.detach()) == pytest.approx(float(np.dot(channels, weights) / weights.sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
