@@ -272,8 +272,8 @@ def _encoding(codec: DacConfig, frames: int, size: int, backend: str, policy: Co
 
 
 def _live(name: str, tensor: int, layer: str, backend: str) -> Term:
-    held = max(tensor, min(HEAP_KEPT * tensor, HEAP_BLOCK)) if backend == "torch-cpu" else tensor
-    return Term(name, LIVE[backend] * held, f"{LIVE[backend]} tensors of {layer}")
+    kept = HEAP_KEPT if backend == "torch-cpu" and tensor < HEAP_BLOCK else 1
+    return Term(name, kept * LIVE[backend] * tensor, f"{LIVE[backend]} tensors of {layer}")
 
 
 def _most_fed(

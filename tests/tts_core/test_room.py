@@ -99,7 +99,7 @@ def test_running_offers_a_codec_window(backend, prompt):
         return estimate(FULL, DAC_44KHZ, job, dtype="bfloat16", backend=backend, policy=policy).running
 
     given = {"dtype": "bfloat16", "backend": backend, "policy": CodecPolicy(512)}
-    for frames in (128, 32):
+    for frames in (64, 16):
         free = takes(frames)
         [offered] = re.findall(
             r"codec windows of (\d+) frames", refusal(check_running, job, free=free, **given)
