@@ -1,14 +1,16 @@
 """Milliseconds per id of MARS5's autoregressive network: the port, a plain version, and each shortcut alone.
 
     python benchmarks/mars5_ar_step.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16,float16]
-        [--bits 8,4] [--draws 240] [--check 40] [--no-plain]
+        [--bits 8,4] [--draws 160] [--check 20] [--no-plain]
 
 `full` is the published shape with random weights and a vocabulary of guessed size, `tiny` runs anywhere. Two
 lengths are run and their difference taken, so that the prompt, the first step and any capture or compilation
 cancel out; these stand in the column `start`. Real time is 13.3 ms a frame of 75 Hz; an id is a frame or
-several. `same` tells how many ids, of those of the shorter run, are those of the plain version from the first
-on: in half precision roundings fall differently, so `--check` draws are also compared in float32, where all
-must be the same.
+several. The port's own forms come first, the default one before all. Those that PyTorch launches operation by
+operation, and the plain version and its shortcuts, take ten times as long: they draw 24 ids between shorter
+lengths. `same` tells how many ids, of those of the shorter run, are those of the first row from the first on:
+in half precision roundings fall differently, so `--check` draws are at last compared in float32, where all
+must be the same as the plain version's.
 
 The floor is the time that reading each weight of the blocks and the output once takes, and the keys and
 values of the middle position, at the rate of a device-to-device copy measured here.
@@ -35,7 +37,8 @@ from tts_core.mars5_tokens import CodecPrompt, CodecVocabulary
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import MARS5_AR, MARS5_TEXT_IDS
 
-SHORT, RUNS = 40, 3
+RUNS = 3
+SHORT, SLOW_SHORT, SLOW_DRAWS = 20, 8, 24
 TINY = replace(
     MARS5_AR,
     vocab_size=600,
@@ -48,6 +51,7 @@ TINY = replace(
     speaker_intermediate_size=384,
 )
 Generate = Callable[[int], list[int]]  # how many ids → they
+Rows = Iterator[tuple[str, Generate, bool]]  # whether a row is slow
 
 
 @dataclass(frozen=True)
@@ -116,15 +120,15 @@ def run_plain(ops: Any, rules: Any, shortcuts: Shortcuts, job: Job) -> Generate:
     return generate
 
 
-def plain_rows(ops: Any, rules: Any, job: Job) -> Iterator[tuple[str, Generate]]:
+def plain_rows(ops: Any, rules: Any, job: Job) -> Rows:
     """The plain version, and each shortcut alone."""
-    yield "plain", run_plain(ops, rules, Shortcuts(), job)
+    yield "plain", run_plain(ops, rules, Shortcuts(), job), True
     for shortcut in fields(Shortcuts):
         alone = Shortcuts(**{shortcut.name: True})
-        yield f"plain + {shortcut.name}", run_plain(ops, rules, alone, job)
+        yield f"plain + {shortcut.name}", run_plain(ops, rules, alone, job), True
 
 
-def torch_rows(job: Job, dtype: str, *, plain: bool) -> Iterator[tuple[str, Generate]]:
+def torch_rows(job: Job, dtype: str, *, plain: bool) -> Rows:
     import torch
 
     from torch_ref.layers import row_kernels
@@ -138,8 +142,6 @@ def torch_rows(job: Job, dtype: str, *, plain: bool) -> Iterator[tuple[str, Gene
         name: value.to(torch.float32 if is_norm(name) else getattr(torch, dtype))
         for name, value in tensors(job.config, lambda shape: torch.randn(shape, device=device))
     }
-    if plain:
-        yield from plain_rows(TorchOps(job.config, state), sampling, job)
     with torch.device("meta"):
         network = CodecLM(job.config)
     network.load_state_dict(state, assign=True)
@@ -157,14 +159,16 @@ def torch_rows(job: Job, dtype: str, *, plain: bool) -> Iterator[tuple[str, Gene
 
         return generate
 
-    yield "torch_ref, launched from Python", form(step.Step)
     if device == "cuda":
-        yield "torch_ref, captured", form(step.GraphStep, row.PlainRow)
         if row_kernels.usable(network.embed.weight, job.config.head_dim):
-            yield "torch_ref, captured, kernels (default)", form(step.GraphStep, row.FusedRow)
+            yield "torch_ref, captured, kernels (default)", form(step.GraphStep, row.FusedRow), False
+        yield "torch_ref, captured", form(step.GraphStep, row.PlainRow), False
+    yield "torch_ref, launched from Python", form(step.Step), True
+    if plain:
+        yield from plain_rows(TorchOps(job.config, state), sampling, job)
 
 
-def mlx_rows(job: Job, dtype: str, bits: list[int], *, plain: bool) -> Iterator[tuple[str, Generate]]:
+def mlx_rows(job: Job, dtype: str, bits: list[int], *, plain: bool) -> Rows:
     import mlx.core as mx
     from mlx import nn
 
@@ -176,8 +180,6 @@ def mlx_rows(job: Job, dtype: str, bits: list[int], *, plain: bool) -> Iterator[
     for name, value in tensors(job.config, mx.random.normal):
         state[name] = value.astype(mx.float32 if is_norm(name) else getattr(mx, dtype))
         mx.eval(state[name])
-    if plain:
-        yield from plain_rows(MlxOps(job.config, state), sampling, job)
     for width in [None, *bits]:
         network = CodecLM(job.config)
         network.load_weights(list(state.items()))
@@ -185,18 +187,20 @@ def mlx_rows(job: Job, dtype: str, bits: list[int], *, plain: bool) -> Iterator[
             chosen = lambda path, layer: isinstance(layer, nn.Linear) and path.startswith("ar.")  # noqa: E731
             nn.quantize(network, group_size=64, bits=width, class_predicate=chosen)
         mx.eval(network.parameters())
-        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(ar_loop.extend, network, job)
+        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(ar_loop.extend, network, job), False
+    if plain:
+        yield from plain_rows(MlxOps(job.config, state), sampling, job)
 
 
-def measure(generate: Generate, draws: int) -> tuple[float, float, list[int]]:
+def measure(generate: Generate, short: int, draws: int) -> tuple[float, float, list[int]]:
     """Milliseconds per id, seconds of everything else in the first run, and the ids of the short run."""
     started = time.perf_counter()
-    ids = generate(SHORT)
+    ids = generate(short)
     first = time.perf_counter() - started
     slopes = []
     for _ in range(RUNS):
         times = []
-        for count in (SHORT, SHORT + draws):
+        for count in (short, short + draws):
             started = time.perf_counter()
             made = generate(count)
             times.append(time.perf_counter() - started)
@@ -204,14 +208,14 @@ def measure(generate: Generate, draws: int) -> tuple[float, float, list[int]]:
                 raise SystemExit(f"a run ended early, after {len(made)} of {count} ids")
         slopes.append((times[1] - times[0]) / draws)
     step = statistics.median(slopes)
-    return 1000 * step, first - step * SHORT, ids
+    return 1000 * step, first - step * short, ids
 
 
-def same(ids: list[int], plain: list[int] | None) -> str:
-    if plain is None:
-        return "-"
-    count = next((at for at, (a, b) in enumerate(zip(ids, plain, strict=True)) if a != b), len(ids))
-    return f"{count}/{len(plain)}"
+def same(ids: list[int], first: list[int]) -> str:
+    """How many ids from the first on are alike, of as many as both have."""
+    pairs = list(zip(ids, first, strict=False))
+    count = next((at for at, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    return f"{count}/{len(pairs)}"
 
 
 def bytes_per_id(job: Job, item: float, position: int, cache_item: int) -> float:
@@ -242,24 +246,22 @@ def copy_rate() -> float:
     return 2 * source.numel() / statistics.median(times)
 
 
-def table(title: str, rows: Iterator[tuple[str, Generate]], draws: int) -> None:
-    print(f"\n{title}\n{'':<42} {'ms/id':>8} {'start s':>8} {'same':>7}")
-    plain: list[int] | None = None
-    for name, generate in rows:
-        step, start, ids = measure(generate, draws)
-        plain = ids if name == "plain" else plain
-        print(f"{name:<42} {step:>8.3f} {start:>8.2f} {same(ids, plain):>7}", flush=True)
+def table(title: str, rows: Rows, draws: int) -> None:
+    print(f"\n{title}\n{'':<42} {'ms/id':>8} {'start s':>8} {'same':>7}", flush=True)
+    first: list[int] = []
+    for name, generate, slow in rows:
+        step, start, ids = measure(generate, *((SLOW_SHORT, SLOW_DRAWS) if slow else (SHORT, draws)))
+        first = first or ids
+        print(f"{name:<42} {step:>8.3f} {start:>8.2f} {same(ids, first):>7}", flush=True)
 
 
-def check(title: str, rows: Iterator[tuple[str, Generate]], draws: int) -> bool:
+def check(title: str, rows: Rows, draws: int) -> bool:
     """Whether every form draws the plain version's ids, in float32."""
-    every = [(name, generate(draws)) for name, generate in rows]
-    for name, ids in every:
-        print(
-            f"{title} float32, {draws} ids: {name}: {'same' if ids == every[0][1] else 'DIFFERENT'}",
-            flush=True,
-        )
-    return all(ids == every[0][1] for _, ids in every)
+    every = {name: generate(draws) for name, generate, _ in rows}
+    for name, ids in every.items():
+        found = "same" if ids == every["plain"] else "DIFFERENT"
+        print(f"{title} float32, {draws} ids: {name}: {found}", flush=True)
+    return all(ids == every["plain"] for ids in every.values())
 
 
 def main() -> None:
@@ -268,8 +270,8 @@ def main() -> None:
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--bits", default="8,4", help="of mlx_port's quantised runs; 0 for none")
-    parser.add_argument("--draws", type=int, default=240, help="ids between the two lengths")
-    parser.add_argument("--check", type=int, default=40, help="ids compared in float32; 0 for none")
+    parser.add_argument("--draws", type=int, default=160, help="ids between the two lengths")
+    parser.add_argument("--check", type=int, default=20, help="ids compared in float32; 0 for none")
     parser.add_argument("--no-plain", dest="plain", action="store_false")
     args = parser.parse_args()
     full = args.size == "full"
@@ -286,16 +288,16 @@ def main() -> None:
         amount = bytes_per_id(job, item, middle, 2)
         floor = f", {1000 * amount / rate:.3f} ms at {rate / 1e12:.2f} TB/s" if rate else ""
         print(f"floor, {label}: {amount / 1e9:.3f} GB per id{floor}")
-    sides: dict[str, Callable[[str, list[int], bool], Iterator[tuple[str, Generate]]]] = {
+    sides: dict[str, Callable[[str, list[int], bool], Rows]] = {
         "torch": lambda dtype, _, plain: torch_rows(job, dtype, plain=plain),
         "mlx": lambda dtype, bits, plain: mlx_rows(job, dtype, bits, plain=plain),
     }
     equal = True
     for side in args.side.split(","):
-        if args.check:
-            equal &= check(side, sides[side]("float32", [], True), args.check)
         for dtype in args.dtype.split(","):
             table(f"{side}, {dtype}", sides[side](dtype, bits, args.plain), args.draws)
+        if args.check:
+            equal &= check(side, sides[side]("float32", [], True), args.check)
     if not equal:
         raise SystemExit("in float32 a form draws other ids than the plain version")
 
