@@ -1,0 +1,121 @@
+"""MARS5 in half precision: MLX's rounding is of the size of PyTorch's, and how its attention is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+
+import mlx_port.mars5.codec_lm
+import mlx_port.mars5.encoder as encoder
+import torch_ref.mars5.codec_lm
+import torch_ref.mars5.encoder
+from tests.tiny_mars5_ar import ar_config, ar_tensors, deep_prompt, reference
+from tests.tolerance import EPS, FACTOR, FLOOR, error
+from tts_core.mars5 import is_norm
+
+CONFIG = ar_config(hidden_size=192, intermediate_size=256)  # heads as wide as the published ones
+CODES = reference(30, CONFIG)
+TOKENS = deep_prompt(CODES).tokens[None]
+ROWS = 12  # read one by one
+WEIGHTS = ar_tensors(CONFIG, seed=4)
+
+
+def weights(dtype: str) -> dict[str, torch.Tensor]:
+    """As a checkpoint in half precision holds them."""
+    tensors = {name: torch.from_numpy(tensor) for name, tensor in WEIGHTS.items()}
+    return {name: x if is_norm(name) else x.to(getattr(torch, dtype)) for name, x in tensors.items()}
+
+
+def logits(network: Any, array: Any, cat: Any) -> Any:
+    """Behind the prompt but its last rows, and behind each of those; each (1, V)."""
+    first = TOKENS.shape[1] - ROWS
+    rotary, cache = network.positions(TOKENS.shape[1] + 1), network.new_cache(TOKENS.shape[1] + 1)
+    rows = network.rows(network.speaker(array(CODES.T[None])), array(TOKENS[:, :first]))
+    made = [network.next_logits(rows, rotary(0, first + 1), cache)]
+    for place in range(first, TOKENS.shape[1]):
+        row = network.embed(array(TOKENS[:, place : place + 1]))
+        made.append(network.next_logits(row, rotary(place + 1, 1), cache))
+    return cat(made)
+
+
+@torch.inference_mode()
+def torch_logits(state: dict[str, torch.Tensor]) -> np.ndarray:
+    with torch.device("meta"):
+        network = torch_ref.mars5.codec_lm.CodecLM(CONFIG)
+    network.load_state_dict(state, assign=True)
+    return logits(network.eval(), torch.from_numpy, torch.cat).numpy()
+
+
+def mlx_logits(state: dict[str, torch.Tensor], dtype: str) -> np.ndarray:
+    network = mlx_port.mars5.codec_lm.CodecLM(CONFIG)
+    arrays = [(name, mx.array(x.float().numpy())) for name, x in state.items()]
+    network.load_weights([(n, x if is_norm(n) else x.astype(getattr(mx, dtype))) for n, x in arrays])
+    return np.array(logits(network, mx.array, mx.concatenate))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_logits(dtype: str) -> None:
+    """The largest error as in float32; the mean one at most double, since there are many logits."""
+    state = weights(dtype)
+    truth = torch_logits({name: x.double() for name, x in state.items()})
+    yardstick, candidate = torch_logits(state), mlx_logits(state, dtype)
+    assert error(yardstick, truth) > 10 * EPS * np.abs(truth).max()
+    assert error(candidate, truth) <= FACTOR * error(yardstick, truth) + FLOOR * EPS * np.abs(truth).max()
+    assert np.square(candidate - truth).mean() <= 4 * np.square(yardstick - truth).mean()
+
+
+def test_one_row_of_queries_for_all_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row of queries has memory of its own: kernels lay their output out as the queries are."""
+    attention, kernel, given = encoder.MultiheadAttention(64, 4), encoder.scaled_dot_product_attention, []
+    random = np.random.default_rng(0)
+    attention.in_proj_weight = mx.array(random.normal(0, 0.125, (192, 64)).astype(np.float32))
+    attention.in_proj_bias = mx.array(random.normal(0, 0.125, 192).astype(np.float32))
+
+    def watched(queries: mx.array, *others: Any) -> mx.array:
+        given.append(queries)
+        return kernel(queries, *others)
+
+    monkeypatch.setattr(encoder, "scaled_dot_product_attention", watched)
+    x, source = (
+        mx.array(random.normal(0, 1, shape).astype(np.float32)) for shape in ((1, 5, 64), (2, 7, 64))
+    )
+    both = attention(x, source)
+    alone = mx.concatenate([attention(x, source[row : row + 1]) for row in range(2)])
+    np.testing.assert_allclose(np.array(both), np.array(alone), rtol=0, atol=1e-6)
+    strides = memoryview(given[0]).strides
+    assert strides is not None
+    assert min(strides) == strides[3] == 4
+    assert len(set(strides)) == 4
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_cross_attention(dtype: str) -> None:
+    """In half precision and of a width that has a kernel of its own on every GPU."""
+    ours, theirs = encoder.MultiheadAttention(256, 4), torch_ref.mars5.encoder.MultiheadAttention(256, 4)
+    generator = torch.Generator().manual_seed(1)
+    state = {
+        name: (torch.randn(x.shape, generator=generator) / 16).to(getattr(torch, dtype))
+        for name, x in theirs.state_dict().items()
+    }
+    x, source = (torch.randn(shape, generator=generator) for shape in ((1, 40, 256), (2, 24, 256)))
+    mask = torch.arange(24) < torch.tensor([[24], [13]])[..., None, None]
+
+    def run(kind: torch.dtype) -> np.ndarray:
+        network = theirs.to(kind)
+        network.load_state_dict({name: value.to(kind) for name, value in state.items()})
+        with torch.inference_mode():
+            given = (
+                part.to(torch.float64 if kind == torch.float64 else torch.float32) for part in (x, source)
+            )
+            return network(*given, mask).double().numpy()
+
+    arrays = [(name, mx.array(value.float().numpy())) for name, value in state.items()]
+    ours.load_weights([(name, value.astype(getattr(mx, dtype))) for name, value in arrays])
+    made = ours(mx.array(x.numpy()), mx.array(source.numpy()), mx.array(mask.numpy()))
+    truth = run(torch.float64)
+    allowed = FACTOR * error(run(getattr(torch, dtype)), truth) + FLOOR * EPS * np.abs(truth).max()
+    assert error(np.array(made.astype(mx.float32)), truth) <= allowed
