@@ -1,0 +1,268 @@
+"""What the embedded voice says is understood how well, how fast, and from how many bytes, in every precision.
+
+    python benchmarks/voice_quality.py [--full] [--json FILE]
+
+A speech recogniser (pocketsphinx) hears sentences and dialogues that no training has seen: flite's own
+reading of them, which is what the voice learned from and so the bound, then the voice's, at its default
+sampling, one sample a text. Quantised copies are made by the converter. PyTorch has no quantised layers: it
+would compute with the same numbers as MLX, dequantised, so it is asked for the plain precisions alone.
+
+    WER     percent of words that are wrong, with its 95 % interval over texts
+    RTF     seconds of computing by seconds of speech, codec included, one text at a time (median)
+    MB      of weights: the language model's, and the codec's, which stays float32 in converted copies
+
+Needs flite and pocketsphinx (`pip install pocketsphinx`); without them it says so and measures nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import metadata
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from converters.convert import convert
+from converters.dequantize import Quantization
+from converters.published import open_published
+from examples.train_voice.evaluation import PATIENCE, Item, items, judge, source
+from examples.train_voice.flite import speak
+from examples.train_voice.listening import TurnScore, interval, word_error_rate
+from examples.train_voice.settings import read_settings
+from tts_core.embedded_voice import CODEC, DIA
+
+MLX_FORMS: dict[str, dict[str, Any]] = {
+    "float32": {"dtype": "float32"},
+    "bfloat16": {"dtype": "bfloat16"},
+    "8-bit": {"dtype": "bfloat16", "quantization": Quantization.of("affine", 64, 8)},
+    "4-bit": {"dtype": "bfloat16", "quantization": Quantization.of("affine", 64, 4)},
+}
+TORCH_FORMS = ("float32", "bfloat16")
+SENTENCES, DIALOGUES = 8, 4  # of each voice, and of both, unless --full
+SINGLE = 3  # texts that are spoken alone, for the real-time factor, behind one that warms up
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. None where a column does not apply."""
+
+    side: str
+    form: str
+    word_error_rate: float
+    low: float
+    high: float
+    by_group: dict[str, float]
+    unfinished: int | None
+    real_time_factor: float | None
+    model_bytes: int | None
+    codec_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to run the voice. load: makes the pipeline."""
+
+    side: str
+    name: str
+    load: Callable[[], Any]
+    model_bytes: int
+    codec_bytes: int
+
+
+def missing() -> str | None:
+    """What cannot be measured without, in one line; None where all is there."""
+    if importlib.util.find_spec("pocketsphinx") is None:
+        return "pocketsphinx is not installed, so nobody listens: pip install pocketsphinx"
+    try:
+        speak("a", "slt")
+    except (OSError, ValueError) as error:
+        return f"{error}"
+    return None
+
+
+def some(chosen: Sequence[Item]) -> list[Item]:
+    """The default's few: each voice with sentences of its own, and dialogues."""
+    groups = {group: [one for one in chosen if one.group == group] for group in ("slt", "rms", "dialogues")}
+    apart = groups["rms"][SENTENCES : 2 * SENTENCES]
+    return [*groups["slt"][:SENTENCES], *apart, *groups["dialogues"][:DIALOGUES]]
+
+
+def forms(folder: Path, dia: Path, codec: Path) -> Iterator[Form]:
+    """Every form that can run here; converted copies are made in `folder` as their turn comes."""
+    if importlib.util.find_spec("torch") is not None:
+        load = importlib.import_module("torch_ref").load
+        shared = weights(codec)
+        for name in TORCH_FORMS:
+            made = partial(load, dia, codec=codec, dtype=name)
+            yield Form("torch", name, made, parameters(dia) * (4 if name == "float32" else 2), shared)
+    if importlib.util.find_spec("mlx") is not None:
+        load = importlib.import_module("mlx_port").load
+        for name, how in MLX_FORMS.items():
+            copy = folder / name
+            convert(open_published([dia], codec=codec, offline=True), copy, **how)
+            yield Form("mlx", name, partial(load, copy), weights(copy), weights(copy / "codec"))
+
+
+def weights(folder: Path) -> int:
+    """Bytes of a folder's own safetensors."""
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+
+
+def parameters(folder: Path) -> int:
+    """How many numbers a published folder's safetensors hold."""
+    from safetensors import safe_open
+
+    count = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "numpy") as file:
+            count += sum(int(np.prod(file.get_slice(name).get_shape())) for name in file.keys())  # noqa: SIM118
+    return count
+
+
+def spoken(pipeline: Any, chosen: Sequence[Item], seconds: Sequence[float]) -> list[Any]:
+    """Results of all texts, in one batch, each by its own seed and cut off at PATIENCE times the source's
+    length.
+    """
+    rate = pipeline.sample_rate / pipeline.codec.hop_length
+    return pipeline.generate_batch(
+        [item.text for item in chosen],
+        seed=[SEED + place for place in range(len(chosen))],
+        max_frames=[min(int(PATIENCE * length * rate), pipeline.config.max_frames) for length in seconds],
+    )
+
+
+def speed(pipeline: Any, chosen: Sequence[Item]) -> float:
+    """Median real-time factor of some texts, each spoken alone."""
+    factors = [
+        pipeline.generate(item.text, seed=SEED + place).real_time_factor
+        for place, item in enumerate(chosen[: 1 + SINGLE])
+    ]
+    return median(factors[1:] or factors)
+
+
+def row(
+    side: str,
+    form: str,
+    chosen: Sequence[Item],
+    scores: Sequence[list[TurnScore]],
+    *,
+    unfinished: int | None = None,
+    real_time_factor: float | None = None,
+    model_bytes: int | None = None,
+    codec_bytes: int | None = None,
+) -> Row:
+    """scores: of every item's turns."""
+    groups = {
+        group: word_error_rate(
+            [
+                turn
+                for item, turns in zip(chosen, scores, strict=True)
+                if item.group == group
+                for turn in turns
+            ]
+        )
+        for group in dict.fromkeys(item.group for item in chosen)
+    }
+    low, high = interval(scores)
+    whole = word_error_rate([turn for turns in scores for turn in turns])
+    return Row(side, form, whole, low, high, groups, unfinished, real_time_factor, model_bytes, codec_bytes)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Markdown."""
+    groups = list(rows[0].by_group)
+    heads = ["", "WER (95 %)", *groups, "no end", "RTF", "model MB", "codec MB"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for one in rows:
+        cells = [
+            f"{one.side} {one.form}".strip(),
+            f"{one.word_error_rate:.1f} % ({one.low:.1f} to {one.high:.1f})",
+            *(f"{one.by_group[group]:.1f} %" for group in groups),
+            "" if one.unfinished is None else f"{one.unfinished}",
+            "" if one.real_time_factor is None else f"{one.real_time_factor:.2f}",
+            "" if one.model_bytes is None else f"{one.model_bytes / 1e6:.1f}",
+            "" if one.codec_bytes is None else f"{one.codec_bytes / 1e6:.1f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def machine() -> str:
+    """Where the figures are from."""
+    names = ("mlx", "torch", "numpy", "pocketsphinx")
+    found = {name: metadata.version(name) for name in names if importlib.util.find_spec(name)}
+    versions = ", ".join(f"{name} {version}" for name, version in found.items())
+    threads = os.environ.get("OMP_NUM_THREADS", "all")
+    place = f"{platform.platform()}, {os.cpu_count()} cores, {threads} threads"
+    return f"{place}, Python {platform.python_version()}, {versions}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--full", action="store_true", help="100 sentences in both voices, and 40 dialogues")
+    parser.add_argument("--dia", type=Path, default=DIA, help="another voice, in the published layout")
+    parser.add_argument("--codec", type=Path, default=CODEC)
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that listen")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    lacking = missing()
+    if lacking:
+        print(f"voice_quality: nothing measured: {lacking}")
+        return
+    synthesis = read_settings().synthesis
+    chosen = items(synthesis.voices, None)
+    chosen = chosen if given.full else some(chosen)
+    print(machine())
+    print(
+        f"{len(chosen)} texts, {sum(len(item.turns) for item in chosen)} turns; seeds {SEED}, {SEED + 1}, ..."
+    )
+    print(flush=True)
+    rows = []
+    with get_context("spawn").Pool(given.workers) as pool, tempfile.TemporaryDirectory() as folder:
+
+        def heard(samples: Sequence[np.ndarray]) -> list[list[TurnScore]]:
+            return pool.map(judge, list(zip(chosen, samples, strict=True)), chunksize=1)
+
+        sources = pool.map(partial(source, synthesis=synthesis), chosen)
+        rows.append(row("flite", "itself", chosen, heard(sources)))
+        print("\n".join(table(rows)), flush=True)
+        seconds = [len(samples) / 16000 for samples in sources]
+        for form in forms(Path(folder), given.dia, given.codec):
+            pipeline = form.load()
+            results = spoken(pipeline, chosen, seconds)
+            factor = speed(pipeline, chosen)
+            del pipeline
+            rows.append(
+                row(
+                    form.side,
+                    form.name,
+                    chosen,
+                    heard([result.audio for result in results]),
+                    unfinished=sum(result.finish_reason != "stop" for result in results),
+                    real_time_factor=factor,
+                    model_bytes=form.model_bytes,
+                    codec_bytes=form.codec_bytes,
+                )
+            )
+            print(table(rows)[-1], flush=True)
+    if given.json:
+        given.json.write_text(json.dumps([asdict(one) for one in rows], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
