@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,13 +58,20 @@ def _run(
     as_json: bool,
 ) -> None:
     import json
+    from dataclasses import asdict
 
     from tts_core import machine
     from tts_core.errors import UsageError
     from tts_core.estimate import BACKENDS
     from tts_core.estimate import estimate as compute
 
-    config, codec_config, stored, quantization = read_model(model, codec)
+    speaking = read_metavoice(model)
+    if speaking is not None:
+        from mlx_port.cli_estimate_metavoice import guess, headline
+
+        configs, stored, quantization = speaking
+    else:
+        config, codec_config, stored, quantization = read_model(model, codec)
     if quantize or q_bits or q_group_size or q_mode:
         from converters.dequantize import Quantization
 
@@ -72,15 +79,39 @@ def _run(
             raise UsageError(f"-q: {model} is quantised already; leave the flag out")
         bits = None if q_bits is None else int(q_bits)
         quantization = Quantization.of(q_mode or "affine", q_group_size, bits).to_dict()
-    job = plan(config, codec_config, text, seconds, batch)
-    guesses = [
-        compute(config, codec_config, job, dtype=dtype or stored, backend=name, quantization=quantization)
-        for name in BACKENDS
-    ]
-    if as_json:
-        click.echo(json.dumps(facts(guesses, job, dtype or stored, quantization), indent=2))
+    how: dict[str, Any] = {"dtype": dtype or stored, "quantization": quantization}
+    if speaking is not None:
+        guesses, said = guess(configs, text, seconds, batch, **how)
+        around, job = headline(said), asdict(said)
     else:
-        click.echo(table(guesses, job, codec_config, machine.free_bytes()))
+        one = plan(config, codec_config, text, seconds, batch)
+        guesses = [compute(config, codec_config, one, backend=name, **how) for name in BACKENDS]
+        around, job = headings(one, codec_config), asdict(one)
+    if as_json:
+        click.echo(json.dumps({"job": job, **how, "backends": facts(guesses)}, indent=2))
+    else:
+        click.echo(table(guesses, *around, machine.free_bytes()))
+
+
+def read_metavoice(model: str | None) -> tuple[Mapping[str, Any], str, dict[str, Any] | None] | None:
+    """Configurations by kind, the dtype as stored, and the quantisation; None where it is another model."""
+    from pathlib import Path
+
+    from mlx_port.cli_estimate_metavoice import CONFIGS, PUBLISHED
+
+    if model == PUBLISHED and not Path(model).exists():
+        return CONFIGS, "float32", None
+
+    from converters.published import open_published
+    from tts_core.errors import SpeechError
+
+    try:
+        part = open_published([model or ""], offline=True, parts=("metavoice",)).parts["metavoice"]
+    except SpeechError:
+        return None
+    parts = open_published([str(model)], offline=True).parts
+    configs = {kind: part.config for kind, part in parts.items()}
+    return configs, part.dtype, dict(part.quantization) if part.quantization else None
 
 
 def read_model(
@@ -146,11 +177,19 @@ def plan(config: DiaConfig, codec: DacConfig, text: str | None, seconds: float |
     return Job(size, frames, batch=batch)
 
 
-def table(guesses: Sequence[Estimate], job: Job, codec: DacConfig, free: int | None) -> str:
-    """One line a term, one column a backend, in MB; below, what each line is."""
+def headings(job: Job, codec: DacConfig) -> tuple[str, str]:
+    """What stands above Dia's table, and below it."""
     texts = "a text" if job.batch == 1 else f"{job.batch} texts"
     seconds = job.frames / codec.frame_rate
-    lines = [f"MB at the peak of {texts} of {job.text_bytes} bytes and {seconds:.1f} s of speech", ""]
+    together = "The larger of activations and codec counts: they are not there together."
+    first = " Prompts are encoded before that." if job.prompt_frames else ""
+    above = f"MB at the peak of {texts} of {job.text_bytes} bytes and {seconds:.1f} s of speech"
+    return above, together + first
+
+
+def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None) -> str:
+    """One line a term, one column a backend, in MB; below, what each line is."""
+    lines = [above, ""]
     lines.append(" " * 14 + "".join(f"{guess.backend:>12}" for guess in guesses))
     rows = [
         (terms[0].name, [term.bytes for term in terms])
@@ -158,9 +197,7 @@ def table(guesses: Sequence[Estimate], job: Job, codec: DacConfig, free: int | N
     ]
     rows.append(("total", [guess.total for guess in guesses]))
     lines += [f"{name:<14}" + "".join(f"{size / 1e6:>12,.0f}" for size in sizes) for name, sizes in rows]
-    together = "The larger of activations and codec counts: they are not there together."
-    first = " Prompts are encoded before that." if job.prompt_frames else ""
-    lines += ["", together + first, ""]
+    lines += ["", below, ""]
     for terms in zip(*[guess.terms for guess in guesses], strict=True):
         reasons: dict[str, list[str]] = {}
         for guess, term in zip(guesses, terms, strict=True):
@@ -173,22 +210,13 @@ def table(guesses: Sequence[Estimate], job: Job, codec: DacConfig, free: int | N
     return "\n".join(lines)
 
 
-def facts(
-    guesses: Sequence[Estimate], job: Job, dtype: str, quantization: dict[str, Any] | None
-) -> dict[str, Any]:
-    """The same as JSON holds it, in bytes."""
-    from dataclasses import asdict
-
+def facts(guesses: Sequence[Estimate]) -> dict[str, Any]:
+    """The same as JSON holds it, in bytes, by backend."""
     return {
-        "job": asdict(job),
-        "dtype": dtype,
-        "quantization": quantization,
-        "backends": {
-            guess.backend: {
-                "terms": {term.name: {"bytes": term.bytes, "why": term.why} for term in guess.terms},
-                "loaded": guess.loaded,
-                "total": guess.total,
-            }
-            for guess in guesses
-        },
+        guess.backend: {
+            "terms": {term.name: {"bytes": term.bytes, "why": term.why} for term in guess.terms},
+            "loaded": guess.loaded,
+            "total": guess.total,
+        }
+        for guess in guesses
     }

@@ -5,14 +5,26 @@ from __future__ import annotations
 import json
 
 from mlx_port.loading import Parts
+from mlx_port.memory import backend_name, free_bytes
 from mlx_port.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from mlx_port.metavoice.generate import MetaVoicePipeline
+from tts_core.metavoice_room import check_loading
 from tts_core.metavoice_text import read_converted
 from tts_core.speaker_cache import SpeakerCache, cache_folder
 
 
 def assemble(parts: Parts) -> MetaVoicePipeline:
-    """The pipeline; EnCodec is read only where multi-band diffusion, which stands on it, is there too."""
+    """The pipeline; EnCodec is read only where multi-band diffusion, which stands on it, is there too.
+
+    Raises ResourceError, before weights are read, where memory would not hold it.
+    """
+    check_loading(
+        parts.configs,
+        dtype=parts.dtype_of("metavoice"),
+        quantization=parts.quantization_of("metavoice"),
+        backend=backend_name(),
+        free=free_bytes(),
+    )
     tables = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
     tokenizers = read_converted(
         {stage: json.loads(parts.documents[kind]["tokenizer.json"]) for stage, kind in tables.items()}
@@ -29,5 +41,5 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         tokenizers,
         SpeakerCache(speaker_encoder.fingerprint(), cache_folder()),
         decoders,
-        vocoder.sample_rate,
+        parts.configs,
     )

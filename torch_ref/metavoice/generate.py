@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from torch_ref.memory import peak_bytes, reset_peak
+from torch_ref.device import name_of
+from torch_ref.memory import backend_name, free_bytes, peak_bytes, reset_peak
 from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from torch_ref.metavoice.first_stage import FirstStage
@@ -44,6 +45,7 @@ from tts_core.metavoice_request import (
     request_texts,
     utterances,
 )
+from tts_core.metavoice_room import check_running, job_of
 from tts_core.metavoice_sampling import FirstStageSampling
 from tts_core.metavoice_text import Tokenizers
 from tts_core.results import GenerationResult, join, real_time_factor
@@ -64,13 +66,13 @@ class MetaVoicePipeline:
         tokenizers: Tokenizers,
         voices: SpeakerCache,
         decoders: Mapping[str, VocosDecoder | DiffusionDecoder],
-        sample_rate: int,
+        configs: Mapping[str, Any],
     ):
+        """configs: of all parts, by kind."""
         self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
         self.tokenizers, self.voices, self.decoders = tokenizers, voices, decoders
-        self.sample_rate = sample_rate
+        self.configs, self.sample_rate = configs, int(configs["vocos"].sample_rate)
         self.policy = CodecPolicy()  # the windows in which a stream gives a piece
-        self.configs = network.config, second_stage.config
 
     def generate(
         self,
@@ -140,13 +142,15 @@ class MetaVoicePipeline:
         speech = request_speech(
             text,
             self.tokenizers,
-            *self.configs,
+            self.network.config,
+            self.second_stage.config,
             as_written=as_written,
             piece_characters=piece_characters,
             max_frames=max_frames,
             seed=seed,
             noise=noise,
         )
+        self._check_room([speech], sampling, decoder, 1)
         self._reset_peak()
         with meter.stage("speaker"):
             vector = self.speaker(prompt)
@@ -181,16 +185,19 @@ class MetaVoicePipeline:
         speeches = request_texts(
             texts,
             self.tokenizers,
-            *self.configs,
+            self.network.config,
+            self.second_stage.config,
             as_written=as_written,
             piece_characters=piece_characters,
             max_frames=max_frames,
             seed=seed,
             noise=noise,
         )
+        self._check_room(speeches, sampling, decoder, batch_size)
         self._reset_peak()
         with meter.stage("speaker"):
-            vectors = self._speakers(prompts, len(texts))
+            self._check_room(speeches, sampling, "vocos", batch_size)
+        vectors = self._speakers(prompts, len(texts))
         heard = self._say_all(speeches, sampling, vectors, batch_size, meter)
         codes = [
             [self._fill(piece, one, vector, meter) for piece, one in zip(speech.pieces, said, strict=False)]
@@ -244,13 +251,15 @@ class MetaVoicePipeline:
         speeches = request_texts(
             texts,
             self.tokenizers,
-            *self.configs,
+            self.network.config,
+            self.second_stage.config,
             as_written=True,
             piece_characters=None,
             max_frames=max_frames,
             seed=seed,
             noise=noise,
         )
+        self._check_room(speeches, sampling, "vocos", batch_size)
         vectors = self._speakers(prompts, len(texts))
         heard = self._say_all(speeches, sampling, vectors, batch_size, meter)
         return [
@@ -263,11 +272,21 @@ class MetaVoicePipeline:
 
         Made once for the same sound. Raises UsageError for what no voice can be made of.
         """
-        vector = None if prompt is None else as_vector(prompt, self.configs[0].speaker_embedding_size)
+        vector = None if prompt is None else as_vector(prompt, self.network.config.speaker_embedding_size)
         if vector is not None:
             return vector
         heard = utterances(prompt, self.sample_rate)
         return self.voices.embedding(heard, self.speaker_encoder.embed).copy()
+
+    def _check_room(
+        self, speeches: Sequence[Speech], sampling: FirstStageSampling, decoder: Decoder, batch_size: int
+    ) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size: {batch_size} is not a number of pieces; give 1 or more")
+        weight = self.network.transformer.wpe.weight
+        dtype, backend, free = name_of(weight.dtype), backend_name(weight.device), free_bytes(weight.device)
+        job = job_of(speeches, sampling, decoder, batch_size)
+        check_running(self.configs, job, dtype=dtype, backend=backend, free=free)
 
     def _speakers(self, prompts: Voice | Sequence[Voice] | None, texts: int) -> np.ndarray:
         """One vector a text, (B, E)."""
@@ -331,8 +350,6 @@ class MetaVoicePipeline:
         meter: StageMeter,
     ) -> list[list[Said]]:
         """The first stage of every piece of every text. vectors: (B, E), one a text."""
-        if batch_size < 1:
-            raise UsageError(f"batch_size: {batch_size} is not a number of pieces; give 1 or more")
         pieces = [piece for speech in speeches for piece in speech.pieces]
         limits = [
             piece.limit(speech.frames(place))
@@ -382,6 +399,8 @@ class MetaVoicePipeline:
         """(Q, F) of each piece → (L,) float32 samples each, brought to the target loudness."""
         sounding = [place for place, one in enumerate(codes) if one.shape[1]]
         made = [np.zeros(0, np.float32)] * len(codes)
+        if not sounding:
+            return made
         with meter.stage("decoder"):
             waves = self.decoders[decoder].decode([codes[i] for i in sounding], [noise[i] for i in sounding])
             for place, wave in zip(sounding, waves, strict=True):

@@ -1,0 +1,273 @@
+"""Peak memory of a MetaVoice generation beside its estimate, each in a process of its own, random weights.
+
+    python benchmarks/metavoice_memory.py [--size middle|full] [--side torch|mlx] [--device cpu|cuda]
+    [--dtype float32] [--bits 8|4] [--jobs 100x200,100x60xmbd,...]
+
+A job is FRAMES[xBATCH][xmbd]. On the CPU the peak is the resident set over what it was after imports; on CUDA
+it is that of torch's or MLX's allocator. Exits with 1 where an estimate is off by more than 15 % and 64 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tts_core.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig, is_float32
+from tts_core.metavoice import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
+from tts_core.metavoice_estimate import MetaVoiceJob, estimate
+from tts_core.metavoice_text import Tokenizer
+from tts_core.models import KINDS, network_class
+from tts_core.published_sizes import (
+    ENCODEC_24KHZ,
+    METAVOICE_FIRST_STAGE,
+    METAVOICE_SECOND_STAGE,
+    METAVOICE_SPEAKER_ENCODER,
+    VOCOS_ENCODEC_24KHZ,
+)
+from tts_core.results import Prompt
+
+MIDDLE = replace(
+    METAVOICE_FIRST_STAGE,
+    hidden_size=768,
+    intermediate_size=2048,
+    num_hidden_layers=8,
+    num_attention_heads=6,
+)
+SCHEDULE = MbdScheduleConfig(1e-5, 2.9e-2, 7.5, 1000, 5.0, 1.0)
+TEXT = "so it goes and goes until the end of it all, and then it goes on."
+PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+JOBS = {"middle": "200,600,150x4,60xmbd", "full": "200,900,200x4,200xmbd"}
+
+
+def configs(size: str, decoder: str) -> dict[str, Any]:
+    """Of all parts. middle: a smaller first stage and smaller bands of diffusion."""
+    unet = PUBLISHED_UNET if size == "full" else replace(PUBLISHED_UNET, hidden=16)
+    band = MbdBandConfig(unet, SCHEDULE, None)
+    bands = {"mbd": MbdConfig(24_000, (band,) * (4 if size == "full" else 2))} if decoder == "mbd" else {}
+    return {
+        "metavoice": METAVOICE_FIRST_STAGE if size == "full" else MIDDLE,
+        "metavoice_second_stage": METAVOICE_SECOND_STAGE,
+        "metavoice_speaker_encoder": METAVOICE_SPEAKER_ENCODER,
+        "vocos": VOCOS_ENCODEC_24KHZ,
+        "encodec": ENCODEC_24KHZ,
+    } | bands
+
+
+def tokenizer(offset: int) -> str:
+    """Bytes alone."""
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    return json.dumps(Tokenizer(PATTERN, ranks, {"<|endoftext|>": 256}, offset).to_dict())
+
+
+class RandomParts:
+    """A model's parts as the loaders give them, their weights random; codes alone are drawn."""
+
+    def __init__(self, side: str, configs: dict[str, Any], dtype: str, device: str, bits: int | None):
+        self.side, self.configs, self.dtype_name, self.bits = side, configs, dtype, bits
+        self.device: Any = device
+        self.documents = {
+            "metavoice": {"tokenizer.json": tokenizer(END_OF_AUDIO + 1)},
+            "metavoice_second_stage": {"tokenizer.json": tokenizer(CODEBOOK_SIZE + 1)},
+        }
+        self.random = np.random.default_rng(0)
+        self.folder = Path()
+        if side == "torch_ref":
+            import torch
+
+            self.device, self.dtype = torch.device(device), getattr(torch, dtype)
+
+    def dtype_of(self, kind: str) -> str:
+        return self.dtype_name
+
+    def quantization_of(self, kind: str) -> dict[str, Any] | None:
+        return {"group_size": 64, "bits": self.bits, "mode": "affine"} if self.bits else None
+
+    def array(self, kind: str, name: str, shape: tuple[int, ...]) -> Any:
+        made = np.empty(shape, np.float32)
+        self.random.standard_normal(out=made, dtype=np.float32)
+        if (
+            (kind == "mbd" and name.endswith("counts"))
+            or "ln_" in name
+            or ("norm" in name and name.endswith("weight"))
+        ):
+            made[...] = 1
+        else:
+            made *= max(1, int(np.prod(shape[1:]))) ** -0.5
+        if kind == "metavoice" and ".wte" in name:  # one channel tells codes from all other ids
+            made[:, 0] = np.where(np.arange(shape[0]) < END_OF_AUDIO, 1, -1)
+        if kind == "metavoice" and ".wpe" in name:
+            made[:, 0] = 50
+        wide = kind == "mbd" and is_float32(name)
+        dtype = "float32" if wide or KINDS[kind].stays_float32(name) else self.dtype_name
+        if self.side == "torch_ref":
+            import torch
+
+            return torch.from_numpy(made).to(self.device, getattr(torch, dtype))
+        import mlx.core as mx
+
+        axes = KINDS[kind].mlx_axes(self.configs[kind], name, made.ndim)
+        value = mx.array(made if axes is None else np.ascontiguousarray(made.transpose(axes)))
+        value = value.astype(getattr(mx, dtype))
+        mx.eval(value)
+        return value
+
+    def tensors(self, kind: str, prefix: str = "") -> dict[str, Any]:
+        shapes = KINDS[kind].parameter_shapes(self.configs[kind]).items()
+        return {
+            name.removeprefix(prefix): self.array(kind, name, shape)
+            for name, shape in shapes
+            if name.startswith(prefix)
+        }
+
+    def network(self, kind: str) -> Any:
+        made = network_class(self.side, kind)
+        if kind == "mbd":
+            return made(self.configs[kind], lambda band: self.tensors(kind, f"bands.{band}."))
+        if self.side == "torch_ref":
+            import torch
+
+            with torch.device("meta"):
+                network = made(self.configs[kind])
+            network.load_state_dict(self.tensors(kind), strict=True, assign=True)
+            return network.to(self.device).eval()
+        network = made(self.configs[kind])
+        shapes = KINDS[kind].parameter_shapes(self.configs[kind]).items()
+        for name, shape in shapes:
+            network.load_weights([(name, self.array(kind, name, shape))], strict=False)
+        if kind == "metavoice" and self.bits:
+            from mlx import nn
+
+            nn.quantize(
+                network, 64, self.bits, class_predicate=lambda path, _: is_quantisable(f"{path}.weight")
+            )
+            import mlx.core as mx
+
+            mx.eval(network.parameters())
+        network.eval()
+        return network
+
+
+class Resident:
+    """The process's resident set over what it was when this was made."""
+
+    def __init__(self) -> None:
+        self.base = self._kilobytes("VmRSS")
+
+    def restart(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+
+    def peak(self) -> int:
+        return 1024 * (self._kilobytes("VmHWM") - self.base)
+
+    def _kilobytes(self, name: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+class Allocated:
+    """What the device's allocator counts."""
+
+    def __init__(self, side: str):
+        self.side = side
+
+    def restart(self) -> None:
+        import_module(f"{self.side}.memory").reset_peak(*self._device())
+
+    def peak(self) -> int:
+        return import_module(f"{self.side}.memory").peak_bytes(*self._device())
+
+    def _device(self) -> list[Any]:
+        if self.side == "mlx_port":
+            return []
+        import torch
+
+        return [torch.device("cuda")]
+
+
+def parse(spec: str) -> tuple[int, int, str]:
+    """Frames, batch, decoder."""
+    parts = spec.split("x")
+    decoder = "mbd" if parts[-1] == "mbd" else "vocos"
+    numbers = [int(part) for part in parts if part != "mbd"]
+    return numbers[0], [*numbers, 1][1], decoder
+
+
+def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str) -> dict[str, int]:
+    """The peak of one job, and the ids of its text."""
+    frames, batch, decoder = parse(spec)
+    assemble = import_module(f"{side}.metavoice.loading").assemble
+    where = import_module(f"{side}.memory").backend_name(
+        *(_torch_device(device) if side == "torch_ref" else [])
+    )
+    meter: Any = Resident() if where.endswith("cpu") else Allocated(side)
+    os.environ["XDG_CACHE_HOME"] = os.devnull  # every voice is computed
+    parts = RandomParts(side, configs(size, decoder), dtype, device, int(bits) or None)
+    pipeline = assemble(parts)
+    if side == "mlx_port":
+        import mlx.core as mx
+
+        mx.clear_cache()
+    wave = np.random.default_rng(0).normal(0, 0.1, 30 * 24_000).astype(np.float32)
+    meter.restart()
+    given: dict[str, Any] = {"max_frames": frames, "seed": 1, "decoder": decoder, "piece_characters": None}
+    texts = [TEXT] * batch
+    made = pipeline.generate_batch(texts, prompts=Prompt(audio=wave), **given)[0]
+    made_frames = made.codes.shape[1]  # a random network does not take turns between the codebooks
+    assert made_frames > 0.75 * frames, f"the text ended by itself after {made_frames} frames"
+    return {"peak": meter.peak(), "ids": len(TEXT) + 1}
+
+
+def _torch_device(device: str) -> list[Any]:
+    import torch
+
+    return [torch.device(device)]
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(measure(*sys.argv[2:])))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--size", choices=("middle", "full"), default="middle")
+    parser.add_argument("--side", choices=("torch", "mlx"), default="torch")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--bits", default="0", choices=("0", "8", "4"), help="0: not quantised.")
+    parser.add_argument("--jobs")
+    args = parser.parse_args()
+    side = {"torch": "torch_ref", "mlx": "mlx_port"}[args.side]
+    where = f"{args.side}-{args.device}"
+    version = metadata.version(args.side)
+    print(f"{platform.platform()}, {os.cpu_count()} cores, {args.side} {version}")
+    print(f"{args.size}, {args.dtype}, {args.bits} bits, {where}; MB")
+    how = {"group_size": 64, "bits": int(args.bits), "mode": "affine"} if args.bits != "0" else None
+    wrong = 0
+    for spec in (args.jobs or JOBS[args.size]).split(","):
+        command = [sys.executable, __file__, "--child", args.size, side, args.dtype, args.device, args.bits]
+        done = subprocess.run([*command, spec], check=True, stdout=subprocess.PIPE, text=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+        frames, batch, decoder = parse(spec)
+        job = MetaVoiceJob(found["ids"], frames, batch, decoder=decoder)
+        guess = estimate(configs(args.size, decoder), job, dtype=args.dtype, backend=where, quantization=how)
+        peak, error = found["peak"], abs(guess.total - found["peak"])
+        off = error > 0.15 * peak and error > 64e6
+        wrong += off
+        terms = ", ".join(f"{term.name} {term.bytes / 1e6:.0f}" for term in guess.terms)
+        percent = 100 * (guess.total / peak - 1)
+        told = f"{peak / 1e6:.0f}; estimate {guess.total / 1e6:.0f} ({percent:+.1f} %): {terms}"
+        print(f"{spec:<10} {told}{'  OFF' if off else ''}", flush=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""MetaVoice from text and voice to speech, on both sides from one converted folder, numbers drawn alike."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlx_port.metavoice.generate
+import torch_ref.metavoice.generate
+from tests.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, write_model
+from tests.tolerance import assert_within
+from tts_core.errors import ResourceError, UsageError
+from tts_core.loudness import TARGET, integrated_loudness, normalize_loudness
+from tts_core.metavoice_request import STAGES, piece_seed, request_speech, tell_licence
+from tts_core.noise import HostNoise
+from tts_core.results import Prompt, join
+
+FRAMES = 14
+CODE = {"torch": torch_ref.metavoice.generate, "mlx": mlx_port.metavoice.generate}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("metavoice"))
+
+
+@pytest.fixture(scope="module")
+def sides(folder: Path) -> dict[str, Any]:
+    return {
+        "oracle": torch_ref.load(folder, device="cpu", dtype="float64"),
+        "torch": torch_ref.load(folder, device="cpu"),
+        "mlx": mlx_port.load(folder),
+    }
+
+
+@pytest.fixture(scope="module")
+def voice(sides: dict[str, Any]) -> np.ndarray:
+    return sides["torch"].speaker(reference())
+
+
+@pytest.fixture(params=["torch", "mlx"])
+def side(request: pytest.FixtureRequest, sides: dict[str, Any]) -> Any:
+    return sides[request.param]
+
+
+def module_of(side: Any) -> Any:
+    return CODE["mlx" if type(side).__module__.startswith("mlx") else "torch"]
+
+
+def test_a_voice_is_the_same(sides: dict[str, Any]) -> None:
+    oracle, torch, mlx = (side.speaker([reference(), reference(3)]) for side in sides.values())
+    assert abs(np.linalg.norm(mlx) - 1) < 1e-6
+    assert_within(mlx, torch, oracle.astype(np.float64), "vector")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": LONG},
+        {"text": TEXT, "decoder": "mbd"},
+        {"text": LONG, "decoder": "mbd", "max_frames": 5, "cfg_scale": 1.0, "top_k": 40},
+        {"text": "12 of them", "cfg_scale": (2.0, 1.5), "top_p": 0.8, "temperature": 0.9},
+        {"text": TEXT, "cfg_scale": 1.5, "temperature": 0.0, "as_written": True},
+    ],
+    ids=["vocos", "mbd", "unguided", "slow rule", "greedy"],
+)
+def test_both_sides_say_the_same(sides: dict[str, Any], voice: np.ndarray, given: dict[str, Any]) -> None:
+    asked = {"prompt": voice, "max_frames": FRAMES, "seed": 3} | given
+    oracle, torch, mlx = (side.generate(**asked) for side in sides.values())
+    for one in (torch, mlx):
+        np.testing.assert_array_equal(one.codes, oracle.codes)
+        assert (one.finish_reason, one.token_count, one.seed) == (oracle.finish_reason, oracle.token_count, 3)
+        assert one.sample_rate == RATE
+        assert list(one.stage_seconds) == list(STAGES)
+        assert one.stage_seconds["first stage"] > 0
+    assert oracle.codes.shape[0] == 8
+    assert 0 < oracle.codes.shape[1] <= asked["max_frames"]
+    assert_within(mlx.audio, torch.audio, oracle.audio.astype(np.float64), "audio")
+
+
+def test_injected_numbers_are_those_of_the_seed(side: Any, voice: np.ndarray) -> None:
+    from_seed = side.generate(LONG, prompt=voice, seed=8, max_frames=FRAMES)
+    sources = [HostNoise(piece_seed(8, place)) for place in range(3)]
+    injected = side.generate(LONG, prompt=voice, noise=sources, max_frames=FRAMES)
+    np.testing.assert_array_equal(injected.audio, from_seed.audio)
+    assert (injected.seed, from_seed.seed) == (None, 8)
+
+
+def test_seeds(side: Any, voice: np.ndarray) -> None:
+    first, again, other = (
+        side.generate(TEXT, prompt=voice, seed=seed, max_frames=FRAMES, decoder="mbd") for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first.audio, again.audio)
+    assert not np.array_equal(first.codes, other.codes)
+    fresh = side.generate(TEXT, prompt=voice, max_frames=4)
+    np.testing.assert_array_equal(
+        side.generate(TEXT, prompt=voice, max_frames=4, seed=fresh.seed).audio, fresh.audio
+    )
+
+
+def endings(*at: int) -> list[HostNoise]:
+    return [Ending(place, step) for place, step in enumerate(at)]
+
+
+def test_pieces_do_not_depend_on_each_other(side: Any, voice: np.ndarray) -> None:
+    """The last piece alone, with the seed that it has in the whole, is the end of the whole."""
+    whole = side.generate(LONG, prompt=voice, noise=endings(12, 9, 15), top_p=1.0)
+    assert whole.finish_reason == "stop"
+    last = side.generate("Who are you?", prompt=voice, noise=endings(12, 9, 15)[2], top_p=1.0)
+    np.testing.assert_array_equal(whole.codes[:, -last.codes.shape[1] :], last.codes)
+    np.testing.assert_array_equal(whole.audio[-len(last.audio) + RATE // 25 :], last.audio[RATE // 25 :])
+
+
+@pytest.mark.parametrize("decoder", ["vocos", "mbd"])
+def test_a_stream_joins_to_the_whole_and_starts_early(
+    side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, begun = module_of(side), []
+    make = module.generate_tokens
+    monkeypatch.setattr(module, "generate_tokens", lambda *a, **b: begun.append(len(a[1])) or make(*a, **b))
+    asked: dict[str, Any] = {"prompt": voice, "noise": endings(24, 9, 20), "top_p": 1.0, "decoder": decoder}
+    pieces, started = [], []
+    for piece in side.stream(LONG, **asked):
+        pieces.append(piece)
+        started.append(len(begun))
+    assert started[0] == 1  # the first sound is there, and two pieces are not begun
+    assert started[-1] == 3
+    assert len(pieces) > 3, "windows of a piece"
+    assert [piece.segment_idx for piece in pieces] == list(range(len(pieces)))
+    assert [piece.is_final_chunk for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert pieces[0].time_to_first_audio == pieces[-1].time_to_first_audio
+    whole = side.generate(LONG, **asked)
+    joined = join(pieces)
+    np.testing.assert_array_equal(joined.audio, whole.audio)
+    np.testing.assert_array_equal(joined.codes, whole.codes)
+
+
+def test_loudness_is_a_pieces_own(side: Any, voice: np.ndarray) -> None:
+    made = side.generate(TEXT, prompt=voice, seed=3, max_frames=75, top_k=100)
+    (wave,) = side.decoders["vocos"].decode([made.codes], [HostNoise(0)])
+    np.testing.assert_array_equal(made.audio, normalize_loudness(wave, RATE))
+    assert len(wave) == made.codes.shape[1] * 320 > 9600
+    assert abs(integrated_loudness(np.arctanh(made.audio.astype(np.float64)), RATE) - TARGET) < 0.1
+
+
+def test_a_batch_gives_what_each_gives_alone(side: Any, voice: np.ndarray) -> None:
+    texts, frames, other = [LONG, TEXT, "So."], [20, FRAMES, 6], reference(40.0)
+    prompts = [voice, [other, reference(3.0)], voice]
+    batch = side.generate_batch(texts, prompts=prompts, seed=[5, 6, 7], max_frames=frames, batch_size=3)
+    for place, made in enumerate(batch):
+        alone = side.generate(texts[place], prompt=prompts[place], seed=5 + place, max_frames=frames[place])
+        np.testing.assert_array_equal(made.codes, alone.codes)
+        np.testing.assert_allclose(made.audio, alone.audio, rtol=0, atol=1e-5)
+        told = ("seed", "finish_reason", "token_count", "is_final_chunk", "sample_rate")
+        assert [getattr(made, name) for name in told] == [getattr(alone, name) for name in told]
+    assert len({made.real_time_factor for made in batch}) == 1
+
+
+def test_codes_without_a_wave(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = side.generate(TEXT, prompt=voice, seed=4, max_frames=9, as_written=True, piece_characters=None)
+    monkeypatch.setattr(side, "_decode", lambda *_: pytest.fail("a wave was made"))
+    codes = side.generate_codes([TEXT, "So."], voice, seed=[4, 5], max_frames=9)
+    assert codes[0].dtype == np.int32
+    np.testing.assert_array_equal(codes[0], whole.codes)
+
+
+def test_the_cache_is_of_the_requests_size(
+    side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, caches = module_of(side), []
+    new_cache = side.network.new_cache
+    monkeypatch.setattr(
+        type(side.network), "new_cache", lambda self, room: caches.append(room) or new_cache(room)
+    )
+    side.generate(TEXT, prompt=voice, seed=4, max_frames=9)
+    ids = len(side.tokenizers.first_stage.encode(TEXT))
+    assert caches == [ids + 2 * 9]
+    assert module is not None
+
+
+def test_an_end_and_a_cut_are_told(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ended = side.generate(TEXT, prompt=voice, noise=Ending(0, 10), top_p=1.0)
+        assert (ended.finish_reason, ended.token_count) == ("stop", 11)
+        limited = side.generate(LONG, prompt=voice, noise=endings(10, 10, 10), top_p=1.0, max_frames=6)
+        assert limited.finish_reason == "length"
+        assert limited.codes.shape[1] == 6
+        assert caplog.text == ""
+        cut = side.generate(TEXT, prompt=voice, noise=Ending(0, 10**6), top_k=50)
+    assert cut.finish_reason == "length"
+    assert "piece 1 of 1 did not end within" in caplog.text
+
+
+def test_a_piece_that_says_nothing(side: Any, voice: np.ndarray) -> None:
+    made = side.generate(LONG, prompt=voice, noise=endings(0, 0, 0), top_p=1.0)
+    assert (made.codes.shape, made.finish_reason, made.token_count) == ((8, 0), "stop", 3)
+    some = side.generate(LONG, prompt=voice, noise=endings(12, 0, 12), top_p=1.0)
+    assert some.codes.shape[1] > 0
+    assert np.isfinite(some.audio).all()
+
+
+def test_the_licence_is_told_once(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
+    tell_licence.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        side.generate("So.", prompt=voice, seed=1, max_frames=2)
+        assert "CC-BY-NC" not in caplog.text
+        for _ in range(2):
+            side.generate("So.", prompt=voice, seed=1, max_frames=2, decoder="mbd")
+    assert caplog.text.count("CC-BY-NC") == 1
+
+
+def test_references(side: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = side.speaker(reference(30.0))
+    assert caplog.text == ""
+    monkeypatch.setattr(type(side.speaker_encoder), "embed", lambda *_: pytest.fail("read again"))
+    again = side.speaker(reference(30.0))
+    again[:] = 0  # a copy
+    np.testing.assert_array_equal(side.speaker(reference(30.0)), first)
+    np.testing.assert_array_equal(side.speaker(first), first)
+    monkeypatch.undo()
+    side.speaker([reference(15.0), reference(14.9)])
+    assert "reference: 29.9 s; the voice is caught better from 30 s" in caplog.text
+
+
+WAVE = np.zeros(3 * RATE, np.float32) + 0.1
+BAD: dict[str, tuple[str, dict[str, Any]]] = {
+    "no reference": ("speaks with the voice of a reference", {"prompt": None}),
+    "no references": ("list of references is empty", {"prompt": []}),
+    "short": ("prompt: 1.9 s are too little", {"prompt": Prompt(audio=WAVE[: int(1.9 * RATE)])}),
+    "short ones": ("prompt: 1.8 s are too little", {"prompt": [Prompt(audio=WAVE[: int(0.9 * RATE)])] * 2}),
+    "silent": ("silent", {"prompt": Prompt(audio=0 * WAVE)}),
+    "integers": ("floating-point", {"prompt": Prompt(audio=np.ones(9, np.int16))}),
+    "not finite": ("finite", {"prompt": Prompt(audio=WAVE * np.nan)}),
+    "codes": ("reads a voice from sound", {"prompt": Prompt(codes=np.zeros((8, 9), np.int32))}),
+    "another vector": ("a speaker vector of", {"prompt": np.ones(3, np.float32)}),
+    "no words": ("no words", {"text": " ... "}),
+    "control": (r"U\+0007", {"text": "Hello\a"}),
+    "another script": ("Latin-1", {"text": "Hello 漢"}),
+    "special": ("special token", {"text": "Hello <|endoftext|>", "piece_characters": None}),
+    "too long a piece": ("leave no room", {"text": "word " * 60, "piece_characters": None}),
+    "pieces of nothing": ("piece_characters: 0", {"piece_characters": 0}),
+    "frames": ("max_frames: 0", {"max_frames": 0}),
+    "seed": ("seed: -1", {"seed": -1}),
+    "noise": ("2 sources for 1 pieces", {"noise": [HostNoise(1)] * 2}),
+    "decoder": ("decoder: 'wave' is none; use vocos or mbd", {"decoder": "wave"}),
+    "temperature": ("temperature: -1", {"temperature": -1}),
+    "guidance": ("cfg_scale: -1", {"cfg_scale": -1}),
+    "a triple": ("neither a number nor a pair", {"cfg_scale": (1, 2, 3)}),
+    "the slow rule's guidance": ("cfg_scale: 0.5", {"cfg_scale": (0.5, 1.0)}),
+    "both filters": ("takes one of them", {"cfg_scale": (2.0, 1.5), "top_k": 5, "top_p": 0.5}),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line_before_any_work(
+    side: Any, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message, given = BAD[case]
+    monkeypatch.setattr(module_of(side), "generate_tokens", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(type(side.speaker_encoder), "embed", lambda *_: pytest.fail("work was begun"))
+    asked: dict[str, Any] = {"text": TEXT, "prompt": reference()} | given
+    with pytest.raises(UsageError, match=message) as caught:
+        side.stream(**asked)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_batches(side: Any, voice: np.ndarray) -> None:
+    for message, given in (
+        ("got one string", {"texts": TEXT}),
+        ("list is empty", {"texts": []}),
+        ("text 2: there are no words", {"texts": [TEXT, "!"]}),
+        ("prompts: 1 values for 2 texts", {"prompts": [voice]}),
+        ("seed: 3 values", {"seed": [1, 2, 3]}),
+        ("batch_size: 0", {"batch_size": 0}),
+    ):
+        asked: dict[str, Any] = {"texts": [TEXT, "So."], "prompts": voice} | given
+        with pytest.raises(UsageError, match=message):
+            side.generate_batch(**asked)
+
+
+def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side, "decoders", {"vocos": side.decoders["vocos"]})
+    with pytest.raises(UsageError, match="convert-weights --include-mbd"):
+        side.stream(TEXT, prompt=voice, decoder="mbd")
+
+
+def test_too_little_memory_names_what_fits(
+    side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module_of(side), "free_bytes", lambda *_: 19 * 10**6)
+    monkeypatch.setattr(module_of(side), "generate_tokens", lambda *_, **__: pytest.fail("work was begun"))
+    with pytest.raises(ResourceError, match=r"^memory: a piece of .* on (torch|mlx)-cpu .* would fit$"):
+        side.stream(TEXT, prompt=voice)
+    monkeypatch.setattr(module_of(side), "free_bytes", lambda *_: 10)
+    with pytest.raises(ResourceError, match=r"free some memory, or use a larger machine$"):
+        side.generate_batch([TEXT] * 3, prompts=voice)
+
+
+def test_loading_refuses_what_does_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlx_port.metavoice.loading
+    import torch_ref.metavoice.loading
+
+    for package in (torch_ref, mlx_port):
+        module = getattr(package, "metavoice").loading  # noqa: B009
+        monkeypatch.setattr(module, "free_bytes", lambda *_: 10**5)
+    monkeypatch.setattr("torch_ref.loading.fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))
+    for load in (lambda: torch_ref.load(folder, device="cpu"), lambda: mlx_port.load(folder)):
+        with pytest.raises(ResourceError, match=r"^memory: MetaVoice's weights in float32 take"):
+            load()
+
+
+def test_one_front_door(sides: dict[str, Any], voice: np.ndarray) -> None:
+    """`generate` of both packages takes the pipeline and its arguments."""
+    made = [
+        package.generate(TEXT, sides[name], prompt=voice, seed=3, max_frames=4, decoder="vocos")
+        for name, package in (("torch", torch_ref), ("mlx", mlx_port))
+    ]
+    np.testing.assert_array_equal(made[0].codes, made[1].codes)
+
+
+def test_texts_are_cut_by_what_both_windows_hold(side: Any) -> None:
+    configs = side.network.config, side.second_stage.config
+    speech = request_speech(LONG, side.tokenizers, *configs, seed=1)
+    words = [side.tokenizers.first_stage.decode(piece.first[:-1]) for piece in speech.pieces]
+    assert words == ["Hello there.", "It is late.", "Who are you?"]
+    wide = [replace(config, max_position_embeddings=2048) for config in configs]
+    assert len(request_speech(LONG, side.tokenizers, *wide, seed=1).pieces) == 1

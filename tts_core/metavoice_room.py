@@ -1,0 +1,112 @@
+"""Refusing, before anything is allocated, what of MetaVoice cannot fit into memory; and saying what would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tts_core.errors import ResourceError
+from tts_core.estimate import BYTES
+from tts_core.metavoice_estimate import MetaVoiceJob, estimate
+from tts_core.metavoice_request import Speech
+from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.room import QUANTIZATIONS, gigabytes
+
+SMALLEST = MetaVoiceJob(text_ids=1, frames=1)
+HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # what a backend does well; others do both
+
+
+def check_loading(
+    configs: Mapping[str, Any],
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    quantization: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise ResourceError, naming the dtype or quantisation that fits, unless `free` bytes hold all weights;
+    None is unknown, and passes.
+    """
+
+    def takes(dtype: str, quantization: Mapping[str, Any] | None, backend: str) -> int:
+        how: dict[str, Any] = {"dtype": dtype, "backend": backend, "quantization": quantization}
+        return estimate(configs, SMALLEST, **how).loaded
+
+    needed = takes(dtype, quantization, backend)
+    if free is None or needed <= free:
+        return
+    options = {}
+    if quantization is None or backend.startswith("torch"):
+        options |= {f"dtype {name}": takes(name, quantization, backend) for name in narrower(dtype, backend)}
+    if quantization is None:
+        port = backend if backend.startswith("mlx") else "mlx-cpu"
+        options |= {
+            f"a copy for MLX made with convert-weights {flags}": takes("bfloat16", how, port)
+            for flags, how in QUANTIZATIONS.items()
+        }
+    raise ResourceError(
+        f"memory: MetaVoice's weights in {dtype} take {gigabytes(needed)} on {backend}, "
+        f"{gigabytes(free)} are free; {_advice(options, free)}"
+    )
+
+
+def check_running(
+    configs: Mapping[str, Any],
+    job: MetaVoiceJob,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+) -> None:
+    """Raise ResourceError, naming what fits, unless `free` bytes hold what `job` adds to a loaded model; None
+    passes.
+    """
+
+    def takes(job: MetaVoiceJob, dtype: str = dtype) -> int:
+        return estimate(configs, job, dtype=dtype, backend=backend).running
+
+    needed = takes(job)
+    if free is None or needed <= free:
+        return
+    options = {}
+    for batch in range(job.batch - 1, 0, -1):
+        if takes(replace(job, batch=batch)) <= free:
+            options[f"a batch_size of {batch}"] = takes(replace(job, batch=batch))
+            break
+    options |= {f"dtype {name}": takes(job, name) for name in narrower(dtype, backend)}
+    if job.decoder == "mbd":
+        options["decoder vocos"] = takes(replace(job, decoder="vocos"))
+    if job.frames > 1:
+        half = replace(job, frames=job.frames // 2, text_ids=max(1, job.text_ids // 2))
+        options["pieces half as long"] = takes(half)
+    pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
+    raise ResourceError(
+        f"memory: {pieces} of {job.text_ids} ids and {job.frames} frames take {gigabytes(needed)} on "
+        f"{backend} beside the weights, {gigabytes(free)} are free; {_advice(options, free)}"
+    )
+
+
+def job_of(
+    speeches: Sequence[Speech], sampling: FirstStageSampling, decoder: str, batch_size: int
+) -> MetaVoiceJob:
+    """What texts may take at their longest."""
+    pieces = [
+        (len(piece.first), speech.frames(place))
+        for speech in speeches
+        for place, piece in enumerate(speech.pieces)
+    ]
+    together = min(batch_size, len(pieces))
+    ids, frames = max(ids for ids, _ in pieces), max(frames for _, frames in pieces)
+    return MetaVoiceJob(ids, frames, together, sampling.rows, decoder)
+
+
+def narrower(dtype: str, backend: str) -> list[str]:
+    """Dtypes that take less, and that a backend does well."""
+    halves = HALVES.get(backend, ("bfloat16", "float16"))
+    return [name for name in ("float32", *halves) if BYTES[name] < BYTES[dtype]]
+
+
+def _advice(options: Mapping[str, int], free: int) -> str:
+    fitting = [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
+    return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"
