@@ -81,10 +81,17 @@ def test_the_cpu_takes_the_plain_step() -> None:
     assert type(reverse.make_step(network, source, begin, settings)) is reverse.Step
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize(
+    ("device", "dtype"),
+    [
+        ("cpu", torch.float32),
+        pytest.param("cuda", torch.float32, marks=pytest.mark.cuda),
+        pytest.param("cuda", torch.bfloat16, marks=pytest.mark.cuda),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_captured_step(
     way: str, dtype: torch.dtype, device: str, monkeypatch: pytest.MonkeyPatch, *, deep: bool
 ) -> None:
