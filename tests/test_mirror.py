@@ -26,6 +26,7 @@ ALONE = {
     "torch_ref/mars5/reverse.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:fix": "part of GraphStep",
+    "torch_ref/metavoice/first_stage_loop.py:Read": "a copy under way: MLX's arrays never change",
     "torch_ref/metavoice/fused.py": "part of GraphStep: kernels for CUDA",
     "torch_ref/metavoice/kernels.py": "Triton, which is CUDA's",
     "mlx_port/cli.py": "the command",

@@ -30,6 +30,11 @@ class TokenRows:
         """Whether every row has ended."""
         return all(self.lengths)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether no prompt reaches into the next column."""
+        return self.filled >= max(map(len, self.prompts))
+
     def steps(self, ahead: int = 0) -> list[int | None]:
         """Which of its own ids each row makes next, from 0; None where the prompt or the end decides.
 

@@ -65,30 +65,36 @@ def generate_tokens(
 
 
 def _fill(step: Step, rows: TokenRows, noise: Sequence[Noise], places: Sequence[int]) -> None:
-    """One read from the device a column; numbers of the next one are drawn while it computes.
+    """One read from the device a column. Where no prompt goes on, the next column is begun before this one is
+    read: the device does not wait for the host. A text that ends costs one column too many.
 
     places: of the texts among all, from 0, for messages.
     """
     network, sampling = step.network, step.sampling
-    columns = rows.ids[:, : rows.filled]
     waiting = _waiting(network, rows.steps(), sampling, noise)
-    while not rows.done:
-        numbers = None if waiting is None else to_device(network, waiting)
-        ids = step(to_device(network, columns), numbers)
-        mx.async_eval(ids)
-        waiting = _waiting(network, rows.steps(ahead=1), sampling, noise)
-        drawn = to_host(ids)
+    pending = step(to_device(network, rows.ids[:, : rows.filled]), waiting)
+    while True:
+        read, following = begin_read(pending), None
+        ahead = rows.steps(ahead=1)
+        waiting = _waiting(network, ahead, sampling, noise)
+        if rows.is_free and any(place is not None for place in ahead):
+            following = step(mx.maximum(pending, 0)[:, None], waiting)
+        drawn = to_host(read)
         wrong = [item for item, place in enumerate(rows.steps()) if place is not None and drawn[item] < 0]
         if wrong:
             raise _fault(step, rows, wrong[0], places[wrong[0]])
         rows.accept(drawn)
-        columns = rows.ids[:, rows.filled - 1 : rows.filled]
+        if rows.done:
+            return
+        if following is None:
+            following = step(to_device(network, rows.ids[:, rows.filled - 1 : rows.filled]), waiting)
+        pending = following
 
 
 def _waiting(
     network: FirstStage, steps: Sequence[int | None], sampling: FirstStageSampling, noise: Sequence[Noise]
-) -> np.ndarray | None:
-    """(B, V) float32; ones for rows that draw nothing, None where no row's choice is random."""
+) -> mx.array | None:
+    """(B, V) float32 on the device; ones for rows that draw nothing, None where no row's choice is random."""
     if sampling.greedy:
         return None
     ids = network.config.vocab_size
@@ -96,7 +102,7 @@ def _waiting(
         np.ones(ids, np.float32) if step is None else waiting_times(source, step, (ids,))
         for step, source in zip(steps, noise, strict=True)
     ]
-    return np.stack(numbers)
+    return to_device(network, np.stack(numbers))
 
 
 def _fault(step: Step, rows: TokenRows, item: int, place: int) -> GenerationError:
@@ -117,6 +123,12 @@ def to_device(network: FirstStage, array: np.ndarray) -> mx.array:
     return mx.array(array)
 
 
-def to_host(x: mx.array) -> np.ndarray:
+def begin_read(x: mx.array) -> mx.array:
+    """Have it computed; arrays never change. Waits for nothing."""
+    mx.async_eval(x)
+    return x
+
+
+def to_host(read: mx.array) -> np.ndarray:
     """Wait for the device and read. The only place that does."""
-    return np.array(x)
+    return np.array(read)

@@ -9,6 +9,7 @@ text's own, and so are its random numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -68,29 +69,36 @@ def generate_tokens(
 
 
 def _fill(step: Step, rows: TokenRows, noise: Sequence[Noise], places: Sequence[int]) -> None:
-    """One read from the device a column; numbers of the next one are drawn while it computes.
+    """One read from the device a column. Where no prompt goes on, the next column is begun before this one is
+    read: the device does not wait for the host. A text that ends costs one column too many.
 
     places: of the texts among all, from 0, for messages.
     """
     network, sampling = step.network, step.sampling
-    columns = rows.ids[:, : rows.filled]
     waiting = _waiting(network, rows.steps(), sampling, noise)
-    while not rows.done:
-        numbers = None if waiting is None else to_device(network, waiting)
-        ids = step(to_device(network, columns), numbers)
-        waiting = _waiting(network, rows.steps(ahead=1), sampling, noise)
-        drawn = to_host(ids)
+    pending = step(to_device(network, rows.ids[:, : rows.filled]), waiting)
+    while True:
+        read, following = begin_read(pending), None
+        ahead = rows.steps(ahead=1)
+        waiting = _waiting(network, ahead, sampling, noise)
+        if rows.is_free and any(place is not None for place in ahead):
+            following = step(pending.clamp(min=0)[:, None], waiting)
+        drawn = to_host(read)
         wrong = [item for item, place in enumerate(rows.steps()) if place is not None and drawn[item] < 0]
         if wrong:
             raise _fault(step, rows, wrong[0], places[wrong[0]])
         rows.accept(drawn)
-        columns = rows.ids[:, rows.filled - 1 : rows.filled]
+        if rows.done:
+            return
+        if following is None:
+            following = step(to_device(network, rows.ids[:, rows.filled - 1 : rows.filled]), waiting)
+        pending = following
 
 
 def _waiting(
     network: FirstStage, steps: Sequence[int | None], sampling: FirstStageSampling, noise: Sequence[Noise]
-) -> np.ndarray | None:
-    """(B, V) float32; ones for rows that draw nothing, None where no row's choice is random."""
+) -> Tensor | None:
+    """(B, V) float32 on the device; ones for rows that draw nothing, None where no row's choice is random."""
     if sampling.greedy:
         return None
     ids = network.config.vocab_size
@@ -98,7 +106,7 @@ def _waiting(
         np.ones(ids, np.float32) if step is None else waiting_times(source, step, (ids,))
         for step, source in zip(steps, noise, strict=True)
     ]
-    return np.stack(numbers)
+    return to_device(network, np.stack(numbers))
 
 
 def _fault(step: Step, rows: TokenRows, item: int, place: int) -> GenerationError:
@@ -115,11 +123,30 @@ def _fault(step: Step, rows: TokenRows, item: int, place: int) -> GenerationErro
 
 
 def to_device(network: FirstStage, array: np.ndarray) -> Tensor:
-    """A copy where the network is."""
-    device = network.transformer.wpe.weight.device
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+    """A copy where the network is. Waits for nothing: on a GPU it goes through pinned memory."""
+    device, x = network.transformer.wpe.weight.device, torch.from_numpy(np.ascontiguousarray(array))
+    return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
 
 
-def to_host(x: Tensor) -> np.ndarray:
+class Read(NamedTuple):
+    """A copy on its way to the host. done: None where there is nothing to wait for."""
+
+    copy: Tensor
+    done: torch.cuda.Event | None
+
+
+def begin_read(x: Tensor) -> Read:
+    """Copy as it is now, behind what the device has been given to do. Waits for nothing."""
+    if not x.is_cuda:
+        return Read(x.clone(), None)
+    copy = torch.empty_like(x, device="cpu", pin_memory=True).copy_(x, non_blocking=True)
+    done = torch.cuda.Event()
+    done.record()
+    return Read(copy, done)
+
+
+def to_host(read: Read) -> np.ndarray:
     """Wait for the device and read. The only place that does."""
-    return x.cpu().numpy()
+    if read.done is not None:
+        read.done.synchronize()
+    return read.copy.cpu().numpy()
