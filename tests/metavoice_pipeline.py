@@ -39,7 +39,7 @@ def bands_for(codec_dim: int) -> MbdConfig:
         replace(
             band,
             unet=replace(band.unet, codec_dim=codec_dim),
-            schedule=replace(band.schedule, num_steps=20),
+            schedule=replace(band.schedule, num_steps=8),
         )
         for band in CONFIG.bands
     ]
