@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tests.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, write_
 from tests.tolerance import assert_within
 from tts_core.errors import ResourceError, UsageError
 from tts_core.loudness import TARGET, integrated_loudness, normalize_loudness
+from tts_core.metavoice_estimate import MetaVoiceJob, positions
 from tts_core.metavoice_request import STAGES, piece_seed, request_speech, tell_licence
 from tts_core.noise import HostNoise
 from tts_core.results import Prompt, join
@@ -172,7 +175,7 @@ def test_codes_without_a_wave(side: Any, voice: np.ndarray, monkeypatch: pytest.
 def test_the_cache_is_of_the_requests_size(
     side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, caches = module_of(side), []
+    caches = []
     new_cache = side.network.new_cache
     monkeypatch.setattr(
         type(side.network), "new_cache", lambda self, room: caches.append(room) or new_cache(room)
@@ -180,7 +183,7 @@ def test_the_cache_is_of_the_requests_size(
     side.generate(TEXT, prompt=voice, seed=4, max_frames=9)
     ids = len(side.tokenizers.first_stage.encode(TEXT))
     assert caches == [ids + 2 * 9]
-    assert module is not None
+    assert caches == [positions(side.network.config, MetaVoiceJob(ids, 9))]
 
 
 def test_an_end_and_a_cut_are_told(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
@@ -331,3 +334,20 @@ def test_texts_are_cut_by_what_both_windows_hold(side: Any) -> None:
     assert words == ["Hello there.", "It is late.", "Who are you?"]
     wide = [replace(config, max_position_embeddings=2048) for config in configs]
     assert len(request_speech(LONG, side.tokenizers, *wide, seed=1).pieces) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side_name", ["torch", "mlx"])
+def test_peaks_are_those_that_were_estimated(side_name: str) -> None:
+    """A middle size, in processes of their own."""
+    root = Path(__file__).parent.parent.parent
+    command = [
+        sys.executable,
+        "benchmarks/metavoice_memory.py",
+        "--side",
+        side_name,
+        "--jobs",
+        "150x4,60xmbd",
+    ]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
