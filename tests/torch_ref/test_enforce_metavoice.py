@@ -38,7 +38,7 @@ def voice(pipeline: Any) -> np.ndarray:
 def speak(pipeline: Any, voice: Any) -> list[np.ndarray]:
     """Two pieces, guided on speaker and on text, by the diffusion, and their codes by Vocos."""
     noise = [Ending(1, 3), Ending(2, 2)]
-    asked: dict[str, Any] = {"cfg_scale": (2.0, 1.5), "top_p": 1.0, "decoder": "mbd"}
+    asked: dict[str, Any] = {"cfg_scale": (2.0, 1.5), "top_p": 1.0, "decoder": "mbd", "piece_characters": 13}
     made = pipeline.generate("Hello there. It is late.", prompt=voice, noise=noise, **asked)
     return [made.audio, *pipeline.decoders["vocos"].decode([made.codes], noise)]
 
