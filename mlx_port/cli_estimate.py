@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -65,11 +65,9 @@ def _run(
     from tts_core.estimate import BACKENDS
     from tts_core.estimate import estimate as compute
 
-    speaking = read_metavoice(model)
-    if speaking is not None:
-        from mlx_port.cli_estimate_metavoice import guess, headline
-
-        configs, stored, quantization = speaking
+    other = read_other(model)
+    if other is not None:
+        configs, stored, quantization = other.configs, other.dtype, other.quantization
     else:
         config, codec_config, stored, quantization = read_model(model, codec)
     if quantize or q_bits or q_group_size or q_mode:
@@ -80,9 +78,10 @@ def _run(
         bits = None if q_bits is None else int(q_bits)
         quantization = Quantization.of(q_mode or "affine", q_group_size, bits).to_dict()
     how: dict[str, Any] = {"dtype": dtype or stored, "quantization": quantization}
-    if speaking is not None:
-        guesses, said = guess(configs, text, seconds, batch, **how)
-        around, job = headline(said), asdict(said)
+    around: tuple[str, str]
+    if other is not None:
+        guesses, said = other.front.guess(configs, text, seconds, batch, **how)
+        around, job = other.front.headline(said), asdict(said)
     else:
         one = plan(config, codec_config, text, seconds, batch)
         guesses = [compute(config, codec_config, one, backend=name, **how) for name in BACKENDS]
@@ -93,25 +92,35 @@ def _run(
         click.echo(table(guesses, *around, machine.free_bytes()))
 
 
-def read_metavoice(model: str | None) -> tuple[Mapping[str, Any], str, dict[str, Any] | None] | None:
-    """Configurations by kind, the dtype as stored, and the quantisation; None where it is another model."""
+class Other(NamedTuple):
+    """A model that is not Dia. front: its module of this command; dtype and quantization: as stored."""
+
+    front: Any
+    configs: Mapping[str, Any]
+    dtype: str
+    quantization: dict[str, Any] | None
+
+
+def read_other(model: str | None) -> Other | None:
+    """What the flag names, if it is no Dia; configurations by kind, no tensor is read."""
+    from importlib import import_module
     from pathlib import Path
-
-    from mlx_port.cli_estimate_metavoice import CONFIGS, PUBLISHED
-
-    if model == PUBLISHED and not Path(model).exists():
-        return CONFIGS, "float32", None
 
     from converters.published import open_published
     from tts_core.errors import SpeechError
 
-    try:
-        part = open_published([model or ""], offline=True, parts=("metavoice",)).parts["metavoice"]
-    except SpeechError:
-        return None
-    parts = open_published([str(model)], offline=True).parts
-    configs = {kind: part.config for kind, part in parts.items()}
-    return configs, part.dtype, dict(part.quantization) if part.quantization else None
+    for kind in ("mars5", "metavoice"):
+        front = import_module(f"mlx_port.cli_estimate_{kind}")
+        if model == front.PUBLISHED and not Path(front.PUBLISHED).exists():
+            return Other(front, front.CONFIGS, "float32", None)
+        try:
+            part = open_published([model or ""], offline=True, parts=(kind,)).parts[kind]
+        except SpeechError:
+            continue
+        parts = open_published([str(model)], offline=True).parts
+        configs = {name: one.config for name, one in parts.items()}
+        return Other(front, configs, part.dtype, dict(part.quantization) if part.quantization else None)
+    return None
 
 
 def read_model(

@@ -32,6 +32,7 @@ ALONE = {
     "mlx_port/cli.py": "the command",
     "mlx_port/cli_dia.py": "the command",
     "mlx_port/cli_metavoice.py": "the command",
+    "mlx_port/cli_estimate_mars5.py": "the command",
     "mlx_port/cli_estimate_metavoice.py": "the command",
     "mlx_port/cli_generate.py": "the command",
     "mlx_port/cli_mars5.py": "the command",

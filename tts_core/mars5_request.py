@@ -62,6 +62,11 @@ class Sizes:
     n_codebooks: int
     codebook_size: int
 
+    @property
+    def frame_rate(self) -> float:
+        """Frames per second."""
+        return self.sample_rate / self.hop_length
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -83,6 +88,15 @@ class Item:
     text: str  # as it is read
     reference: Reference
     noise: Noise
+
+    @property
+    def deep(self) -> bool:
+        """Whether the networks read what the reference says."""
+        return self.reference.transcript is not None
+
+    def expected_frames(self, frame_rate: float) -> int:
+        """About how many frames its speech has, for the memory that it takes."""
+        return int(frame_rate * len(self.text) / CHARACTERS_PER_SECOND) + 1
 
     def prompt(self, codes: np.ndarray, vocabulary: CodecVocabulary, settings: Mars5Settings) -> CodecPrompt:
         """What the autoregressive network reads. codes: (Q, P), the reference's.

@@ -1,5 +1,6 @@
 """MARS5's pipelines: both sides alike from text to sound, and what each promises for itself."""
 
+import sys
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ import torch_ref
 from tests.mars5_pipelines import LONG, SAID, TEXT, CountingNoise, converted, pipeline, reference, room, voice
 from tests.tolerance import assert_within
 from tts_core.codec_policy import CodecPolicy
-from tts_core.errors import UsageError
+from tts_core.errors import ResourceError, UsageError
 from tts_core.joining import FADE, PAUSE
 from tts_core.mars5_diffusion import FIRST_DRAW
 from tts_core.mars5_request import BANDWIDTH_ID, STAGES, for_vocoder, piece_seed
@@ -85,7 +86,7 @@ def test_a_stream_joins_to_the_whole(side: str) -> None:
     assert list(whole.stage_seconds) == list(STAGES)
     assert all(seconds > 0 for seconds in whole.stage_seconds.values())
     assert sum(whole.stage_seconds.values()) <= whole.processing_time_seconds
-    assert parts[0].time_to_first_audio == parts[-1].time_to_first_audio < whole.processing_time_seconds
+    assert parts[0].time_to_first_audio == parts[-1].time_to_first_audio < parts[-1].processing_time_seconds
     assert whole.seed == 4
     assert whole.token_count > 0
     assert whole.audio.dtype == np.float32
@@ -234,6 +235,19 @@ def test_the_front_doors() -> None:
             door.generate(TEXT, pipeline(name), prompt=voice(), timestep=2)
         with pytest.raises(UsageError, match=r"max_frame: .* no such argument; did you mean max_frames"):
             door.generate("[S1] Hi.", max_frame=2)
+
+
+def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the call; and before the diffusion, where the text came out longer than was likely."""
+    module, free = sys.modules[type(pipeline(side)).__module__], [1]
+    monkeypatch.setattr(module, "free_bytes", lambda *_: free.pop(0))
+    monkeypatch.setattr(pipeline(side).diffusion, "run", lambda *_, **__: pytest.fail("the diffusion ran"))
+    given = {"prompt": voice(), "seed": 1, "timesteps": 1, "generate_max_len_override": 24}
+    with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
+        pipeline(side).stream(TEXT, **given)
+    free += [10**9, 1]
+    with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
+        list(pipeline(side).stream(TEXT, **given))
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,15 @@ from torch import Tensor
 
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
+from torch_ref.device import name_of
 from torch_ref.mars5.ar_loop import extend
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion
-from torch_ref.memory import peak_bytes, reset_peak
+from torch_ref.memory import backend_name, free_bytes, peak_bytes, reset_peak
 from tts_core.joining import Joiner
 from tts_core.mars5_diffusion import Draws, first_noise, make_cells
+from tts_core.mars5_estimate import Mars5Job
 from tts_core.mars5_request import (
     BANDWIDTH_ID,
     PIECE_SECONDS,
@@ -39,6 +41,7 @@ from tts_core.mars5_request import (
     request_pieces,
     request_texts,
 )
+from tts_core.mars5_room import check_running
 from tts_core.mars5_sampling import Mars5Settings
 from tts_core.mars5_sequence import CodecSequence
 from tts_core.mars5_tokens import CodecPrompt, CodecVocabulary
@@ -63,6 +66,12 @@ class Mars5Pipeline:
         self.codec, self.vocoder, self.vocabulary = codec, vocoder, vocabulary
         self.diffusion = ReverseDiffusion(transformer)
         self.sample_rate = vocoder.sample_rate
+        self.configs = {
+            "mars5": network.config,
+            "mars5_nar": transformer.config,
+            "encodec": codec.config,
+            "vocos": vocoder.config,
+        }
         self.sizes = Sizes(
             codec.sample_rate,
             codec.hop_length,
@@ -148,6 +157,8 @@ class Mars5Pipeline:
         with meter.stage("codec"):
             codes = self._encode(request.items[0].reference)
         prompts = [item.prompt(codes, self.vocabulary, request.settings) for item in request.items]
+        longest = max(range(len(prompts)), key=lambda place: len(prompts[place].tokens))
+        self._check_room(request, request.items[longest], prompts[longest], codes)
         return self._parts(request, codes, prompts, meter)
 
     def generate_codes(
@@ -229,7 +240,7 @@ class Mars5Pipeline:
     ) -> tuple[np.ndarray, CodecSequence]:
         """The codes of one piece, (Q, T) int32, and how the autoregressive network came to them."""
         sequence = CodecSequence(prompt, self.vocabulary, request.settings.max_len)
-        deep, config = item.reference.transcript is not None, self.transformer.config
+        deep, config = item.deep, self.transformer.config
         with meter.stage("AR"):
             for _ in extend(self.network, codes, sequence, request.settings, item.noise):
                 pass
@@ -238,12 +249,35 @@ class Mars5Pipeline:
         new = len(first) - (codes.shape[1] if deep else 0)
         if new <= 0:
             return np.zeros((config.n_output_codebooks, 0), np.int32), sequence
+        self._check_room(request, item, prompt, codes, frames=new)
         with meter.stage("NAR"):
             start = first_noise(item.noise, config.n_codebooks, len(first), config.n_classes)
             cells = make_cells(first, start, codes if deep else None, n_classes=config.n_classes)
             text = prompt.tokens[: prompt.text_tokens]
             drawn = self.diffusion.run(text, codes, cells, request.diffusion, noise=item.noise)
         return drawn[:, -new:], sequence
+
+    def _check_room(
+        self,
+        request: Request,
+        item: Item,
+        prompt: CodecPrompt,
+        codes: np.ndarray,
+        *,
+        frames: int | None = None,
+    ) -> None:
+        """frames: new ones, where they are known."""
+        job = Mars5Job(
+            prompt_ids=len(prompt.tokens),
+            frames=item.expected_frames(self.sizes.frame_rate) if frames is None else frames,
+            prompt_frames=codes.shape[1],
+            deep=item.deep,
+            guided=request.diffusion.guided,
+            max_len=request.settings.max_len,
+        )
+        weight = self.network.embed.weight
+        dtype, backend, free = name_of(weight.dtype), backend_name(weight.device), free_bytes(weight.device)
+        check_running(self.configs, job, dtype=dtype, backend=backend, free=free)
 
     def _encode(self, reference: Reference) -> np.ndarray:
         if reference.codes is not None:

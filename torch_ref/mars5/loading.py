@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from torch_ref.device import name_of
 from torch_ref.loading import Parts
 from torch_ref.mars5.generate import Mars5Pipeline
+from torch_ref.memory import backend_name, free_bytes
+from tts_core.mars5_room import check_loading
 from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 
 
 def assemble(parts: Parts) -> Mars5Pipeline:
-    """The pipeline."""
+    """The pipeline. Raises ResourceError, before weights are read, where memory would not hold it."""
+    check_loading(
+        parts.configs,
+        dtype=name_of(parts.dtype),
+        backend=backend_name(parts.device),
+        free=free_bytes(parts.device),
+    )
     texts = parts.documents["mars5"]
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE])
     kinds = "mars5", "mars5_nar", "encodec", "vocos"

@@ -1,0 +1,209 @@
+"""Peak memory of a MARS5 generation beside its estimate, each in a process of its own, with random weights.
+
+    python benchmarks/mars5_memory.py [--size middle|full] [--side torch|mlx] [--device cpu|cuda]
+    [--dtype float32] [--jobs 300x75,600x300xdeep,...]
+
+A job is NEW FRAMESxREFERENCE FRAMES[xdeep]; the diffusion takes two steps. On the CPU the peak is the
+resident set over what it was after imports; on CUDA it is that of torch's or MLX's allocator. Exits with 1
+where an estimate is off by more than 15 % and 64 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tts_core.mars5_estimate import Mars5Job, estimate
+from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.models import KINDS, network_class
+from tts_core.published_sizes import ENCODEC_24KHZ, MARS5_AR, MARS5_NAR, VOCOS_ENCODEC_24KHZ
+from tts_core.results import Prompt
+
+TEXT, SAID = "so it goes and goes until the end of it all", "and so it went"
+JOBS = {"middle": "200x75,600x300,300x300xdeep", "full": "150x75,300x450xdeep"}
+# without merges: an id is a frame
+DOCUMENTS = {
+    TEXT_FILE: "minbpe v1\n\n2\n<|startoftext|> 256\n<|endoftext|> 257\n",
+    SPEECH_FILE: "minbpe v1\n\n1\n<|endofspeech|> 1024\n",
+}
+VOCABULARY = CodecVocabulary.read(DOCUMENTS[TEXT_FILE], DOCUMENTS[SPEECH_FILE])
+
+
+def configs(size: str) -> dict[str, Any]:
+    """Of all parts; their vocabulary is small. middle: smaller transformers."""
+    ar = replace(MARS5_AR, vocab_size=VOCABULARY.size)
+    nar = replace(MARS5_NAR, text_rows=VOCABULARY.first_speech + 1)
+    if size == "middle":
+        ar = replace(ar, hidden_size=768, intermediate_size=1792, num_hidden_layers=8, num_attention_heads=12)
+        ar = replace(ar, speaker_heads=12, speaker_intermediate_size=2304)
+        nar = replace(nar, hidden_size=512, intermediate_size=1536, encoder_layers=3, decoder_layers=5)
+        nar = replace(nar, num_attention_heads=8, speaker_heads=8, speaker_intermediate_size=1536)
+    return {"mars5": ar, "mars5_nar": nar, "encodec": ENCODEC_24KHZ, "vocos": VOCOS_ENCODEC_24KHZ}
+
+
+class RandomParts:
+    """A model's parts as the loaders give them, their weights random; the end is never drawn."""
+
+    def __init__(self, side: str, configs: dict[str, Any], dtype: str, device: str):
+        self.side, self.configs, self.dtype_name = side, configs, dtype
+        self.device: Any = device
+        self.documents = {"mars5": DOCUMENTS}
+        self.random = np.random.default_rng(0)
+        self.folder = Path()
+        if side == "torch_ref":
+            import torch
+
+            self.device, self.dtype = torch.device(device), getattr(torch, dtype)
+
+    def dtype_of(self, kind: str) -> str:
+        return self.dtype_name
+
+    def quantization_of(self, kind: str) -> dict[str, Any] | None:
+        return None
+
+    def array(self, kind: str, name: str, shape: tuple[int, ...]) -> Any:
+        made = np.empty(shape, np.float32)
+        self.random.standard_normal(out=made, dtype=np.float32)
+        if "norm" in name and name.endswith("weight"):
+            made[...] = 1
+        else:
+            made *= max(1, int(np.prod(shape[1:]))) ** -0.5
+        if kind == "mars5" and name == "ar.output.weight":
+            made[VOCABULARY.end] = 0
+            made[VOCABULARY.first_speech : VOCABULARY.end] *= 4
+        dtype = "float32" if KINDS[kind].stays_float32(name) else self.dtype_name
+        if self.side == "torch_ref":
+            import torch
+
+            return torch.from_numpy(made).to(self.device, getattr(torch, dtype))
+        import mlx.core as mx
+
+        axes = KINDS[kind].mlx_axes(self.configs[kind], name, made.ndim)
+        value = mx.array(made if axes is None else np.ascontiguousarray(made.transpose(axes)))
+        value = value.astype(getattr(mx, dtype))
+        mx.eval(value)
+        return value
+
+    def network(self, kind: str) -> Any:
+        made, shapes = network_class(self.side, kind), KINDS[kind].parameter_shapes(self.configs[kind])
+        if self.side == "torch_ref":
+            import torch
+
+            with torch.device("meta"):
+                network = made(self.configs[kind])
+            tensors = {name: self.array(kind, name, shape) for name, shape in shapes.items()}
+            network.load_state_dict(tensors, strict=True, assign=True)
+            return network.to(self.device).eval()
+        network = made(self.configs[kind])
+        for name, shape in shapes.items():
+            network.load_weights([(name, self.array(kind, name, shape))], strict=False)
+        network.eval()
+        return network
+
+
+class Resident:
+    """The process's resident set over what it was when this was made."""
+
+    def __init__(self) -> None:
+        self.base = self._kilobytes("VmRSS")
+
+    def restart(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+
+    def peak(self) -> int:
+        return 1024 * (self._kilobytes("VmHWM") - self.base)
+
+    def _kilobytes(self, name: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+class Allocated:
+    """What the device's allocator counts."""
+
+    def __init__(self, side: str, device: Any):
+        self.memory, self.device = import_module(f"{side}.memory"), [device] if side == "torch_ref" else []
+
+    def restart(self) -> None:
+        self.memory.reset_peak(*self.device)
+
+    def peak(self) -> int:
+        return self.memory.peak_bytes(*self.device)
+
+
+def job_of(spec: str) -> Mars5Job:
+    """A job, its prompt in ids included."""
+    frames, reference, *deep = spec.split("x")
+    text = len(
+        VOCABULARY.deep(TEXT, SAID, np.zeros(0, int)).tokens if deep else VOCABULARY.shallow(TEXT).tokens
+    )
+    ids = text + int(reference) * bool(deep)
+    return Mars5Job(ids, int(frames), int(reference), bool(deep), max_len=ids + int(frames) + 1)
+
+
+def measure(size: str, side: str, dtype: str, device: str, spec: str) -> int:
+    """The peak of one job."""
+    job, parts = job_of(spec), RandomParts(side, configs(size), dtype, device)
+    on_cpu = device == "cpu"
+    meter: Any = Resident() if on_cpu else Allocated(side, parts.device)
+    pipeline = import_module(f"{side}.mars5.loading").assemble(parts)
+    if side == "mlx_port":
+        import mlx.core as mx
+
+        mx.clear_cache()
+    meter.restart()
+    wave = np.random.default_rng(0).normal(0, 0.1, job.prompt_frames * 320).astype(np.float32)
+    made = pipeline.generate(
+        TEXT,
+        prompt=Prompt(audio=wave, transcript=SAID if job.deep else None),
+        timesteps=2,
+        generate_max_len_override=job.max_len,
+        as_written=True,
+        seed=1,
+    )
+    assert made.codes.shape[1] == job.frames, f"{made.codes.shape[1]} frames"
+    return meter.peak()
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(measure(*sys.argv[2:])))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--size", choices=("middle", "full"), default="middle")
+    parser.add_argument("--side", choices=("torch", "mlx"), default="torch")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--jobs")
+    args = parser.parse_args()
+    side = {"torch": "torch_ref", "mlx": "mlx_port"}[args.side]
+    where = f"{args.side}-{args.device}"
+    print(f"{platform.platform()}, {os.cpu_count()} cores, {args.side} {metadata.version(args.side)}")
+    print(f"{args.size}, {args.dtype}, {where}; MB")
+    wrong = 0
+    for spec in (args.jobs or JOBS[args.size]).split(","):
+        command = [sys.executable, __file__, "--child", args.size, side, args.dtype, args.device, spec]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        peak = json.loads(done.stdout.splitlines()[-1])
+        guess = estimate(configs(args.size), job_of(spec), dtype=args.dtype, backend=where)
+        error = abs(guess.total - peak)
+        off = error > 0.15 * peak and error > 64e6
+        wrong += off
+        terms = ", ".join(f"{term.name} {term.bytes / 1e6:.0f}" for term in guess.terms)
+        told = f"{peak / 1e6:.0f}; estimate {guess.total / 1e6:.0f} ({100 * (guess.total / peak - 1):+.1f} %)"
+        print(f"{spec:<14} {told}: {terms}{'  OFF' if off else ''}", flush=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
