@@ -21,6 +21,7 @@ from examples.train_voice.settings import LanguageTraining
 from examples.train_voice.speech import read_shard, shard_names
 from tts_core.dia import DiaConfig
 
+IGNORED = -100
 HELD_OUT = 200  # utterances for validation
 FRAMES = (64, 96, 128, 160, 224, 320, 448)  # that the shapes hold, up to the longest example's
 BYTES_PER_FRAME, MORE_BYTES = 0.6, 24  # of text, in a shape
@@ -28,7 +29,7 @@ BYTES_PER_FRAME, MORE_BYTES = 0.6, 24  # of text, in a shape
 
 class Corpus:
     """All utterances of the two speakers: codes (N, Q) uint8 one behind the other, where in the text each
-    frame is (N,), texts, and who speaks.
+    frame is and its phone (N,), texts, and who speaks.
     """
 
     def __init__(self, folder: Path):
@@ -37,6 +38,7 @@ class Corpus:
             raise SystemExit(f"language model: no codes in {folder}; encode some speech first")
         self.codes = np.concatenate([shard.arrays["codes"] for shard in shards])
         self.places = np.concatenate([shard.arrays["places"] for shard in shards])
+        self.phones = np.concatenate([shard.arrays["phones"] for shard in shards])
         self.texts = [text.encode() for shard in shards for text in shard.texts]
         lengths = np.array([length for shard in shards for length in shard.lengths])
         self.stops = np.cumsum(lengths)
@@ -51,7 +53,7 @@ class Corpus:
 
 
 class Example(NamedTuple):
-    """tokens: (S,) uint8.  codes: (T, Q) uint8.  where: (T,) float32, the token being said.
+    """tokens: (S,) uint8.  codes: (T, Q) uint8.  where: (T,) float32, the token being said.  phones: (T,).
 
     prompt: frames at the start that are given, not learned.
     """
@@ -59,6 +61,7 @@ class Example(NamedTuple):
     tokens: np.ndarray
     codes: np.ndarray
     where: np.ndarray
+    phones: np.ndarray
     prompt: int
 
 
@@ -66,7 +69,8 @@ class Batch(NamedTuple):
     """ids: (B, S) int64, 0 behind a text, and everywhere where the text is left out.  texts: (B,) their
     lengths.  told: (B,) True where it is not left out.  codes: (B, T + 1, Q) int64, EOS and PAD behind the
     frames.  heard: the same with some codes wrong, as they will be when the model hears itself.  frames:
-    (B,).  where: (B, T + 1).  prompts: (B,).
+    (B,).  where: (B, T + 1).  prompts: (B,).  said: (B, T + 1) int64, each frame's phone.  sounds: (B, S)
+    int64, each token's; IGNORED where there is none.
     """
 
     ids: Tensor
@@ -77,6 +81,8 @@ class Batch(NamedTuple):
     frames: Tensor
     where: Tensor
     prompts: Tensor
+    said: Tensor
+    sounds: Tensor
 
     def to(self, device: torch.device) -> Batch:
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
@@ -126,7 +132,7 @@ def script(rng: random.Random, recipe: Recipe) -> list[tuple[int, int]]:
 def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe: Recipe) -> Example:
     """One text with its speech, up to the recipe's length."""
     swapped = not recipe.alone and rng.random() < recipe.swapped
-    tokens, codes, where, prompt = bytearray(), [], [], 0
+    tokens, codes, where, phones, prompt = bytearray(), [], [], [], 0
     frames = 0
     for speaker, sentences in script(rng, recipe):
         pool = pools[speaker ^ swapped]
@@ -143,6 +149,7 @@ def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe:
             where.append(corpus.places[own].astype(np.float32) + len(tokens))
             tokens += said
             codes.append(corpus.codes[own])
+            phones.append(corpus.phones[own])
             frames += length
             if swapped and not prompt:
                 prompt = length
@@ -151,9 +158,8 @@ def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe:
         break
     if not recipe.alone and rng.random() < 0.1:  # a lone tag at the end says nothing
         tokens += b" " + bytes([1 + rng.randrange(2)])
-    return Example(
-        np.frombuffer(bytes(tokens), np.uint8), np.concatenate(codes), np.concatenate(where), prompt
-    )
+    text = np.frombuffer(bytes(tokens), np.uint8)
+    return Example(text, np.concatenate(codes), np.concatenate(where), np.concatenate(phones), prompt)
 
 
 def collate(
@@ -165,21 +171,28 @@ def collate(
     codes = np.full((count, shape.frames + 1, channels), config.pad_token_id, np.int64)
     heard = codes.copy()
     where = np.zeros((count, shape.frames + 1), np.float32)
+    said = np.full((count, shape.frames + 1), IGNORED, np.int64)
+    sounds = np.full((count, shape.text), IGNORED, np.int64)
     told = rng.random(count) >= recipe.text_dropout
     for row, one in enumerate(examples):
         frames = len(one.codes)
         if told[row]:
             ids[row, : len(one.tokens)] = one.tokens
         codes[row, :frames] = one.codes
-        wrong = rng.random((frames, channels)) < recipe.code_noise
+        share = max(0.0, rng.uniform(-recipe.code_noise, recipe.code_noise))  # half of them hear all right
+        wrong = rng.random((frames, channels)) < share
         heard[row, :frames] = np.where(wrong, rng.integers(0, config.eos_token_id, wrong.shape), one.codes)
         codes[row, frames] = heard[row, frames] = config.eos_token_id
         where[row, :frames] = one.where
         where[row, frames:] = one.where[-1]
+        said[row, :frames] = one.phones
+        if told[row]:
+            sounds[row, np.rint(one.where).astype(int).clip(0, len(one.tokens) - 1)] = one.phones
     numbers = ([len(one.tokens), len(one.codes), one.prompt] for one in examples)
     texts, frames, prompts = torch.tensor(list(numbers)).unbind(1)
-    ids, told, codes, heard, where = map(torch.from_numpy, (ids, told, codes, heard, where))
-    return Batch(ids, texts.clone(), told, codes, heard, frames.clone(), where, prompts.clone())
+    arrays = map(torch.from_numpy, (ids, told, codes, heard, where, said, sounds))
+    ids, told, codes, heard, where, said, sounds = arrays
+    return Batch(ids, texts.clone(), told, codes, heard, frames.clone(), where, prompts.clone(), said, sounds)
 
 
 class Batches(IterableDataset):

@@ -45,7 +45,7 @@ def main() -> None:
         for name in new:
             speech = read_shard(given.speech, name)
             codes = codes_of(books, speech.arrays["features"], processes.device)
-            arrays = {"codes": codes, "places": speech.arrays["places"]}
+            arrays = {"codes": codes, **{kind: speech.arrays[kind] for kind in ("places", "phones")}}
             write_shard(given.out, name, Shard(speech.texts, speech.voices, speech.lengths, arrays))
             done.add(name)
             frames += len(codes)

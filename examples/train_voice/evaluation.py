@@ -63,7 +63,7 @@ def source(item: Item, synthesis: Synthesis) -> np.ndarray:
     """flite's own reading of it, as in training. (L,) float32."""
     reseed(1)
     rng = np.random.default_rng(1)
-    said = [framed(speak(words, synthesis.voices[voice]), rng)[0] for voice, words in item.turns]
+    said = [framed(speak(words, synthesis.voices[voice]), rng).samples for voice, words in item.turns]
     return np.concatenate(said).astype(np.float32) / 32768
 
 

@@ -46,9 +46,17 @@ class _Track(ctypes.Structure):
     )
 
 
-class Sound(NamedTuple):
-    """A phone: its end in seconds, and where the word that it belongs to ends in the text (0: a pause)."""
+_NAMES = """
+    pau aa ae ah ao aw ax ay b ch d dh eh er ey f g hh ih iy jh k l m n ng ow oy p r s sh t th uh uw v w y
+    z zh
+"""
+PHONES: list[str] = list(_NAMES.split())  # "pau" is a pause
 
+
+class Sound(NamedTuple):
+    """A phone, its place in PHONES; its end in seconds; where its word ends in the text (a pause: 0)."""
+
+    phone: int
     end: float
     word_end: int
 
@@ -59,6 +67,7 @@ class Spoken(NamedTuple):
     Row n of the parameters holds at sample 80 n.
     """
 
+    text: str
     samples: np.ndarray
     pitch: np.ndarray
     cepstra: np.ndarray
@@ -85,7 +94,9 @@ def speak(text: str, voice: str) -> Spoken:
         if wave.sample_rate != SAMPLE_RATE:
             raise ValueError(f"flite: voice {voice} speaks at {wave.sample_rate} Hz, not {SAMPLE_RATE}")
         samples = np.ctypeslib.as_array(wave.samples, (wave.num_samples,)).copy()
-        return Spoken(samples, parameters[:, 0], parameters[:, 1:], strengths, _sounds(flite, utterance))
+        return Spoken(
+            text, samples, parameters[:, 0], parameters[:, 1:], strengths, _sounds(flite, utterance)
+        )
     finally:
         flite.delete_utterance(utterance)
 
@@ -93,11 +104,11 @@ def speak(text: str, voice: str) -> Spoken:
 def _sounds(flite: ctypes.CDLL, utterance: int) -> list[Sound]:
     sounds, item = [], flite.relation_head(flite.utt_relation(utterance, b"Segment"))
     while item:
-        word_end = 0
-        if flite.item_feat_string(item, b"name") != b"pau":
+        phone, word_end = PHONES.index(flite.item_feat_string(item, b"name").decode()), 0
+        if phone:
             found = flite.ffeature(item, b"R:SylStructure.parent.parent.R:Token.parent.file_pos")
             word_end = flite.val_int(found)
-        sounds.append(Sound(flite.item_feat_float(item, b"end"), word_end))
+        sounds.append(Sound(phone, flite.item_feat_float(item, b"end"), word_end))
         item = flite.item_next(item)
     return sounds
 

@@ -24,8 +24,7 @@ from examples.train_voice.speech import wait_for_shards
 from examples.train_voice.teacher import Losses, Teacher
 from torch_ref.dia.dia import Dia
 
-MORE = 0.5  # of the time: then, and when dialogues begin, all shards are read that are there by now
-SHARDS = 4  # of codes that there must be to begin
+MORE = (0.05, 0.15, 0.3, 0.5)  # of the time: then all shards are read that are there by now
 LARGEST_NORM = 1.0  # of the gradients
 
 
@@ -39,10 +38,10 @@ def initialise(network: Dia) -> None:
             nn.init.normal_(weight, std=0.05 if "embed" in name else 0.02)
 
 
-def groups(network: Dia, weight_decay: float) -> list[dict]:
+def groups(teacher: Teacher, weight_decay: float) -> list[dict]:
     """Norms are not decayed."""
-    matrices = [p for p in network.parameters() if p.dim() > 1]
-    vectors = [p for p in network.parameters() if p.dim() <= 1]
+    matrices = [p for p in teacher.parameters() if p.dim() > 1]
+    vectors = [p for p in teacher.parameters() if p.dim() <= 1]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
 
 
@@ -51,7 +50,7 @@ class Steps:
 
     def __init__(self, teacher: Teacher, guide_weight: float, *, captured: bool):
         self.teacher, self.captured = teacher, captured
-        self.learned = list(teacher.network.parameters())
+        self.learned = list(teacher.parameters())
         self.guide_weight = guide_weight
         self.known: dict[tuple[int, ...], tuple[Batch, Callable[[], Losses]]] = {}
 
@@ -99,24 +98,26 @@ def train(
     if state is not None:
         network.load_state_dict(state["dia"])
     names = [name for name, _ in network.named_parameters()]
-    learned: list[Tensor] = list(network.parameters())
-    average = [p.detach().clone() for p in learned]
-    cuda = device.type == "cuda"
-    optimizer = torch.optim.AdamW(groups(network, training.weight_decay), betas=(0.9, 0.95), fused=cuda)
+    kept_weights: list[Tensor] = list(network.parameters())
+    average = [p.detach().clone() for p in kept_weights]
+    cuda, teacher = device.type == "cuda", Teacher(network).to(device)
+    learned = list(teacher.parameters())
+    processes.share([p.data for p in learned])
+    optimizer = torch.optim.AdamW(groups(teacher, training.weight_decay), betas=(0.9, 0.95), fused=cuda)
     step, spent = 0, 0.0
     if state is not None:
         for kept, name in zip(average, names, strict=True):
             kept.copy_(state["average"][name])
+        teacher.load_state_dict(state.get("heads", {}), strict=False)
         if "optimizer" in state:
             optimizer.load_state_dict(state["optimizer"])
         step, spent = state["step"], state["spent"]
-    wait_for_shards(codes, SHARDS)
+    wait_for_shards(codes, training.shards)
     corpus = Corpus(codes)
     hours = len(corpus.codes) / settings.codec.frame_rate / 3600
-    size = sum(p.numel() for p in learned)
+    size = sum(p.numel() for p in kept_weights)
     processes.say(f"language model: {size:,} parameters, {len(corpus.texts):,} sentences, {hours:.1f} h")
     check = validation_batch(corpus, settings.dia, training, 64).to(device)
-    teacher = Teacher(network).to(device)
     steps = Steps(teacher, training.guide_weight, captured=cuda and not eager)
 
     def batches(alone: bool) -> Iterator[Batch]:
@@ -124,18 +125,21 @@ def train(
         return stream(corpus, settings.dia, training, alone=alone, seed=seed, workers=workers)
 
     def keep() -> None:
-        state = {"dia": network.state_dict(), "average": dict(zip(names, average, strict=True))}
+        heads = {name: p for name, p in teacher.state_dict().items() if not name.startswith("network")}
+        weights = {"dia": network.state_dict(), "average": dict(zip(names, average, strict=True))}
+        state = {**weights, "heads": heads}
         save(out, {**state, "optimizer": optimizer.state_dict(), "step": step, "spent": clock.spent})
 
     clock = Clock(processes, minutes, spent)
     saved = clock.spent
     stage = None
     while (progress := clock.look(step)) < 1:
-        if stage != (stage := sum(progress >= begin for begin in (training.short_first, MORE))):
-            if step:
+        alone = progress < training.short_first
+        if stage != (stage := (alone, sum(progress >= begin for begin in MORE))):
+            if stage[1]:
                 corpus = Corpus(codes)  # with what has come since
                 processes.say(f"language model: {len(corpus.texts):,} sentences")
-            source = batches(alone=stage == 0)
+            source = batches(alone)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(training.learning_rate, training.warmup, step, progress)
         losses = steps(next(source).to(device))
@@ -143,14 +147,17 @@ def train(
         optimizer.step()
         step += 1
         decay = min(training.average, (1 + step) / (10 + step))
-        get_ema_multi_avg_fn(decay)(average, learned, step)
+        get_ema_multi_avg_fn(decay)(average, kept_weights, step)
         if step % 250 == 0 and processes.first:
             with torch.no_grad():
                 unseen = teacher(check, 0.0)
-            shown = " ".join(f"{value:.2f}" for value in unseen.channels.tolist())
+            shown, phones = (
+                " ".join(f"{value:.2f}" for value in values.tolist())
+                for values in (unseen.channels, unseen.phones)
+            )
             processes.say(
                 f"language model: step {step}, {clock.spent:.0f} s, training {losses.total.item():.3f}, "
-                f"unseen {shown}, attention in place {float(unseen.guide):.2f}"
+                f"unseen {shown}, phones {phones}, attention in place {float(unseen.guide):.2f}"
             )
         if processes.first and clock.spent - saved > 30:
             keep()

@@ -8,9 +8,12 @@ codec's encoder sees, they are entangled with the third.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from examples.train_voice.flite import CEPSTRUM, SAMPLE_RATE, STRENGTHS, TICK, Spoken
+from examples.train_voice.spelling import letters_of
 
 TICKS = 6  # rows of parameters in a frame
 HOP = TICKS * TICK
@@ -28,15 +31,24 @@ LEAD, TAIL = 8, 32  # rows kept before and behind what can be heard
 THRESHOLD = 100  # of 32768: below it nothing is heard
 
 
-def framed(spoken: Spoken, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What was spoken, in whole frames: samples (480 T,) int16, features (T, 196), places (T,) in the text.
+class Frames(NamedTuple):
+    """samples: (480 T,) int16.  features: (T, 196).  places: (T,) the byte being said.  phones: (T,)."""
 
-    Empty where nothing can be heard. rng gives the phase of what has no pitch: angles that the decoder may
+    samples: np.ndarray
+    features: np.ndarray
+    places: np.ndarray
+    phones: np.ndarray
+
+
+def framed(spoken: Spoken, rng: np.random.Generator) -> Frames:
+    """What was spoken, in whole frames; none where nothing can be heard.
+
+    rng gives the phase of what has no pitch: angles that the decoder may
     draw its noise from.
     """
     loud = np.flatnonzero(np.abs(spoken.samples.astype(np.int32)) > THRESHOLD)
     if len(loud) == 0:
-        return spoken.samples[:0], np.zeros((0, FEATURES)), np.zeros(0)
+        return Frames(spoken.samples[:0], np.zeros((0, FEATURES)), *np.zeros((2, 0), int))
     first = max(0, int(loud[0]) // TICK - LEAD)
     count = -(-(-(-int(loud[-1] + 1) // TICK) + TAIL - first) // TICKS)
     samples = np.zeros(count * HOP, np.int16)
@@ -57,7 +69,11 @@ def framed(spoken: Spoken, rng: np.random.Generator) -> tuple[np.ndarray, np.nda
     angles = np.stack([np.cos(2 * np.pi * cycles), np.sin(2 * np.pi * cycles)], axis=1)
     features = [part.reshape(count, -1) for part in (spectrum, tones, angles)]
     middles = (first + TICKS * (np.arange(count) + 0.5)) * TICK / SAMPLE_RATE
-    return samples, np.concatenate(features, axis=1), places(spoken, middles)
+    ends = np.array([sound.end for sound in spoken.sounds])
+    phones = np.array([sound.phone for sound in spoken.sounds])
+    sounding = np.minimum(np.searchsorted(ends, middles), len(ends) - 1)
+    spelled = np.array(places(spoken))[sounding]
+    return Frames(samples, np.concatenate(features, axis=1), spelled, phones[sounding])
 
 
 def phases(pitch: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -88,24 +104,22 @@ def phases(pitch: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.where((at >= 0) & (at < length), cycles[inside] % 1.0, np.nan)
 
 
-def places(spoken: Spoken, seconds: np.ndarray) -> np.ndarray:
-    """Which byte of the text is being said at each of some times: words evenly by their sounds."""
-    ends = [sound.word_end for sound in spoken.sounds]
-    times, bytes_, begun, index = [0.0], [0.0], 0, 0
-    while index < len(ends):
-        same = index
-        while same < len(ends) and ends[same] == ends[index]:
+def places(spoken: Spoken) -> list[int]:
+    """Of every sound, the byte of the text that it is spelled by; a pause is behind the word before it."""
+    found, begun, index, sounds = [], 0, 0, spoken.sounds
+    while index < len(sounds):
+        end, same = sounds[index].word_end, index
+        while same < len(sounds) and sounds[same].word_end == end:
             same += 1
-        if ends[index]:
-            for number, sound in enumerate(spoken.sounds[index:same], start=1):
-                times.append(sound.end)
-                bytes_.append(begun + (ends[index] - begun) * number / (same - index))
-            begun = ends[index]
+        if end:
+            word = spoken.text[begun:end].lower().rstrip() or "?"
+            phones = tuple(sound.phone for sound in sounds[index:same])
+            found += [begun + letter for letter in letters_of(word, phones)]
+            begun = end
         else:
-            times.append(spoken.sounds[same - 1].end)
-            bytes_.append(float(begun))
+            found += [max(0, begun - 1)] * (same - index)
         index = same
-    return np.interp(seconds, times, bytes_)
+    return found
 
 
 def _between(track: np.ndarray) -> np.ndarray:

@@ -48,6 +48,7 @@ class Polish:
 
 @dataclass(frozen=True)
 class LanguageTraining:
+    shards: int
     rows: int
     longest: int
     learning_rate: float

@@ -44,16 +44,18 @@ def shard(texts: list[str], synthesis: Synthesis, seed: int) -> Shard:
     said, voices, pieces = [], [], []
     for place, text in enumerate(texts):
         voice = voice_of(place, synthesis)
-        samples, features, places = framed(speak(text, names[voice]), rng)
-        if SHORTEST <= len(features) <= LONGEST:
+        frames = framed(speak(text, names[voice]), rng)
+        if SHORTEST <= len(frames.features) <= LONGEST:
             said.append(text)
             voices.append(voice)
-            pieces.append((samples.reshape(-1, HOP), features.astype(np.float16), places.astype(np.float16)))
+            pieces.append(frames)
     arrays = {
-        kind: np.concatenate([piece[n] for piece in pieces])
-        for n, kind in enumerate(("samples", "features", "places"))
+        "samples": np.concatenate([frames.samples.reshape(-1, HOP) for frames in pieces]),
+        "features": np.concatenate([frames.features for frames in pieces]).astype(np.float16),
+        "places": np.concatenate([frames.places for frames in pieces]).astype(np.float16),
+        "phones": np.concatenate([frames.phones for frames in pieces]).astype(np.uint8),
     }
-    return Shard(said, voices, [len(piece[0]) for piece in pieces], arrays)
+    return Shard(said, voices, [len(frames.features) for frames in pieces], arrays)
 
 
 def _make(job: tuple[str, list[str], int], folder: Path, synthesis: Synthesis) -> int:

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from examples.train_voice.dialogues import Batch
+from examples.train_voice.dialogues import IGNORED, Batch
+from examples.train_voice.flite import PHONES
 from torch_ref.dia.dia import SCALE, DecoderLayer, Dia, EncoderLayer, SelfAttention, merge_heads, split_heads
 from torch_ref.layers.rope import Rotation, rotate
 
@@ -19,18 +20,20 @@ GUIDED_LAYERS = (
     1,
     3,
 )  # of the decoder: their first cross-attention heads are kept where speech and text meet
-GUIDE_WIDTH = 2.5  # tokens
-IGNORED = -100
+GUIDE_WIDTH = 1.25  # tokens
+PHONE_WEIGHT = 0.5  # of each of three losses for phones
 
 
 class Losses(NamedTuple):
     """total: what is minimised.  channels: (C,) cross-entropy of each.  guide: share of the guided heads'
-    attention that is at what is being said.
+    attention that is at what is being said.  phones: cross-entropy of each token's phone behind the encoder,
+    and of each frame's behind the guided layers.
     """
 
     total: Tensor
     channels: Tensor
     guide: Tensor
+    phones: Tensor
 
 
 def delayed(
@@ -95,13 +98,20 @@ def listen(layer: DecoderLayer, x: Tensor, encoded: Tensor, mask: Tensor) -> Ten
 
 
 class Teacher(nn.Module):
-    """Losses of a batch, each row predicted from the true ones before it."""
+    """Losses of a batch, each row predicted from the true ones before it.
+
+    Besides the codes, two of its own heads predict what is being said, from the encoder and from the decoder:
+    spelling is learned sooner from phones than from codes. They are left behind when training ends.
+    """
 
     def __init__(self, network: Dia):
         super().__init__()
         self.network = network
+        config = network.config
+        self.spelling = nn.Linear(config.encoder_config.hidden_size, len(PHONES))
+        self.saying = nn.Linear(config.decoder_config.hidden_size, len(PHONES))
         channels = torch.arange(network.config.decoder_config.num_channels)
-        weights = 1 / (1 + channels / 4)
+        weights = 1 / (1 + channels)
         self.register_buffer("weights", weights / weights.sum(), persistent=False)
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -112,19 +122,24 @@ class Teacher(nn.Module):
             x = encoder_layer(layer, x, rotation, mask)
         return encoder.norm(x)
 
-    def logits(self, rows: Tensor, encoded: Tensor, mask: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """rows: (B, R, C) → logits (B, R, C, V) float32, and what the guided layers read (B, R, D) each."""
+    def logits(
+        self, rows: Tensor, encoded: Tensor, mask: Tensor
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """rows: (B, R, C) → logits (B, R, C, V) float32, and what the guided layers read and wrote, (B, R, D)
+        each.
+        """
         decoder = self.network.model.decoder
         x, rotation = decoder.embeddings(rows), decoder.rotary(0, rows.shape[1])
-        read = []
+        read, written = [], []
         for index, layer in enumerate(cast(list[DecoderLayer], decoder.layers)):
             if index in GUIDED_LAYERS:
                 x = x + self_attend(layer.self_attention, layer.pre_sa_norm(x), rotation, None)
                 read.append(x)
                 x = listen(layer, x, encoded, mask)
+                written.append(x)
             else:
                 x = decoder_layer(layer, x, rotation, encoded, mask)
-        return self.network.head(decoder.norm(x)), read
+        return self.network.head(decoder.norm(x)), read, written
 
     def guide(self, read: list[Tensor], encoded: Tensor, mask: Tensor, where: Tensor) -> Tensor:
         """The share of each guided head's attention that is where speech and text meet. where: (B, T).
@@ -159,8 +174,10 @@ class Teacher(nn.Module):
         )
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False):
             encoded = self.encode(ids, mask)
-            logits, read = self.logits(heard[:, :-1], encoded, mask)
+            logits, read, written = self.logits(heard[:, :-1], encoded, mask)
             shares = self.guide(read, encoded, mask, batch.where)
+            written = [F.rms_norm(x[:, : batch.said.shape[1]], x.shape[2:]) for x in written]
+            heads = [self.spelling(encoded), *map(self.saying, written)]
         targets = rows[:, 1:].masked_fill(~(drawn & learned)[:, 1:], IGNORED)
         per_row = F.cross_entropy(
             logits.flatten(0, 2), targets.flatten(), ignore_index=IGNORED, reduction="none"
@@ -171,5 +188,17 @@ class Teacher(nn.Module):
         speech = (speech & batch.told[:, None]).float()
         speech = speech / speech.sum().clamp_min(1)
         guide = -(shares.clamp_min(1e-4).log().mean(0) * speech).sum()
+        said = batch.said.masked_fill(~batch.told[:, None], IGNORED)
+        phones = torch.stack(
+            [
+                F.cross_entropy(
+                    head.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="sum"
+                )
+                / (wanted != IGNORED).sum().clamp_min(1)
+                for head, wanted in zip(heads, [batch.sounds, *[said] * len(written)], strict=True)
+            ]
+        )
         total = (channels * self.get_buffer("weights")).sum() + guide_weight * guide
-        return Losses(total, channels.detach(), (shares.mean(0) * speech).sum().detach())
+        total = total + PHONE_WEIGHT * phones.sum()
+        share = (shares.mean(0) * speech).sum().detach()
+        return Losses(total, channels.detach(), share, phones.detach())
