@@ -193,6 +193,7 @@ class Mars5Pipeline:
                 known[id(item.reference)] = self._encode(item.reference)
             codes = known[id(item.reference)]
             prompt = item.prompt(codes, self.vocabulary, request.settings)
+            self._check_room(request, item, prompt, codes)
             made.append(self._codes(request, item, codes, prompt, meter)[0])
         return made
 
