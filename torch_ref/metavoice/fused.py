@@ -18,8 +18,8 @@ from torch_ref.metavoice.first_stage import Block, FirstStage
 
 MOST_ROWS = 3
 CAPABILITY = (8, 0)  # the lowest that Triton supports
-# The best measured (H200, full size, two rows, bfloat16): all layers in 1.398 ms; 4 rows, 8 warps 1.409; 2 rows,
-# 8 warps 1.521. Attention in 16 shares of 32 keys at once saved 0.012 ms over 8 of 64.
+# The best measured (H200, full size, two rows, bfloat16): all layers in 1.398 ms; 4 rows with 8 warps 1.409,
+# 2 rows with 8 warps 1.521. Attention in 16 shares of 32 keys at once saved 0.012 ms over 8 of 64.
 PROGRAMS = {  # kernel → rows of the weight that one program takes, and its warps
     "project": (2, 4),
     "add_linear": (2, 4),
