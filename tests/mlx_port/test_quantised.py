@@ -76,7 +76,7 @@ def test_every_form_loads_as_it_was_written(form: str, tmp_path: Path) -> None:
 
 
 def test_layers_that_do_not_divide_stay_plain(tmp_path: Path) -> None:
-    """Groups of 128 do not fit the decoder's width of 320: those layers are recorded as exceptions."""
+    """Groups of 128 do not fit the feed-forwards' widths of 576 and 448: their way back is an exception."""
     folder = tmp_path / "voice"
     wide = Quantization.of("affine", 128, 8)
     convert(open_published([DIA], codec=CODEC, offline=True), folder, quantization=wide)
@@ -84,7 +84,7 @@ def test_layers_that_do_not_divide_stay_plain(tmp_path: Path) -> None:
     for name, layer in linears(load(folder)).items():
         plain = recorded.get(name) is False
         assert isinstance(layer, nn.Linear if plain else nn.QuantizedLinear), name
-        assert plain == (name.startswith(("model.decoder", "logits")) and width(layer) == 320), name
+        assert plain == (width(layer) % 128 != 0), name
 
 
 def width(layer: nn.Module) -> int:
@@ -127,4 +127,4 @@ def test_dtype_of_the_rest(tmp_path: Path) -> None:
     assert head.scales is not None
     assert head.scales.dtype == mx.bfloat16
     assert voice.network.model.decoder.norm.weight.dtype == mx.float32
-    assert voice.generate_codes(["[S1] Hi."], seed=1, max_frames=1)[0].shape == (6, 1)
+    assert voice.generate_codes(["[S1] Hi."], seed=1, max_frames=1)[0].shape == (7, 1)
