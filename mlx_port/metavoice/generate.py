@@ -195,8 +195,7 @@ class MetaVoicePipeline:
         self._check_room(speeches, sampling, decoder, batch_size)
         self._reset_peak()
         with meter.stage("speaker"):
-            self._check_room(speeches, sampling, "vocos", batch_size)
-        vectors = self._speakers(prompts, len(texts))
+            vectors = self._speakers(prompts, len(texts))
         heard = self._say_all(speeches, sampling, vectors, batch_size, meter)
         codes = [
             [self._fill(piece, one, vector, meter) for piece, one in zip(speech.pieces, said, strict=False)]
