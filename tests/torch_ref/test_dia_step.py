@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,27 @@ def test_captured_step(published: Path, settings: dict, device: str, monkeypatch
     [step] = made
     assert step.capacity == 64
     assert all(cache.buffers is None for cache in step.cache)
+
+
+def test_what_the_graph_reads_stays(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph holds no tensor: those of the work that was captured must be held by the step."""
+    voice = load(published, device="cpu", dtype="float32")
+    network, sampling = voice.network, voice.config.sampling
+    read: list[weakref.ref] = []
+
+    def forgetful(run: Callable[[], torch.Tensor], device: torch.device, *, again: Callable[[], None]):
+        cells = [cell.cell_contents for cell in run.__closure__ or ()]
+        read.extend(weakref.ref(one) for one in cells if isinstance(one, torch.Tensor))
+        return SimpleNamespace(replay=lambda: None), run()
+
+    monkeypatch.setattr(steps, "capture", forgetful)
+    step = steps.GraphStep(network, network.read([torch.tensor([5, 6])], None), sampling, guided=False)
+    rows = torch.zeros(1, 1, network.config.decoder_config.num_channels, dtype=torch.long)
+    with torch.inference_mode():
+        step(rows, None)
+        step(rows, None)
+    assert len(read) >= 3
+    assert all(one() is not None for one in read)
 
 
 def test_the_cpu_takes_the_plain_step(published: Path) -> None:

@@ -58,6 +58,7 @@ class GraphStep(Step):
         self.capacity = FIRST_CAPACITY
         self.graph: torch.cuda.CUDAGraph | None = None
         self.fixed: list[FixedCache] = []
+        self.still: list[Tensor] = []  # what the graph reads and nothing else holds
         self.ids: Tensor | None = None
 
     def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
@@ -87,6 +88,7 @@ class GraphStep(Step):
         mask = torch.zeros(1, 1, 1, self.capacity, dtype=torch.bool, device=device)
         self.fixed = _moved(held, self.capacity, self.filled, position, mask)
         places = torch.arange(self.capacity, device=device)
+        self.still = [position, mask, places]
         noise = None if uniform is None else self.uniform
 
         def run() -> Tensor:
