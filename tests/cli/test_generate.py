@@ -88,7 +88,7 @@ def test_flags_reach_the_pipeline(pipeline, capsys, reference):
         "top_p": 0.9,
         "top_k": 20,
         "seed": 11,
-        "max_frames": 51,  # 50 frames a second, rounded up
+        "max_frames": 34,  # 33.3 frames a second, rounded up
     }
 
 
@@ -143,8 +143,8 @@ def test_no_text_on_a_terminal(pipeline, capsys, monkeypatch):
         (f"[S1] [S2] {SECRET}", "turn 1 of 2, [S1], has no words"),
         (f"{SECRET}\0", "is U+0000, a control character"),
         (f"{SECRET} \udcff", "is U+DCFF, a control character"),
-        (f"[S1] {SECRET}. " * 20, "bytes, the model takes 256; split it after character"),
-        (f"[S1] {SECRET} and more. " * 4000, "bytes, the model takes 256; split it after character"),
+        (f"[S1] {SECRET}. " * 40, "bytes, the model takes 512; split it after character"),
+        (f"[S1] {SECRET} and more. " * 4000, "bytes, the model takes 512; split it after character"),
     ],
 )
 def test_texts_that_cannot_be_spoken(pipeline, capsys, text, message):
@@ -242,8 +242,8 @@ def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
 
 
 def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
-    flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 34]
-    message = "of them the transcript's, the model takes 256"
+    flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 72]
+    message = "of them the transcript's, the model takes 512"
     refused(capsys, pipeline, 2, message, "-t", f"{SECRET} {SECRET}", *flags)
 
 

@@ -14,7 +14,7 @@ def capture(
 ) -> tuple[torch.cuda.CUDAGraph, Tensor]:
     """The graph of `run`, and the tensor that every replay of it fills.
 
-    run: reads and writes tensors that stay where they are, and that the caller holds for as long as the graph:
+    run: reads and writes tensors that stay where they are, which the caller holds as long as the graph:
     it does not; called twice, once to warm up.  again: puts back what the first call has moved on.
     """
     side = _side_stream(device.index if device.index is not None else torch.cuda.current_device())
