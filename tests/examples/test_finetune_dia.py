@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -24,12 +25,13 @@ from examples.finetune_dia.data import (
 )
 from examples.finetune_dia.lora import LowRank, adapt, merge
 from examples.finetune_dia.training import Settings, finetune
-from examples.train_voice.parallel import Processes
+from mlx_port import cli
+from tests.examples.counted import Counted, Killed, Mortal
 from tests.parity.sides import YARDSTICK
 from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from torch_ref.dia.dia import Dia
 from torch_ref.loading import load
-from tts_core.audio import write_audio
+from tts_core.audio import read_audio, write_audio
 from tts_core.delay import apply_delay
 from tts_core.errors import NotFoundError, SpeechError, UsageError
 
@@ -206,17 +208,6 @@ def test_low_rank_begins_as_nothing_and_merges_into_the_layers() -> None:
         torch.testing.assert_close(loss(dia, batch), changed, rtol=1e-4, atol=1e-5)
 
 
-class Counted:
-    """A clock that counts steps: as many as `minutes`."""
-
-    def __init__(self, processes: Processes, minutes: float, spent: float):
-        self.minutes, self.spent = minutes, spent
-
-    def look(self, step: int) -> float:
-        self.spent = float(step)
-        return step / self.minutes
-
-
 @pytest.mark.parametrize("rank", [None, 4], ids=["full", "LoRA"])
 def test_from_recordings_to_a_model(
     model: Path,
@@ -249,6 +240,62 @@ def test_from_recordings_to_a_model(
     (folder / "0.txt").write_text("something else")
     with pytest.raises(UsageError, match="was begun with another data; give another folder"):
         finetune(model, codec, folder, out, settings)
+
+
+@pytest.mark.parametrize("rank", [None, 4], ids=["full", "LoRA"])
+def test_what_it_writes_is_converted_and_speaks(
+    model: Path,
+    folder: Path,
+    tmp_path: Path,
+    rank: int | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The commands of the README: MLX says with the converted copy what PyTorch says with the folder."""
+    monkeypatch.setattr(training, "Clock", Counted)
+    tuned, codec, copy, wav = tmp_path / "out/dia", model / "codec", tmp_path / "copy", tmp_path / "out.wav"
+    finetune(model, codec, folder, tmp_path / "out", Settings(rank, 4, 4, 1e-2, 0))
+    given = ["--hf-path", tuned, "--codec", codec, "--mlx-path", copy, "--dtype", "float32"]
+    assert cli.run(["convert", *map(str, given)]) == 0
+    capsys.readouterr()
+    given = ["--model", copy, "--text", "[S1] My voice.", "--seed", "3", "--max-seconds", "0.5"]
+    assert cli.run(["generate", *map(str, given), "--output", str(wav), "--json"]) == 0
+    frames = json.loads(capsys.readouterr().out)["frames"]
+    said = load(tuned, codec=codec, dtype="float32", device="cpu").generate(
+        "[S1] My voice.", seed=3, max_frames=17
+    )
+    before = load(model, codec=codec, dtype="float32", device="cpu").generate(
+        "[S1] My voice.", seed=3, max_frames=17
+    )
+    assert frames == said.codes.shape[1]
+    assert not np.array_equal(said.codes, before.codes), "four steps have moved it"
+    np.testing.assert_allclose(read_audio(wav, 1000), said.audio, atol=2e-3)
+
+
+@pytest.mark.parametrize("rank", [None, 4], ids=["full", "LoRA"])
+def test_killed_and_begun_again_it_learns_the_same(
+    model: Path, folder: Path, tmp_path: Path, rank: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights of a run that was killed and begun again are an undisturbed run's, to the last bit; another
+    seed's are not.
+    """
+
+    def learned(out: Path, seed: int = 0) -> dict[str, torch.Tensor]:
+        finetune(model, model / "codec", folder, out, Settings(rank, 7, 4, 1e-2, seed))
+        return torch.load(out / "checkpoint.pt")["learned"]
+
+    monkeypatch.setattr(training, "Clock", Counted)
+    whole, other = learned(tmp_path / "whole"), learned(tmp_path / "other", seed=1)
+    monkeypatch.setattr(training, "Clock", Mortal)
+    with pytest.raises(Killed):
+        learned(tmp_path / "killed")
+    assert torch.load(tmp_path / "killed/checkpoint.pt")["step"] == Mortal.DEATH
+    assert not (tmp_path / "killed/dia").exists()
+    monkeypatch.setattr(training, "Clock", Counted)
+    again = learned(tmp_path / "killed")
+    assert list(again) == list(whole)
+    assert all(torch.equal(again[name], weight) for name, weight in whole.items())
+    assert not all(torch.equal(other[name], weight) for name, weight in whole.items())
 
 
 def test_errors_are_one_line(
