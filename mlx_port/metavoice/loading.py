@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+from mlx_port.host import Host
 from mlx_port.loading import Parts
 from mlx_port.memory import backend_name, free_bytes
+from mlx_port.metavoice.codes import fill_codebooks
 from mlx_port.metavoice.decoding import DiffusionDecoder, VocosDecoder
-from mlx_port.metavoice.generate import MetaVoicePipeline
+from mlx_port.metavoice.first_stage_loop import generate_tokens
+from tts_core.metavoice_pipeline import MetaVoicePipeline
 from tts_core.metavoice_room import check_loading
 from tts_core.metavoice_text import read_converted
 from tts_core.speaker_cache import SpeakerCache, cache_folder
@@ -42,4 +45,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         SpeakerCache(speaker_encoder.fingerprint(), cache_folder()),
         decoders,
         parts.configs,
+        generate_tokens=generate_tokens,
+        fill_codebooks=fill_codebooks,
+        host=Host(network.transformer.wpe),
     )

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mlx_port.metavoice.generate
-import torch_ref.metavoice.generate
+import mlx_port
+import torch_ref
 from tests.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, write_model
 from tests.tolerance import assert_within
 from tts_core.errors import ResourceError, UsageError
@@ -25,7 +25,6 @@ from tts_core.results import Prompt, join
 
 FRAMES = 14
 MOST = 13  # characters of a piece: three in LONG
-CODE = {"torch": torch_ref.metavoice.generate, "mlx": mlx_port.metavoice.generate}
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +49,6 @@ def voice(sides: dict[str, Any]) -> np.ndarray:
 @pytest.fixture(params=["torch", "mlx"])
 def side(request: pytest.FixtureRequest, sides: dict[str, Any]) -> Any:
     return sides[request.param]
-
-
-def module_of(side: Any) -> Any:
-    return CODE["mlx" if type(side).__module__.startswith("mlx") else "torch"]
 
 
 def test_a_voice_is_the_same(sides: dict[str, Any]) -> None:
@@ -131,9 +126,8 @@ def test_pieces_do_not_depend_on_each_other(side: Any, voice: np.ndarray) -> Non
 def test_a_stream_joins_to_the_whole_and_starts_early(
     side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, begun = module_of(side), []
-    make = module.generate_tokens
-    monkeypatch.setattr(module, "generate_tokens", lambda *a, **b: begun.append(len(a[1])) or make(*a, **b))
+    make, begun = side.generate_tokens, []
+    monkeypatch.setattr(side, "generate_tokens", lambda *a, **b: begun.append(len(a[1])) or make(*a, **b))
     noise = endings(24, 9, 20)
     asked: dict[str, Any] = {"prompt": voice, "noise": noise, "top_p": 1.0, "decoder": decoder}
     asked |= {"piece_characters": MOST}
@@ -284,7 +278,7 @@ def test_bad_input_is_one_clear_line_before_any_work(
     side: Any, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message, given = BAD[case]
-    monkeypatch.setattr(module_of(side), "generate_tokens", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(side, "generate_tokens", lambda *_, **__: pytest.fail("work was begun"))
     monkeypatch.setattr(type(side.speaker_encoder), "embed", lambda *_: pytest.fail("work was begun"))
     asked: dict[str, Any] = {"text": TEXT, "prompt": reference()} | given
     with pytest.raises(UsageError, match=message) as caught:
@@ -315,13 +309,13 @@ def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: py
 def test_too_little_memory_names_what_fits(
     side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module_of(side), "free_bytes", lambda *_: 10**4)
-    monkeypatch.setattr(module_of(side), "generate_tokens", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(side.host, "free_bytes", lambda *_: 10**4)
+    monkeypatch.setattr(side, "generate_tokens", lambda *_, **__: pytest.fail("work was begun"))
     with pytest.raises(
         ResourceError, match=r"^memory: a piece of .* on (torch|mlx)-cpu beside the weights, "
     ):
         side.stream(TEXT, prompt=voice)
-    monkeypatch.setattr(module_of(side), "free_bytes", lambda *_: 10)
+    monkeypatch.setattr(side.host, "free_bytes", lambda *_: 10)
     with pytest.raises(ResourceError, match=r"free some memory, or use a larger machine$"):
         side.generate_batch([TEXT] * 3, prompts=voice)
 

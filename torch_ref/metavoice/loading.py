@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 from torch_ref.device import name_of
+from torch_ref.host import Host
 from torch_ref.loading import Parts
 from torch_ref.memory import backend_name, free_bytes
+from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.decoding import DiffusionDecoder, VocosDecoder
-from torch_ref.metavoice.generate import MetaVoicePipeline
+from torch_ref.metavoice.first_stage_loop import generate_tokens
+from tts_core.metavoice_pipeline import MetaVoicePipeline
 from tts_core.metavoice_room import check_loading
 from tts_core.metavoice_text import read_converted
 from tts_core.speaker_cache import SpeakerCache, cache_folder
@@ -42,4 +45,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         SpeakerCache(speaker_encoder.fingerprint(), cache_folder()),
         decoders,
         parts.configs,
+        generate_tokens=generate_tokens,
+        fill_codebooks=fill_codebooks,
+        host=Host(network.transformer.wpe),
     )

@@ -8,22 +8,15 @@ are read by their places; Vocos makes the wave unless multi-band diffusion is as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from torch_ref.device import name_of
-from torch_ref.memory import backend_name, free_bytes, peak_bytes, reset_peak
-from torch_ref.metavoice.codes import fill_codebooks
-from torch_ref.metavoice.decoding import DiffusionDecoder, VocosDecoder
-from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.first_stage_loop import generate_tokens
-from torch_ref.metavoice.second_stage import SecondStage
-from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.codec_policy import CodecPolicy
 from tts_core.errors import UsageError
+from tts_core.host import Host
 from tts_core.joining import Joiner
 from tts_core.joining import join as join_waves
 from tts_core.loudness import normalize_loudness
@@ -55,23 +48,41 @@ from tts_core.stage_meter import StageMeter
 BATCH = 8  # pieces side by side
 
 
+class WaveDecoder(Protocol):
+    """Codes to waves: a side's `VocosDecoder` or `DiffusionDecoder`."""
+
+    def decode(self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise]) -> list[np.ndarray]:
+        """(Q, F) of each piece → (L,) float32 samples each."""
+        ...
+
+
 class MetaVoicePipeline:
-    """MetaVoice's networks with their tokenizers, a cache of voices and decoders by name. Made by `load`."""
+    """MetaVoice's networks, of either side, with their tokenizers, a cache of voices and decoders by name.
+
+    Made by `load`.
+    """
 
     def __init__(
         self,
-        network: FirstStage,
-        second_stage: SecondStage,
-        speaker_encoder: SpeakerEncoder,
+        network: Any,
+        second_stage: Any,
+        speaker_encoder: Any,
         tokenizers: Tokenizers,
         voices: SpeakerCache,
-        decoders: Mapping[str, VocosDecoder | DiffusionDecoder],
+        decoders: Mapping[str, WaveDecoder],
         configs: Mapping[str, Any],
+        *,
+        generate_tokens: Callable[..., list[np.ndarray]],
+        fill_codebooks: Callable[..., np.ndarray],
+        host: Host,
     ):
-        """configs: of all parts, by kind."""
+        """network: the first stage. configs: of all parts, by kind. generate_tokens, fill_codebooks: what a
+        side runs the two stages with (`metavoice/first_stage_loop.py`, `metavoice/codes.py`).
+        """
         self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
         self.tokenizers, self.voices, self.decoders = tokenizers, voices, decoders
         self.configs, self.sample_rate = configs, int(configs["vocos"].sample_rate)
+        self.generate_tokens, self.fill_codebooks, self.host = generate_tokens, fill_codebooks, host
         self.policy = CodecPolicy()  # the windows in which a stream gives a piece
 
     def generate(
@@ -151,7 +162,7 @@ class MetaVoicePipeline:
             noise=noise,
         )
         self._check_room([speech], sampling, decoder, 1)
-        self._reset_peak()
+        self.host.reset_peak()
         with meter.stage("speaker"):
             vector = self.speaker(prompt)
         return self._parts(speech, sampling, vector, decoder, meter)
@@ -194,7 +205,7 @@ class MetaVoicePipeline:
             noise=noise,
         )
         self._check_room(speeches, sampling, decoder, batch_size)
-        self._reset_peak()
+        self.host.reset_peak()
         with meter.stage("speaker"):
             vectors = self._speakers(prompts, len(texts))
         heard = self._say_all(speeches, sampling, vectors, batch_size, meter)
@@ -218,7 +229,7 @@ class MetaVoicePipeline:
                     np.concatenate(made, axis=1),
                     seed=speech.seed,
                     token_count=sum(one.ids for one in said),
-                    peak_bytes=self._peak(),
+                    peak_bytes=self.host.peak_bytes(),
                     segment_idx=0,
                     finish_reason="stop" if ended else "length",
                 )
@@ -282,10 +293,8 @@ class MetaVoicePipeline:
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"batch_size: {batch_size} is not a number of pieces; give 1 or more")
-        weight = self.network.transformer.wpe.weight
-        dtype, backend, free = name_of(weight.dtype), backend_name(weight.device), free_bytes(weight.device)
-        job = job_of(speeches, sampling, decoder, batch_size)
-        check_running(self.configs, job, dtype=dtype, backend=backend, free=free)
+        job, host = job_of(speeches, sampling, decoder, batch_size), self.host
+        check_running(self.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes())
 
     def _speakers(self, prompts: Voice | Sequence[Voice] | None, texts: int) -> np.ndarray:
         """One vector a text, (B, E)."""
@@ -332,7 +341,7 @@ class MetaVoicePipeline:
                     codes[:, start:stop],
                     seed=speech.seed,
                     token_count=ids,
-                    peak_bytes=self._peak(),
+                    peak_bytes=self.host.peak_bytes(),
                     segment_idx=segment,
                     finish_reason=reason,
                 )
@@ -370,7 +379,7 @@ class MetaVoicePipeline:
     ) -> list[np.ndarray]:
         """The first stage's ids of pieces, their text included, (N,) int32 each. vectors: (P, E)."""
         with meter.stage("first stage"):
-            return generate_tokens(
+            return self.generate_tokens(
                 self.network,
                 [piece.first for piece in pieces],
                 vectors,
@@ -386,7 +395,7 @@ class MetaVoicePipeline:
         if not said.codes.shape[1]:
             return np.zeros((self.second_stage.config.n_codebooks, 0), np.int32)
         with meter.stage("second stage"):
-            return fill_codebooks(self.second_stage, piece.second, said.codes, vector, piece.noise)
+            return self.fill_codebooks(self.second_stage, piece.second, said.codes, vector, piece.noise)
 
     def _decode(
         self,
@@ -405,9 +414,3 @@ class MetaVoicePipeline:
             for place, wave in zip(sounding, waves, strict=True):
                 made[place] = normalize_loudness(wave, self.sample_rate)
         return made
-
-    def _reset_peak(self) -> None:
-        reset_peak(self.network.transformer.wpe.weight.device)
-
-    def _peak(self) -> int:
-        return peak_bytes(self.network.transformer.wpe.weight.device)
