@@ -1,10 +1,10 @@
-"""Microseconds of each kernel for one row, at CodecLM's published sizes, beside the time its bytes take.
+"""Microseconds of each kernel for few rows, at a published decoder's sizes, beside the time its bytes take.
 
-    python benchmarks/row_kernels.py [--dtype bfloat16] [--position 500] [--search]
+    python benchmarks/row_kernels.py [--model mars5|metavoice] [--rows 2] [--dtype bfloat16]
+    [--position 500] [--search]
 
-Each kernel runs on the weights of all blocks in turn, captured as one graph, so that none is in the cache
-from the time before. Last stand the whole row and the sampling of one id. `--search` tries other numbers of
-rows per program, warps, keys and parts. Needs CUDA and Triton.
+Each kernel runs on random weights of all layers in turn, captured as one graph, so that none is in the cache
+from the time before. `--search` tries other sizes of tiles, warps, keys and parts. Needs CUDA and Triton.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from itertools import product
 from typing import Any
 
 import torch
-from mars5_ar_step import Job, copy_rate, tensors
+from mars5_ar_step import copy_rate
 
 from torch_ref.layers import row_kernels
-from torch_ref.layers.cache import RingCache
-from torch_ref.mars5 import row, step
-from torch_ref.mars5.codec_lm import Block, CodecLM
-from tts_core.mars5 import is_norm
-from tts_core.mars5_sampling import Mars5Settings
-from tts_core.published_sizes import MARS5_AR, MARS5_TEXT_IDS
+from torch_ref.layers.rope import RotaryPositions
+from tts_core.published_sizes import MARS5_AR, METAVOICE_FIRST_STAGE
 
 Run = Callable[[], object]
+CONFIGS: dict[str, Any] = {"mars5": MARS5_AR, "metavoice": METAVOICE_FIRST_STAGE}
+GAINS = {"mars5": torch.float32}  # a norm's weight where it has not the network's dtype
 
 
 def graph_time(run: Run) -> float:
@@ -49,109 +47,92 @@ def graph_time(run: Run) -> float:
 
 
 class Bench:
-    """A full-size network with random weights after a prompt of `position` rows."""
+    """Weights and caches of every layer, and a row of numbers for each row."""
 
-    def __init__(self, dtype: torch.dtype, position: int):
-        config = MARS5_AR
+    def __init__(self, model: str, rows: int, dtype: torch.dtype, position: int):
+        self.config = config = CONFIGS[model]
         torch.manual_seed(0)
-        state = {
-            name: value.to(torch.float32 if is_norm(name) else dtype)
-            for name, value in tensors(config, lambda shape: torch.randn(shape, device="cuda"))
-        }
-        with torch.device("meta"):
-            self.network = CodecLM(config)
-        self.network.load_state_dict(state, assign=True)
-        self.blocks: list[Any] = list(self.network.ar.layers)
-        width, capacity = config.hidden_size, position + 100
-        self.x = torch.randn(width, device="cuda", dtype=dtype)
-        self.inner = torch.randn(config.intermediate_size, device="cuda", dtype=dtype)
-        self.projected = torch.randn(3, width, device="cuda", dtype=dtype)
-        self.rotary = self.network.positions(capacity)
+        width, inner, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
+        head, capacity = width // heads, position + 100
+
+        def normal(*shape: int) -> torch.Tensor:
+            return (torch.randn(*shape, device="cuda") * shape[-1] ** -0.5).to(dtype)
+
+        self.x, self.inner = normal(rows, width), normal(rows, inner)
+        self.projected = normal(3, rows, width)
+        self.gain = torch.ones(width, device="cuda", dtype=GAINS.get(model, dtype))
         self.position = torch.tensor([position], device="cuda")
-        shape = 1, config.num_attention_heads, position, config.head_dim
-        self.cache = [RingCache(config.sliding_window, capacity) for _ in self.blocks]
-        for rows in self.cache:
-            rows.extend(*(torch.randn(shape, device="cuda", dtype=dtype) for _ in "kv"))
-
-    def each(self, call: Callable[[Block, RingCache], object]) -> Run:
-        def run() -> None:
-            for block, rows in zip(self.blocks, self.cache, strict=True):
-                call(block, rows)
-
-        return run
+        rotary = RotaryPositions(capacity, head, 10000.0).to("cuda")
+        self.tables = rotary(0, capacity) if model == "mars5" else None
+        layers = range(config.num_hidden_layers)
+        self.qkv = [normal(3, width, width) for _ in layers]
+        self.out = [normal(width, width) for _ in layers]
+        self.up = [normal(2, inner, width) for _ in layers]
+        self.down = [normal(width, inner) for _ in layers]
+        self.kept = [normal(2, rows, heads, capacity, head) for _ in layers]
 
     def kernels(self) -> dict[str, tuple[Run, float]]:
-        """Name → its calls in all blocks, and the bytes of one of them."""
-        x, config, item = self.x, MARS5_AR, self.x.element_size()
-        square = config.hidden_size**2 * item
-        inner = config.hidden_size * config.intermediate_size * item
-        kept = 2 * config.hidden_size * int(self.position) * item
-        tables = self.rotary(0, row.MOST_POSITIONS)
+        """Name → its calls in all layers, and the bytes of one of them."""
+        x, gain = self.x, self.gain
+        seen = self.kept[0].nbytes * int(self.position) / self.kept[0].shape[3]
 
-        def project(block: Block, _: RingCache) -> object:
-            at = block.attention
-            weights = at.wq.weight, at.wk.weight, at.wv.weight
-            return row_kernels.normed_linear(x, block.attention_norm.weight, 1e-5, weights)
+        def each(call: Callable[[torch.Tensor], object], weights: list[torch.Tensor]) -> Run:
+            return lambda: [call(weight) for weight in weights]
 
-        def attend(_: Block, rows: RingCache) -> object:
-            return row_kernels.attend(self.projected, tables, self.position, rows)
-
-        def feed(block: Block, _: RingCache) -> object:
-            weights = block.feed_forward.w1.weight, block.feed_forward.w3.weight
-            return row_kernels.gated_linear(x, block.ffn_norm.weight, 1e-5, *weights)
-
-        def out(block: Block, _: RingCache) -> object:
-            return row_kernels.add_linear(x, self.projected[0], block.attention.wo.weight)
-
-        def down(block: Block, _: RingCache) -> object:
-            return row_kernels.add_linear(x, self.inner, block.feed_forward.w2.weight)
-
-        calls = {
-            "norm, q, k, v": (project, 3 * square),
-            "attention (two launches)": (attend, kept),
-            "wo, residual": (out, square),
-            "norm, w1, w3, gate": (feed, 2 * inner),
-            "w2, residual": (down, inner),
+        return {
+            "norm, q, k, v": (
+                each(lambda w: row_kernels.normed_linear(x, gain, 1e-5, w.unbind()), self.qkv),
+                self.qkv[0].nbytes,
+            ),
+            "attention (two launches)": (
+                each(
+                    lambda c: row_kernels.attend(self.projected, self.position, c[0], c[1], self.tables),
+                    self.kept,
+                ),
+                seen,
+            ),
+            "output, residual": (
+                each(lambda w: row_kernels.add_linear(x, self.projected[0], w), self.out),
+                self.out[0].nbytes,
+            ),
+            "norm, gate": (
+                each(lambda w: row_kernels.gated_linear(x, gain, 1e-5, *w), self.up),
+                self.up[0].nbytes,
+            ),
+            "down, residual": (
+                each(lambda w: row_kernels.add_linear(x, self.inner, w), self.down),
+                self.down[0].nbytes,
+            ),
         }
-        return {name: (self.each(call), size) for name, (call, size) in calls.items()}
 
 
 def times(bench: Bench, rate: float) -> None:
+    layers = bench.config.num_hidden_layers
     for name, (run, size) in bench.kernels().items():
-        each = graph_time(run) / len(bench.blocks)
+        each = graph_time(run) / layers
         print(f"{name:<28} {each:>8.2f} us, bytes {1e6 * size / rate:>6.2f} us", flush=True)
 
 
-def whole(bench: Bench, dtype: torch.dtype) -> None:
-    one = bench.network.embed(torch.tensor([[5]], device="cuda"))
-    for kind in (row.PlainRow, row.FusedRow):
-        form = kind(bench.network, bench.cache, bench.rotary, bench.position)
-        print(f"{kind.__name__:<28} {graph_time(lambda form=form: form(one)):>8.1f} us", flush=True)
-    job = Job(MARS5_AR, MARS5_TEXT_IDS, Mars5Settings())
-    speaker = torch.zeros(1, MARS5_AR.hidden_size, device="cuda", dtype=dtype)
-    drawer = step.Step(bench.network, speaker, job.sequence(100), job.settings)
-    logits = 2 * torch.randn(1, MARS5_AR.vocab_size, device="cuda")
-    seen = torch.randint(MARS5_TEXT_IDS, MARS5_AR.vocab_size, (1, 80), device="cuda")
-    half = torch.full((1,), 0.5, device="cuda")
-    took = graph_time(lambda: drawer.drawn(logits, seen, drawer.penalties[3], half))
-    print(f"{'sampling':<28} {took:>8.1f} us", flush=True)
-
-
-def search(bench: Bench, rate: float) -> None:
-    for rows, warps in product((1, 2, 4, 8), (2, 4, 8)):
-        row_kernels.ROWS, row_kernels.WARPS = rows, warps
-        found = {name: graph_time(run) / len(bench.blocks) for name, (run, _) in bench.kernels().items()}
-        line = ", ".join(f"{name} {took:.2f}" for name, took in found.items() if "attention" not in name)
-        print(f"rows {rows}, warps {warps}: {line}", flush=True)
-    for keys, splits in product((32, 64, 128), (4, 8, 16)):
+def search(bench: Bench) -> None:
+    layers = bench.config.num_hidden_layers
+    for tile, warps in product((2048, 4096, 8192, 16384), (2, 4, 8)):
+        row_kernels.TILE, row_kernels.WARPS = tile, warps
+        found = {
+            name: graph_time(run) / layers for name, (run, _) in bench.kernels().items() if "att" not in name
+        }
+        line = ", ".join(f"{name} {took:.2f}" for name, took in found.items())
+        print(f"tile {tile}, warps {warps}: {line}; sum {sum(found.values()):.2f}", flush=True)
+    for keys, splits in product((16, 32, 64), (8, 16, 32)):
         row_kernels.KEYS, row_kernels.SPLITS = keys, splits
         run, _ = bench.kernels()["attention (two launches)"]
-        print(f"keys {keys}, parts {splits}: attention {graph_time(run) / len(bench.blocks):.2f}", flush=True)
+        print(f"keys {keys}, parts {splits}: attention {graph_time(run) / layers:.2f}", flush=True)
 
 
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--model", default="mars5", choices=CONFIGS)
+    parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
     parser.add_argument("--position", type=int, default=500)
     parser.add_argument("--search", action="store_true")
@@ -160,16 +141,15 @@ def main() -> None:
         print("nothing was measured: these kernels need an NVIDIA GPU and Triton")
         return
     rate = copy_rate()
-    dtype = getattr(torch, args.dtype)
-    bench = Bench(dtype, args.position)
+    bench = Bench(args.model, args.rows, getattr(torch, args.dtype), args.position)
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {row_kernels.triton.__version__}"
     )
-    print(f"{args.dtype}, position {args.position}, copies at {rate / 1e12:.2f} TB/s")
+    where = f"position {args.position}, copies at {rate / 1e12:.2f} TB/s"
+    print(f"{args.model}, {args.rows} rows, {args.dtype}, {where}")
     times(bench, rate)
-    whole(bench, dtype)
     if args.search:
-        search(bench, rate)
+        search(bench)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ ALONE = {
     "torch_ref/metavoice/step.py:fix": "part of GraphStep",
     "torch_ref/metavoice/first_stage_loop.py:Read": "a copy under way: MLX's arrays never change",
     "torch_ref/metavoice/fused.py": "part of GraphStep: kernels for CUDA",
-    "torch_ref/metavoice/kernels.py": "Triton, which is CUDA's",
     "mlx_port/cli.py": "the command",
     "mlx_port/cli_dia.py": "the command",
     "mlx_port/cli_metavoice.py": "the command",

@@ -14,16 +14,17 @@ import torch
 from tests.metavoice_sides import side_of
 from tests.metavoice_tiny import Weights, first_stage_config, first_stage_weights, tokenizers
 from tests.tolerance import assert_within
+from torch_ref.layers import row_kernels
 from torch_ref.metavoice import first_stage_loop, step
 from torch_ref.metavoice.first_stage import FirstStage
-from torch_ref.metavoice.fused import PROGRAMS, FusedLayers, fused_layers
+from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.step import fix
 from tts_core.metavoice_sampling import FirstStageSampling
 from tts_core.noise import HostNoise
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
-# a head of a power of two; a width that is none, and larger and smaller ones than one program takes at once
+# a head of a power of two; widths that are none
 CONFIG = replace(
     first_stage_config(), hidden_size=48, num_attention_heads=3, intermediate_size=75, num_hidden_layers=2
 )
@@ -54,10 +55,10 @@ def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyP
     pytest.importorskip("triton", reason="triton is not installed: it comes with torch for CUDA")
     if not (CUDA or os.environ.get("TRITON_INTERPRET")):
         pytest.skip("no NVIDIA GPU: TRITON_INTERPRET=1 lets Triton interpret the kernels")
-    sizes: dict[str, Any] = {"MOST_COLUMNS": 64, "SHARES": 2, "KEYS_AT_ONCE": 16}  # several blocks of all
-    sizes["PROGRAMS"] = dict.fromkeys(PROGRAMS, (128, 4))
-    for name, size in sizes.items():
-        monkeypatch.setattr(f"torch_ref.metavoice.fused.{name}", size)
+    if dtype == torch.bfloat16 and not CUDA:
+        pytest.skip("no NVIDIA GPU: Triton's interpreter rounds bfloat16 towards zero")
+    for name, size in {"TILE": 4096, "KEYS": 16, "SPLITS": 2}.items():  # several programs, blocks and parts
+        monkeypatch.setattr(row_kernels, name, size)
     weights, random = first_stage_weights(CONFIG), np.random.default_rng(1)
     ids = random.integers(0, 2300, (rows, 40))
     speakers = random.normal(0, 1, (rows, 10)).astype(np.float32)
@@ -73,7 +74,7 @@ def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyP
         network(tokens[:, :34], heard, caches)
     position = torch.tensor([34], device=DEVICE)
     mask = torch.zeros(1, 1, 1, 40, dtype=torch.bool, device=DEVICE)
-    layers = FusedLayers(network, [fix(cache, position, mask) for cache in own], rows)
+    layers = FusedLayers(network, [fix(cache, position, mask) for cache in own])
     got, known = [], []
     for at in range(34, 37):
         got.append(layers(network.transformer.embed(tokens[:, at : at + 1], heard, position)).cpu().clone())

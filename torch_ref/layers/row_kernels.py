@@ -1,7 +1,7 @@
-"""What a decoder does with a single row, as Triton kernels: few launches, bound by the weights' bytes.
+"""What a decoder does with a token of a few rows, as Triton kernels: few launches, bound by weights' bytes.
 
 Each does what the plain layers do, with their roundings to the network's dtype, and sums in float32. Every
-weight is read once, by programs that hold a few of its rows whole.
+weight is read once for all rows, by programs that hold a few of its own whole.
 Attention over parts of the keys that are joined afterwards: Dao et al., "Flash-Decoding for long-context
 inference", 2023.
 """
@@ -19,73 +19,71 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_ref.layers.cache import RingCache
 from torch_ref.layers.rope import Rotation
 
 triton: Any = import_module("triton") if find_spec("triton") else None
 tl: Any = import_module("triton.language") if triton else None
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-ROWS, WARPS = 4, 4  # rows of a weight per program, and its warps
-KEYS, SPLITS = 64, 8  # keys at once, and parts of the keys per head
+CAPABILITY = (8, 0)  # the lowest that Triton supports
+MOST_ROWS = 3  # of x at once
+TILE, WARPS = 4096, 4  # numbers of a weight per program, its rows whole, and the program's warps
+KEYS, SPLITS = 32, 16  # keys at once, and parts of the keys per head
 
 
-def usable(weight: Tensor, head_dim: int) -> bool:
-    """Whether the kernels run on a network with this weight: on CUDA, if Triton is installed."""
+def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
+    """Whether the kernels run on a network with this weight: on NVIDIA GPUs, if Triton is installed."""
+    if triton is None or torch.version.hip is not None or not weight.is_cuda:
+        return False
     whole = head_dim >= 16 and head_dim & (head_dim - 1) == 0
-    return triton is not None and weight.is_cuda and weight.dtype in DTYPES and whole
+    able = torch.cuda.get_device_capability(weight.device) >= CAPABILITY
+    return able and whole and weight.dtype in DTYPES and rows <= MOST_ROWS
 
 
 def normed_linear(x: Tensor, gain: Tensor, eps: float, weights: tuple[Tensor, ...]) -> Tensor:
-    """Linear maps of RMS-normed x. (D,), weights: one or three of (N, D) → (len(weights), N)."""
+    """Linear maps of RMS-normed x. (R, D), weights: one or three of (N, D) → (len(weights), R, N)."""
     first, second, third = weights if len(weights) == 3 else weights * 3
     rows, width = first.shape
-    out = x.new_empty(len(weights), rows)
-    grid = triton.cdiv(rows, ROWS), len(weights)
-    block = triton.next_power_of_2(width)
-    _normed_linear[grid](
-        x, gain, eps, first, second, third, out, rows, width, BLOCK=block, ROWS=ROWS, num_warps=WARPS
-    )
+    out = first.new_empty(len(weights), len(x), rows)
+    grid, sizes = _programs(x, first)
+    _normed_linear[*grid, len(weights)](x, gain, eps, first, second, third, out, rows, width, **sizes)
     return out
 
 
 def gated_linear(x: Tensor, gain: Tensor, eps: float, gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate y) · (up y) of RMS-normed x, y. (D,), (N, D) each → (N,)."""
+    """silu(gate y) · (up y) of RMS-normed x, y. (R, D), (N, D) each → (R, N)."""
     rows, width = gate.shape
-    out = x.new_empty(rows)
-    block = triton.next_power_of_2(width)
-    _gated_linear[(triton.cdiv(rows, ROWS),)](
-        x, gain, eps, gate, up, out, rows, width, BLOCK=block, ROWS=ROWS, num_warps=WARPS
-    )
+    out = gate.new_empty(len(x), rows)
+    grid, sizes = _programs(x, gate)
+    _gated_linear[grid](x, gain, eps, gate, up, out, rows, width, **sizes)
     return out
 
 
 def add_linear(x: Tensor, hidden: Tensor, weight: Tensor) -> None:
-    """x += weight hidden, in place. (N,), (D,), (N, D)."""
-    rows, width = weight.shape
-    block = triton.next_power_of_2(width)
-    _add_linear[(triton.cdiv(rows, ROWS),)](
-        x, hidden, weight, rows, width, BLOCK=block, ROWS=ROWS, num_warps=WARPS
-    )
+    """x += hidden weightᵀ, in place. (R, N), (R, D), (N, D)."""
+    grid, sizes = _programs(hidden, weight)
+    _add_linear[grid](x, hidden, weight, *weight.shape, **sizes)
 
 
-def attend(projected: Tensor, rotation: Rotation, position: Tensor, cache: RingCache) -> Tensor:
-    """Rotate query and key as neighbours, put key and value into the cache, attend to all that are kept.
+def attend(
+    projected: Tensor, position: Tensor, keys: Tensor, values: Tensor, rotation: Rotation | None = None
+) -> Tensor:
+    """Put each row's key and value into a ring of them, attend to all that are kept.
 
-    projected: (3, H·E), query, key, value.  rotation: tables of all positions.  position: (1,) int64, the
-    row's, on the device; `cache.length` is not looked at. → (H·E,).
+    projected: (3, R, H·E), query, key, value.  position: (1,) int64, the rows', on the device.  keys, values:
+    (R, H, capacity, E), slot = position % capacity.  rotation: tables of all positions, by which query and
+    key are turned as neighbours before. → (R, H·E).
     """
-    assert cache.buffers is not None
-    keys, values = cache.buffers
-    heads, capacity, width = keys.shape[1:]
+    heads, capacity, width = len(keys) * keys.shape[1], *keys.shape[2:]
     parts = torch.empty(heads, SPLITS, width, dtype=torch.float32, device=keys.device)
     sums = torch.empty(2, heads, SPLITS, dtype=torch.float32, device=keys.device)
-    out = projected.new_empty(heads * width)
-    scale = 1 / math.sqrt(width)
-    sizes = {"KEYS": KEYS, "SPLITS": SPLITS, "WIDTH": width}
-    _attend[(heads, SPLITS)](
+    out = torch.empty_like(projected[0])
+    turned = rotation is not None
+    cos, sin = rotation if turned else (projected, projected)
+    _attend[heads, SPLITS](
         projected,
-        *rotation,
+        cos,
+        sin,
         position,
         keys,
         values,
@@ -93,12 +91,23 @@ def attend(projected: Tensor, rotation: Rotation, position: Tensor, cache: RingC
         sums,
         capacity,
         heads,
-        scale,
-        **sizes,
+        1 / math.sqrt(width),
+        TURNED=turned,
+        KEYS=KEYS,
+        SPLITS=SPLITS,
+        WIDTH=width,
         num_warps=4,
     )
-    _join[(heads,)](parts, sums, out, heads, SPLITS=SPLITS, WIDTH=width, num_warps=1)
+    _join[heads,](parts, sums, out, heads, SPLITS=SPLITS, WIDTH=width, num_warps=1)
     return out
+
+
+def _programs(x: Tensor, weight: Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """How many programs a weight takes, and what each of them holds."""
+    rows, width = weight.shape
+    block = triton.next_power_of_2(width)
+    each = max(1, TILE // block)
+    return (triton.cdiv(rows, each),), {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": WARPS}
 
 
 def _jit(function: Any) -> Any:
@@ -107,100 +116,121 @@ def _jit(function: Any) -> Any:
 
 @_jit
 def _normed_linear(
-    x, gain, eps, first, second, third, out, rows, width, BLOCK: tl.constexpr, ROWS: tl.constexpr
-):
+    x, gain, eps, first, second, third, out, rows, width,
+    R: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     part = tl.program_id(1)
     weight = first
     if part == 1:
         weight = second
     if part == 2:
         weight = third
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    col = tl.arange(0, BLOCK)
-    there = (row[:, None] < rows) & (col[None, :] < width)
-    # the weight is asked for before the norm needs its sum
-    tile = tl.load(weight + row[:, None] * width + col[None, :], mask=there, other=0.0)
-    y = _normed(x, gain, eps, col, width)
-    total = tl.sum(tile.to(tl.float32) * y[None, :], axis=1)
-    tl.store(out + part * rows + row, total.to(out.dtype.element_ty), mask=row < rows)
+    row, col, place, there = _tile(rows, width, ROWS, BLOCK)
+    # the weight is asked for before anything waits
+    tile = tl.load(weight + place, mask=there, other=0.0)
+    each = _rows(x, col, width, R)
+    factor = tl.load(gain + col, mask=col < width, other=0.0)
+    for r in tl.static_range(R):
+        y = _normed(each[r], factor, width, eps, tile.dtype)
+        total = tl.sum(tile.to(tl.float32) * y[None, :], axis=1)
+        tl.store(out + (part * R + r) * rows + row, total.to(tile.dtype), mask=row < rows)
 
 
 @_jit
-def _gated_linear(x, gain, eps, gate, up, out, rows, width, BLOCK: tl.constexpr, ROWS: tl.constexpr):
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    col = tl.arange(0, BLOCK)
-    there = (row[:, None] < rows) & (col[None, :] < width)
-    place = row[:, None] * width + col[None, :]
+def _gated_linear(
+    x, gain, eps, gate, up, out, rows, width,
+    R: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row, col, place, there = _tile(rows, width, ROWS, BLOCK)
     gate_tile = tl.load(gate + place, mask=there, other=0.0)
     up_tile = tl.load(up + place, mask=there, other=0.0)
-    y = _normed(x, gain, eps, col, width)
-    kind = out.dtype.element_ty
-    g = tl.sum(gate_tile.to(tl.float32) * y[None, :], axis=1).to(kind).to(tl.float32)
-    u = tl.sum(up_tile.to(tl.float32) * y[None, :], axis=1).to(kind).to(tl.float32)
-    opened = (g / (1 + tl.exp(-g))).to(kind).to(tl.float32)
-    tl.store(out + row, (opened * u).to(kind), mask=row < rows)
+    each = _rows(x, col, width, R)
+    factor = tl.load(gain + col, mask=col < width, other=0.0)
+    kind = gate_tile.dtype
+    for r in tl.static_range(R):
+        y = _normed(each[r], factor, width, eps, kind)
+        g = tl.sum(gate_tile.to(tl.float32) * y[None, :], axis=1).to(kind).to(tl.float32)
+        u = tl.sum(up_tile.to(tl.float32) * y[None, :], axis=1).to(kind).to(tl.float32)
+        opened = (g / (1 + tl.exp(-g))).to(kind).to(tl.float32)
+        tl.store(out + r * rows + row, (opened * u).to(kind), mask=row < rows)
 
 
 @_jit
-def _add_linear(x, hidden, weight, rows, width, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+def _add_linear(
+    x, hidden, weight, rows, width,
+    R: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row, col, place, there = _tile(rows, width, ROWS, BLOCK)
+    tile = tl.load(weight + place, mask=there, other=0.0)
+    each = _rows(hidden, col, width, R)
+    for r in tl.static_range(R):
+        at = x + r * rows + row
+        old = tl.load(at, mask=row < rows, other=0.0)
+        total = tl.sum(tile.to(tl.float32) * each[r].to(tl.float32)[None, :], axis=1).to(tile.dtype)
+        tl.store(at, (old.to(tl.float32) + total.to(tl.float32)).to(old.dtype), mask=row < rows)
+
+
+@_jit
+def _tile(rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """A program's rows of a weight, its columns, their places, and which of them there are."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     col = tl.arange(0, BLOCK)
     there = (row[:, None] < rows) & (col[None, :] < width)
-    tile = tl.load(weight + row[:, None] * width + col[None, :], mask=there, other=0.0)
-    h = tl.load(hidden + col, mask=col < width, other=0.0).to(tl.float32)
-    kind = x.dtype.element_ty
-    total = tl.sum(tile.to(tl.float32) * h[None, :], axis=1).to(kind).to(tl.float32)
-    old = tl.load(x + row, mask=row < rows, other=0.0).to(tl.float32)
-    tl.store(x + row, (old + total).to(kind), mask=row < rows)
+    return row, col, row[:, None] * width + col[None, :], there
 
 
 @_jit
-def _normed(x, gain, eps, col, width):
-    row = tl.load(x + col, mask=col < width, other=0.0)
-    wide = row.to(tl.float32)
+def _rows(x, col, width, R: tl.constexpr):
+    """Three rows of x; those beyond R are the first again, and nobody's."""
+    inside = col < width
+    first = tl.load(x + col, mask=inside, other=0.0)
+    second, third = first, first
+    if R > 1:
+        second = tl.load(x + width + col, mask=inside, other=0.0)
+    if R > 2:
+        third = tl.load(x + 2 * width + col, mask=inside, other=0.0)
+    return first, second, third
+
+
+@_jit
+def _normed(x, factor, width, eps, kind: tl.constexpr):
+    """The RMS norm in float32, rounded to the gain's dtype before its product and to `kind` behind it."""
+    wide = x.to(tl.float32)
     scale = 1 / tl.sqrt(tl.sum(wide * wide, axis=0) / width + eps)
-    normed = wide * scale * tl.load(gain + col, mask=col < width, other=0.0)
-    return normed.to(row.dtype).to(tl.float32)
+    normal = (wide * scale).to(factor.dtype).to(tl.float32)
+    return (normal * factor.to(tl.float32)).to(kind).to(tl.float32)
 
 
 @_jit
-def _rotated(x, cos, sin, pair):
+def _turned(x, cos, sin, pair):
     first = tl.load(x + 2 * pair).to(tl.float32)
     second = tl.load(x + 2 * pair + 1)
     kind = second.dtype
     second = second.to(tl.float32)
-    turned = tl.interleave(first * cos - second * sin, second * cos + first * sin)
-    return turned.to(kind)
+    return tl.interleave(first * cos - second * sin, second * cos + first * sin).to(kind)
 
 
 @_jit
 def _attend(
-    projected,
-    cos,
-    sin,
-    position,
-    keys,
-    values,
-    parts,
-    sums,
-    capacity,
-    heads,
-    scale,
-    KEYS: tl.constexpr,
-    SPLITS: tl.constexpr,
-    WIDTH: tl.constexpr,
-):
+    projected, cos, sin, position, keys, values, parts, sums, capacity, heads, scale,
+    TURNED: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """One row's head over one part of the keys: weighted values, not yet divided."""
     head, split = tl.program_id(0), tl.program_id(1)
     at = tl.load(position).to(tl.int32)
     slot = at % capacity
     seen = tl.minimum(at + 1, capacity)
     pair, col = tl.arange(0, WIDTH // 2), tl.arange(0, WIDTH)
-    c = tl.load(cos + at * (WIDTH // 2) + pair)
-    s = tl.load(sin + at * (WIDTH // 2) + pair)
-    q = _rotated(projected + head * WIDTH, c, s, pair).to(tl.float32)
-    k = _rotated(projected + (heads + head) * WIDTH, c, s, pair)
+    if TURNED:
+        c = tl.load(cos + at * (WIDTH // 2) + pair)
+        s = tl.load(sin + at * (WIDTH // 2) + pair)
+        q = _turned(projected + head * WIDTH, c, s, pair).to(tl.float32)
+        k = _turned(projected + (heads + head) * WIDTH, c, s, pair)
+    else:
+        q = tl.load(projected + head * WIDTH + col).to(tl.float32)
+        k = tl.load(projected + (heads + head) * WIDTH + col)
     v = tl.load(projected + (2 * heads + head) * WIDTH + col)
-    base = head * capacity * WIDTH
+    base = head.to(tl.int64) * capacity * WIDTH
     if split == 0:  # nobody reads this row from memory now: all have it at hand
         tl.store(keys + base + slot * WIDTH + col, k)
         tl.store(values + base + slot * WIDTH + col, v)

@@ -51,7 +51,7 @@ class FusedRow:
 
     def __call__(self, row: Tensor) -> Tensor:
         """Logits behind the row. (1, 1, D) → (1, V), float32."""
-        x = row.flatten().clone()
+        x = row[:, 0].clone()
         for block, rows in zip(cast(list[Block], self.network.ar.layers), self.cache, strict=True):
             attention, feed = block.attention, block.feed_forward
             norm = block.attention_norm
@@ -61,15 +61,15 @@ class FusedRow:
                 norm.eps,
                 (attention.wq.weight, attention.wk.weight, attention.wv.weight),
             )
-            attended = row_kernels.attend(projected, self.tables, self.position, rows)
+            assert rows.buffers is not None
+            attended = row_kernels.attend(projected, self.position, *rows.buffers, self.tables)
             row_kernels.add_linear(x, attended, attention.wo.weight)
             norm = block.ffn_norm
             inner = row_kernels.gated_linear(x, norm.weight, norm.eps, feed.w1.weight, feed.w3.weight)
             row_kernels.add_linear(x, inner, feed.w2.weight)
         norm = self.network.ar.norm
-        return at_least_float32(
-            row_kernels.normed_linear(x, norm.weight, norm.eps, (self.network.ar.output.weight,))
-        )
+        weights = (self.network.ar.output.weight,)
+        return at_least_float32(row_kernels.normed_linear(x, norm.weight, norm.eps, weights)[0])
 
 
 def fastest_row(network: CodecLM) -> type[PlainRow] | type[FusedRow]:
