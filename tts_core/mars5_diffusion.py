@@ -4,8 +4,8 @@ A cell is one codebook of one frame. Known cells (the first codebook, and in a d
 the reference) are noised to each timestep's level; the others are drawn from the network's posterior.
 
 Two ways to draw:
-- "per cell", the default: two numbers a cell. A known cell stays or becomes any other class; an unknown one
-  is drawn from its row's cumulated probabilities.
+- "per cell", the default: two numbers a cell. A known cell stays or becomes any other class; for an unknown
+  one the device hashes them into a Gumbel number for each class (tts_core/class_hash.py).
 - "per class": a Gumbel number for every class of every cell, known or not, unknown cells first, as upstream
   draws them: 700 times as many numbers for the same distribution. For comparing codes with upstream's.
 """

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_port.mars5.class_numbers import class_gumbel
+
 
 class Timestep(NamedTuple):
     """A row of tts_core.mars5_diffusion.constants, where they are told; () each."""
@@ -55,15 +57,14 @@ def posterior(log_x0: mx.array, codes: mx.array, at: Timestep) -> mx.array:
     return log_p - mx.logsumexp(log_p, axis=-1, keepdims=True)
 
 
-def draw_per_cell(log_p: mx.array, uniform: mx.array) -> mx.array:
-    """The class in which the cumulated probability passes `uniform`. (..., K), (...) → (...) int32."""
-    below = mx.cumsum(mx.exp(log_p), axis=-1)
-    return (below <= uniform[..., None] * below[..., -1:]).sum(axis=-1).astype(mx.int32)
-
-
 def draw_per_class(log_p: mx.array, gumbel: mx.array) -> mx.array:
     """The largest sum of log-probability and Gumbel number. (..., K) each → (...) int32."""
     return mx.argmax(log_p + gumbel, axis=-1).astype(mx.int32)
+
+
+def draw_per_cell(log_p: mx.array, uniform: mx.array) -> mx.array:
+    """The same from two numbers a cell. (..., K), (2, ...) → (...) int32."""
+    return draw_per_class(log_p, class_gumbel(uniform, log_p.shape[-1]))
 
 
 def noised_per_cell(clean: mx.array, uniform: mx.array, at: Timestep, n_classes: int) -> mx.array:

@@ -48,8 +48,8 @@ class Step:
         """The step's arithmetic."""
         at, per_cell = at_timestep(self.table, t), self.settings.draws == "per cell"
         log_p = self.log_posterior(codes, t)
-        own = numbers[0, self.first_frame :, self.first_book :]
-        drawn = draw_per_cell(log_p, own) if per_cell else draw_per_class(log_p, own)
+        own = numbers[:, self.first_frame :, self.first_book :]
+        drawn = draw_per_cell(log_p, own) if per_cell else draw_per_class(log_p, own[0])
         if per_cell:
             after = noised_per_cell(self.clean, numbers, at, self.n_classes)
         else:

@@ -9,10 +9,12 @@ import mlx.core as mx
 import numpy as np
 import torch
 
+import mlx_port.mars5.class_numbers
 import mlx_port.mars5.diffusion
 import mlx_port.mars5.encoder
 import mlx_port.mars5.residual_transformer
 import mlx_port.mars5.reverse
+import torch_ref.mars5.class_numbers
 import torch_ref.mars5.diffusion
 import torch_ref.mars5.encoder
 import torch_ref.mars5.residual_transformer
@@ -29,7 +31,7 @@ MLX = mlx_port.mars5
 
 
 def code(side: Side) -> Any:
-    """The side's package: .encoder, .residual_transformer, .diffusion, .reverse."""
+    """The side's package: .class_numbers, .encoder, .residual_transformer, .diffusion, .reverse."""
     return MLX if side is PORT else TORCH
 
 
@@ -82,21 +84,38 @@ def plain_run(
         log_p = _log_softmax(_posterior(_log_softmax(mixture), x, t, settings.timesteps))
         numbers = numbers_for(noise, settings.draws, place, cells, k, last=t == 0).astype(np.float64)
         known = _q_pred(_one_hot(cells.clean, k), t, settings.timesteps) if t else None
-        if settings.draws == "per class":
-            unknown, gap = _largest(log_p + numbers[0])
-            margins.append(gap[~cells.known].min())
+        per_class = settings.draws == "per class"
+        unknown, gap = _largest(log_p + (numbers[0] if per_class else hashed_gumbel(numbers, k)))
+        margins.append(gap[~cells.known].min())
+        if per_class:
             after, gap = (cells.clean, None) if known is None else _largest(known + numbers[1])
             margins += [] if gap is None else [gap[cells.known].min()]
         else:
-            below = np.exp(log_p).cumsum(axis=-1)
-            unknown = (below <= numbers[0][..., None] * below[..., -1:]).sum(axis=-1)
-            margins.append(np.abs(below - numbers[0][..., None])[~cells.known].min())
             after = cells.clean if known is None else _kept(cells.clean, known, numbers)
         new = np.where(cells.known, after, unknown)
         if t > settings.q0_override_steps:
             new[:, 0] = cells.clean[:, 0]
         states.append(new)
     return Plain(np.stack(states), float(min(margins)))
+
+
+def hashed_bits(numbers: np.ndarray, k: int) -> np.ndarray:
+    """The hash, in Python's own integers. (2, ...) uniform numbers of 23 bits → (..., K) int64."""
+    mask = 2**32 - 1
+
+    def shifted(x: np.ndarray, shift: int) -> np.ndarray:
+        """x ^ x >> shift, the sign kept."""
+        return x ^ (((x ^ 2**31) - 2**31 >> shift) & mask)
+
+    first, second = np.floor(numbers.astype(np.float64) * 2**23).astype(np.int64)[..., None]
+    x = (first + np.arange(k) * 0x9E3779B1) & mask
+    x = (shifted(x, 16) * 0x21F0AAAD + second * 0x85EBCA77) & mask
+    return shifted((shifted(x, 15) * 0xD35A2D97) & mask, 15)
+
+
+def hashed_gumbel(numbers: np.ndarray, k: int) -> np.ndarray:
+    """(2, ...) → (..., K) float64."""
+    return -np.log(-np.log1p(-((hashed_bits(numbers, k) | 1) / 2.0**31)))
 
 
 def _logits(

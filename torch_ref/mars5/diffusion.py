@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.layers.selection import first_largest
+from torch_ref.mars5.class_numbers import class_gumbel
 
 
 class Timestep(NamedTuple):
@@ -57,15 +58,14 @@ def posterior(log_x0: Tensor, codes: Tensor, at: Timestep) -> Tensor:
     return log_p.add_(at.cold).scatter_(-1, own, hot).log_softmax(dim=-1)
 
 
-def draw_per_cell(log_p: Tensor, uniform: Tensor) -> Tensor:
-    """The class in which the cumulated probability passes `uniform`. (..., K), (...) → (...) int64."""
-    below = log_p.exp().cumsum(dim=-1)
-    return (below <= uniform[..., None] * below[..., -1:]).sum(dim=-1)
-
-
 def draw_per_class(log_p: Tensor, gumbel: Tensor) -> Tensor:
     """The largest sum of log-probability and Gumbel number. (..., K) each → (...) int64."""
     return first_largest(log_p + gumbel).clamp(max=log_p.shape[-1] - 1)  # a row with NaN gives K
+
+
+def draw_per_cell(log_p: Tensor, uniform: Tensor) -> Tensor:
+    """The same from two numbers a cell. (..., K), (2, ...) → (...) int64."""
+    return draw_per_class(log_p, class_gumbel(uniform, log_p.shape[-1]))
 
 
 def noised_per_cell(clean: Tensor, uniform: Tensor, at: Timestep, n_classes: int) -> Tensor:
