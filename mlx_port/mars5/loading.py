@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from mlx_port.codecs.encodec import Encodec
+from mlx_port.codecs.vocos import Vocos
+from mlx_port.host import Host
 from mlx_port.loading import Parts, understood
-from mlx_port.mars5.generate import Mars5Pipeline
+from mlx_port.mars5.ar_loop import extend
+from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.mars5.residual_transformer import ResidualTransformer
+from mlx_port.mars5.reverse import ReverseDiffusion
 from mlx_port.memory import backend_name, free_bytes
+from tts_core.mars5_pipeline import Mars5Pipeline
 from tts_core.mars5_room import check_loading
 from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 
@@ -26,4 +33,24 @@ def assemble(parts: Parts) -> Mars5Pipeline:
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE])
     kinds = "mars5", "mars5_nar", "encodec", "vocos"
     network, transformer, codec, vocoder = (parts.network(kind) for kind in kinds)
-    return Mars5Pipeline(network, transformer, codec, vocoder, vocabulary)
+    return compose(network, transformer, codec, vocoder, vocabulary)
+
+
+def compose(
+    network: CodecLM,
+    transformer: ResidualTransformer,
+    codec: Encodec,
+    vocoder: Vocos,
+    vocabulary: CodecVocabulary,
+) -> Mars5Pipeline:
+    """The pipeline of networks that are there."""
+    return Mars5Pipeline(
+        network,
+        transformer,
+        codec,
+        vocoder,
+        vocabulary,
+        extend=extend,
+        diffusion=ReverseDiffusion(transformer),
+        host=Host(network.embed),
+    )

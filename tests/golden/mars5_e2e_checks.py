@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -48,7 +47,6 @@ class Whole:
     kind: str
     pipeline: Any
     ar: ArSide
-    code: ModuleType  # that holds its class
     runs: dict[str, Run] = field(default_factory=dict)  # by name: both sides' tests need the oracle's
 
     def run(self, label: str, about: Any, samples: np.ndarray, settings: Mars5Settings, classes: int) -> Run:
@@ -76,7 +74,7 @@ class Whole:
         """Untrimmed, in the network's own precision. (Q, T) → (L,)."""
         vocoder = self.pipeline.vocoder
         readable = for_vocoder(codes, vocoder.config.n_codebooks, vocoder.config.codebook_size)
-        return self.code.to_host(vocoder.decode(readable[None], BANDWIDTH_ID))[0]
+        return self.pipeline.host.to_host(vocoder.decode(readable[None], BANDWIDTH_ID))[0]
 
     def speaker(self, samples: np.ndarray) -> np.ndarray:
         """The autoregressive network's vector of a reference. (L,) → (1, D)."""
@@ -85,11 +83,11 @@ class Whole:
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """(L,) → (Q, P)."""
         books = self.pipeline.sizes.n_codebooks
-        return self.code.to_host(self.pipeline.codec.encode(samples[None], books))[0]
+        return self.pipeline.host.to_host(self.pipeline.codec.encode(samples[None], books))[0]
 
     @contextmanager
     def _watched(self, run: Run) -> Any:
-        extend, reverse = self.code.extend, self.pipeline.diffusion.run
+        extend, reverse = self.pipeline.extend, self.pipeline.diffusion.run
 
         def watched_extend(network: Any, codes: Any, sequence: CodecSequence, *rest: Any) -> Any:
             run.sequences.append(sequence)
@@ -101,7 +99,7 @@ class Whole:
             return run.drawn[-1]
 
         with (
-            mock.patch.object(self.code, "extend", watched_extend),
+            mock.patch.object(self.pipeline, "extend", watched_extend),
             mock.patch.object(self.pipeline.diffusion, "run", watched_run),
         ):
             yield
@@ -110,21 +108,21 @@ class Whole:
 @cache
 def whole(kind: str, folder: Path, ar: str, nar: str, codec: str, vocoder: str) -> Whole:
     """The pipeline of the files that a case names."""
-    code = import_module(f"{'mlx_port' if kind == 'mlx' else 'torch_ref'}.mars5.generate")
+    code = import_module(f"{'mlx_port' if kind == 'mlx' else 'torch_ref'}.mars5.loading")
 
     def of(bench: Any) -> Any:
         return bench.torch64 if kind == "float64" else bench.side
 
     side = "mlx" if kind == "mlx" else "torch"
     language = ar_side(kind, folder, ar)
-    pipeline = code.Mars5Pipeline(
+    pipeline = code.compose(
         language.network,
         of(nar_bench(side, folder, nar)).pipeline.network,
         of(encodec_bench(side, folder / codec, None)).codec,
         of(vocos_bench(side, folder / vocoder)).codec,
         read_checkpoint(folder, ar).vocabulary,
     )
-    return Whole(kind, pipeline, language, code)
+    return Whole(kind, pipeline, language)
 
 
 class WholeNoise(GoldenNoise):

@@ -8,19 +8,12 @@ reference that is too long is refused; where a text gives no frame there is no s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, Unpack
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Unpack
 
-import mlx.core as mx
 import numpy as np
 
-from mlx_port.codecs.encodec import Encodec
-from mlx_port.codecs.vocos import Vocos
-from mlx_port.mars5.ar_loop import extend
-from mlx_port.mars5.codec_lm import CodecLM
-from mlx_port.mars5.residual_transformer import ResidualTransformer
-from mlx_port.mars5.reverse import ReverseDiffusion
-from mlx_port.memory import backend_name, free_bytes, peak_bytes, reset_peak
+from tts_core.host import Host
 from tts_core.joining import Joiner
 from tts_core.mars5_diffusion import Draws, first_noise, make_cells
 from tts_core.mars5_estimate import Mars5Job
@@ -50,19 +43,26 @@ from tts_core.trim import loud_span
 
 
 class Mars5Pipeline:
-    """MARS5's two networks with its codec, vocoder and tokenizers. Made by `load`."""
+    """MARS5's two networks, of either side, with its codec, vocoder and tokenizers. Made by `load`."""
 
     def __init__(
         self,
-        network: CodecLM,
-        transformer: ResidualTransformer,
-        codec: Encodec,
-        vocoder: Vocos,
+        network: Any,
+        transformer: Any,
+        codec: Any,
+        vocoder: Any,
         vocabulary: CodecVocabulary,
+        *,
+        extend: Callable[..., Iterator[CodecSequence]],
+        diffusion: Any,
+        host: Host,
     ):
+        """network: the autoregressive one; transformer: the diffusion's. extend, diffusion: what a side runs
+        them with (`mars5/ar_loop.py`, `mars5/reverse.py`).
+        """
         self.network, self.transformer = network, transformer
         self.codec, self.vocoder, self.vocabulary = codec, vocoder, vocabulary
-        self.diffusion = ReverseDiffusion(transformer)
+        self.extend, self.diffusion, self.host = extend, diffusion, host
         self.sample_rate = vocoder.sample_rate
         self.configs = {
             "mars5": network.config,
@@ -151,7 +151,7 @@ class Mars5Pipeline:
             noise=noise,
             draws=draws,
         )
-        self._reset_peak()
+        self.host.reset_peak()
         with meter.stage("codec"):
             codes = self._encode(request.items[0].reference)
         prompts = [item.prompt(codes, self.vocabulary, request.settings) for item in request.items]
@@ -228,7 +228,7 @@ class Mars5Pipeline:
                     made[:, first:end],
                     seed=request.seed,
                     token_count=tokens,
-                    peak_bytes=self._peak(),
+                    peak_bytes=self.host.peak_bytes(),
                     segment_idx=segment,
                     finish_reason=reason,
                 )
@@ -241,7 +241,7 @@ class Mars5Pipeline:
         sequence = CodecSequence(prompt, self.vocabulary, request.settings.max_len)
         deep, config = item.deep, self.transformer.config
         with meter.stage("AR"):
-            for _ in extend(self.network, codes, sequence, request.settings, item.noise):
+            for _ in self.extend(self.network, codes, sequence, request.settings, item.noise):
                 pass
         first = sequence.codes()
         # a deep clone's begin with most of the reference's frames, and as many go again in front of the rest
@@ -274,36 +274,22 @@ class Mars5Pipeline:
             guided=request.diffusion.guided,
             max_len=request.settings.max_len,
         )
-        dtype = str(self.network.embed.weight.dtype).removeprefix("mlx.core.")
-        backend, free = backend_name(), free_bytes()
-        check_running(self.configs, job, dtype=dtype, backend=backend, free=free)
+        host = self.host
+        check_running(self.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes())
 
     def _encode(self, reference: Reference) -> np.ndarray:
         if reference.codes is not None:
             return reference.codes
         assert reference.samples is not None
-        return to_host(self.codec.encode(reference.samples[None], self.sizes.n_codebooks))[0]
+        return self.host.to_host(self.codec.encode(reference.samples[None], self.sizes.n_codebooks))[0]
 
     def _speak(self, codes: np.ndarray) -> np.ndarray:
         """(Q, T) → (L,) float32."""
         known = self.vocoder.config
         codes = for_vocoder(codes, known.n_codebooks, known.codebook_size)
-        on_device = self._to_device(codes[None])
+        on_device = self.host.to_device(codes[None])
         audio = [np.zeros(0, np.float32)]
         for start, stop in self.vocoder.policy.even_cuts(codes.shape[1]):
-            audio.append(to_host(self.vocoder.decode_frames(on_device, start, stop, BANDWIDTH_ID))[0])
+            wave = self.vocoder.decode_frames(on_device, start, stop, BANDWIDTH_ID)
+            audio.append(self.host.to_host(wave)[0])
         return np.concatenate(audio).astype(np.float32)
-
-    def _to_device(self, array: np.ndarray) -> mx.array:
-        return mx.array(array)
-
-    def _reset_peak(self) -> None:
-        reset_peak()
-
-    def _peak(self) -> int:
-        return peak_bytes()
-
-
-def to_host(x: mx.array) -> np.ndarray:
-    """Wait for the device and read."""
-    return np.array(x)
