@@ -13,7 +13,6 @@ import torch
 import torch._dynamo
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 T = TypeVar("T")
 
@@ -40,17 +39,6 @@ class Processes:
     def first(self) -> bool:
         return self.rank == 0
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """The module, with its gradients averaged over the processes."""
-        if self.size == 1:
-            return module
-        return DistributedDataParallel(
-            module,
-            device_ids=[self.device] if self.device.type == "cuda" else None,
-            gradient_as_bucket_view=True,
-            broadcast_buffers=False,
-        )
-
     def share(self, tensors: list[Tensor]) -> None:
         """The first process's values, everywhere."""
         if self.size > 1:
@@ -58,7 +46,9 @@ class Processes:
                 dist.broadcast(tensor, 0)
 
     def average(self, tensors: list[Tensor]) -> None:
-        """Each tensor's mean over the processes, everywhere."""
+        """Each tensor's mean over the processes, everywhere. As DistributedDataParallel does with gradients,
+        but behind a pass that may be a CUDA graph (`replayed`), where its hooks would not run.
+        """
         if self.size > 1:
             flat = torch.cat([tensor.flatten() for tensor in tensors])
             dist.all_reduce(flat)
