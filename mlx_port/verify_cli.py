@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from converters.published import Part
+    from converters.published import Part, Published
     from mlx_port.verify.report import Report
     from mlx_port.verify.run import Layers, Progress, Side
 
 
 @click.command()
-@click.argument("source", metavar="SRC")
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True)
 @click.argument("destination", metavar="DST")
 @click.option(
-    "--codec", metavar="SRC", help="The DAC that went into DST.  [default: in SRC, or hub descript/dac_44khz]"
+    "--codec", metavar="SRC", help="The codec that went into DST.  [default: in SRC, or from the hub]"
 )
 @click.option(
-    "--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows that the decoder reads."
+    "--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows that the decoders read."
 )
 @click.option(
     "--seconds",
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 @click.option(
     "--cross-rope/--no-cross-rope",
     default=None,
-    help="As SRC was converted with.  [default: by config.json's schema]",
+    help="Dia: as SRC was converted with.  [default: by config.json's schema]",
 )
+@click.option("--config", metavar="FILE", help="MARS5: as SRC was converted with.")
 @click.option("--revision", metavar="REV", help="Branch, tag or commit where SRC is a hub id.")
 @click.option("--offline", is_flag=True, help="Never ask the hub; its cache is used.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 def verify(context: click.Context, **flags: Any) -> None:
     """Compare a published checkpoint SRC with its converted copy DST, layer by layer.
 
+    Dia, MARS5 or MetaVoice, with all their parts: what DST holds. Several SRC where the parts lie apart.
     Each layer of DST runs in MLX beside the same layer in torch, in float64 and float32, one at a time.
     Exits with 1 if an error exceeds what rounding explains, or a tensor is not that of SRC.
     """
@@ -57,13 +59,14 @@ def verify(context: click.Context, **flags: Any) -> None:
 
 
 def _run(
-    source: str,
+    sources: tuple[str, ...],
     destination: str,
     codec: str | None,
     rows: int,
     seconds: float,
     seed: int,
     cross_rope: bool | None,
+    config: str | None,
     revision: str | None,
     offline: bool,
     as_json: bool,
@@ -77,16 +80,22 @@ def _run(
     from converters.published import open_published
     from mlx_port.verify import run
     from mlx_port.verify.report import Report
-    from tts_core.errors import UsageError
+    from tts_core.models import MODELS
 
-    published = open_published(source, codec=codec, cross_rope=cross_rope, revision=revision, offline=offline)
-    converted = open_published(destination, offline=True)
-    if converted.dia.layout != "mlx":
-        raise UsageError(
-            f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
-        )
+    converted = _converted(destination)
+    parts = list(converted.parts)
+    published = open_published(
+        sources,
+        codec=codec,
+        cross_rope=cross_rope,
+        config=config,
+        revision=revision,
+        offline=offline,
+        parts=parts,
+    )
+    root = next(part for kind, part in converted.parts.items() if kind in MODELS)
     report = Report(
-        source, destination, converted.dia.dtype, converted.dia.quantization, rows, seconds, seed, environment
+        ", ".join(sources), destination, root.dtype, root.quantization, rows, seconds, seed, environment
     )
     reference, port = _sides()
     with _Line() as progress:
@@ -95,6 +104,26 @@ def _run(
     report.peak_memory_bytes = _peak_bytes()
     _write(report, as_json, page)
     return report.passed
+
+
+def _converted(destination: str) -> Published:
+    """What DST holds. Raises UsageError for a folder that convert-weights did not write."""
+    import json
+    from pathlib import Path
+
+    from converters.published import open_published
+    from tts_core.errors import UsageError
+
+    folder = Path(destination)
+    try:
+        layout = json.loads((folder / "config.json").read_text("utf-8")).get("weights_layout")
+    except (OSError, ValueError, AttributeError):
+        layout = None
+    if folder.is_dir() and layout != "mlx":
+        raise UsageError(
+            f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
+        )
+    return open_published(destination, offline=True)
 
 
 def _check_page(page: str) -> None:
@@ -134,19 +163,24 @@ def _frameworks() -> dict[str, str]:
 
 def _sides() -> tuple[Side, Side]:
     """torch's layers, read through the maps, and MLX's, from the files as they are stored."""
-    from mlx_port import layerwise as mlx_side
     from mlx_port.verify.stored import Stored
-    from torch_ref import layerwise as torch_side
 
-    def reference(weights: Part, config: Any, dtype: str) -> Layers:
-        layers = torch_side.DiaLayers if weights.kind == "dia" else torch_side.DacLayers
-        return layers(config, weights, dtype).run
+    def reference(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
+        return _class("torch_ref", layers)(config, weights, dtype).run
 
-    def port(weights: Part, config: Any, dtype: str) -> Layers:
-        layers = mlx_side.DiaLayers if weights.kind == "dia" else mlx_side.DacLayers
-        return layers(config, Stored(weights.files, weights.quantization), dtype).run
+    def port(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
+        stored = Stored(weights.kind, weights.files, weights.quantization)
+        return _class("mlx_port", layers)(config, stored, dtype).run
 
     return reference, port
+
+
+def _class(side: str, layers: str) -> Any:
+    """layers: module and class inside the side's package."""
+    from importlib import import_module
+
+    module, _, name = layers.partition(":")
+    return getattr(import_module(f"{side}.{module}"), name)
 
 
 class _Line:

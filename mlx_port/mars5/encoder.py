@@ -123,9 +123,14 @@ def speaker_vector(
     identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None.
     → (B, D) float32.
     """
+    return encoder(speaker_rows(identity, codes, positions), mask)[:, 0]
+
+
+def speaker_rows(identity: mx.array, codes: mx.array, positions: mx.array) -> mx.array:
+    """The identity row, then a reference's embedded frames. → (B, P + 1, D), float32."""
     first = mx.broadcast_to(identity, (codes.shape[0], 1, identity.shape[-1]))
     rows = mx.concatenate([first, codes], axis=1)
-    return encoder(rows.astype(mx.float32) + positions, mask)[:, 0]
+    return rows.astype(mx.float32) + positions
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:

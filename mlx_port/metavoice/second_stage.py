@@ -82,15 +82,18 @@ class Transformer(nn.Module):
         self.ln_f = LayerNorm(config.hidden_size, config.bias)
 
     def __call__(self, tokens: mx.array, speakers: mx.array | None) -> mx.array:
+        x = self.embed(tokens, speakers)
+        for block in self.h:
+            x = block(x)
+        return self.ln_f(x)
+
+    def embed(self, tokens: mx.array, speakers: mx.array | None) -> mx.array:
+        """Sum of all rows, position and speaker."""
         x = self.wtes[0](tokens[:, 0])
         for row, table in enumerate(self.wtes[1:], start=1):
             x = x + table(tokens[:, row])
         x = x + self.wpe.weight
-        if speakers is not None:
-            x = x + speakers
-        for block in self.h:
-            x = block(x)
-        return self.ln_f(x)
+        return x if speakers is None else x + speakers
 
 
 class SecondStage(nn.Module):

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlx_port.verify.measure import EPS, decibels
 from tts_core.dia_shapes import is_norm
+from tts_core.models import KINDS
 
 if TYPE_CHECKING:
     from converters.dequantize import Quantization
@@ -46,6 +47,7 @@ class TensorClass:
 class Fault:
     """A tensor that is further from its source than its number format explains, with its worst number."""
 
+    part: str
     tensor: str
     error: float
     allowed: float
@@ -53,7 +55,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Loss:
-    """Teacher-forced predictions of the converted model beside those of its source; conditional rows only.
+    """Teacher-forced predictions of a converted network beside those of its source; conditional rows only.
 
     codes: predictions compared.  agreement: share with the same likeliest code.  divergence: mean
     Kullback-Leibler divergence from the source's distribution.  targets: predictions of a code that was then
@@ -73,13 +75,13 @@ class Loss:
         return self.cross_entropy - self.source_cross_entropy
 
 
-def compare_tensors(source: Part, destination: Part) -> tuple[list[TensorClass], list[Fault]]:
-    """Every tensor of a network, read one at a time."""
+def compare_tensors(title: str, source: Part, destination: Part) -> tuple[list[TensorClass], list[Fault]]:
+    """Every tensor of a network, read one at a time. title: of the part."""
     sums: dict[str, list[float]] = {}
     faults = []
     for name in source.names():
-        total = sums.setdefault(_class(source.kind, name), [0, 0, 0.0, 0.0, 0.0])
-        worst = Fault(name, 0.0, 0.0)
+        total = sums.setdefault(_class(title, source.kind, name), [0, 0, 0.0, 0.0, 0.0])
+        worst = Fault(title, name, 0.0, 0.0)
         for before, after, allowed in _pieces(source, destination, name):
             difference = np.abs(after.astype(np.float64) - before)
             difference[np.isnan(difference)] = np.inf
@@ -90,7 +92,7 @@ def compare_tensors(source: Part, destination: Part) -> tuple[list[TensorClass],
             over = np.where(difference > allowed, difference, 0.0)
             if over.any() and over.max() > worst.error:
                 at = np.unravel_index(int(over.argmax()), over.shape)
-                worst = Fault(name, float(over[at]), float(allowed[at]))
+                worst = Fault(title, name, float(over[at]), float(allowed[at]))
         total[0] += 1
         faults += [worst] * (worst.error > 0)
     classes = [
@@ -100,15 +102,15 @@ def compare_tensors(source: Part, destination: Part) -> tuple[list[TensorClass],
     return classes, faults
 
 
-def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, tokens: np.ndarray, eos: int) -> Loss:
-    """Logits (R, T, C, V) for the rows behind tokens (R, T, C); the first row is the conditional one."""
+def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, targets: np.ndarray) -> Loss:
+    """Logits (R, ..., V), of which the first row is the conditional one; targets (...), negative where no
+    code follows.
+    """
     before, after = _log_softmax(source_logits[0]), _log_softmax(logits[0])
-    targets = tokens[0, 1:]
-    spoken = targets < eos  # and not a forced BOS or PAD
+    spoken = targets >= 0
+    places = np.maximum(targets, 0)[..., None].astype(np.int64)
     entropies = [
-        float(-np.take_along_axis(side[:-1], targets[..., None], -1)[..., 0][spoken].mean())
-        if spoken.any()
-        else 0.0
+        float(-np.take_along_axis(side, places, -1)[..., 0][spoken].mean()) if spoken.any() else 0.0
         for side in (before, after)
     ]
     return Loss(
@@ -128,7 +130,7 @@ def _pieces(
     width = before.shape[-1]
     before, after = before.reshape(-1, width), after.reshape(-1, width)
     how = _quantization(destination, name)
-    dtype = "float32" if destination.kind == "dac" or is_norm(name) else destination.dtype
+    dtype = "float32" if destination.stays_float32(name) else destination.dtype
     step = max(1, CHUNK // width)
     for start in range(0, len(before), step):
         piece = before[start : start + step]
@@ -162,10 +164,14 @@ def group_error(values: np.ndarray, how: Quantization, dtype: str) -> np.ndarray
     return np.broadcast_to(allowed, groups.shape).reshape(values.shape)
 
 
-def _class(kind: str, name: str) -> str:
-    if kind == "dac":
-        return f"codec {name.partition('.')[0]}"
-    return "norms" if is_norm(name) else next(title for part, title in CLASSES.items() if part in name)
+def _class(title: str, kind: str, name: str) -> str:
+    """Of Dia by what it does, of others by its name: up to the layer's number where a dtype may be chosen."""
+    if kind == "dia":
+        return "norms" if is_norm(name) else next(known for part, known in CLASSES.items() if part in name)
+    above = name.split(".")[:-1]
+    numbers = [place for place, part in enumerate(above) if part.isdigit()]
+    depth = min(numbers, default=len(above)) if KINDS[kind].takes_dtype else 1
+    return f"{title} {'.'.join(above[:depth])}"
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -37,8 +37,23 @@ def page(report: Report) -> str:
         f"<h1>{escape(report.source)} → {escape(report.destination)}: {verdict}</h1>"
         f"<p>{escape(report.stored_as)}; {escape(environment)}</p><ul>{failures}</ul>"
         f"<p>{METHOD} Bound: err(mlx) ≤ {FACTOR} err(torch) + {FLOOR} eps scale.</p>"
-        f"{sections}{_codes(report)}{_conversion(report)}</body></html>\n"
+        f"{_parts(report)}{sections}{_codes(report)}{_conversion(report)}</body></html>\n"
     )
+
+
+def _parts(report: Report) -> str:
+    head = ("part", "layers", "nearest to its bound", "at", "")
+    body = [
+        (
+            escape(part.part),
+            str(part.layers),
+            escape(part.nearest or ""),
+            f"{100 * part.share:.0f}%",
+            _word(part.passed),
+        )
+        for part in report.parts()
+    ]
+    return f"<h2>Parts</h2>{_cells(head, body)}"
 
 
 def _section(report: Report, part: str, dtype: str) -> str:
@@ -149,9 +164,11 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _verdict(row: Row) -> str:
-    if not row.passed:
-        return '<span class="fail">FAIL</span>'
-    return '<span class="pass">ok</span>' if row.judged else "–"
+    return _word(row.passed) if row.judged or not row.passed else "–"
+
+
+def _word(passed: bool) -> str:
+    return '<span class="pass">ok</span>' if passed else '<span class="fail">FAIL</span>'
 
 
 def _codes(report: Report) -> str:
@@ -181,7 +198,7 @@ def _conversion(report: Report) -> str:
         )
         for one in report.tensors
     ]
-    loss = "" if report.loss is None else f"<p>{escape(loss_line(report.loss))}</p>"
+    loss = "".join(f"<p>{escape(part)}, {escape(loss_line(one))}</p>" for part, one in report.losses.items())
     return f"<h2>Conversion</h2>{_cells(head, body)}{loss}"
 
 

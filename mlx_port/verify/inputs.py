@@ -2,57 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
 import numpy as np
 
-from tts_core.dac import DacConfig
-from tts_core.delay import apply_delay
-from tts_core.dia import DiaConfig
 from tts_core.errors import UsageError
 from tts_core.stages import State
-from tts_core.tokenizer import tokenize
 
-TEXT = "[S1] The quick brown fox jumps over the lazy dog. [S2] Does it? (laughs) It does."
+TEXT = "The quick brown fox jumps over the lazy dog. Does it? It does."
 
 
-def signal(config: DacConfig, seconds: float, seed: int) -> np.ndarray:
-    """Whole frames of a voiced, gliding sound with syllables and noise. (1, L) float32 in [-1, 1]."""
-    rng = np.random.default_rng(seed)
+@dataclass(frozen=True)
+class Given:
+    """What inputs are made from. configs, documents: of the source, by kind.
+
+    rows: that a decoder reads.  seconds: of sound.  made: what the oracle made before, by name.
+    """
+
+    configs: Mapping[str, Any]
+    documents: Mapping[str, Mapping[str, str]]
+    rows: int
+    seconds: float
+    seed: int
+    made: State = field(default_factory=dict)
+
+    def check_rows(self, room: int) -> None:
+        """Raises UsageError where the model has no room for `rows`."""
+        if self.rows > room:
+            raise UsageError(f"--rows: {self.rows} is outside 2 .. {room}, the rows that this model holds")
+
+    def codes(self, books: int, size: int, frames: int) -> np.ndarray:
+        """(books, frames) of the codec's own, repeated as often as needed; drawn where they do not fit."""
+        codes = self.made["codes"]
+        if codes.shape[1] < books or codes.max() >= size:
+            codes = np.random.default_rng(self.seed).integers(0, size, (1, books, frames), dtype=np.int32)
+        return codes[0, :books, np.arange(frames) % codes.shape[2]].T.astype(np.int32)
+
+
+def signal(config: Any, seconds: float, seed: int) -> np.ndarray:
+    """Whole frames of `sound` at a codec's rate. (1, L) float32 in [-1, 1]."""
     frames = max(2, round(seconds * config.frame_rate))
-    time = np.arange(frames * config.hop_length) / config.sample_rate
+    return sound(config.sample_rate, frames * config.hop_length, seed)[None]
+
+
+def sound(sample_rate: int, samples: int, seed: int) -> np.ndarray:
+    """A voiced, gliding sound with syllables and noise. (L,) float32 in [-1, 1]."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(samples) / sample_rate
     pitch = 120 + 40 * np.sin(2 * np.pi * 3 * time + rng.uniform(0, 6))
-    phase = 2 * np.pi * np.cumsum(pitch) / config.sample_rate
+    phase = 2 * np.pi * np.cumsum(pitch) / sample_rate
     voiced = sum(np.sin(k * phase + rng.uniform(0, 6)) / k for k in range(1, 21))
     syllables = 0.55 - 0.45 * np.cos(2 * np.pi * 4 * time)
-    sound = 0.3 * syllables * voiced + 0.02 * rng.standard_normal(len(time))
-    return np.clip(sound, -1, 1).astype(np.float32)[None]
+    made = 0.3 * syllables * voiced + 0.02 * rng.standard_normal(samples)
+    return np.clip(made, -1, 1).astype(np.float32)
 
 
-def encode_state(config: DacConfig, samples: np.ndarray) -> State:
-    """For `encode_stages`: no codes yet."""
-    return {"samples": samples, "codes": np.zeros((1, 0, samples.shape[1] // config.hop_length), np.int32)}
-
-
-def check_rows(config: DiaConfig, rows: int) -> None:
-    """Raises UsageError where the model has no room for `rows` of the grid."""
-    room = config.decoder_config.max_position_embeddings
-    if not 2 <= rows <= room:
-        raise UsageError(f"--rows: {rows} is outside 2 .. {room}, the rows that this model holds")
-
-
-def dia_state(config: DiaConfig, rows: int, codes: np.ndarray | None, seed: int) -> State:
-    """For `dia_stages`: a text, and grid rows with guidance, the unconditional one second.
-
-    codes: (1, Q, T) to say, repeated as often as needed; None, or codes of another model, draws them.
-    """
-    channels, entries = config.decoder_config.num_channels, config.eos_token_id
-    if codes is None or codes.shape[1] != channels or codes.max() >= entries:
-        codes = np.random.default_rng(seed).integers(0, entries, (1, channels, rows), dtype=np.int32)
-    said = codes[0][:, np.arange(rows) % codes.shape[2]]
-    delayed = apply_delay(said, config.delay_pattern, config.bos_token_id, config.pad_token_id)
-    grid = np.concatenate((np.full((1, channels), config.bos_token_id, np.int32), delayed.T))[:rows]
-    ids = tokenize(TEXT)[: config.max_text_bytes] % config.encoder_config.vocab_size
-    return {
-        "ids": ids[None].astype(np.int32),
-        "zero": np.zeros((1, 1), np.int32),
-        "tokens": np.stack((grid, grid)).astype(np.int32),
-    }
+def no_codes(samples: np.ndarray, hop_length: int) -> np.ndarray:
+    """What a codec's quantizers add their codes to. (1, L) → (1, 0, T)."""
+    return np.zeros((1, 0, samples.shape[1] // hop_length), np.int32)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -26,7 +27,7 @@ EPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 class Row:
     """One layer in one precision. Errors are absolute; relative ones are to the output's scale."""
 
-    part: str  # "dia" or "codec"
+    part: str  # of the model: "dia", "codec" ..
     layer: str
     dtype: str  # in which both sides computed
     error: float
@@ -45,6 +46,13 @@ class Row:
     def relative(self) -> float:
         """The error over the output's scale."""
         return self.error / self.scale if self.scale else self.error
+
+    @property
+    def share(self) -> float:
+        """The error over the bound; infinite where it is not a number."""
+        if not math.isfinite(self.error):
+            return math.inf
+        return self.error / self.bound if self.bound else (math.inf if self.error else 0.0)
 
     @property
     def ratio(self) -> float:
@@ -145,13 +153,16 @@ def compare_choices(
     )
 
 
-def distances(encodings: np.ndarray, codebook: np.ndarray) -> np.ndarray:
-    """Squared distances of directions, by which the codec's quantizer chooses.
+def distances(
+    encodings: np.ndarray, codebook: np.ndarray, between: Literal["directions", "points"]
+) -> np.ndarray:
+    """Squared distances by which a codec's quantizer chooses: DAC's of directions, EnCodec's of points.
 
     (B, E, T), (N, E) → (B, T, N).
     """
-    vectors = _directions(encodings.swapaxes(1, 2))
-    entries = _directions(codebook.astype(vectors.dtype))
+    vectors, entries = encodings.swapaxes(1, 2), codebook.astype(encodings.dtype)
+    if between == "directions":
+        vectors, entries = _directions(vectors), _directions(entries)
     cross = vectors @ entries.T
     return np.square(vectors).sum(-1, keepdims=True) - 2 * cross + np.square(entries).sum(-1)
 

@@ -23,6 +23,19 @@ UNJUDGED = (
 )
 
 
+@dataclass(frozen=True)
+class PartResult:
+    """A part of the model. layers: rows that were judged.  nearest: the one that came nearest to its bound,
+    and by which share of it.
+    """
+
+    part: str
+    passed: bool
+    layers: int
+    nearest: str | None
+    share: float
+
+
 @dataclass
 class Report:
     """How much is run, and the results as they come."""
@@ -40,7 +53,7 @@ class Report:
     tensors: list[TensorClass] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)  # of the configurations
-    loss: Loss | None = None
+    losses: dict[str, Loss] = field(default_factory=dict)  # by part: of those stored otherwise
     seconds_taken: float = 0.0
     peak_memory_bytes: int = 0
 
@@ -66,7 +79,7 @@ class Report:
         """One line for each failed check, naming the layer, tensor or setting."""
         found = [f"configuration: {line}" for line in self.differences]
         found += [
-            f"{fault.tensor}: {fault.error:.2e} from its source, {fault.allowed:.2e} allowed"
+            f"{fault.part} {fault.tensor}: {fault.error:.2e} from its source, {fault.allowed:.2e} allowed"
             for fault in self.faults
         ]
         found += [
@@ -82,8 +95,27 @@ class Report:
         ]
         return found
 
+    def parts(self) -> list[PartResult]:
+        """One entry for each part that was run, in order."""
+        return [self._part(name) for name in dict.fromkeys(row.part for row in self.rows)]
+
+    def _part(self, name: str) -> PartResult:
+        rows = [row for row in self.rows if row.part == name]
+        judged = [row for row in rows if row.judged]
+        worst = max(judged, key=lambda row: row.share, default=None)
+        checks = [*rows, *(one for one in self.choices if one.part == name)]
+        faults = [fault for fault in self.faults if name.split(",")[0] == fault.part]
+        return PartResult(
+            name,
+            not faults and all(check.passed for check in checks),
+            len(judged),
+            None if worst is None else f"{worst.layer} ({worst.dtype})",
+            0.0 if worst is None else worst.share,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON; what is not finite is null: an SNR where nothing differs, an error that is NaN."""
+        losses = {part: vars(loss) | {"change": loss.change} for part, loss in self.losses.items()}
         return _finite(
             {
                 "format_version": 1,
@@ -108,9 +140,9 @@ class Report:
                 "tensors": [vars(one) for one in self.tensors],
                 "tensor_faults": [vars(fault) for fault in self.faults],
                 "configuration_differences": self.differences,
-                "conversion_loss": None
-                if self.loss is None
-                else vars(self.loss) | {"change": self.loss.change},
+                "parts": [vars(part) for part in self.parts()],
+                "conversion_loss": next(iter(losses.values()), None),  # of the language model
+                "conversion_losses": losses,
                 "seconds_taken": self.seconds_taken,
                 "peak_memory_bytes": self.peak_memory_bytes,
             }
@@ -144,13 +176,19 @@ class Report:
                 else f"SNR {one.snr_db:.1f} dB, largest change {one.error:.2e}"
             )
             yield f"{one.name}: {one.tensors} tensors, {one.parameters:,} numbers, {lost}"
-        if self.loss is not None:
-            yield loss_line(self.loss)
+        yield from (f"{part}, {loss_line(loss)}" for part, loss in self.losses.items())
         yield f"{self.seconds_taken:.1f} s, peak memory {self.peak_memory_bytes / 1e9:.2f} GB"
+        yield ""
+        yield from map(_part_line, self.parts())
         yield from (f"FAIL {line}" for line in self.failures())
         if self.passed:
             tensors = sum(one.tensors for one in self.tensors)
             yield f"PASS: {sum(row.judged for row in self.rows)} layers within the bound, {tensors} tensors"
+
+
+def _part_line(part: PartResult) -> str:
+    near = f", nearest to it {part.nearest} at {100 * part.share:.0f}%" if part.nearest else ""
+    return f"{part.part}: {part.layers} layers against the bound{near}: {'ok' if part.passed else 'FAIL'}"
 
 
 def _line(row: Row, width: int) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlx_port.verify import inputs
 from mlx_port.verify.conversion import compare_tensors, teacher_forced
+from mlx_port.verify.inputs import Given
+from mlx_port.verify.ladder import Rung, ladder
 from mlx_port.verify.measure import Choices, Row, compare_choices, distances, measure
 from mlx_port.verify.report import Report
 from tts_core.errors import CheckpointError
-from tts_core.stages import Kind, Stage, State, decode_stages, dia_stages, encode_stages
+from tts_core.models import KINDS
+from tts_core.stages import Stage, State
 
 if TYPE_CHECKING:
     from converters.published import Part, Published
@@ -21,29 +23,10 @@ if TYPE_CHECKING:
 Layers = Callable[
     [Stage, Sequence[State]], list[State]
 ]  # gives a layer its weights and runs it on each state
-Side = Callable[["Part", Any, str], Layers]  # whose weights, configuration, dtype
+Side = Callable[["Part", str, Any, str], Layers]  # whose weights, module and class, configuration, dtype
 Progress = Callable[[str], object]
 
 END = "whole network"
-MEASURED: dict[
-    Kind, dict[str, tuple[str, ...]]
-] = {  # what is compared of a stage: suffix of its name → arrays
-    "text_embedding": {"": ("text", "nothing")},
-    "encoder_layer": {"": ("text", "nothing")},
-    "encoder_norm": {"": ("text", "nothing")},
-    "row_embedding": {"": ("rows",)},
-    "decoder_layer": {".cross_attention": ("keys", "values"), "": ("rows",)},
-    "decoder_norm": {"": ("rows",)},
-    "head": {"": ("logits",)},
-    "encoder_input": {"": ("hidden",)},
-    "encoder_block": {"": ("hidden",)},
-    "encoder_output": {"": ("latents",)},
-    "quantizer": {"": ("encodings",)},
-    "dequantizer": {"": ("hidden",)},
-    "decoder_input": {"": ("hidden",)},
-    "decoder_block": {"": ("hidden",)},
-    "decoder_output": {"": ("audio",)},
-}
 
 
 @dataclass(frozen=True)
@@ -83,42 +66,38 @@ def trace(
 
 
 class Comparison:
-    """One network: the oracle's run, and the others against it."""
+    """One network: the oracle's run, and the others against it. quantized: whether MLX's weights are."""
 
     def __init__(
-        self,
-        part: str,
-        stages: Sequence[Stage],
-        oracle: Layers,
-        state: State,
-        report: Report,
-        progress: Progress,
+        self, rung: Rung, oracle: Layers, state: State, report: Report, progress: Progress, quantized: bool
     ):
-        self.part, self.stages, self.state, self.report, self.progress = part, stages, state, report, progress
-        self.truth = trace(stages, oracle, state, progress=progress)
+        self.part, self.stages, self.state = rung.part, rung.stages, state
+        self.report, self.progress, self.quantized = report, progress, quantized
+        self.truth = trace(self.stages, oracle, state, progress=self._tell)
 
-    def compare(self, yardstick: Layers, port: Layers, dtype: str, codebooks: Part | None = None) -> State:
+    def compare(self, yardstick: Layers, port: Layers, dtype: str, codebooks: Part) -> State:
         """Add to the report what MLX's layers do beside torch's in `dtype`; returns MLX's own last state.
 
         codebooks: the weights that the oracle's quantizers have.
         """
         torch, mlx = (
-            trace(self.stages, side, self.state, self.truth.inputs, self.progress)
-            for side in (yardstick, port)
+            trace(self.stages, side, self.state, self.truth.inputs, self._tell) for side in (yardstick, port)
         )
         for stage, *made in zip(self.stages, self.truth.made, torch.made, mlx.made, strict=True):
             self.report.rows += [
-                self._row(stage.name + suffix, dtype, names, made)
-                for suffix, names in MEASURED[stage.kind].items()
+                self._row(name, dtype, arrays, made) for name, arrays in stage.compared.items()
             ]
-            if stage.kind == "quantizer" and codebooks is not None:
+            if stage.codebook is not None:
                 self.report.choices.append(self._codes(stage, dtype, made, codebooks))
         ends = [run.whole for run in (self.truth, torch, mlx)]
-        for name in ("logits", "audio"):
-            if name in ends[0]:
-                self.report.rows.append(self._row(END, dtype, (name,), ends))
-        if "logits" in ends[0]:
-            truth, yard, chosen = (end["logits"] for end in ends)
+        last = self.stages[-1]
+        if last.codebook is not None:  # one near-tie changes all later codebooks of its frame: no verdict
+            equal = int((ends[0]["codes"] == ends[2]["codes"]).sum())
+            self.report.choices.append(Choices(self.part, END, dtype, ends[0]["codes"].size, equal))
+            return mlx.whole
+        self.report.rows.append(self._row(END, dtype, last.arrays, ends))
+        if last.arrays[0].startswith("logits"):
+            truth, yard, chosen = (logits_of(last, end) for end in ends)
             self.report.choices.append(
                 compare_choices(
                     self.part,
@@ -130,10 +109,10 @@ class Comparison:
                     self._judged(dtype),
                 )
             )
-        elif "latents" in ends[0]:  # one near-tie changes all later codebooks of its frame: no verdict
-            equal = int((ends[0]["codes"] == ends[2]["codes"]).sum())
-            self.report.choices.append(Choices(self.part, END, dtype, ends[0]["codes"].size, equal))
         return mlx.whole
+
+    def _tell(self, stage: str) -> None:
+        self.progress(f"{self.part}: {stage}")
 
     def _row(self, layer: str, dtype: str, names: Sequence[str], made: Sequence[State]) -> Row:
         truth, torch, mlx = ([side[name] for name in names] for side in made)
@@ -141,12 +120,20 @@ class Comparison:
 
     def _judged(self, dtype: str) -> bool:
         """MLX's quantised products on a CPU add up in 16 bits, torch's in 32: its error bounds nothing."""
-        return dtype == "float32" or self.report.quantization is None
+        return dtype == "float32" or not self.quantized
 
     def _codes(self, stage: Stage, dtype: str, made: Sequence[State], codebooks: Part) -> Choices:
-        codebook = codebooks.read(f"{stage.modules[0]}.codebook.weight")
-        truth, yardstick = (distances(side["encodings"], codebook) for side in made[:2])
+        assert stage.codebook is not None
+        name, between = stage.codebook
+        codebook = codebooks.read(name)
+        truth, yardstick = (distances(side["encodings"], codebook, between) for side in made[:2])
         return compare_choices(self.part, stage.name, dtype, truth, yardstick, made[2]["codes"][:, -1], True)
+
+
+def logits_of(last: Stage, state: State) -> np.ndarray:
+    """What a network's last layer foretells. (R, T, V), or (R, T, C, V) where there are several codebooks."""
+    logits = [state[name] for name in last.arrays]
+    return np.stack(logits, axis=2) if len(logits) > 1 else logits[0]
 
 
 def verify(
@@ -163,44 +150,65 @@ def verify(
     reference, port: torch's layers and MLX's.
     Raises CheckpointError where the two are not the same network, UsageError for values out of range.
     """
-    dia, codec, new_dia, new_codec = *_parts(source), *_parts(destination)
-    for before, after in ((dia, new_dia), (codec, new_codec)):
-        _check_shapes(before, after)
-        report.differences += _differences(before, after)
-    inputs.check_rows(dia.config, report.grid_rows)
-    for before, after in ((dia, new_dia), (codec, new_codec)):
-        progress(f"tensors of {'Dia' if before.kind == 'dia' else 'the codec'}")
-        classes, faults = compare_tensors(before, after)
+    parts = {kind: (part, destination.parts[kind]) for kind, part in source.parts.items()}
+    for pair in parts.values():
+        _check_shapes(*pair)
+    for pair in parts.values():
+        report.differences += _differences(*pair)
+    given = Given(
+        {kind: part.config for kind, part in source.parts.items()},
+        {kind: part.documents for kind, part in source.parts.items()},
+        report.grid_rows,
+        report.seconds,
+        report.seed,
+    )
+    rungs = ladder(str(destination.model), given)
+    for kind, pair in parts.items():
+        progress(f"tensors of {KINDS[kind].title}")
+        classes, faults = compare_tensors(_title(kind), *pair)
         report.tensors += classes
         report.faults += faults
-
-    sides = [reference(codec, codec.config, dtype) for dtype in ("float64", "float32")]
-    sides.append(port(new_codec, new_codec.config, "float32"))
-    samples = inputs.signal(codec.config, report.seconds, report.seed)
-    state = inputs.encode_state(codec.config, samples)
-    comparison = Comparison("codec", encode_stages(codec.config), sides[0], state, report, progress)
-    comparison.compare(sides[1], sides[2], "float32", codec)
-    codes = comparison.truth.whole["codes"]
-    comparison = Comparison(
-        "codec", decode_stages(codec.config), sides[0], {"codes": codes}, report, progress
-    )
-    comparison.compare(sides[1], sides[2], "float32")
-
-    held = dia if report.exact else new_dia  # whose numbers the oracle computes with
-    state = inputs.dia_state(dia.config, report.grid_rows, codes, report.seed)
-    oracle = reference(held, dia.config, "float64")
-    comparison = Comparison("dia", dia_stages(dia.config), oracle, state, report, progress)
-    for dtype in dict.fromkeys(("float32", new_dia.dtype)):
-        logits = comparison.compare(
-            reference(held, dia.config, dtype), port(new_dia, new_dia.config, dtype), dtype
-        )["logits"]
-    if not report.exact:
-        before = trace(comparison.stages, reference(dia, dia.config, "float32"), state, progress=progress)
-        report.loss = teacher_forced(before.whole["logits"], logits, state["tokens"], dia.config.eos_token_id)
+    for rung in rungs:
+        _climb(rung, given, *parts[rung.kind], reference, port, report, progress)
 
 
-def _parts(published: Published) -> tuple[Part, Part]:
-    return published.dia, published.codec
+def _climb(
+    rung: Rung,
+    given: Given,
+    before: Part,
+    after: Part,
+    reference: Side,
+    port: Side,
+    report: Report,
+    progress: Progress,
+) -> None:
+    """One rung: float32, and the type in which the converted part is stored."""
+    held = before if _exact(after) else after  # whose numbers the oracle computes with
+    state = rung.state(given)
+    oracle = reference(held, rung.layers, before.config, "float64")
+    comparison = Comparison(rung, oracle, state, report, progress, after.quantization is not None)
+    given.made.update({name: comparison.truth.whole[name] for name in rung.keeps})
+    end: State = {}
+    for dtype in dict.fromkeys(("float32", after.dtype)):
+        yardstick = reference(held, rung.layers, before.config, dtype)
+        end = comparison.compare(yardstick, port(after, rung.layers, after.config, dtype), dtype, held)
+    if not _exact(after) and rung.targets is not None:
+        source = reference(before, rung.layers, before.config, "float32")
+        own = trace(rung.stages, source, state, progress=progress).whole
+        last = rung.stages[-1]
+        report.losses[rung.part] = teacher_forced(
+            logits_of(last, own), logits_of(last, end), rung.targets(state)
+        )
+
+
+def _exact(part: Part) -> bool:
+    """Whether a converted part should hold its source's very numbers."""
+    return part.quantization is None and part.dtype == "float32"
+
+
+def _title(kind: str) -> str:
+    """Of a part in the report: its folder, or the model."""
+    return KINDS[kind].folder or kind
 
 
 def _check_shapes(before: Part, after: Part) -> None:
@@ -224,18 +232,28 @@ def _check_shapes(before: Part, after: Part) -> None:
 
 
 def _differences(before: Part, after: Part) -> list[str]:
-    """Entries of the configuration that a conversion changed; the default sampling may be the user's own."""
+    """Entries of the configuration that a conversion changed, and texts; the default sampling may be the
+    user's own.
+    """
+    at = f"{KINDS[before.kind].folder}/" if KINDS[before.kind].folder else ""
     old, new = _flat(asdict(before.config)), _flat(asdict(after.config))
-    return [
-        f"{name}: {old.get(name)!r} in the source, {new.get(name)!r} in the converted model"
+    found = [
+        f"{at}{name}: {old.get(name)!r} in the source, {new.get(name)!r} in the converted model"
         for name in old | new
         if old.get(name) != new.get(name) and not name.startswith("sampling.")
     ]
+    return found + [
+        f"{at}{name}: not the text that the source has"
+        for name, text in before.documents.items()
+        if text.splitlines() != after.documents[name].splitlines()
+    ]
 
 
-def _flat(config: dict[str, Any], at: str = "") -> dict[str, Any]:
+def _flat(config: Mapping[str, Any], at: str = "") -> dict[str, Any]:
     flat = {}
     for name, value in config.items():
+        if isinstance(value, tuple) and value and isinstance(value[0], dict):
+            value = {str(i): one for i, one in enumerate(value)}
         flat |= _flat(value, f"{at}{name}.") if isinstance(value, dict) else {at + name: value}
     return flat
 

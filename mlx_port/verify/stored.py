@@ -12,11 +12,12 @@ import mlx.core as mx
 class Stored:
     """The files of one converted network.
 
-    quantization: as its config.json has it, None where nothing is quantised.
+    kind: of network, a key of tts_core.models.KINDS.  quantization: as its config.json has it, None where
+    nothing is quantised.
     """
 
-    def __init__(self, files: Sequence[Path], quantization: Mapping[str, Any] | None = None):
-        self.files, self.quantization = list(files), quantization
+    def __init__(self, kind: str, files: Sequence[Path], quantization: Mapping[str, Any] | None = None):
+        self.kind, self.files, self.quantization = kind, list(files), quantization
         self._file_of = {name: file for file in self.files for name in self._load(file)}
 
     def names(self) -> list[str]:

@@ -155,7 +155,7 @@ def test_a_perturbed_layer_is_named(damaged, verify):
 def test_swapped_rows_are_named(part, tensor, layer, damaged, verify):
     done = verify("v_v01", damaged("v_v01", edit_tensor(part, tensor, swap_rows)))
     assert done.code == 1
-    assert f"FAIL {tensor}: " in done.out
+    assert f"FAIL {part or 'dia'} {tensor}: " in done.out
     assert f"FAIL {layer} (float32): error " in done.out
 
 
@@ -184,7 +184,7 @@ def test_swapped_rows_of_a_quantised_layer_are_named(damaged, verify):
     damage = edit_tensor("", f"{tensor}.weight", swap_rows)
     done = verify("v_0626", damaged("v_0626", damage, "float32", Quantization.of("affine", 32, 4)))
     assert done.code == 1
-    assert f"FAIL {tensor}.weight: " in done.out
+    assert f"FAIL dia {tensor}.weight: " in done.out
 
 
 def test_a_wrong_configuration_is_named(damaged, verify):

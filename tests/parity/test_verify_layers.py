@@ -8,20 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-import mlx_port.layerwise
-import torch_ref.layerwise
 from converters.convert import convert
 from converters.published import Part, open_published
+from mlx_port.codecs.layerwise import DacLayers as MlxDac
+from mlx_port.dia.layerwise import DiaLayers as MlxDia
 from mlx_port.loading import load as load_mlx
-from mlx_port.verify.inputs import dia_state, encode_state, signal
+from mlx_port.verify.dia import dia_state
+from mlx_port.verify.inputs import Given, no_codes, signal
 from mlx_port.verify.run import trace
 from mlx_port.verify.stored import Stored
 from tests.converters.folders import DAC, V_V01
 from tests.tiny import dac_config, dia_config
+from torch_ref.dia.layerwise import DiaLayers as TorchDia
 from torch_ref.loading import load as load_torch
 from tts_core import dac, dia_shapes
+from tts_core.codec_stages import dac_decode_stages, dac_encode_stages
+from tts_core.dia import DiaConfig
+from tts_core.dia_stages import dia_stages
 from tts_core.embedded_voice import CODEC, DIA
-from tts_core.stages import decode_stages, dia_stages, encode_stages, passes
+from tts_core.stages import passes
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +49,13 @@ def voice(tmp_path_factory):
     return open_published(path, offline=True).dia
 
 
+def rows_of(config: DiaConfig, rows: int, *, seed: int = 0) -> Given:
+    """Drawn codes: the codec has none."""
+    given = Given({"dia": config}, {}, rows, 0.1, seed)
+    given.made["codes"] = np.zeros((1, 0, 1), np.int32)
+    return given
+
+
 def test_every_tensor_of_dia_belongs_to_one_stage():
     names = list(dia_shapes.parameter_shapes(dia_config()))
     claimed = [name for stage in dia_stages(dia_config()) for name in stage.tensors(names)]
@@ -53,7 +65,7 @@ def test_every_tensor_of_dia_belongs_to_one_stage():
 def test_every_tensor_of_the_codec_belongs_to_a_stage():
     config = dac_config()
     names = list(dac.parameter_shapes(config))
-    stages = encode_stages(config) + decode_stages(config)
+    stages = dac_encode_stages(config) + dac_decode_stages(config)
     claimed = [name for stage in stages for name in stage.tensors(names)]
     assert set(claimed) == set(names)
     twice = {name for name in names if claimed.count(name) > 1}
@@ -70,8 +82,8 @@ def test_the_passes_read_every_row_once(rows):
 def test_the_layers_in_a_row_are_the_network(source, folder):
     """Whole runs of torch in float64 and of MLX against their own networks, with another cut of the rows."""
     config = source.dia.config
-    state = dia_state(config, 20, None, 3)
-    layers = torch_ref.layerwise.DiaLayers(config, source.dia, "float64")
+    state = dia_state(rows_of(config, 20, seed=3))
+    layers = TorchDia(config, source.dia, "float64")
     network = load_torch(V_V01, codec=DAC, dtype="float64", device="cpu").network
     ids, tokens = torch.from_numpy(state["ids"]), torch.from_numpy(state["tokens"])
     with torch.inference_mode():
@@ -84,7 +96,7 @@ def test_the_layers_in_a_row_are_the_network(source, folder):
     read = pipeline.network.read([mx.array(state["ids"][0])], pipeline.network.encode_nothing())
     logits = pipeline.network(mx.array(state["tokens"]), pipeline.network.new_cache(), read)
     converted = open_published(folder, offline=True).dia
-    port = mlx_port.layerwise.DiaLayers(converted.config, Stored(converted.files), "float32")
+    port = MlxDia(converted.config, Stored("dia", converted.files), "float32")
     whole = trace(dia_stages(config), port.run, state).whole["logits"]
     np.testing.assert_allclose(whole, np.array(logits), rtol=0, atol=2e-4)  # 32 scale eps would be 6e-5
 
@@ -94,28 +106,32 @@ def test_the_codecs_layers_in_a_row_are_the_codec(source, folder):
     samples = signal(config, 0.1, 4)
     converted = open_published(folder, offline=True).codec
     codec = load_mlx(folder).codec
-    port = mlx_port.layerwise.DacLayers(config, Stored(converted.files), "float32")
-    encoded = trace(encode_stages(config), port.run, encode_state(config, samples)).whole
+    port = MlxDac(config, Stored("dac", converted.files), "float32")
+    encoded = trace(
+        dac_encode_stages(config),
+        port.run,
+        {"samples": samples, "codes": no_codes(samples, config.hop_length)},
+    ).whole
     np.testing.assert_array_equal(encoded["codes"], np.array(codec.encode(samples)))
-    decoded = trace(decode_stages(config), port.run, {"codes": encoded["codes"]}).whole
+    decoded = trace(dac_decode_stages(config), port.run, {"codes": encoded["codes"]}).whole
     np.testing.assert_allclose(decoded["audio"], np.array(codec.decode(encoded["codes"])), atol=2e-6)
 
 
 def test_inputs_are_the_oracles_own_rounded(source):
     config = source.dia.config
-    layers = torch_ref.layerwise.DiaLayers(config, source.dia, "float64")
-    run = trace(dia_stages(config), layers.run, dia_state(config, 8, None, 0))
+    layers = TorchDia(config, source.dia, "float64")
+    run = trace(dia_stages(config), layers.run, dia_state(rows_of(config, 8)))
     assert run.made[1]["text"].dtype == np.float64
     assert run.inputs[2]["text"].dtype == np.float32
     np.testing.assert_array_equal(run.inputs[2]["text"], run.made[1]["text"].astype(np.float32))
-    again = trace(dia_stages(config), layers.run, dia_state(config, 8, None, 0), run.inputs)
+    again = trace(dia_stages(config), layers.run, dia_state(rows_of(config, 8)), run.inputs)
     assert all(given is taken for given, taken in zip(run.inputs, again.inputs, strict=True))
 
 
 def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
     """Every array that was read is gone when the next layer starts, and no other parameter has memory."""
     alive: list[weakref.ref] = []
-    layers = torch_ref.layerwise.DiaLayers(voice.config, voice, "float64")
+    layers = TorchDia(voice.config, voice, "float64")
     starts = []
 
     def read(part: Part, name: str) -> np.ndarray:
@@ -133,7 +149,7 @@ def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
     original = Part.read
     monkeypatch.setattr(Part, "read", read)
     stages = dia_stages(voice.config)
-    trace(stages, layers.run, dia_state(voice.config, 4, None, 0), progress=start)
+    trace(stages, layers.run, dia_state(rows_of(voice.config, 4)), progress=start)
     start("the end")
     assert len(starts) == len(stages) + 1
 
@@ -142,8 +158,8 @@ def test_mlx_holds_one_layer_at_a_time(voice):
     """What MLX has allocated, and its peak, against the sizes of the layers."""
     stages, names = dia_stages(voice.config), voice.names()
     sizes = [sum(4 * np.prod(voice.shape(name)) for name in stage.tensors(names)) for stage in stages]
-    layers = mlx_port.layerwise.DiaLayers(voice.config, Stored(voice.files), "float32")
-    state = dia_state(voice.config, 4, None, 0)
+    layers = MlxDia(voice.config, Stored("dia", voice.files), "float32")
+    state = dia_state(rows_of(voice.config, 4))
     mx.synchronize()
     before, slack = mx.get_active_memory(), 2**20  # activations, rotary tables
     held = []

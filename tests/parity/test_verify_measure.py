@@ -64,8 +64,15 @@ def test_distances_choose_the_nearest_direction():
     vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     entries = codebook / np.linalg.norm(codebook, axis=-1, keepdims=True)
     expected = ((vectors[:, :, None] - entries) ** 2).sum(-1)
-    np.testing.assert_allclose(distances(encodings, codebook), expected, atol=1e-14)
-    assert distances(encodings.astype(np.float32), codebook).dtype == np.float32
+    np.testing.assert_allclose(distances(encodings, codebook, "directions"), expected, atol=1e-14)
+    assert distances(encodings.astype(np.float32), codebook, "directions").dtype == np.float32
+
+
+def test_distances_choose_the_nearest_point():
+    rng = np.random.default_rng(1)
+    encodings, codebook = rng.standard_normal((2, 3, 5)), rng.standard_normal((7, 3))
+    expected = ((encodings.swapaxes(1, 2)[:, :, None] - codebook) ** 2).sum(-1)
+    np.testing.assert_allclose(distances(encodings, codebook, "points"), expected, atol=1e-13)
 
 
 def weights(kind: str) -> np.ndarray:
@@ -122,13 +129,13 @@ def test_rounding_stays_within_what_is_allowed(dtype, code):
 def test_losses_by_hand():
     before = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))[None, :, None]  # (1, 2, 1, 3)
     after = np.log(np.array([[0.25, 0.5, 0.25], [0.1, 0.8, 0.1]]))[None, :, None] + 7
-    tokens = np.array([[[0], [1]]])
-    loss = teacher_forced(before, after, tokens, 2)
+    targets = np.array([[1], [-1]])
+    loss = teacher_forced(before, after, targets)
     assert (loss.codes, loss.agreement, loss.targets) == (2, 0.5, 1)
     assert loss.divergence == pytest.approx((0.5 * math.log(2) - 0.25 * math.log(2)) / 2)
     assert loss.source_cross_entropy == pytest.approx(-math.log(0.25))
     assert loss.change == pytest.approx(math.log(0.25) - math.log(0.5))
-    assert teacher_forced(before, after, tokens + 2, 2).targets == 0
+    assert teacher_forced(before, after, targets - 2).targets == 0
 
 
 def test_an_empty_report_can_be_written():

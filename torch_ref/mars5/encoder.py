@@ -122,8 +122,13 @@ def speaker_vector(
     identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None.
     → (B, D), float32 or wider.
     """
+    return encoder(speaker_rows(identity, codes, positions), mask)[:, 0]
+
+
+def speaker_rows(identity: Tensor, codes: Tensor, positions: Tensor) -> Tensor:
+    """The identity row, then a reference's embedded frames. → (B, P + 1, D), float32 or wider."""
     rows = torch.cat((identity.expand(codes.shape[0], 1, -1), codes), dim=1)
-    return encoder(at_least_float32(rows) + positions, mask)[:, 0]
+    return at_least_float32(rows) + positions
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

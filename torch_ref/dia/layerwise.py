@@ -1,0 +1,58 @@
+"""Dia, a layer at a time."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from torch_ref.layers.cache import KeyValueCache
+from torch_ref.layerwise import Layers, Tensors
+from tts_core.stages import passes
+
+
+class DiaLayers(Layers):
+    """Stages of tts_core.dia_stages."""
+
+    KIND = "dia"
+
+    def text_embedding(self, x: Tensors, index: int) -> Tensors:
+        """Ids to vectors; `zero` is the one zero id that stands for no text."""
+        embedding = self.network.model.encoder.embedding
+        return {"text": embedding(x["ids"]), "nothing": embedding(x["zero"])}
+
+    def encoder_layer(self, x: Tensors, index: int) -> Tensors:
+        """Text and no text, each alone."""
+        encoder = self.network.model.encoder
+        layer = encoder.layers[index]
+        return {name: layer(x[name], encoder.rotary(0, x[name].shape[1])) for name in ("text", "nothing")}
+
+    def encoder_norm(self, x: Tensors, index: int) -> Tensors:
+        """The encoder's last norm."""
+        norm = self.network.model.encoder.norm
+        return {"text": norm(x["text"]), "nothing": norm(x["nothing"])}
+
+    def row_embedding(self, x: Tensors, index: int) -> Tensors:
+        """Grid rows to vectors."""
+        return {"rows": self.network.model.decoder.embeddings(x["tokens"])}
+
+    def decoder_layer(self, x: Tensors, index: int) -> Tensors:
+        """All rows, in several calls with a cache; and the keys and values of cross-attention."""
+        decoder = self.network.model.decoder
+        layer, layers = decoder.layers[index], decoder.layers
+        decoder.layers = nn.ModuleList([layer])  # the others have no weights to make a source with
+        source = decoder.source(x["text"], None, x["nothing"])
+        decoder.layers = layers
+        cache, pieces = KeyValueCache(), []
+        for start, stop in passes(x["rows"].shape[1]):
+            rotation = decoder.rotary(start, stop - start)
+            cross_rotation = decoder.cross_rotary(start, stop - start) if decoder.cross_rope else None
+            pieces.append(layer(x["rows"][:, start:stop], rotation, cross_rotation, cache, source, 0))
+        return {"rows": torch.cat(pieces, dim=1), "keys": source.keys[0], "values": source.values[0]}
+
+    def decoder_norm(self, x: Tensors, index: int) -> Tensors:
+        """The decoder's last norm."""
+        return {"rows": self.network.model.decoder.norm(x["rows"])}
+
+    def head(self, x: Tensors, index: int) -> Tensors:
+        """Vectors to logits."""
+        return {"logits": self.network.head(x["rows"])}
