@@ -51,7 +51,7 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     from torch_ref.api import load
     from torch_ref.codecs.dac import Dac
     from torch_ref.dia.dia import Dia
-    from torch_ref.dia.generate import DiaPipeline
+    from torch_ref.dia.loading import compose
 
     torch.backends.cuda.matmul.allow_tf32 = False
     if size == "voice":
@@ -73,7 +73,7 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
             0  # never the largest: every run has its full length
         )
         network.load_state_dict(state, assign=True)
-        pipeline = DiaPipeline(network.to(device).eval(), Dac(TINY_CODEC).to(device))
+        pipeline = compose(network.to(device).eval(), Dac(TINY_CODEC).to(device))
     where = str(pipeline.network.logits_dense.weight.device)
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
@@ -84,7 +84,7 @@ def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
     from mlx_port.api import converted_voice
     from mlx_port.codecs.dac import Dac
     from mlx_port.dia.dia import Dia
-    from mlx_port.dia.generate import DiaPipeline
+    from mlx_port.dia.loading import compose
     from mlx_port.loading import load
 
     if size == "voice":
@@ -100,7 +100,7 @@ def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
                 value[FULL.eos_token_id] = 0  # as in torch_side
             network.load_weights([(name, value if is_norm(name) else value.astype(kind))], strict=False)
             mx.eval(network.parameters())
-        pipeline = DiaPipeline(network, Dac(TINY_CODEC))
+        pipeline = compose(network, Dac(TINY_CODEC))
     return from_pipeline(pipeline), f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
 
 

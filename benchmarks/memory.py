@@ -78,7 +78,7 @@ def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
 
     from torch_ref.codecs.dac import Dac
     from torch_ref.dia.dia import Dia
-    from torch_ref.dia.generate import DiaPipeline
+    from torch_ref.dia.loading import compose
 
     class Allocated:
         def restart(self) -> None:
@@ -118,7 +118,7 @@ def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
         },
         assign=True,
     )
-    return DiaPipeline(networks[0].to(device).eval(), networks[1].to(device).eval()), meter
+    return compose(networks[0].to(device).eval(), networks[1].to(device).eval()), meter
 
 
 def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
@@ -126,7 +126,7 @@ def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
 
     from mlx_port.codecs.dac import Dac
     from mlx_port.dia.dia import Dia
-    from mlx_port.dia.generate import DiaPipeline
+    from mlx_port.dia.loading import compose
 
     class Allocated:
         def restart(self) -> None:
@@ -159,7 +159,7 @@ def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
         mx.eval(value)
         networks[1].load_weights([(name, value)], strict=False)
     mx.clear_cache()
-    return DiaPipeline(*networks), meter
+    return compose(*networks), meter
 
 
 def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str, int]:

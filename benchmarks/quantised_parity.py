@@ -35,9 +35,9 @@ from converters.dequantize import Quantization
 from converters.published import open_published
 from mlx_port import load
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.generate import DiaPipeline
 from mlx_port.sampling import candidates_0626, draw, forbid_special
 from tts_core.delay import apply_delay
+from tts_core.dia_pipeline import DiaPipeline
 from tts_core.embedded_voice import CODEC, DIA
 from tts_core.noise import HostNoise
 from tts_core.tokenizer import tokenize

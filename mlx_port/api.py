@@ -7,10 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlx_port.dia.generate import DiaPipeline
 from mlx_port.loading import load
 from tts_core.arguments import check_arguments
 from tts_core.converted import FORMAT_VERSION
+from tts_core.dia_pipeline import DiaPipeline
 from tts_core.embedded_voice import CODEC, DIA, cache_folders, fingerprint
 from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult

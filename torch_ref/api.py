@@ -6,9 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from torch_ref.dia.generate import DiaPipeline
 from torch_ref.loading import load
 from tts_core.arguments import check_arguments
+from tts_core.dia_pipeline import DiaPipeline
 from tts_core.embedded_voice import CODEC, DIA
 from tts_core.results import GenerationResult
 

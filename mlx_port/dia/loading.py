@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from mlx_port.dia.generate import DiaPipeline
+from mlx_port.codecs.dac import Dac
+from mlx_port.dia.dia import Dia
+from mlx_port.dia.loop import DiaLoop
+from mlx_port.host import Host
 from mlx_port.loading import Parts, understood
 from mlx_port.memory import backend_name, free_bytes
+from tts_core.dia_pipeline import DiaPipeline
 from tts_core.room import check_loading, codec_policy
 
 
@@ -29,4 +33,10 @@ def assemble(parts: Parts) -> DiaPipeline:
     codec.policy = codec_policy(
         codec.config, dtype=parts.dtype_of("dia"), backend=backend_name(), free=free_bytes()
     )
-    return DiaPipeline(network, codec)
+    return compose(network, codec)
+
+
+def compose(network: Dia, codec: Dac) -> DiaPipeline:
+    """The pipeline of networks that are there."""
+    host = Host(network.model.decoder.embeddings.embed)
+    return DiaPipeline(network, codec, loop=DiaLoop(network, host), host=host)

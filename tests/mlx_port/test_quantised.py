@@ -13,7 +13,7 @@ from converters.convert import convert
 from converters.dequantize import Quantization
 from converters.published import open_published
 from mlx_port import load
-from mlx_port.dia.generate import DiaPipeline
+from tts_core.dia_pipeline import DiaPipeline
 from tts_core.embedded_voice import CODEC, DIA
 
 FRAMES = 20

@@ -1,4 +1,4 @@
-"""Watching how the generation loop reads from the device: a context that counts, and one that forbids."""
+"""Watching how a generation loop reads from the device: a context that counts, and one that forbids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +12,12 @@ from tests.parity.sides import PORT, Side
 
 
 class Watched:
-    """Gives what the generation loop's `to_host` returns to a function."""
+    """Gives what `to_host` of a loop's module or host returns to a function."""
 
     inside = False
 
-    def __init__(self, side: Side, seen: Callable[[np.ndarray], None]):
-        self.module: Any = side.code["generate"]
-        self.seen = seen
-        self.original = self.module.to_host
+    def __init__(self, owner: Any, seen: Callable[[np.ndarray], None]):
+        self.owner, self.seen, self.original = owner, seen, owner.to_host
 
     def __enter__(self) -> None:
         def to_host(x: Any) -> np.ndarray:
@@ -31,10 +29,10 @@ class Watched:
             self.seen(value)
             return value
 
-        self.module.to_host = to_host
+        self.owner.to_host = to_host
 
     def __exit__(self, *_: object) -> None:
-        self.module.to_host = self.original
+        self.owner.to_host = self.original
 
 
 class Forbidden:
@@ -43,8 +41,9 @@ class Forbidden:
     TORCH = ("item", "tolist", "numpy", "cpu", "__array__", "__bool__", "__int__", "__float__", "nonzero")
     MLX = ("item", "tolist", "__array__", "__bool__", "__int__", "__float__")
 
-    def __init__(self, side: Side, monkeypatch: pytest.MonkeyPatch):
-        self.side, self.patches = side, monkeypatch
+    def __init__(self, side: Side, monkeypatch: pytest.MonkeyPatch, *modules: Any):
+        """modules: those of a loop, where NumPy may not read either."""
+        self.side, self.patches, self.modules = side, monkeypatch, modules
 
     def __enter__(self) -> None:
         kind, names = (mx.array, self.MLX) if self.side is PORT else (torch.Tensor, self.TORCH)
@@ -53,7 +52,8 @@ class Forbidden:
         if self.side is PORT:
             for name in ("eval", "synchronize"):
                 self.patches.setattr(mx, name, _guarded(name, getattr(mx, name)))
-            self.patches.setattr(self.side.code["generate"], "np", _Numpy())
+            for module in self.modules:
+                self.patches.setattr(module, "np", _Numpy())
         else:
             self.patches.setattr(torch, "nonzero", _guarded("nonzero", torch.nonzero))
 

@@ -13,10 +13,14 @@ import torch
 
 import mlx_port.codecs.dac
 import mlx_port.dia.dia
-import mlx_port.dia.generate
+import mlx_port.dia.loading
+import mlx_port.dia.loop
+import mlx_port.host
 import torch_ref.codecs.dac
 import torch_ref.dia.dia
-import torch_ref.dia.generate
+import torch_ref.dia.loading
+import torch_ref.dia.loop
+import torch_ref.host
 from tests.tiny import Weights
 from tests.tolerance import assert_within
 from tts_core.dac import mlx_axes
@@ -28,7 +32,7 @@ class Side:
 
     name: str
     dtype: Any
-    code: dict[str, ModuleType]  # "dia", "dac", "generate": the modules that hold the classes
+    code: dict[str, ModuleType]  # "dia", "dac", "loop", "host", "loading"
 
     def array(self, x: np.ndarray) -> Any:
         """Floating numbers in this side's precision, integers as they are."""
@@ -54,7 +58,7 @@ class Side:
         return self._filled(self.code["dac"].Dac, weights)
 
     def pipeline(self, dia: Weights, dac: Weights) -> Any:
-        return self.code["generate"].DiaPipeline(self.dia(dia), self.dac(dac))
+        return self.code["loading"].compose(self.dia(dia), self.dac(dac))
 
     def _filled(self, kind: type, weights: Weights) -> Any:
         if self.name != "mlx":
@@ -74,8 +78,20 @@ def _mlx_layout(name: str, tensor: np.ndarray) -> mx.array:
     return mx.array(tensor if axes is None else tensor.transpose(axes))
 
 
-TORCH = {"dia": torch_ref.dia.dia, "dac": torch_ref.codecs.dac, "generate": torch_ref.dia.generate}
-MLX = {"dia": mlx_port.dia.dia, "dac": mlx_port.codecs.dac, "generate": mlx_port.dia.generate}
+TORCH = {
+    "dia": torch_ref.dia.dia,
+    "dac": torch_ref.codecs.dac,
+    "loop": torch_ref.dia.loop,
+    "host": torch_ref.host,
+    "loading": torch_ref.dia.loading,
+}
+MLX = {
+    "dia": mlx_port.dia.dia,
+    "dac": mlx_port.codecs.dac,
+    "loop": mlx_port.dia.loop,
+    "host": mlx_port.host,
+    "loading": mlx_port.dia.loading,
+}
 ORACLE = Side("torch", torch.float64, TORCH)
 YARDSTICK = Side("torch", torch.float32, TORCH)
 PORT = Side("mlx", mx.float32, MLX)

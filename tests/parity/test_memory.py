@@ -58,10 +58,9 @@ def test_caches_are_those_of_a_run(
     side: Side, batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[Any] = []
-    make = side.code["generate"].make_step
-    monkeypatch.setattr(
-        side.code["generate"], "make_step", lambda *a, **b: steps.append(make(*a, **b)) or steps[-1]
-    )
+    loop = side.code["loop"]
+    make = loop.make_step
+    monkeypatch.setattr(loop, "make_step", lambda *a, **b: steps.append(make(*a, **b)) or steps[-1])
     tiny(side).generate_codes([TEXT] * batch, max_frames=frames, seed=1, cfg_scale=3.0 if guided else 0.0)
     [step] = steps
     job = Job(len(TEXT) - 3, frames, batch=batch, guided=guided)
@@ -128,8 +127,8 @@ def test_bad_input_is_refused_before_anything_is_allocated(
     kind, message, ask = BAD[case]
     voice = tiny(side)
     megabytes = 2 if case == "speech too long" else 20
-    monkeypatch.setattr(side.code["generate"], "free_bytes", lambda *device: megabytes * 10**6)
-    for owner, name in ((voice, "_read"), (voice.codec, "encode"), (voice.codec, "decode")):
+    monkeypatch.setattr(voice.host, "free_bytes", lambda: megabytes * 10**6)
+    for owner, name in ((voice.loop, "_read"), (voice.codec, "encode"), (voice.codec, "decode")):
         monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("work was begun"))
     with pytest.raises(kind, match=message) as caught:
         ask(voice)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -274,10 +273,8 @@ def test_seeds_work_for_each_text(side: Side) -> None:
 def test_one_read_from_the_device_a_column(side: Side, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     generate(side, [0], SETTINGS[name], limits=[2])  # whatever happens once
     old = PORT if side is MLX else YARDSTICK
-    watched: Any = SimpleNamespace(code={"generate": side.code("first_stage_loop")})
-    read: list[np.ndarray] = []
-    monkeypatch.setitem(old.code, "generate", side.code("first_stage_loop"))
-    with Watched(watched, read.append), Forbidden(old, monkeypatch):
+    loop, read = side.code("first_stage_loop"), []
+    with Watched(loop, read.append), Forbidden(old, monkeypatch, loop):
         made = generate(side, [0, 1], SETTINGS[name], limits=[5, 8])
     columns = max(map(len, made)) - min(len(PROMPTS[0]), len(PROMPTS[1]))
     assert len(read) == columns

@@ -95,7 +95,7 @@ def test_eos_inside_a_prompt_is_ignored(side: Side) -> None:
     voice = pipeline(side, eos=6.0)
     prompts = [None, prompt_codes(30)]
     drawn: list[np.ndarray] = []
-    with Watched(side, drawn.append):
+    with Watched(voice.host, drawn.append):
         codes = voice.generate_codes(TEXTS[:2], prompts, seed=2, max_frames=8)
     inside = np.array(drawn)[:29, 1, 0]
     assert (inside == EOS).any(), "nothing was predicted there: choose another seed"
@@ -254,12 +254,16 @@ def test_one_read_from_the_device_a_row(
     voice = pipeline(side, cross_rope=cross_rope, eos=0.0)
     voice.generate_codes([TEXTS[0]], seed=1, max_frames=1)  # whatever happens once, such as the empty text
     read: list[np.ndarray] = []
-    with Watched(side, read.append), Forbidden(side, monkeypatch):
+    with Watched(voice.host, read.append), Forbidden(side, monkeypatch, *loop_modules(side)):
         codes = voice.generate_codes(TEXTS[:3], prompts, seed=1, max_frames=10)
     assert [each.shape[1] for each in codes] == [10, 10, 10]
     longest, shortest = (7, 0) if prompts else (0, 0)
     assert len(read) == (longest - shortest) + 10 + 3  # rows: prompts' difference, frames, longest delay
     assert {each.shape for each in read} == {(3, 4)}
+
+
+def loop_modules(side: Side) -> list[Any]:
+    return [side.code["loop"], side.code["host"]]
 
 
 def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,10 +275,8 @@ def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -
         lambda x: bool(x[0] > 0),
     ]
     readings += (
-        [np.asarray]
-        if side is not PORT
-        else [lambda x: mx.eval(x), lambda x: side.code["generate"].np.array(x)]
+        [np.asarray] if side is not PORT else [lambda x: mx.eval(x), lambda x: side.code["host"].np.array(x)]
     )
     for reading in readings:
-        with Forbidden(side, monkeypatch), pytest.raises(AssertionError, match="read"):
+        with Forbidden(side, monkeypatch, *loop_modules(side)), pytest.raises(AssertionError, match="read"):
             reading(x)

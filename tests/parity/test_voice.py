@@ -10,7 +10,7 @@ from tests.parity import plain
 from tests.tolerance import assert_within
 from torch_ref import load
 from torch_ref.api import embedded_voice as torch_voice
-from torch_ref.dia.generate import DiaPipeline as TorchPipeline
+from tts_core.dia_pipeline import DiaPipeline
 from tts_core.embedded_voice import CODEC, DIA
 from tts_core.noise import HostNoise
 from tts_core.results import GenerationResult, Prompt, join
@@ -33,7 +33,7 @@ EVERY_SIDE = pytest.mark.parametrize("name", VOICES)
 
 
 @cache
-def oracle() -> TorchPipeline:
+def oracle() -> DiaPipeline:
     return load(DIA, codec=CODEC, dtype="float64")
 
 

@@ -112,7 +112,7 @@ def test_captured_step(published: Path, settings: dict, device: str, monkeypatch
         return made[-1]
 
     monkeypatch.setattr(steps, "FIRST_CAPACITY", 4)
-    monkeypatch.setattr("torch_ref.dia.generate.make_step", make)
+    monkeypatch.setattr("torch_ref.dia.loop.make_step", make)
     if device == "cpu":
         monkeypatch.setattr(steps, "capture", eager)
     captured = voice.generate_codes(TEXTS, PROMPTS, seed=4, max_frames=24, **settings)

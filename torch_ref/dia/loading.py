@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from torch_ref.codecs.dac import Dac
 from torch_ref.device import name_of
-from torch_ref.dia.generate import DiaPipeline
+from torch_ref.dia.dia import Dia
+from torch_ref.dia.loop import DiaLoop
+from torch_ref.host import Host
 from torch_ref.loading import Parts
 from torch_ref.memory import backend_name, free_bytes
+from tts_core.dia_pipeline import DiaPipeline
 from tts_core.room import check_loading, codec_policy
 
 
@@ -28,4 +32,10 @@ def assemble(parts: Parts) -> DiaPipeline:
         backend=backend_name(parts.device),
         free=free_bytes(parts.device),
     )
-    return DiaPipeline(network, codec)
+    return compose(network, codec)
+
+
+def compose(network: Dia, codec: Dac) -> DiaPipeline:
+    """The pipeline of networks that are there."""
+    host = Host(network.model.decoder.embeddings.embed)
+    return DiaPipeline(network, codec, loop=DiaLoop(network, host), host=host)

@@ -1,4 +1,4 @@
-"""Dia's generation: the only loop. Text and prompts in, codes and speech out.
+"""Dia's generation: text and prompts in, codes and speech out.
 
 Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 Differs from upstream: a text is independent of its neighbours in a batch; an EOS predicted inside a prompt is
@@ -9,35 +9,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
-import mlx.core as mx
 import numpy as np
 
-from mlx_port.codecs.dac import Dac
-from mlx_port.dia.dia import Dia, Source
-from mlx_port.dia.step import make_step
-from mlx_port.guard import fault
-from mlx_port.memory import backend_name, free_bytes, peak_bytes, reset_peak
 from tts_core.dac import check_fits, decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
 from tts_core.dia_request import PromptLike, Request, joined, make_request, prepared
-from tts_core.errors import GenerationError
+from tts_core.host import Host
 from tts_core.meter import Meter
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
 from tts_core.room import check_running, job_of
 
 
-class DiaPipeline:
-    """A Dia network with its codec. Made by `load`."""
+class Loop(Protocol):
+    """A side's `dia/loop.py`."""
 
-    def __init__(self, network: Dia, codec: Dac):
-        self.network, self.codec = network, codec
+    def rows(self, request: Request) -> Iterator[DelayGrid]:
+        """The grid of a request, filled row by row, after each."""
+        ...
+
+
+class DiaPipeline:
+    """A Dia network, of either side, with its codec. Made by `load`."""
+
+    def __init__(self, network: Any, codec: Any, *, loop: Loop, host: Host):
+        self.network, self.codec, self.loop, self.host = network, codec, loop, host
         self.config: DiaConfig = network.config
         check_fits(codec.config, self.config.decoder_config.num_channels, self.config.eos_token_id)
         self.sample_rate = codec.sample_rate
-        self._nothing: mx.array | None = None
 
     def generate(
         self,
@@ -144,7 +146,7 @@ class DiaPipeline:
             last_channel_free=last_channel_free,
         )
         self._check_room(request)
-        self._reset_peak()
+        self.host.reset_peak()
         grid = self._run(request)
         codes = [grid.codes(item) for item in range(len(texts))]
         audio, meter = [], Meter(started, self.sample_rate)
@@ -152,7 +154,7 @@ class DiaPipeline:
             audio.append(self._decode(item))
             meter.add(len(audio[-1]))
         return [
-            meter.result(request, grid, item, audio[item], codes[item], peak_bytes=self._peak())
+            meter.result(request, grid, item, audio[item], codes[item], peak_bytes=self.host.peak_bytes())
             for item in range(len(texts))
         ]
 
@@ -193,22 +195,25 @@ class DiaPipeline:
         return [grid.codes(item) for item in range(len(texts))]
 
     def _check_room(self, request: Request) -> None:
-        weight = self.network.model.decoder.embeddings.embed.weight
-        dtype, backend = str(weight.dtype).removeprefix("mlx.core."), backend_name()
-        job, policy, free = job_of(request), self.codec.policy, free_bytes()
         check_running(
-            self.config, self.codec.config, job, dtype=dtype, backend=backend, free=free, policy=policy
+            self.config,
+            self.codec.config,
+            job_of(request),
+            dtype=self.host.dtype,
+            backend=self.host.backend,
+            free=self.host.free_bytes(),
+            policy=self.codec.policy,
         )
 
     def _pieces(self, request: Request, started: float) -> Iterator[GenerationResult]:
         """Cut one text's speech on the codec's absolute grid, so that the pieces join to the whole
         exactly.
         """
-        self._reset_peak()
+        self.host.reset_peak()
         meter = Meter(started, self.sample_rate)
         lookahead = decode_lookahead(self.codec.config)
         made, segment = 0, 0
-        for grid in self._rows(request):
+        for grid in self.loop.rows(request):
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
             cuts = [cut for cut in self.codec.policy.decode_cuts(known) if made < cut[1] <= ready]
@@ -224,66 +229,26 @@ class DiaPipeline:
                     0,
                     audio,
                     codes[:, start:stop],
-                    peak_bytes=self._peak(),
+                    peak_bytes=self.host.peak_bytes(),
                     segment_idx=segment,
                     is_final_chunk=grid.done and stop == known,
                 )
                 made, segment = stop, segment + 1
 
     def _run(self, request: Request) -> DelayGrid:
-        for grid in self._rows(request):
+        for grid in self.loop.rows(request):
             if grid.done:
                 return grid
         raise AssertionError("a grid ends at max_frames at the latest")
 
-    def _rows(self, request: Request) -> Iterator[DelayGrid]:
-        """Fill the grid row by row; yields it after each. One read from the device a row."""
-        grid = DelayGrid(
-            self.config, request.prompts, request.max_frames, last_channel_free=request.last_channel_free
-        )
-        guided = request.sampling.cfg_scale != 0
-        source = self._read(request.tokens, guided=guided)
-        step = make_step(self.network, source, request.sampling, guided=guided)
-        shape = grid.channels, self.config.decoder_config.vocab_size
-        rows = grid.rows[:, : grid.filled]
-        while not grid.done:
-            numbers = request.uniform(grid.steps(), shape)
-            uniform = None if numbers is None else mx.array(numbers)
-            ids = to_host(step(mx.array(rows), uniform))
-            if ids.min() < 0:
-                raise self._fault(ids, request, grid, guided=guided)
-            grid.accept(ids)
-            yield grid
-            rows = grid.rows[:, grid.filled - 1 : grid.filled]
-
-    def _read(self, tokens: Sequence[np.ndarray], *, guided: bool) -> Source:
-        if guided and self._nothing is None:
-            self._nothing = self.network.encode_nothing()
-        return self.network.read([mx.array(ids) for ids in tokens], self._nothing if guided else None)
-
-    def _fault(self, ids: np.ndarray, request: Request, grid: DelayGrid, *, guided: bool) -> GenerationError:
-        item = int((ids < 0).any(axis=1).argmax())
-        tokens, rows = mx.array(request.tokens[item]), mx.array(grid.rows[item : item + 1, : grid.filled])
-        return fault(self.network, tokens, rows, guided=guided, text=item + 1)
-
     def _encode(self, samples: np.ndarray) -> np.ndarray:
-        return to_host(self.codec.encode(samples[None]))[0]
+        return self.host.to_host(self.codec.encode(samples[None]))[0]
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:
-        return to_host(self.codec.decode(codes[None]))[0].astype(np.float32)
+        return self.host.to_host(self.codec.decode(codes[None]))[0].astype(np.float32)
 
     def _decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
         if start == stop:
             return np.zeros(0, np.float32)
-        return to_host(self.codec.decode_frames(mx.array(codes[None]), start, stop))[0].astype(np.float32)
-
-    def _reset_peak(self) -> None:
-        reset_peak()
-
-    def _peak(self) -> int:
-        return peak_bytes()
-
-
-def to_host(x: mx.array) -> np.ndarray:
-    """Wait for the device and read. The only place that does."""
-    return np.array(x)
+        audio = self.codec.decode_frames(self.host.to_device(codes[None]), start, stop)
+        return self.host.to_host(audio)[0].astype(np.float32)
