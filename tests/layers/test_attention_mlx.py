@@ -105,16 +105,19 @@ def test_heads_must_divide():
 
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}])
 def test_blocks_stay_within_the_budget(options):
-    x = [mx.random.normal((1, 4, 1024, 32), key=mx.random.key(i)) for i in range(3)]
+    # MLX gives cuBLAS up to 32 MiB to work in, which count: the scores together must be far larger there
+    cuda = mx.default_device().type == mx.DeviceType.gpu and not mx.metal.is_available()
+    rows, workspace = (8192, 32 << 20) if cuda else (1024, 0)
+    x = [mx.random.normal((1, 4, rows, 32), key=mx.random.key(i)) for i in range(3)]
     mx.eval(x)
-    budget, output = 1 << 20, 4 * 1024 * 32 * 4  # the scores together would take 16 MiB
+    budget, output = 1 << 20, 4 * rows * 32 * 4  # the scores together would take 16 MiB, on CUDA 1 GiB
     ahead = budget  # MLX allocates for operations that it has queued, before they run
     before = mx.get_active_memory()
     mx.clear_cache()
     mx.reset_peak_memory()
     policy = AttentionPolicy(budget_bytes=budget, native=False)
     mx.eval(attend(*x, **options, policy=policy))
-    assert mx.get_peak_memory() - before <= 2 * output + budget + ahead
+    assert mx.get_peak_memory() - before <= 2 * output + budget + ahead + workspace
 
 
 def test_gradients_and_compilation_go_through_the_blocks():
