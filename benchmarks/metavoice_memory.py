@@ -18,6 +18,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib import import_module, metadata
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,6 @@ class RandomParts:
             "metavoice": {"tokenizer.json": tokenizer(END_OF_AUDIO + 1)},
             "metavoice_second_stage": {"tokenizer.json": tokenizer(CODEBOOK_SIZE + 1)},
         }
-        self.random = np.random.default_rng(0)
         self.bands: dict[str, Any] = {}  # on the host, where the device has its own memory
         self.folder = Path()
         if side == "torch_ref":
@@ -95,18 +95,14 @@ class RandomParts:
         return {"group_size": 64, "bits": self.bits, "mode": "affine"} if self.bits else None
 
     def array(self, kind: str, name: str, shape: tuple[int, ...]) -> Any:
-        made = np.empty(shape, np.float32)
-        self.random.standard_normal(out=made, dtype=np.float32)
-        if (
-            (kind == "mbd" and name.endswith("counts"))
-            or "ln_" in name
-            or ("norm" in name and name.endswith("weight"))
-        ):
-            made[...] = 1
+        gain = "ln_" in name or ("norm" in name and name.endswith("weight"))
+        if gain or (kind == "mbd" and name.endswith("counts")):
+            made = self.ones(shape)
         else:
-            made *= max(1, int(np.prod(shape[1:]))) ** -0.5
+            made = self.normal(shape)
+            made *= max(1, prod(shape[1:])) ** -0.5  # in place: a host keeps what was freed
         if kind == "metavoice" and ".wte" in name:  # one channel tells codes from all other ids
-            made[:, 0] = np.where(np.arange(shape[0]) < END_OF_AUDIO, 1, -1)
+            made[:END_OF_AUDIO, 0], made[END_OF_AUDIO:, 0] = 1, -1
         if kind == "metavoice" and ".wpe" in name:
             made[:, 0] = 50
         wide = kind == "mbd" and is_float32(name)
@@ -114,14 +110,32 @@ class RandomParts:
         if self.side == "torch_ref":
             import torch
 
-            return torch.from_numpy(made).to(self.device, getattr(torch, dtype))
+            return made.to(getattr(torch, dtype))
         import mlx.core as mx
 
         axes = KINDS[kind].mlx_axes(self.configs[kind], name, made.ndim)
-        value = mx.array(made if axes is None else np.ascontiguousarray(made.transpose(axes)))
-        value = value.astype(getattr(mx, dtype))
+        value = mx.contiguous(made if axes is None else made.transpose(axes)).astype(getattr(mx, dtype))
         mx.eval(value)
         return value
+
+    def normal(self, shape: tuple[int, ...]) -> Any:
+        """Where the network will be, float32: a host takes a minute for as many."""
+        if self.side == "torch_ref":
+            import torch
+
+            return torch.randn(shape, device=self.device)
+        import mlx.core as mx
+
+        return mx.random.normal(shape)
+
+    def ones(self, shape: tuple[int, ...]) -> Any:
+        if self.side == "torch_ref":
+            import torch
+
+            return torch.ones(shape, device=self.device)
+        import mlx.core as mx
+
+        return mx.ones(shape)
 
     def tensors(self, kind: str, prefix: str = "") -> dict[str, Any]:
         shapes = KINDS[kind].parameter_shapes(self.configs[kind]).items()
