@@ -1,16 +1,17 @@
 """Milliseconds per id of MARS5's autoregressive network: the port, a plain version, and each shortcut alone.
 
     python benchmarks/mars5_ar_step.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16,float16]
-        [--bits 8,4] [--draws 160] [--check 20] [--no-plain]
+        [--bits 8,4] [--draws 160] [--rounds 3] [--check 20] [--no-plain] [--no-port]
 
 `full` is the published shape with random weights and a vocabulary of guessed size, `tiny` runs anywhere. Two
 lengths are run and their difference taken, so that the prompt, the first step and any capture or compilation
-cancel out; these stand in the column `start`. Real time is 13.3 ms a frame of 75 Hz; an id is a frame or
-several. The port's own forms come first, the default one before all. Those that PyTorch launches operation by
-operation, and the plain version and its shortcuts, take ten times as long: they draw 24 ids between shorter
-lengths. `same` tells how many ids, of those of the shorter run, are those of the first row from the first on:
-in half precision roundings fall differently, so `--check` draws are at last compared in float32, where all
-must be the same as the plain version's.
+cancel out; the first run's rest stands in the column `start`. Real time is 13.3 ms a frame of 75 Hz; an id is
+a frame or several. All forms of a side are run once and then take turns, so that a machine that slows down
+slows all of them; told are the median of the rounds and their range. The forms that PyTorch launches
+operation by operation, and the plain version and its shortcuts, take up to twenty times as long: they draw 16
+ids between shorter lengths. `same` tells how many ids, of those of the shorter run, are those of the first
+row from the first on: in half precision roundings fall differently, so `--check` draws are at last compared
+in float32, where all must be the same as the plain version's.
 
 The floor is the time that reading each weight of the blocks and the output once takes, and the keys and
 values of the middle position, at the rate of a device-to-device copy measured here.
@@ -37,8 +38,7 @@ from tts_core.mars5_tokens import CodecPrompt, CodecVocabulary
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import MARS5_AR, MARS5_TEXT_IDS
 
-RUNS = 3
-SHORT, SLOW_SHORT, SLOW_DRAWS = 20, 8, 24
+SHORT, SLOW_SHORT, SLOW_DRAWS = 20, 6, 16
 TINY = replace(
     MARS5_AR,
     vocab_size=600,
@@ -128,7 +128,7 @@ def plain_rows(ops: Any, rules: Any, job: Job) -> Rows:
         yield f"plain + {shortcut.name}", run_plain(ops, rules, alone, job), True
 
 
-def torch_rows(job: Job, dtype: str, *, plain: bool) -> Rows:
+def torch_rows(job: Job, dtype: str, *, port: bool, plain: bool) -> Rows:
     import torch
 
     from torch_ref.layers import row_kernels
@@ -159,16 +159,17 @@ def torch_rows(job: Job, dtype: str, *, plain: bool) -> Rows:
 
         return generate
 
-    if device == "cuda":
+    if port and device == "cuda":
         if row_kernels.usable(network.embed.weight, job.config.head_dim):
             yield "torch_ref, captured, kernels (default)", form(step.GraphStep, row.FusedRow), False
         yield "torch_ref, captured", form(step.GraphStep, row.PlainRow), False
-    yield "torch_ref, launched from Python", form(step.Step), True
+    if port:
+        yield "torch_ref, launched from Python", form(step.Step), True
     if plain:
         yield from plain_rows(TorchOps(job.config, state), sampling, job)
 
 
-def mlx_rows(job: Job, dtype: str, bits: list[int], *, plain: bool) -> Rows:
+def mlx_rows(job: Job, dtype: str, bits: list[int], *, port: bool, plain: bool) -> Rows:
     import mlx.core as mx
     from mlx import nn
 
@@ -180,7 +181,7 @@ def mlx_rows(job: Job, dtype: str, bits: list[int], *, plain: bool) -> Rows:
     for name, value in tensors(job.config, mx.random.normal):
         state[name] = value.astype(mx.float32 if is_norm(name) else getattr(mx, dtype))
         mx.eval(state[name])
-    for width in [None, *bits]:
+    for width in [None, *bits] if port else []:
         network = CodecLM(job.config)
         network.load_weights(list(state.items()))
         if width is not None:
@@ -192,23 +193,33 @@ def mlx_rows(job: Job, dtype: str, bits: list[int], *, plain: bool) -> Rows:
         yield from plain_rows(MlxOps(job.config, state), sampling, job)
 
 
-def measure(generate: Generate, short: int, draws: int) -> tuple[float, float, list[int]]:
-    """Milliseconds per id, seconds of everything else in the first run, and the ids of the short run."""
-    started = time.perf_counter()
-    ids = generate(short)
-    first = time.perf_counter() - started
-    slopes = []
-    for _ in range(RUNS):
-        times = []
-        for count in (short, short + draws):
-            started = time.perf_counter()
-            made = generate(count)
-            times.append(time.perf_counter() - started)
-            if len(made) != count:
-                raise SystemExit(f"a run ended early, after {len(made)} of {count} ids")
-        slopes.append((times[1] - times[0]) / draws)
-    step = statistics.median(slopes)
-    return 1000 * step, first - step * short, ids
+class Form:
+    """One way to generate, timed at two lengths."""
+
+    def __init__(self, name: str, generate: Generate, short: int, draws: int):
+        """Runs it once: `start` takes compilation and capture, `ids` are what it draws."""
+        self.name, self.generate, self.short, self.draws = name, generate, short, draws
+        self.steps: list[float] = []
+        self.start, self.ids = self._run(short)
+
+    def time(self) -> None:
+        """One more round."""
+        (short, _), (long, _) = self._run(self.short), self._run(self.short + self.draws)
+        self.steps.append(1000 * (long - short) / self.draws)
+
+    def _run(self, count: int) -> tuple[float, list[int]]:
+        started = time.perf_counter()
+        made = self.generate(count)
+        took = time.perf_counter() - started
+        if len(made) != count:
+            raise SystemExit(f"a run ended early, after {len(made)} of {count} ids")
+        return took, made
+
+    def told(self, first: list[int]) -> str:
+        """A row of the table. first: the ids of the first row."""
+        step, span = statistics.median(self.steps), f"{min(self.steps):.2f} to {max(self.steps):.2f}"
+        start = max(0.0, self.start - self.short * step / 1000)
+        return f"{self.name:<42} {step:>8.3f} {span:>16} {start:>8.2f} {same(self.ids, first):>7}"
 
 
 def same(ids: list[int], first: list[int]) -> str:
@@ -246,13 +257,20 @@ def copy_rate() -> float:
     return 2 * source.numel() / statistics.median(times)
 
 
-def table(title: str, rows: Rows, draws: int) -> None:
-    print(f"\n{title}\n{'':<42} {'ms/id':>8} {'start s':>8} {'same':>7}", flush=True)
-    first: list[int] = []
+def table(title: str, rows: Rows, draws: int, rounds: int) -> None:
+    print(f"\n{title}", flush=True)
+    forms: list[Form] = []
     for name, generate, slow in rows:
-        step, start, ids = measure(generate, *((SLOW_SHORT, SLOW_DRAWS) if slow else (SHORT, draws)))
-        first = first or ids
-        print(f"{name:<42} {step:>8.3f} {start:>8.2f} {same(ids, first):>7}", flush=True)
+        forms.append(Form(name, generate, *((SLOW_SHORT, SLOW_DRAWS) if slow else (SHORT, draws))))
+        print(f"  begun: {name}, {forms[-1].start:.1f} s", flush=True)
+    for place in range(rounds):
+        for form in forms:
+            form.time()
+        told = ", ".join(f"{form.name} {form.steps[-1]:.2f}" for form in forms)
+        print(f"  round {place + 1}: {told}", flush=True)
+    print(f"{'':<42} {'ms/id':>8} {'range':>16} {'start s':>8} {'same':>7}")
+    for form in forms:
+        print(form.told(forms[0].ids), flush=True)
 
 
 def check(title: str, rows: Rows, draws: int) -> bool:
@@ -272,7 +290,9 @@ def main() -> None:
     parser.add_argument("--bits", default="8,4", help="of mlx_port's quantised runs; 0 for none")
     parser.add_argument("--draws", type=int, default=160, help="ids between the two lengths")
     parser.add_argument("--check", type=int, default=20, help="ids compared in float32; 0 for none")
-    parser.add_argument("--no-plain", dest="plain", action="store_false")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-plain", dest="plain", action="store_false", help="the port's forms alone")
+    parser.add_argument("--no-port", dest="port", action="store_false", help="the plain version alone")
     args = parser.parse_args()
     full = args.size == "full"
     job = Job(MARS5_AR, MARS5_TEXT_IDS, Mars5Settings()) if full else Job(TINY, 100, Mars5Settings(top_p=0.9))
@@ -281,23 +301,24 @@ def main() -> None:
     prompt = len(job.sequence(0).prompt.tokens)
     print(
         f"CodecLM {args.size}, prompt of {prompt} ids, reference of {job.reference().shape[1]} frames, ids "
-        f"{SHORT} to {SHORT + args.draws}, median of {RUNS} runs"
+        f"{SHORT} to {SHORT + args.draws}, median of {args.rounds} rounds"
     )
     rate, middle = copy_rate() if "torch" in args.side else 0.0, prompt + SHORT + args.draws // 2
     for label, item in (("16 bit", 2), ("8 bit", 1 + 4 / 64), ("4 bit", 0.5 + 4 / 64)):
         amount = bytes_per_id(job, item, middle, 2)
         floor = f", {1000 * amount / rate:.3f} ms at {rate / 1e12:.2f} TB/s" if rate else ""
         print(f"floor, {label}: {amount / 1e9:.3f} GB per id{floor}")
-    sides: dict[str, Callable[[str, list[int], bool], Rows]] = {
-        "torch": lambda dtype, _, plain: torch_rows(job, dtype, plain=plain),
-        "mlx": lambda dtype, bits, plain: mlx_rows(job, dtype, bits, plain=plain),
+    sides: dict[str, Callable[..., Rows]] = {
+        "torch": lambda dtype, _, **wanted: torch_rows(job, dtype, **wanted),
+        "mlx": lambda dtype, bits, **wanted: mlx_rows(job, dtype, bits, **wanted),
     }
     equal = True
     for side in args.side.split(","):
         for dtype in args.dtype.split(","):
-            table(f"{side}, {dtype}", sides[side](dtype, bits, args.plain), args.draws)
+            rows = sides[side](dtype, bits, port=args.port, plain=args.plain)
+            table(f"{side}, {dtype}", rows, args.draws, args.rounds)
         if args.check:
-            equal &= check(side, sides[side]("float32", [], True), args.check)
+            equal &= check(side, sides[side]("float32", [], port=True, plain=True), args.check)
     if not equal:
         raise SystemExit("in float32 a form draws other ids than the plain version")
 

@@ -6,7 +6,9 @@
 timestep of a deep clone with guidance on: both branches, posterior and draws. `plain` is PyTorch as a
 description of upstream reads (plain_mars5_nar.py), in the same dtype. "Codes equal": the share of drawn codes
 that equal the plain form's from the same state and numbers, over as many timesteps as --check says. Then each
-shortcut is left out alone; the whole run is all timesteps with the host's numbers.
+shortcut is left out alone; the whole run is all timesteps with the host's numbers. All forms of a side are
+warmed up first and then take turns, so that a machine that slows down slows all of them; told are the median
+and the range of each. "Codes alike" compares one step from equal states, as --check says.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import metadata
 from itertools import pairwise
 from types import SimpleNamespace
@@ -26,7 +29,7 @@ import numpy as np
 from mars5_nar_variants import mlx_ops, torch_ops, without
 
 from tts_core.mars5 import ResidualTransformerConfig, is_norm, residual_transformer_parameter_shapes
-from tts_core.mars5_diffusion import Cells, Diffusion, gumbel, make_cells, numbers_for
+from tts_core.mars5_diffusion import FIRST_DRAW, Cells, Diffusion, gumbel, make_cells
 from tts_core.mars5_schedule import schedule
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import MARS5_NAR
@@ -147,39 +150,64 @@ def read(side: SimpleNamespace, work: Work, settings: Diffusion) -> Any:
     )
 
 
-def milliseconds(
-    side: SimpleNamespace, work: Work, step: Any, calls: int, runs: int
-) -> tuple[float, np.ndarray]:
-    """Median per call, warm; and the state behind the first calls, for comparing."""
-    top = work.settings.timesteps
-    numbers = [
-        side.ops.array(
-            numbers_for(HostNoise(0), "per cell", place, work.cells, work.config.n_classes, last=False)
-        )
-        for place in range(calls)
-    ]
-    start, times = side.whole(work.cells.codes), []
-    for _ in range(runs + 1):
-        codes = start
-        side.wait()
-        begin = time.perf_counter()
+class Form:
+    """One form of the step, timed over several calls in a row."""
+
+    def __init__(self, side: SimpleNamespace, work: Work, step: Any):
+        self.side, self.work, self.step, self.times = side, work, step, list[float]()
+
+    def run(self, calls: int) -> np.ndarray:
+        """All calls from the first state; the last one's codes, on the host."""
+        side, codes = self.side, self.side.whole(self.work.cells.codes)
         for place in range(calls):
-            codes = step(codes, side.index(max(top - 1 - place, 0)), numbers[place])
+            codes = self.from_state(codes, place)
             side.run(codes)
-        found = side.host(codes).copy()
-        side.wait()
-        times.append((time.perf_counter() - begin) / calls)
-    return 1000 * statistics.median(times[1:]), found
+        return side.host(codes).copy()
+
+    def from_state(self, codes: Any, place: int) -> Any:
+        """One call."""
+        side, t = self.side, max(self.work.settings.timesteps - 1 - place, 0)
+        return self.step(codes, side.index(t), side.ops.array(numbers_at(self.work, place)))
+
+    def time(self, calls: int) -> None:
+        """Once more, timed."""
+        self.side.wait()
+        begin = time.perf_counter()
+        self.run(calls)
+        self.times.append(1000 * (time.perf_counter() - begin) / calls)
+
+    @property
+    def told(self) -> str:
+        """Median and range so far."""
+        return (
+            f"{statistics.median(self.times):>9.3f} ms/call ({min(self.times):.2f} to {max(self.times):.2f})"
+        )
+
+    def alike(self, states: list[np.ndarray]) -> float:
+        """The share of unknown cells that one step from each state draws as the next state has them."""
+        same = []
+        for place, (before, after) in enumerate(pairwise(states)):
+            made = self.side.host(self.from_state(self.side.whole(before), place))
+            same.append((made == after)[~self.work.cells.known].mean())
+        return float(np.mean(same))
+
+
+@cache
+def _numbers(seed: int, place: int, frames: int, books: int) -> np.ndarray:
+    return HostNoise(seed).uniform(FIRST_DRAW + 1 + place, (2, frames, books))
+
+
+def numbers_at(work: Work, place: int) -> np.ndarray:
+    """What `numbers_for` gives, made once: the host's time is part of the whole run alone."""
+    return _numbers(0, place, *work.cells.codes.shape)
 
 
 def whole_run(side: SimpleNamespace, work: Work) -> float:
+    """Seconds."""
     diffusion = side.code.reverse.ReverseDiffusion(side.network)
-    times = []
-    for seed in range(2):
-        begin = time.perf_counter()
-        diffusion.run(work.text, work.reference, work.cells, work.settings, noise=HostNoise(seed))
-        times.append(time.perf_counter() - begin)
-    return times[-1]
+    begin = time.perf_counter()
+    diffusion.run(work.text, work.reference, work.cells, work.settings, noise=HostNoise(1))
+    return time.perf_counter() - begin
 
 
 def make_plain(work: Work, state: dict[str, Any]) -> Callable[..., Any]:
@@ -279,9 +307,10 @@ def main() -> None:
     parser.add_argument("--text", type=int, help="text ids; 80, or 20 for tiny")
     parser.add_argument("--shallow", action="store_true", help="the reference is no prompt")
     parser.add_argument("--timesteps", type=int, default=200)
-    parser.add_argument("--calls", type=int, default=20, help="a run; the median of runs is told")
+    parser.add_argument("--calls", type=int, default=20, help="a run")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--check", type=int, default=3, help="timesteps whose codes are compared")
+    parser.add_argument("--full-only", action="store_true", help="no form without a shortcut")
     args = parser.parse_args()
     defaults = {"prompt": 450, "frames": 450, "text": 80} if args.size == "full" else dict.fromkeys(SIZES, 20)
     for name in SIZES:
@@ -321,22 +350,36 @@ def report(
     side: SimpleNamespace, work: Work, args: argparse.Namespace, states: list[np.ndarray] | None
 ) -> None:
     given = side.network, read(side, work, work.settings), work.cells, work.settings
-    full, found = milliseconds(side, work, side.step(*given), args.calls, args.runs)
-    print(f"\n{side.name:<44} {full:>9.3f} ms/call", flush=True)
-    seconds = whole_run(side, work)
-    per_step = 1000 * seconds / work.settings.timesteps
-    print(f"{'  whole run, its draws on the host':<44} {per_step:>9.3f} ms/call, {seconds:.2f} s", flush=True)
+    kinds = {"": side.step, **without(side.ops, side.step, side.code, work.text, work.reference)}
+    if side.step is not side.code.reverse.Step:
+        kinds["captured as a CUDA graph"] = side.code.reverse.Step
+    if args.full_only:
+        kinds = {"": side.step}
+    forms = {name: Form(side, work, kind(*given)) for name, kind in kinds.items()}
+    for form in forms.values():
+        form.run(3)
+    whole_run(side, work)
+    for _ in range(args.runs):
+        for form in forms.values():
+            form.time(args.calls)
+    full = forms.pop("")
+    print(f"\n{side.name:<44} {full.told}", flush=True)
+    seconds = sorted(whole_run(side, work) for _ in range(3))
+    steps = work.settings.timesteps
+    line = f"{1000 * seconds[1] / steps:>9.3f} ms/call ({1000 * seconds[0] / steps:.2f} to "
+    line += f"{1000 * seconds[2] / steps:.2f}), {seconds[1]:.2f} s"
+    print(f"{'  whole run, its draws on the host':<44} {line}", flush=True)
     if states is not None:
         share = equal_codes(side, work, states)
         print(f"{'  codes equal to the plain form, ' + args.dtype:<44} {share:>9.4%}", flush=True)
-    variants = without(side.ops, side.step, side.code, work.text, work.reference)
-    if side.step is not side.code.reverse.Step:
-        variants["captured as a CUDA graph"] = side.code.reverse.Step
-    for name, variant in variants.items():
-        took, codes = milliseconds(side, work, variant(*given), args.calls, args.runs)
-        line = f"{'  without: ' + name:<44} {took:>9.3f} ms/call  {took - full:+.3f}"
-        if name != "two numbers a cell":  # else it draws from other numbers
-            line += f"  codes alike {(codes == found)[~work.cells.known].mean():.2%}"
+    own = [work.cells.codes]
+    for place in range(args.check):
+        own.append(side.host(full.from_state(side.whole(own[-1]), place)).copy())
+    took = statistics.median(full.times)
+    for name, form in forms.items():
+        line = f"{'  without: ' + name:<44} {form.told}  {statistics.median(form.times) - took:+.3f}"
+        if args.check and name != "two numbers a cell":  # else it draws from other numbers
+            line += f"  codes alike {form.alike(own):.3%}"
         print(line, flush=True)
 
 
