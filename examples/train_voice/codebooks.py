@@ -2,6 +2,9 @@
 
     python -m examples.train_voice.codebooks --speech work/speech --out work/codebooks.pt
 
+With --grow, codebooks that exist already are kept, and what the settings have more is found for what these
+leave over, so that a codec and a language model that know the first ones may go on.
+
 Nothing is trained by gradients: latents are the features, centred and projected (the spectrum to its
 principal components), and each codebook holds what the ones before it left of its own group. It is written
 as the quantizer of a DAC, whose encoder has yet to learn these latents from samples.
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from examples.train_voice.parallel import Processes, save
+from examples.train_voice.parallel import Processes, restore, save
 from examples.train_voice.parameters import FEATURES, PHASE, PITCH, SPECTRUM
 from examples.train_voice.settings import DEFAULT, Settings, read_settings
 from examples.train_voice.speech import joined, wait_for_shards
@@ -73,30 +77,48 @@ def groups(components: int) -> dict[str, slice]:
 
 
 @torch.no_grad()
-def find(features: Tensor, settings: Settings, seed: int) -> Codebooks:
-    """Codebooks of the features (N, 196) of some hours of speech."""
+def find(features: Tensor, settings: Settings, seed: int, known: Codebooks | None = None) -> Codebooks:
+    """Codebooks of the features (N, 196) of some hours of speech, after those that are known."""
     config, roles = settings.codec, settings.codebook_roles
     components = config.codebook_dim[0] - EXTRA
     books, where = Codebooks(config, features.device), groups(components)
     generator = torch.Generator(features.device).manual_seed(seed)
-    spectrum = features[:, :SPECTRUM].float()
-    books.middle[:SPECTRUM] = spectrum.mean(0)
-    centred = spectrum - books.middle[:SPECTRUM]
-    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
-    principal = vectors[:, -components:].flip(1).float()
+    if known is None:
+        books.middle, books.projection = projection(features, config)
+        kept = 0
+    else:
+        books.middle, books.projection = known.middle, known.projection
+        kept = len(known.quantizer.quantizers)
+        books.quantizer.load_state_dict(known.quantizer.state_dict(), strict=False)
     unit = torch.ones(config.hidden_size, device=features.device)  # of a latent, in the features' own
-    unit[:components] = (centred @ principal).std(0).sqrt()  # half-way to equal sizes, for the networks
-    books.projection[:SPECTRUM, :components] = principal / unit[:components]
-    others = torch.arange(PITCH + PHASE, device=features.device)
-    books.projection[SPECTRUM + others, components + others] = 1.0
+    unit[:components] = 1 / books.projection[:, :components].norm(dim=0)
     rest = books.latents(features)
-    for one, role in zip(cast(list[VectorQuantizer], books.quantizer.quantizers), roles, strict=True):
+    quantizers = cast(list[VectorQuantizer], books.quantizer.quantizers)
+    for index, (one, role) in enumerate(zip(quantizers, roles, strict=True)):
         own = (rest * unit)[:, where[role]]
-        install(one, where[role], kmeans(own, config.codebook_size, generator), unit[where[role]])
+        if index >= kept:
+            install(one, where[role], kmeans(own, config.codebook_size, generator), unit[where[role]])
         rest = rest - one.decode(one.encode(rest.T[None]))[0].T
         left = (rest * unit)[:, where[role]].square().sum() / own.square().sum()
         print(f"codebooks: {role}, {100 * float(left):.1f} % of the variance is left", flush=True)
     return books
+
+
+def projection(features: Tensor, config: DacConfig) -> tuple[Tensor, Tensor]:
+    """What is taken from features (N, 196), and the matrix that makes latents of the rest."""
+    components = config.codebook_dim[0] - EXTRA
+    middle = torch.zeros(FEATURES, device=features.device)
+    matrix = torch.zeros(FEATURES, config.hidden_size, device=features.device)
+    spectrum = features[:, :SPECTRUM].float()
+    middle[:SPECTRUM] = spectrum.mean(0)
+    centred = spectrum - middle[:SPECTRUM]
+    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
+    principal = vectors[:, -components:].flip(1).float()
+    unit = (centred @ principal).std(0).sqrt()  # half-way to equal sizes, for the networks
+    matrix[:SPECTRUM, :components] = principal / unit
+    others = torch.arange(PITCH + PHASE, device=features.device)
+    matrix[SPECTRUM + others, components + others] = 1.0
+    return middle, matrix
 
 
 def kmeans(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -151,18 +173,33 @@ def main() -> None:
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--grow", type=Path, help="codebooks that are kept; further ones are found")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes, begun = Processes(settings.seed), time.monotonic()
+    known = None
+    if given.grow:
+        told = restore(given.grow, processes.device)
+        if told is None:
+            raise SystemExit(f"codebooks: there are none at {given.grow}")
+        known = Codebooks.restored(told, fewer(settings.codec, told["quantizer"]), processes.device)
     names = wait_for_shards(given.speech, settings.codebook_shards)
     features = torch.from_numpy(joined(given.speech, names, "features")).to(processes.device)
     waited = time.monotonic() - begun
-    save(given.out, find(features, settings, settings.seed).state())
+    save(given.out, find(features, settings, settings.seed, known).state())
     print(
         f"codebooks: of {len(features):,} frames, {time.monotonic() - begun - waited:.0f} s after "
         f"{waited:.0f} s of waiting",
         flush=True,
     )
+
+
+def fewer(config: DacConfig, quantizer: dict[str, Tensor]) -> DacConfig:
+    """The configuration with as many codebooks as a quantizer's state has."""
+    count = sum(name.endswith("codebook.weight") for name in quantizer)
+    if count > config.n_codebooks:
+        raise SystemExit(f"codebooks: {count} are given, the settings have {config.n_codebooks}")
+    return replace(config, n_codebooks=count, codebook_dim=config.codebook_dim[:count])
 
 
 def codes_of(books: Codebooks, features: np.ndarray, device: torch.device) -> np.ndarray:

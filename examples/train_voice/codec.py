@@ -67,17 +67,36 @@ class Losses(NamedTuple):
     agreed: Tensor
 
 
-class Reconstruction(nn.Module):
-    """The codec with its losses."""
+class Hearing(nn.Module):
+    """How far the encoder is from the codebooks' latents."""
 
-    def __init__(self, dac: Dac, books: Codebooks, training: CodecTraining):
+    def __init__(self, dac: Dac):
         super().__init__()
-        self.dac, self.training_settings = dac, training
-        self.distance = MelDistance(dac.sample_rate)
         self.where = groups(dac.config.codebook_dim[0] - 2)
         first = cast(VectorQuantizer, dac.quantizer.quantizers[0])
         unit = first.in_proj.weight[:, self.where["spectrum"], 0].sum(0)
         self.register_buffer("unit", unit.detach(), persistent=False)
+
+    def forward(self, heard: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, C, T) each → what is minimised, and mean squares of three errors: spectrum, in the cepstrum's
+        unit; pitch; phase.
+        """
+        errors = heard - latents
+        spectrum = errors[:, self.where["spectrum"]] * self.get_buffer("unit")[:, None]
+        voiced = latents[:, self.where["pitch"]][:, 1::2].mean(1, keepdim=True) > 0
+        phase = errors[:, self.where["phase"]] * voiced
+        groups = (spectrum, errors[:, self.where["pitch"]], phase)
+        parts = torch.stack([group.square().sum(1).mean() for group in groups])
+        return parts[0] + PITCH_WEIGHT * parts[1] + PHASE_WEIGHT * parts[2], parts.detach()
+
+
+class Reconstruction(nn.Module):
+    """The codec with its losses."""
+
+    def __init__(self, dac: Dac, training: CodecTraining):
+        super().__init__()
+        self.dac, self.training_settings = dac, training
+        self.distance, self.hearing = MelDistance(dac.sample_rate), Hearing(dac)
 
     def forward(self, pieces: Pieces, own: Tensor) -> Losses:
         """own: 1 if the second half of the batch is to be spoken from the encoder's codes, else 0."""
@@ -90,21 +109,9 @@ class Reconstruction(nn.Module):
             latents = quantizer.decode(torch.where(second & (own > 0), own_codes, codes))
         made = self.dac.decoder(latents)[:, 0]
         mel, wave = self.distance(made, pieces.samples), (made - pieces.samples).abs().mean()
-        spectrum, pitch, phase = self.apart(heard - pieces.latents, pieces.latents)
-        total = weights.mel_weight * mel + weights.wave_weight * wave
-        total = total + spectrum + PITCH_WEIGHT * pitch + PHASE_WEIGHT * phase
-        return Losses(total, torch.stack((mel, wave, spectrum, pitch, phase)).detach(), agreed)
-
-    def apart(self, errors: Tensor, latents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean squares of the encoder's errors (B, C, T): spectrum, in the cepstrum's unit; pitch; phase."""
-        spectrum = errors[:, self.where["spectrum"]] * self.get_buffer("unit")[:, None]
-        voiced = latents[:, self.where["pitch"]][:, 1::2].mean(1, keepdim=True) > 0
-        phase = errors[:, self.where["phase"]] * voiced
-        return (
-            spectrum.square().sum(1).mean(),
-            errors[:, self.where["pitch"]].square().sum(1).mean(),
-            phase.square().sum(1).mean(),
-        )
+        unheard, parts = self.hearing(heard, pieces.latents)
+        total = weights.mel_weight * mel + weights.wave_weight * wave + unheard
+        return Losses(total, torch.cat((torch.stack((mel, wave)).detach(), parts)), agreed)
 
 
 @torch.no_grad()
@@ -175,7 +182,7 @@ def train(
     if cuda:
         compile_activations(dac)
     learned = [p for p in dac.parameters() if p.requires_grad]
-    model = Reconstruction(dac, books, training).to(device)
+    model = Reconstruction(dac, training).to(device)
     optimizer = torch.optim.AdamW(learned, betas=(0.8, 0.99), weight_decay=0.01, fused=cuda)
     if state is not None and "optimizer" in state:
         optimizer.load_state_dict(state["optimizer"])

@@ -87,10 +87,12 @@ def train(
     workers: int,
     processes: Processes,
     *,
+    peak: float | None = None,
     eager: bool = False,
 ) -> None:
     """Until the time is over; checkpoints every half minute, and goes on from one."""
     training, device = settings.language_training, processes.device
+    peak = peak or training.learning_rate
     network = Dia(settings.dia)
     initialise(network)
     network.to(device)
@@ -141,7 +143,7 @@ def train(
                 processes.say(f"language model: {len(corpus.texts):,} sentences")
             source = batches(alone)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(training.learning_rate, training.warmup, step, progress)
+            group["lr"] = learning_rate(peak, training.warmup, step, progress)
         losses = steps(next(source).to(device))
         processes.average([p.grad for p in learned if p.grad is not None])
         optimizer.step()
@@ -176,11 +178,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")
     parser.add_argument("--minutes", type=float, required=True, help="of training in all")
     parser.add_argument("--workers", type=int, default=8, help="processes that prepare batches, for each GPU")
+    parser.add_argument("--learning-rate", type=float, help="in the settings' place, to go on from a voice")
     parser.add_argument("--eager", action="store_true", help="without CUDA graphs")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)
-    train(settings, given.codes, given.out, given.minutes, given.workers, processes, eager=given.eager)
+    train(
+        settings,
+        given.codes,
+        given.out,
+        given.minutes,
+        given.workers,
+        processes,
+        peak=given.learning_rate,
+        eager=given.eager,
+    )
     processes.close()
 
 

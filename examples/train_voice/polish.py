@@ -1,5 +1,5 @@
-r"""Stage 4b, polish: the codec's decoder alone, against discriminators. The codes stay what they are, so the
-language model may be trained at the same time, on another GPU.
+r"""Stage 4b, polish: the decoder against discriminators, the encoder on what it should hear. The codes
+stay what they are, so the language model may be trained at the same time, on another GPU.
 
     python -m examples.train_voice.polish --speech work/speech --codebooks work/codebooks.pt \
         --codec work/codec.pt --out work/polished.pt --minutes 8
@@ -15,33 +15,44 @@ import torch
 from torch import Tensor, nn
 
 from examples.train_voice.codebooks import Codebooks
-from examples.train_voice.codec import Pieces, Speech, compile_activations
+from examples.train_voice.codec import Hearing, Pieces, Speech, compile_activations
 from examples.train_voice.discriminators import Judges, judges_loss, makers_losses
 from examples.train_voice.parallel import Clock, Processes, learning_rate, replayed, restore, save
 from examples.train_voice.settings import DEFAULT, Settings, read_settings
 from examples.train_voice.spectral import MelDistance
+from examples.train_voice.speech import shard_names
 from torch_ref.codecs.dac import Dac
+
+MORE = 0.2  # of the time: then all speech is read that there is by now
 
 
 class Contest:
-    """A step of both sides: the decoder speaks, judges compare it with the real speech."""
+    """A step of all sides: the encoder hears, the decoder speaks, judges compare it with the real speech."""
 
     def __init__(self, dac: Dac, judges: Judges, settings: Settings):
+        device = dac.decoder.conv2.weight.device
         self.dac, self.judges, self.weights = dac, judges, settings.polish
-        self.distance = MelDistance(dac.sample_rate).to(dac.decoder.conv2.weight.device)
-        self.makers, self.panel = list(dac.decoder.parameters()), list(judges.parameters())
+        self.distance, self.hearing = MelDistance(dac.sample_rate).to(device), Hearing(dac).to(device)
+        self.hearers, self.makers = list(dac.encoder.parameters()), list(dac.decoder.parameters())
+        self.panel = list(judges.parameters())
+
+    @property
+    def learned(self) -> list[nn.Parameter]:
+        return [*self.panel, *self.makers, *self.hearers]
 
     @torch.no_grad()
-    def latents(self, pieces: Pieces) -> Tensor:
+    def latents(self, pieces: Pieces, heard: Tensor) -> Tensor:
         """Of the codebooks' own codes, and for half of the batch of the encoder's."""
-        quantizer, half = self.dac.quantizer, len(pieces.samples) // 2
-        heard = self.dac.encoder(pieces.samples[half:, None])
-        return quantizer.decode(quantizer.encode(torch.cat((pieces.latents[:half], heard))))
+        quantizer, half = self.dac.quantizer, len(heard) // 2
+        return quantizer.decode(quantizer.encode(torch.cat((pieces.latents[:half], heard[half:]))))
 
     def __call__(self, pieces: Pieces) -> Tensor:
-        """Fills the gradients of both. → judges' loss, adversarial loss, feature distance, mel distance."""
+        """Fills the gradients of all. → judges' loss, adversarial loss, feature distance, mel distance, and
+        the encoder's errors: spectrum, pitch, phase.
+        """
         weights = self.weights
-        made = self.dac.decoder(self.latents(pieces))[:, 0]
+        heard = self.dac.encoder(pieces.samples[:, None])
+        made = self.dac.decoder(self.latents(pieces, heard))[:, 0]
         real, fake = halves(self.judges(torch.cat((pieces.samples, made))))
         judging = judges_loss(real, fake)
         adversarial, features = makers_losses(real, fake)
@@ -51,11 +62,13 @@ class Contest:
             + weights.adversarial_weight * adversarial
             + weights.feature_weight * features
         )
+        unheard, errors = self.hearing(heard, pieces.latents)
         found = torch.autograd.grad(judging, self.panel, retain_graph=True)
         found += torch.autograd.grad(loss, self.makers)
-        for parameter, gradient in zip([*self.panel, *self.makers], found, strict=True):
+        found += torch.autograd.grad(unheard, self.hearers)
+        for parameter, gradient in zip(self.learned, found, strict=True):
             parameter.grad = gradient
-        return torch.stack((judging, adversarial, features, mel)).detach()
+        return torch.cat((torch.stack((judging, adversarial, features, mel)).detach(), errors))
 
 
 def train(
@@ -77,8 +90,7 @@ def train(
     if start is None or told is None:
         raise SystemExit(f"polish: there is no codec at {codec}, or no codebooks at {codebooks}")
     dac.load_state_dict(start["dac"])
-    for frozen in (dac.encoder, dac.quantizer):
-        frozen.requires_grad_(False)
+    dac.quantizer.requires_grad_(False)
     books = Codebooks.restored(told, settings.codec, device)
     seed = settings.seed + 500 + 1000 * processes.rank
     data = Speech(speech, settings.codec_training.shards, books, device, seed)
@@ -86,19 +98,26 @@ def train(
     if cuda:
         compile_activations(dac)
     contest = Contest(dac, judges, settings)
-    maker_steps = torch.optim.AdamW(contest.makers, betas=betas, fused=cuda)
-    judge_steps = torch.optim.AdamW(contest.panel, betas=betas, fused=cuda)
+    steps = {
+        name: torch.optim.AdamW(learned, betas=betas, fused=cuda)
+        for name, learned in (
+            ("judges", contest.panel),
+            ("makers", contest.makers),
+            ("hearers", contest.hearers),
+        )
+    }
+    rates = dict.fromkeys(steps, training.learning_rate) | {"hearers": training.encoder_learning_rate}
     step, spent = 0, 0.0
     if state is not None:
         judges.load_state_dict(state["judges"])
-        maker_steps.load_state_dict(state["maker_steps"])
-        judge_steps.load_state_dict(state["judge_steps"])
+        for name, optimizer in steps.items():
+            optimizer.load_state_dict(state["steps"][name])
         step, spent = state["step"], state["spent"]
         data.generator.manual_seed(seed + step)
     pieces = data.draw(training.batch, training.frames)
-    learned = [*contest.panel, *contest.makers]
+    learned = contest.learned
     run = replayed(lambda: contest(pieces), learned) if cuda and not eager else lambda: contest(pieces)
-    clock = Clock(processes, minutes, spent)
+    clock, more = Clock(processes, minutes, spent), False
     saved = clock.spent
 
     def keep() -> None:
@@ -107,31 +126,35 @@ def train(
             {
                 "dac": dac.state_dict(),
                 "judges": judges.state_dict(),
-                "maker_steps": maker_steps.state_dict(),
-                "judge_steps": judge_steps.state_dict(),
+                "steps": {name: optimizer.state_dict() for name, optimizer in steps.items()},
                 "step": step,
                 "spent": clock.spent,
             },
         )
 
     while (progress := clock.look(step)) < 1:
-        rate = learning_rate(training.learning_rate, training.warmup, step, progress)
-        for group in (*maker_steps.param_groups, *judge_steps.param_groups):
-            group["lr"] = rate
+        if not more and progress > MORE:  # speech that has come since
+            more = True
+            shards = min(len(shard_names(speech)), training.shards)
+            data = Speech(speech, shards, books, device, seed + step)
+        for name, optimizer in steps.items():
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(rates[name], training.warmup, step, progress)
         for kept, drawn in zip(pieces, data.draw(training.batch, training.frames), strict=True):
             kept.copy_(drawn)
         parts = run()
         processes.average([p.grad for p in learned if p.grad is not None])
-        nn.utils.clip_grad_norm_(contest.panel, 10.0)
-        nn.utils.clip_grad_norm_(contest.makers, 10.0)
-        judge_steps.step()
-        maker_steps.step()
+        for part in (contest.panel, contest.makers, contest.hearers):
+            nn.utils.clip_grad_norm_(part, 10.0)
+        for optimizer in steps.values():
+            optimizer.step()
         step += 1
         if step % 200 == 0:
-            judging, adversarial, features, mel = parts.tolist()
+            judging, adversarial, features, mel, spectrum, pitch, phase = parts.tolist()
             processes.say(
                 f"polish: step {step}, {clock.spent:.0f} s, mel {mel:.4f}, judges {judging:.3f}, "
-                f"adversarial {adversarial:.3f}, features {features:.3f}"
+                f"adversarial {adversarial:.3f}, features {features:.3f}, encoder: spectrum {spectrum:.3f}, "
+                f"pitch {pitch:.3f}, phase {phase:.3f}"
             )
         if processes.first and clock.spent - saved > 30:
             keep()

@@ -39,7 +39,9 @@ class CodecTraining:
 class Polish:
     frames: int
     batch: int
+    shards: int
     learning_rate: float
+    encoder_learning_rate: float
     warmup: int
     mel_weight: float
     adversarial_weight: float

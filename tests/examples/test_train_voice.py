@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from examples.train_voice import text
-from examples.train_voice.codebooks import Codebooks, find
-from examples.train_voice.codec import Pieces, Reconstruction
+from examples.train_voice.checkpoints import grown, requantized
+from examples.train_voice.codebooks import Codebooks, fewer, find
+from examples.train_voice.codec import Hearing, Pieces, Reconstruction
 from examples.train_voice.dialogues import Batch, Batches, Corpus, Recipe, Shape, collate, example, shapes
 from examples.train_voice.discriminators import Judges
 from examples.train_voice.export import dac_config, dia_config, generation_config, write
@@ -18,7 +20,7 @@ from examples.train_voice.flite import PHONES, Sound, Spoken
 from examples.train_voice.language_model import Steps
 from examples.train_voice.parameters import FEATURES, HOP, PITCH, SPECTRUM, framed, phases, places
 from examples.train_voice.polish import Contest
-from examples.train_voice.settings import read_settings
+from examples.train_voice.settings import Settings, read_settings
 from examples.train_voice.spectral import MelDistance, mel_filters
 from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
 from examples.train_voice.spelling import letters_of
@@ -196,31 +198,78 @@ def test_codebooks_come_back(books: Codebooks) -> None:
     assert all(map(torch.equal, weights, books.quantizer.state_dict().values()))
 
 
+def smaller(settings: Settings) -> Settings:
+    """Without the last codebook."""
+    count = settings.codec.n_codebooks - 1
+    codec = replace(settings.codec, n_codebooks=count, codebook_dim=settings.codec.codebook_dim[:count])
+    return replace(settings, codebook_roles=settings.codebook_roles[:count], codec=codec)
+
+
+def test_grown_codebooks_keep_the_known_ones() -> None:
+    rng = np.random.default_rng(2)
+    features = torch.from_numpy(rng.normal(size=(600, FEATURES)))
+    known = find(features, smaller(SETTINGS), 0)
+    assert fewer(SETTINGS.codec, known.quantizer.state_dict()) == smaller(SETTINGS).codec
+    more = find(features, SETTINGS, 0, known)
+    codes = more.codes(features)
+    assert torch.equal(codes[:, :-1], known.codes(features))
+    assert len(codes[:, -1].unique()) > 100
+    state = more.quantizer.state_dict()
+    codec = {f"quantizer.{name}": value for name, value in known.quantizer.state_dict().items()}
+    assert requantized({**codec, "decoder.bias": torch.ones(1)}, state).keys() == {
+        "decoder.bias",
+        *(f"quantizer.{name}" for name in state),
+    }
+    codec["quantizer.quantizers.0.codebook.weight"] = torch.zeros(256, 32)
+    with pytest.raises(SystemExit, match="not the codec's own"):
+        requantized(codec, state)
+
+
+def test_a_grown_language_model_says_what_it_said() -> None:
+    torch.manual_seed(0)
+    config = SETTINGS.dia
+    count = config.decoder_config.num_channels
+    channels = replace(config.decoder_config, num_channels=count + 1)
+    before = Dia(config)
+    after = Dia(replace(config, decoder_config=channels, delay_pattern=(*config.delay_pattern, count)))
+    after.load_state_dict(grown(before.state_dict(), count, count + 1))
+    rows, ids = torch.randint(0, 256, (1, 5, count + 1)), [torch.arange(1, 9)]
+    with torch.no_grad():
+        old = before(rows[..., :count], before.new_cache(), before.read(ids))
+        new = after(rows, after.new_cache(), after.read(ids))
+    torch.testing.assert_close(new[:, :, :count], old)
+    assert (new[:, :, count] == 0).all()
+
+
 def test_codec_losses_reach_both_halves(books: Codebooks) -> None:
     torch.manual_seed(0)
     dac = Dac(SETTINGS.codec)
     dac.quantizer.load_state_dict(books.quantizer.state_dict())
     pieces = Pieces(0.1 * torch.randn(2, 6 * HOP), torch.randn(2, SETTINGS.codec.hidden_size, 6))
-    model = Reconstruction(dac, books, SETTINGS.codec_training)
+    model = Reconstruction(dac, SETTINGS.codec_training)
     losses = model(pieces, torch.ones(()))
     assert losses.agreed.shape == (SETTINGS.codec.n_codebooks,)
     losses.total.backward()
     assert float(dac.encoder.conv1.weight.grad.abs().sum()) > 0  # pyright: ignore
     assert float(dac.decoder.conv1.weight.grad.abs().sum()) > 0  # pyright: ignore
-    own = Reconstruction(dac, books, SETTINGS.codec_training)(pieces, torch.zeros(()))
+    own = Reconstruction(dac, SETTINGS.codec_training)(pieces, torch.zeros(()))
     assert own.total.item() != pytest.approx(losses.total.item())
 
 
-def test_polish_leaves_encoder_and_codes_alone(books: Codebooks) -> None:
+def test_polish_teaches_all_but_the_codes(books: Codebooks) -> None:
     torch.manual_seed(0)
     dac, judges = Dac(SETTINGS.codec), Judges()
-    for frozen in (dac.encoder, dac.quantizer):
-        frozen.requires_grad_(False)
+    dac.quantizer.load_state_dict(books.quantizer.state_dict())
+    dac.quantizer.requires_grad_(False)
     pieces = Pieces(0.1 * torch.randn(2, 6 * HOP), torch.randn(2, SETTINGS.codec.hidden_size, 6))
-    parts = Contest(dac, judges, SETTINGS)(pieces)
+    contest = Contest(dac, judges, SETTINGS)
+    parts = contest(pieces)
     assert torch.isfinite(parts).all()
-    assert all(p.grad is not None for p in [*dac.decoder.parameters(), *judges.parameters()])
-    assert all(p.grad is None for p in dac.encoder.parameters())
+    assert all(p.grad is not None for p in [*dac.encoder.parameters(), *dac.decoder.parameters()])
+    assert all(p.grad is not None for p in judges.parameters())
+    assert all(p.grad is None for p in dac.quantizer.parameters())
+    errors = Hearing(dac)(dac.encoder(pieces.samples[:, None]), pieces.latents)[1]
+    torch.testing.assert_close(parts[4:], errors)
 
 
 def test_examples_have_a_turn_for_every_tag(corpus: Corpus) -> None:
@@ -324,4 +373,7 @@ def test_export_is_read_back(tmp_path) -> None:
     pipeline = load(tmp_path / "dia", codec=tmp_path / "codec", device="cpu")
     assert pipeline.config == SETTINGS.dia
     assert pipeline.codec.config == SETTINGS.codec
-    assert pipeline.generate("[S1] Hello.", max_frames=4, seed=1).codes.shape == (7, 4)
+    assert pipeline.generate("[S1] Hello.", max_frames=4, seed=1).codes.shape == (
+        SETTINGS.codec.n_codebooks,
+        4,
+    )
