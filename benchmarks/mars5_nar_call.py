@@ -36,7 +36,6 @@ from tts_core.published_sizes import MARS5_NAR
 
 # H200: cuBLAS was measured at 790 TFLOP/s in half precision; in float32 the data sheet says 67
 PEAK = {"bfloat16": 790e12, "float16": 790e12, "float32": 67e12}
-SIZES = ("prompt", "frames", "text")
 READ = 4.2e12  # bytes a second, H200
 TINY = replace(
     MARS5_NAR,
@@ -65,6 +64,13 @@ class Work:
     settings: Diffusion
 
 
+def lengths(size: str) -> dict[str, int]:
+    """Usual ones, in frames and text ids."""
+    if size == "full":
+        return {"prompt": 450, "frames": 450, "text": 80}
+    return dict.fromkeys(("prompt", "frames", "text"), 20)
+
+
 def make_work(args: argparse.Namespace) -> Work:
     config = MARS5_NAR if args.size == "full" else TINY
     random, tensors = np.random.default_rng(0), {}
@@ -84,7 +90,8 @@ def make_work(args: argparse.Namespace) -> Work:
     return Work(config, tensors, text, reference, cells, Diffusion(timesteps=args.timesteps))
 
 
-def torch_side(work: Work, dtype: str) -> SimpleNamespace:
+def torch_side(work: Work, dtype: str, device: str | None = None) -> SimpleNamespace:
+    """device: None takes the GPU where there is one."""
     import torch
 
     import torch_ref.mars5.diffusion
@@ -93,7 +100,8 @@ def torch_side(work: Work, dtype: str) -> SimpleNamespace:
     from torch_ref.mars5.residual_transformer import ResidualTransformer
 
     torch.set_grad_enabled(False)
-    device, kind = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, dtype)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind = getattr(torch, dtype)
     with torch.device("meta"):
         network = ResidualTransformer(work.config)
     state = {
@@ -312,9 +320,8 @@ def main() -> None:
     parser.add_argument("--check", type=int, default=3, help="timesteps whose codes are compared")
     parser.add_argument("--full-only", action="store_true", help="no form without a shortcut")
     args = parser.parse_args()
-    defaults = {"prompt": 450, "frames": 450, "text": 80} if args.size == "full" else dict.fromkeys(SIZES, 20)
-    for name in SIZES:
-        setattr(args, name, getattr(args, name) or defaults[name])
+    for name, size in lengths(args.size).items():
+        setattr(args, name, getattr(args, name) or size)
     work = make_work(args)
     weights, count = sum(x.size for x in work.tensors.values()), flops(work)
     size = 4 if args.dtype == "float32" else 2
