@@ -73,9 +73,8 @@ def from_equal_states(sides: list[SimpleNamespace], work: calls.Work, steps: int
         codes = first.host(first.plain(first.whole(codes), first.index(t), numbers)).copy()
     for name, number in unlike.items():
         told = f"{number} of {count} cells unlike ({1e6 * number / count:.2f} in a million)"
-        print(
-            f"{first.short} and {name}, equal states: {told}, log-probabilities {np.mean(apart[name]):.1e} apart"
-        )
+        told += f", log-probabilities {np.mean(apart[name]):.1e} apart"
+        print(f"{first.short} and {name}, equal states: {told}", flush=True)
 
 
 def whole_runs(sides: list[SimpleNamespace], work: calls.Work, runs: int) -> None:
