@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import Any
 
@@ -27,17 +28,37 @@ class Recorded:
 
 
 NOTHING = Recorded(np.zeros((0, 0)))  # for what draws nothing
+FAST = {  # of the first stage's names, those of upstream's second layout, which are renames alone
+    r"transformer\.h\.": "layers.",
+    r"\.attn\.c_attn\.": ".attention.wqkv.",
+    r"\.attn\.c_proj\.": ".attention.wo.",
+    r"\.mlp\.c_proj\.": ".feed_forward.w2.",
+    r"\.mlp\.": ".feed_forward.",
+    r"\.ln_1\.": ".attention_norm.",
+    r"\.ln_2\.": ".ffn_norm.",
+    r"transformer\.ln_f\.": "norm.",
+    r"transformer\.wtes\.0\.": "tok_embeddings.",
+    r"transformer\.wpe\.": "pos_embeddings.",
+    r"lm_heads\.0\.": "output.",
+}
 
 
 def check_names(bench: Bench) -> None:
-    """Published names and the number of parameters."""
+    """Published names, in both layouts of the first stage, and the number of parameters."""
     for stage in ("first", "second"):
         config = getattr(bench.own, stage).config
         shapes = (first_stage_parameter_shapes if stage == "first" else second_stage_parameter_shapes)(config)
         head = {"lm_heads.0.weight"} if stage == "first" else set()
         assert {*shapes, *head} == set(bench.info[f"{stage}_stage_keys"]), f"{stage}_stage_keys"
         if stage == "first":
+            assert sorted(map(_fast_name, {*shapes, *head})) == sorted(bench.info["fast_keys"])
             assert sum(map(prod, shapes.values())) == bench.info["first_stage_params"]
+
+
+def _fast_name(name: str) -> str:
+    for pattern, renamed in FAST.items():
+        name = re.sub(pattern, renamed, name)
+    return name
 
 
 def check_layout(bench: Bench) -> None:
