@@ -1,9 +1,9 @@
 """The layers of MetaVoice's networks in order.
 
 State of the speaker encoder: slices (P, T, mels), state0, state1 .. (2, P, H), each layer's last hidden and
-cell values, vectors (P, E), speaker (E,). Of the stages: embeddings (R, E), voice (R, 1, D), rows (R, T, D);
-the first stage's tokens (R, T), logits (R, T, V); the second stage's tokens (1, rows, T), logits0, logits1 ..
-(1, T, V), one a codebook.
+cell values, vectors (P, E), speaker (E,). Of both stages: embeddings (R, E), voice (R, 1, D), rows (R, T, D).
+The first stage's also: tokens (R, T), last (R, T, D), logits (R, T, V). The second stage's also: tokens
+(1, rows, T), logits0, logits1 .. (1, T, V), one a codebook.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def first_stage_stages(config: FirstStageConfig) -> list[Stage]:
         stage("speakers", "speaker_cond_pos", "voice"),
         stage("embedding", "transformer.wtes.0", "rows", beside=("transformer.wpe",)),
         *stages("layer", "transformer.h", config.num_hidden_layers, "rows"),
-        stage("norm", "transformer.ln_f", "rows"),
+        stage("norm", "transformer.ln_f", "last"),
         Stage("head", "head", ("transformer.wtes.0",), {"head": ("logits",)}),
     ]
 

@@ -56,11 +56,11 @@ class FirstStageLayers(Layers):
 
     def norm(self, x: Tensors, index: int) -> Tensors:
         """The last norm."""
-        return {"rows": self.network.transformer.ln_f(x["rows"])}
+        return {"last": self.network.transformer.ln_f(x["rows"])}
 
     def head(self, x: Tensors, index: int) -> Tensors:
         """Vectors to logits."""
-        return {"logits": self.network.head(x["rows"])}
+        return {"logits": self.network.head(x["last"])}
 
 
 class SecondStageLayers(Layers):

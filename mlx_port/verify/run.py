@@ -186,7 +186,7 @@ def _climb(
     held = before if _exact(after) else after  # whose numbers the oracle computes with
     state = rung.state(given)
     oracle = reference(held, rung.layers, before.config, "float64")
-    comparison = Comparison(rung, oracle, state, report, progress, after.quantization is not None)
+    comparison = Comparison(rung, oracle, state, report, progress, _is_quantized(after))
     given.made.update({name: comparison.truth.whole[name] for name in rung.keeps})
     end: State = {}
     for dtype in dict.fromkeys(("float32", after.dtype)):
@@ -203,7 +203,12 @@ def _climb(
 
 def _exact(part: Part) -> bool:
     """Whether a converted part should hold its source's very numbers."""
-    return part.quantization is None and part.dtype == "float32"
+    return not _is_quantized(part) and part.dtype == "float32"
+
+
+def _is_quantized(part: Part) -> bool:
+    """Whether any layer of a converted part is: its scales are there."""
+    return part.quantization is not None and any(len(move.sources) > 1 for move in part.moves.values())
 
 
 def _title(kind: str) -> str:
