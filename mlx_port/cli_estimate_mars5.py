@@ -9,10 +9,11 @@ from typing import Any
 from tts_core.errors import UsageError
 from tts_core.estimate import BACKENDS, Estimate
 from tts_core.mars5_estimate import Mars5Job, estimate
-from tts_core.mars5_request import PIECE_SECONDS, as_spoken, check_words, cut
+from tts_core.mars5_request import PIECE_SECONDS, as_spoken, cut
 from tts_core.mars5_sampling import MAX_LEN, Mars5Settings
 from tts_core.pieces import CHARACTERS_PER_SECOND
 from tts_core.published_sizes import ENCODEC_24KHZ, MARS5_AR, MARS5_NAR, VOCOS_ENCODEC_24KHZ
+from tts_core.words import check_words
 
 PUBLISHED = "CAMB-AI/MARS5-TTS"
 CONFIGS = {

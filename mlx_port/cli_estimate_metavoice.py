@@ -10,7 +10,7 @@ from tts_core.errors import UsageError
 from tts_core.estimate import BACKENDS, Estimate
 from tts_core.metavoice_codes import most_frames
 from tts_core.metavoice_estimate import MetaVoiceJob, estimate
-from tts_core.metavoice_request import FRAME_RATE, PIECE_CHARACTERS, check_words, cut, usual_characters
+from tts_core.metavoice_request import FRAME_RATE, PIECE_CHARACTERS, cut, usual_characters
 from tts_core.published_sizes import (
     ENCODEC_24KHZ,
     METAVOICE_FIRST_STAGE,
@@ -19,6 +19,7 @@ from tts_core.published_sizes import (
     VOCOS_ENCODEC_24KHZ,
 )
 from tts_core.spoken import spoken
+from tts_core.words import check_words
 
 PUBLISHED = "metavoiceio/metavoice-1B-v0.1"
 CONFIGS = {

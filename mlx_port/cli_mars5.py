@@ -11,10 +11,11 @@ from mlx_port.cli_generate import Wish
 from tts_core.audio import read_audio
 from tts_core.encodec import EncodecConfig
 from tts_core.errors import UsageError
-from tts_core.mars5_request import PIECE_SECONDS, as_spoken, check_words, choose_settings, cut
+from tts_core.mars5_request import PIECE_SECONDS, as_spoken, choose_settings, cut
 from tts_core.mars5_sampling import Mars5Settings
 from tts_core.pieces import CHARACTERS_PER_SECOND
 from tts_core.results import Prompt
+from tts_core.words import check_words
 
 FLAGS = frozenset({"ref_text", "deep", "as_written"})
 SHORTEST = 1.0  # seconds of reference

@@ -12,13 +12,13 @@ from tts_core.errors import UsageError
 from tts_core.metavoice_request import (
     LEAST_SECONDS,
     check_decoder,
-    check_words,
     choose_sampling,
     too_short,
 )
 from tts_core.metavoice_text import normalise
 from tts_core.results import Prompt
 from tts_core.spoken import spoken
+from tts_core.words import check_words
 
 FLAGS = frozenset({"decoder", "as_written", "max_seconds"})
 

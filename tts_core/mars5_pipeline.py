@@ -17,18 +17,17 @@ from tts_core.host import Host
 from tts_core.joining import Joiner
 from tts_core.mars5_diffusion import Draws, first_noise, make_cells
 from tts_core.mars5_estimate import Mars5Job
+from tts_core.mars5_reference import Reference, Sizes, Voice
 from tts_core.mars5_request import (
     BANDWIDTH_ID,
     PIECE_SECONDS,
     STAGES,
     Item,
     Overrides,
-    Reference,
     Request,
-    Sizes,
-    Voice,
     choose_settings,
     for_vocoder,
+    request_batch,
     request_pieces,
     request_texts,
 )
@@ -154,10 +153,54 @@ class Mars5Pipeline:
         self.host.reset_peak()
         with meter.stage("codec"):
             codes = self._encode(request.items[0].reference)
-        prompts = [item.prompt(codes, self.vocabulary, request.settings) for item in request.items]
-        longest = max(range(len(prompts)), key=lambda place: len(prompts[place].tokens))
-        self._check_room(request, request.items[longest], prompts[longest], codes)
-        return self._parts(request, codes, prompts, meter)
+        return self._parts(request, codes, self._prompts(request, codes), meter)
+
+    def generate_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        prompts: Voice | Sequence[Voice] = None,
+        deep_clone: bool | None = None,
+        cfg_scale: float | None = None,
+        settings: Mars5Settings | None = None,
+        as_written: bool = False,
+        piece_seconds: float | None = PIECE_SECONDS,
+        seed: int | Sequence[int] | None = None,
+        noise: Noise | Sequence[Noise | Sequence[Noise]] | None = None,
+        draws: Draws = "per cell",
+        **overrides: Unpack[Overrides],
+    ) -> list[GenerationResult]:
+        """Speak several texts, each as `generate` speaks it alone; one after the other.
+
+        Both networks speak a text at a time: a batch takes as long as its texts do, and no more memory than
+        the longest. It checks them all, and reads each voice once, before the first is begun.
+        prompts, seed, noise: one for all, or one per text. Other arguments as for `stream`. The times in a
+        result are its text's, without reading voices. Raises UsageError, naming the text's place, and
+        ResourceError for what would not fit into memory, before any text is spoken.
+        """
+        asked = request_batch(
+            texts,
+            prompts,
+            self.sizes,
+            choose_settings(settings, cfg_scale, overrides),
+            deep_clone=deep_clone,
+            as_written=as_written,
+            piece_seconds=piece_seconds,
+            seed=seed,
+            noise=noise,
+            draws=draws,
+        )
+        self.host.reset_peak()
+        known, ready = dict[int, np.ndarray](), []
+        for voice, request in asked:
+            if id(voice) not in known:
+                known[id(voice)] = self._encode(request.items[0].reference)
+            codes = known[id(voice)]
+            ready.append((request, codes, self._prompts(request, codes)))
+        return [
+            join(list(self._parts(request, codes, read, StageMeter(self.sample_rate, STAGES))))
+            for request, codes, read in ready
+        ]
 
     def generate_codes(
         self,
@@ -196,6 +239,13 @@ class Mars5Pipeline:
             self._check_room(request, item, prompt, codes)
             made.append(self._codes(request, item, codes, prompt, meter)[0])
         return made
+
+    def _prompts(self, request: Request, codes: np.ndarray) -> list[CodecPrompt]:
+        """What the autoregressive network reads for each piece; what has no room is refused."""
+        prompts = [item.prompt(codes, self.vocabulary, request.settings) for item in request.items]
+        longest = max(range(len(prompts)), key=lambda place: len(prompts[place].tokens))
+        self._check_room(request, request.items[longest], prompts[longest], codes)
+        return prompts
 
     def _parts(
         self, request: Request, codes: np.ndarray, prompts: Sequence[CodecPrompt], meter: StageMeter

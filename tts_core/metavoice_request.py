@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,13 +17,14 @@ from tts_core.metavoice import END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStageConfig
 from tts_core.metavoice_codes import flattened, most_frames
 from tts_core.metavoice_sampling import FirstStageSampling
 from tts_core.metavoice_text import Tokenizers, normalise
-from tts_core.noise import HostNoise, Noise, NormalNoise
+from tts_core.noise import HostNoise, Noise, NormalNoise, check_seed, piece_seed
 from tts_core.pieces import CHARACTERS_PER_SECOND, split
 from tts_core.results import Prompt
 from tts_core.silence import trim
 from tts_core.speaker_slices import SAMPLE_RATE as SPEAKER_RATE
 from tts_core.speaker_slices import TRIM_DB
 from tts_core.spoken import spoken
+from tts_core.words import check_words
 
 Decoder = Literal["vocos", "mbd"]
 CfgScale = float | tuple[float, float]  # speaker, or speaker and text
@@ -135,7 +135,7 @@ def request_speech(
     if max_frames is not None and (not isinstance(max_frames, int | np.integer) or max_frames < 1):
         raise UsageError(f"max_frames: {max_frames!r} is not a whole number of 1 and more")
     texts = cut(text if as_written else spoken(text), piece_characters, second.max_position_embeddings)
-    seed = _check_seed(secrets.randbits(32) if seed is None else seed)
+    seed = check_seed(secrets.randbits(32) if seed is None else seed)
     sources = _sources(noise, seed, len(texts))
     pieces = []
     for place, (words, source) in enumerate(zip(texts, sources, strict=True), start=1):
@@ -315,24 +315,6 @@ def _samples(prompt: Prompt) -> np.ndarray:
     return samples.astype(np.float32)
 
 
-def check_words(where: str, text: str) -> None:
-    """Raise UsageError, which never quotes it, for a text without words or with control characters."""
-    for place, char in enumerate(text, start=1):
-        if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
-            raise UsageError(
-                f"{where}: character {place} is U+{ord(char):04X}, a control character; remove it"
-            )
-    if not any(char.isalnum() for char in text):
-        raise UsageError(f"{where}: there are no words in it; write what is to be said")
-
-
-def piece_seed(seed: int, place: int) -> int:
-    """The seed of a text's piece, the same whatever stands around it; the first's is `seed`."""
-    if place == 0:
-        return seed
-    return int(np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)[0])
-
-
 def each(name: str, value: object, texts: int) -> list:
     """One value a text. Raises UsageError where there are more or fewer."""
     values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
@@ -349,9 +331,3 @@ def _sources(noise: SpeechNoise | Sequence[SpeechNoise] | None, seed: int, count
     if len(noise) != count:
         raise UsageError(f"noise: {len(noise)} sources for {count} pieces; give one, or one per piece")
     return list(noise)
-
-
-def _check_seed(seed: int) -> int:
-    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise UsageError(f"seed: {seed!r} is not a whole number in 0 .. 2**64 - 1")
-    return int(seed)

@@ -67,3 +67,17 @@ def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int]) -> lis
             raise UsageError(f"noise: {len(noise)} sources for {len(seeds)} texts; give one, or one per text")
         return list(noise)
     return [noise] * len(seeds)
+
+
+def piece_seed(seed: int, place: int) -> int:
+    """The seed of a text's piece: a stream of its own, whatever stands around it; the first's is `seed`."""
+    if place == 0:
+        return seed
+    return int(np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)[0])
+
+
+def check_seed(seed: int) -> int:
+    """The seed as a number of Python's. Raises UsageError for what is no whole number in 0 .. 2**64 - 1."""
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise UsageError(f"seed: {seed!r} is not a whole number in 0 .. 2**64 - 1")
+    return int(seed)

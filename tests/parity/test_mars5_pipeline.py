@@ -15,9 +15,9 @@ from tts_core.codec_policy import CodecPolicy
 from tts_core.errors import ResourceError, UsageError
 from tts_core.joining import FADE, PAUSE
 from tts_core.mars5_diffusion import FIRST_DRAW
-from tts_core.mars5_request import BANDWIDTH_ID, STAGES, for_vocoder, piece_seed
+from tts_core.mars5_request import BANDWIDTH_ID, STAGES, for_vocoder
 from tts_core.mars5_sampling import Mars5Settings
-from tts_core.noise import HostNoise
+from tts_core.noise import HostNoise, piece_seed
 from tts_core.results import Prompt, join
 from tts_core.trim import loud_span
 
@@ -155,6 +155,54 @@ def test_seeds(side: str) -> None:
     assert fresh[0].seed != fresh[1].seed
     retold = pipeline(side).generate(TEXT, prompt=Prompt(codes=CODES), seed=fresh[0].seed, **cut(given))
     np.testing.assert_array_equal(retold.codes, fresh[0].codes)
+
+
+def test_a_batch_is_its_texts_alone(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sound and codes exactly, each with its own voice and seed; a voice that two share is read once."""
+    voices, texts = [voice(), voice(said=SAID), voice()], ["The inn is near.", TEXT, LONG]
+    voices[2] = voices[0]
+    given = {"timesteps": 1, "generate_max_len_override": 60, "piece_seconds": 4.0}
+    speak, codec, heard = pipeline(side), pipeline(side).codec, list[int]()
+    encode = codec.encode
+    monkeypatch.setattr(codec, "encode", lambda wave, books: (heard.append(1), encode(wave, books))[1])
+    batch = speak.generate_batch(texts, prompts=voices, seed=[3, 4, 5], **given)
+    assert len(heard) == 2
+    for made, text, prompt, seed in zip(batch, texts, voices, (3, 4, 5), strict=True):
+        alone = speak.generate(text, prompt=prompt, seed=seed, **given)
+        np.testing.assert_array_equal(made.audio, alone.audio)
+        np.testing.assert_array_equal(made.codes, alone.codes)
+        assert (made.seed, made.token_count, made.finish_reason) == (seed, alone.token_count, "length")
+        assert made.is_final_chunk
+        assert made.codes.shape[1] > 0
+    one = speak.generate_batch(texts[:2], prompts=voices[0], noise=HostNoise(3), **given)
+    np.testing.assert_array_equal(one[0].codes, batch[0].codes)
+    assert one[0].seed is None
+    fresh = speak.generate_batch(texts[:1] * 2, prompts=voices[0], **given)
+    assert fresh[0].seed == fresh[1].seed != 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"texts": TEXT}, "texts: got one string"),
+        ({"texts": []}, "texts: the list is empty"),
+        ({"texts": [TEXT, "..."]}, "text 2: there are no words"),
+        ({"texts": [TEXT, "<|endoftext|> is a token"]}, "text 2: .* is a special token"),
+        ({"prompts": [voice()]}, "prompts: 1 for 2 texts"),
+        ({"prompts": [voice(), None]}, "prompt: MARS5 speaks with the voice of a reference"),
+        ({"seed": [1]}, "seed: 1 values for 2 texts"),
+        ({"noise": [HostNoise(1)]}, "noise: 1 sources for 2 texts"),
+        ({"timesteps": 0}, "timesteps: 0 is outside"),
+        ({"generate_max_len_override": 9}, "text 2: the text take .* raise generate_max_len_override"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_batch_is_refused_before_any_text_is_spoken(
+    side: str, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline(side), "extend", lambda *_: pytest.fail("a text was begun"))
+    with pytest.raises(UsageError, match=message):
+        pipeline(side).generate_batch(**{"texts": [TEXT, LONG], "prompts": voice(), **arguments})
 
 
 def cut(given: dict[str, Any]) -> dict[str, Any]:

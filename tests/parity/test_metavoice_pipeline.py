@@ -19,8 +19,8 @@ from tests.tolerance import assert_within
 from tts_core.errors import ResourceError, UsageError
 from tts_core.loudness import TARGET, integrated_loudness, normalize_loudness
 from tts_core.metavoice_estimate import MetaVoiceJob, positions
-from tts_core.metavoice_request import STAGES, piece_seed, request_speech, tell_licence
-from tts_core.noise import HostNoise
+from tts_core.metavoice_request import STAGES, request_speech, tell_licence
+from tts_core.noise import HostNoise, piece_seed
 from tts_core.results import Prompt, join
 
 FRAMES = 14

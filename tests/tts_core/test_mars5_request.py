@@ -8,21 +8,18 @@ import pytest
 
 from tests.tts_core.test_mars5_tokens import VOCABULARY
 from tts_core.errors import UsageError
+from tts_core.mars5_reference import Reference, Sizes, read_reference
 from tts_core.mars5_request import (
     ARGUMENTS,
     Overrides,
-    Reference,
     Request,
-    Sizes,
     choose_settings,
     for_vocoder,
-    piece_seed,
-    read_reference,
     request_pieces,
     request_texts,
 )
 from tts_core.mars5_sampling import Mars5Settings
-from tts_core.noise import HostNoise
+from tts_core.noise import HostNoise, piece_seed
 from tts_core.pieces import CHARACTERS_PER_SECOND
 from tts_core.results import Prompt
 

@@ -18,12 +18,12 @@ from tts_core.metavoice_request import (
     Speech,
     choose_sampling,
     cut,
-    piece_seed,
     request_speech,
     usual_characters,
 )
 from tts_core.metavoice_sampling import FirstStageSampling
 from tts_core.metavoice_text import normalise
+from tts_core.noise import piece_seed
 from tts_core.published_sizes import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.published_sizes import METAVOICE_SECOND_STAGE as SECOND
 
