@@ -58,15 +58,19 @@ def _spelling(argument: str, known: set[str]) -> str:
 @click.option(
     "--q-bits",
     type=click.Choice(["2", "3", "4", "5", "6", "8"]),
-    help="Bits per weight.  [default: 4; mxfp8: 8]",
+    help="Bits per weight.  [default: 4; mxfp8, int8: 8]",
 )
 @click.option(
     "--q-group-size",
     type=int,
     metavar="N",
-    help="Weights per scale.  [default: 64; mxfp4, mxfp8: 32; nvfp4: 16]",
+    help="Weights per scale.  [default: 64; mxfp4, mxfp8: 32; nvfp4: 16; int8, int4: 128]",
 )
-@click.option("--q-mode", type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4"]), help="[default: affine]")
+@click.option(
+    "--q-mode",
+    type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4", "int8", "int4"]),
+    help="int8, int4: the numbers of MetaVoice's own program.  [default: affine]",
+)
 @click.option("-d", "--dequantize", is_flag=True, help="Undo the quantisation of a converted SRC.")
 @click.option(
     "--cross-rope/--no-cross-rope",
@@ -151,12 +155,12 @@ def _run(
         raise UsageError("-q, -d: give one of them")
 
     from converters.convert import convert, outline
-    from converters.dequantize import Quantization
+    from converters.original_quant import quantization_of
     from converters.published import open_published
     from converters.writer import check_destination
 
     how = (
-        Quantization.of(q_mode or "affine", q_group_size, int(q_bits) if q_bits else None)
+        quantization_of(q_mode or "affine", q_group_size, int(q_bits) if q_bits else None)
         if quantize
         else None
     )
@@ -251,6 +255,7 @@ def _quantised(report: dict[str, Any]) -> list[str]:
         lines.append(
             f"quantised{f' in {kind}' if len(parts) > 1 else ''}: {part['quantized_layers']} layers, "
             f"{how['mode']}, {how['bits']} bits, groups of {how['group_size']}"
+            + (f", {how['numbers']} numbers" if "numbers" in how else "")
         )
         if kept:
             more = f" and {len(kept) - 3} more, see config.json" if len(kept) > 3 else ""

@@ -17,6 +17,7 @@ import numpy as np
 from converters.card import card_of
 from converters.dequantize import Quantization
 from converters.dtypes import FLOATS, narrow
+from converters.original_quant import stored as stored_original
 from converters.published import Part, Published, open_published
 from converters.writer import (
     Entry,
@@ -130,10 +131,11 @@ class Outline:
 
     def report(self) -> dict[str, Any]:
         """Counts, sizes and what is left behind, as JSON can hold it."""
+        how = self.quantization
         return {
             "bytes": self.nbytes,
             "dtype": self.dtype,
-            "quantization": self.quantization and self.quantization.to_dict(),
+            "quantization": how and how.to_dict() | ({"numbers": "the original's"} if how.original else {}),
             "parts": {plan.part.kind: plan.report() for plan in self.plans},
         }
 
@@ -155,6 +157,8 @@ def outline(
         raise UsageError(f"--dtype: {dtype!r} is unknown; choose from float32, bfloat16, float16")
     if quantization is not None and any(part.quantization for part in parts):
         raise UsageError(f"-q: {parts[0].origin.path} is quantised already; give the unquantised model")
+    if quantization is not None and quantization.original:
+        _check_original(parts, dtype)
     plans = [_plan(part, dtype, quantization) for part in parts]
     if quantization and not any(output.quantization for plan in plans for output in plan.outputs):
         raise UsageError(
@@ -162,6 +166,20 @@ def outline(
             "choose another --q-group-size or --q-mode"
         )
     return Outline(plans, quantization)
+
+
+def _check_original(parts: Sequence[Part], dtype: str | None) -> None:
+    """Raise UsageError where the original's own numbers cannot be had."""
+    first = next((part for part in parts if part.kind == "metavoice"), None)
+    if first is None:
+        raise UsageError(
+            "--q-mode: int8 and int4 are MetaVoice's own, of its first stage, and "
+            f"{parts[0].origin.path} is {KINDS[parts[0].kind].title}; choose affine"
+        )
+    if (dtype or first.dtype) == "float16":
+        raise UsageError(
+            "--q-mode: scales of int8 and int4 are bfloat16; choose --dtype bfloat16 or float32, or affine"
+        )
 
 
 def _plan(part: Part, dtype: str | None, quantization: Quantization | None) -> Plan:
@@ -190,7 +208,7 @@ def convert(
     whole = outline(published, dtype=dtype, quantization=quantization)
     destination = Path(destination)
     files = [file for plan in whole.plans for file in plan.part.files]
-    if quantization is not None:
+    if quantization is not None and not quantization.original:
         _mlx()
     check_destination(destination, force=force, sources=files)
     check_space(destination.absolute().parent, whole.nbytes)
@@ -277,7 +295,8 @@ def _tensors(part: Part, output: Output) -> Iterator[np.ndarray]:
             f"{part.files[0]}: {output.name} holds NaN or infinite numbers; the checkpoint is damaged"
         )
     if output.quantization is not None:
-        yield from _quantized(values, code, output.quantization)
+        make = stored_original if output.quantization.original else _quantized
+        yield from make(values, code, output.quantization)
         return
     axes = KINDS[part.kind].mlx_axes(part.config, output.name, values.ndim)
     stored = narrow(values.transpose(axes) if axes else values, code)

@@ -21,11 +21,16 @@ BITS = {"affine": (4, 2, 3, 5, 6, 8), "mxfp4": (4,), "mxfp8": (8,), "nvfp4": (4,
 
 @dataclass(frozen=True)
 class Quantization:
-    """How a layer's weight is stored: mode, weights that share a scale, bits per weight."""
+    """How a layer's weight is stored: mode, weights that share a scale, bits per weight.
+
+    original: the numbers are those that the model's own program makes (converters/original_quant.py); what
+    is stored has the same form.
+    """
 
     mode: str
     group_size: int
     bits: int
+    original: bool = False
 
     @classmethod
     def of(cls, mode: str = "affine", group_size: int | None = None, bits: int | None = None) -> Quantization:

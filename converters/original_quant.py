@@ -2,7 +2,7 @@
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), which has them from pytorch-labs/gpt-fast (BSD-3).
 Differs from upstream: codes stand in rows, not in the tiles of one kernel. `mlx_groups` gives the same int4
-numbers as MLX's affine form holds them.
+numbers as MLX's affine form holds them, `mlx_rows` the int8 ones.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from converters.dequantize import GROUP_SIZES, Quantization
 from converters.dtypes import narrow, widen
+from tts_core.errors import UsageError
 from tts_core.metavoice import is_quantisable
 
+MODES = {"int8": 8, "int4": 4}  # upstream's names for them → bits
 GROUP_SIZE = 128
 _MIDDLE, _MOST = 8, 15  # of the codes 0 .. 15
 _LEAST_RANGE = 1e-6
@@ -47,14 +50,30 @@ class Int4Groups(NamedTuple):
 
 
 class AffineGroups(NamedTuple):
-    """MLX's affine 4-bit form. words: (out, in / 8) uint32, eight codes each, the lowest bits first.
+    """MLX's affine form. words: (out, in · bits / 32) uint32, the lowest bits first.
 
-    scales, biases: as Int4Groups; a code c stands for c · scale + bias.
+    scales, biases: (out, in / group) bfloat16 numbers; a code c stands for c · scale + bias.
     """
 
     words: np.ndarray
     scales: np.ndarray
     biases: np.ndarray
+
+
+def quantization_of(mode: str, group_size: int | None = None, bits: int | None = None) -> Quantization:
+    """What `--q-mode`, `--q-group-size` and `--q-bits` stand for, upstream's int8 and int4 among the modes.
+
+    group_size: upstream's of int4 is 128; int8 has one scale a row, which MLX stores for each group.
+    Raises UsageError.
+    """
+    if mode not in MODES:
+        return Quantization.of(mode, group_size, bits)
+    if bits not in (None, MODES[mode]):
+        raise UsageError(f"--q-bits: {mode} takes {MODES[mode]}, not {bits}")
+    if group_size not in (None, *GROUP_SIZES["affine"]):
+        known = ", ".join(map(str, sorted(GROUP_SIZES["affine"])))
+        raise UsageError(f"--q-group-size: {mode} takes {known}, not {group_size}")
+    return Quantization("affine", group_size or GROUP_SIZE, MODES[mode], original=True)
 
 
 def takes_int4(name: str, shape: tuple[int, ...], group_size: int = GROUP_SIZE) -> bool:
@@ -73,6 +92,16 @@ def int8_rows(weight: np.ndarray) -> Int8Rows:
     scales = np.maximum(largest / np.float32(127.5), np.finfo(np.float32).eps)
     codes = np.clip(np.round(weight / scales[:, None]), -128, 127).astype(np.int8)
     return Int8Rows(codes, scales)
+
+
+def mlx_rows(weight: np.ndarray, group_size: int = GROUP_SIZE) -> AffineGroups:
+    """The numbers of `int8_rows`, as upstream's layer multiplies with them, in MLX's affine 8-bit form.
+
+    A code is 128 more and the bias -128 · scale: nothing is rounded. Scales are bfloat16, as in upstream.
+    """
+    own, groups = int8_rows(weight), weight.shape[1] // group_size
+    scales = np.repeat(_rounded(own.scales)[:, None], groups, axis=1)
+    return AffineGroups(_words(own.codes.astype(np.int16) + 128, 8), scales, -128 * scales)
 
 
 def int8_product(x: np.ndarray, weight: Int8Rows) -> np.ndarray:
@@ -101,9 +130,23 @@ def mlx_groups(weight: np.ndarray, group_size: int = GROUP_SIZE) -> AffineGroups
     What MLX makes of them differs from `Int4Groups.dequantize` by the rounding of the last bits alone.
     """
     own = int4_groups(weight, group_size)
-    shifts = np.arange(0, 32, 4, dtype=np.uint32)
-    parts = own.codes.reshape(len(own.codes), -1, len(shifts)).astype(np.uint32) << shifts
-    return AffineGroups(np.bitwise_or.reduce(parts, axis=-1), own.scales, _bottom(own.scales, own.zeros))
+    return AffineGroups(_words(own.codes, 4), own.scales, _bottom(own.scales, own.zeros))
+
+
+def stored(values: np.ndarray, code: str, how: Quantization) -> AffineGroups:
+    """What a converted folder holds of a float32 weight: scales and biases in the number format `code`.
+
+    Upstream quantises what is already in the dtype that it runs in, and so does this.
+    """
+    made = (mlx_rows if how.bits == 8 else mlx_groups)(widen(narrow(values, code), code), how.group_size)
+    return AffineGroups(made.words, narrow(made.scales, code), narrow(made.biases, code))
+
+
+def _words(codes: np.ndarray, bits: int) -> np.ndarray:
+    """Codes of rows in uint32 words, the lowest bits first."""
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    parts = codes.reshape(len(codes), -1, len(shifts)).astype(np.uint32) << shifts
+    return np.bitwise_or.reduce(parts, axis=-1)
 
 
 def _bottom(scales: np.ndarray, zeros: np.ndarray) -> np.ndarray:

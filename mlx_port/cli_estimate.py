@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 @click.option("-q", "--quantize", is_flag=True, help="As convert-weights -q makes it (MLX).")
 @click.option("--q-bits", type=click.Choice(["2", "3", "4", "5", "6", "8"]), help="[default: 4; mxfp8: 8]")
 @click.option("--q-group-size", type=int, metavar="N", help="[default: 64; mxfp4, mxfp8: 32; nvfp4: 16]")
-@click.option("--q-mode", type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4"]), help="[default: affine]")
+@click.option(
+    "--q-mode",
+    type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4", "int8", "int4"]),
+    help="int8, int4: MetaVoice's own.  [default: affine]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print bytes as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def estimate(**flags: Any) -> None:
@@ -71,12 +75,12 @@ def _run(
     else:
         config, codec_config, stored, quantization = read_model(model, codec)
     if quantize or q_bits or q_group_size or q_mode:
-        from converters.dequantize import Quantization
+        from converters.original_quant import quantization_of
 
         if quantization is not None:
             raise UsageError(f"-q: {model} is quantised already; leave the flag out")
         bits = None if q_bits is None else int(q_bits)
-        quantization = Quantization.of(q_mode or "affine", q_group_size, bits).to_dict()
+        quantization = quantization_of(q_mode or "affine", q_group_size, bits).to_dict()
     how: dict[str, Any] = {"dtype": dtype or stored, "quantization": quantization}
     around: tuple[str, str]
     if other is not None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from converters import cli
 from converters.dequantize import Quantization, dequantize
-from converters.original_quant import int4_groups, int8_rows, mlx_groups, takes_int4
-from tts_core.metavoice import FirstStageConfig, first_stage_parameter_shapes
+from converters.dtypes import narrow, widen
+from converters.original_quant import int4_groups, int8_rows, mlx_groups, mlx_rows, takes_int4
+from converters.published import open_published
+from converters.sources import SafetensorsCheckpoint
+from tests.converters.folders import DAC_HF, V_0626_HF
+from tests.converters.models import FIRST, sources
+from tts_core.metavoice import FirstStageConfig, first_stage_parameter_shapes, is_quantisable
 
 WEIGHT = np.random.default_rng(0).normal(0, 0.05, (6, 256)).astype(np.float32)
+METAVOICE = [each for file in sources("metavoice") for each in ("--hf-path", file)]
 FULL = FirstStageConfig(2048, 5632, 2, 16, 2048, 2562, 256, 1e-5, False)
 
 
@@ -34,6 +41,62 @@ def test_mlx_gets_the_same_codes(group: int):
     step = np.repeat(own.scales, group, axis=1)
     assert (np.abs(values - own.dequantize()) <= 0.2 * step).all()
     assert (np.abs(values - WEIGHT) <= 0.8 * step).all()  # half a step, and bfloat16 at the edges
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+def test_int8_in_mlx_form_is_exact(group: int):
+    own, affine = int8_rows(WEIGHT), mlx_rows(WEIGHT, group)
+    values = dequantize(Quantization("affine", group, 8), affine.words, affine.scales, affine.biases)
+    scales = affine.scales[:, :1]
+    np.testing.assert_array_equal(values, own.codes * scales)
+    np.testing.assert_allclose(scales[:, 0], own.scales, rtol=2.0**-8)
+
+
+def run(*arguments: object) -> int:
+    return cli.run(cli.convert_weights, [str(argument) for argument in arguments], debug=False)
+
+
+@pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("mode", "bits", "made"), [("int8", 8, mlx_rows), ("int4", 4, mlx_groups)])
+def test_the_command_writes_the_originals_numbers(mode, bits, made, dtype, tmp_path, capsys):
+    """Of the layers' linears, from weights in the dtype that is asked for; all else as without -q."""
+    part = open_published([FIRST], parts=["metavoice"]).parts["metavoice"]
+    out, flags = tmp_path / "out", ("-q", "--q-mode", mode, "--q-group-size", 32, "--dtype", dtype)
+    assert run(*METAVOICE, "--mlx-path", out, *flags) == 0
+    assert f"affine, {bits} bits, groups of 32, the original's numbers" in capsys.readouterr().out
+    written = SafetensorsCheckpoint([out / "model.safetensors"])
+    code = {"float32": "F32", "bfloat16": "BF16"}[dtype]
+    count = 0
+    for name in part.names():
+        values = widen(narrow(part.read(name), code), code)
+        if not is_quantisable(name):
+            np.testing.assert_array_equal(written.read(name), values, err_msg=name)
+            continue
+        layer, count = name.removesuffix(".weight"), count + 1
+        affine = made(values, 32)
+        np.testing.assert_array_equal(written.read(name), affine.words, err_msg=name)
+        np.testing.assert_array_equal(written.read(f"{layer}.scales"), affine.scales, err_msg=name)
+        np.testing.assert_array_equal(written.read(f"{layer}.biases"), affine.biases, err_msg=name)
+    assert count == 5 * part.config.num_hidden_layers
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--hf-path", V_0626_HF, "--codec", DAC_HF, "--q-mode", "int4"], "MetaVoice's own"),
+        (["--hf-path", FIRST, "--q-mode", "int4", "--q-bits", "8"], "--q-bits: int4 takes 4, not 8"),
+        (["--hf-path", FIRST, "--q-mode", "int8", "--q-group-size", "48"], "takes 32, 64, 128, not 48"),
+        ([*METAVOICE, "--q-mode", "int8", "--dtype", "float16"], "choose --dtype bfloat16 or float32"),
+    ],
+    ids=["Dia", "bits", "group", "float16"],
+)
+def test_where_there_are_no_such_numbers(flags, said, tmp_path, capsys):
+    assert run(*flags, "-q", "--mlx-path", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_int4_takes():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from converters.original_quant import int4_groups, int8_product, int8_rows, mlx_groups
+from converters.original_quant import AffineGroups, int4_groups, int8_product, int8_rows, mlx_groups, mlx_rows
 from converters.sources import SafetensorsCheckpoint
 from tests.golden.cases import existing
 
@@ -48,6 +48,7 @@ def check_quantised(folder: Path) -> None:
         assert (error <= np.sqrt(weight.shape[1]) * np.finfo(np.float32).eps * terms).all(), (
             f"{number}.int8_y"
         )
+        check_int8_bridge(mlx_rows(weight, group), group, x, golden)
 
         groups = int4_groups(weight, group)
         for name, own in (
@@ -60,6 +61,17 @@ def check_quantised(folder: Path) -> None:
             np.testing.assert_array_equal(own, vectors[f"{number}.{name}"], err_msg=f"{number}.{name}")
         check_bridge(weight, group, vectors[f"{number}.int4_dequant"])
     vectors.assert_all_read()
+
+
+def check_int8_bridge(affine: AffineGroups, group: int, x: np.ndarray, golden: np.ndarray) -> None:
+    """MLX's product with the bridged numbers: the original's, to float32's rounding of what MLX adds up."""
+    import mlx.core as mx
+
+    words, scales, biases = (mx.array(part) for part in affine)
+    own = mx.quantized_matmul(mx.array(x), words, scales, biases, group_size=group, bits=8)
+    largest = np.abs(x).astype(np.float64).sum(axis=1)[:, None] * (255 + 128) * affine.scales[:, 0]
+    error = np.abs(np.array(own) - golden)
+    assert (error <= np.sqrt(x.shape[1]) * np.finfo(np.float32).eps * largest).all()
 
 
 def check_bridge(weight: np.ndarray, group: int, golden: np.ndarray) -> None:

@@ -1,4 +1,6 @@
-"""MetaVoice's first stage with 8 and 4 bits: PyTorch dequantises what MLX multiplies as it lies."""
+"""MetaVoice's first stage with 8 and 4 bits, MLX's numbers and the original's: PyTorch dequantises what MLX
+multiplies as it lies.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ import mlx_port.loading
 import torch_ref.loading
 from converters.convert import convert
 from converters.dequantize import Quantization
+from converters.original_quant import MODES, quantization_of
 from converters.published import open_published
 from tests.converters.models import FIRST
 from tests.metavoice_sides import Side, side_of
@@ -26,18 +29,20 @@ from tts_core.noise import HostNoise
 pytestmark = pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")
 GROUP = 32  # divides the sizes of small sets
 NAMES = ("mlx", "torch", "float64")
-Folder = Callable[[int], Path]
+FORMS = {f"{bits} bits": Quantization("affine", GROUP, bits) for bits in (8, 4)}
+FORMS |= {mode: quantization_of(mode, GROUP) for mode in MODES}
+Folder = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """bits → a converted folder."""
+    """Form → a converted folder."""
 
     @cache
-    def make(bits: int) -> Path:
-        place = tmp_path_factory.mktemp("quantised") / str(bits)
+    def make(form: str) -> Path:
+        place = tmp_path_factory.mktemp("quantised") / "made"
         published = open_published([FIRST], parts=["metavoice"])
-        convert(published, place, dtype="float32", quantization=Quantization("affine", GROUP, bits))
+        convert(published, place, dtype="float32", quantization=FORMS[form])
         return place
 
     return make
@@ -53,18 +58,18 @@ def first_stage(folder: Path, name: str) -> Any:
     ]
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-def test_the_layers_linears_are_quantised_and_nothing_else(folder: Folder, bits: int) -> None:
-    for name, module in first_stage(folder(bits), "mlx").named_modules():
+@pytest.mark.parametrize("form", FORMS)
+def test_the_layers_linears_are_quantised_and_nothing_else(folder: Folder, form: str) -> None:
+    for name, module in first_stage(folder(form), "mlx").named_modules():
         if isinstance(module, nn.Linear | nn.QuantizedLinear | nn.Embedding | nn.QuantizedEmbedding):
             assert isinstance(module, nn.QuantizedLinear) == is_quantisable(f"{name}.weight"), name
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-def test_logits(folder: Folder, bits: int) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_logits(folder: Folder, form: str) -> None:
     """In the derived bound of the dequantised network in float64: no code, scale or bias is read wrongly."""
     random = np.random.default_rng(1)
-    networks = {name: first_stage(folder(bits), name) for name in NAMES}
+    networks = {name: first_stage(folder(form), name) for name in NAMES}
     config = networks["mlx"].config
     ids = random.integers(0, config.vocab_size, (2, 30)).astype(np.int32)
     embeddings = random.normal(0, 0.2, (2, config.speaker_embedding_size)).astype(np.float32)
@@ -77,14 +82,15 @@ def test_logits(folder: Folder, bits: int) -> None:
             return side.numpy(network(side.array(ids), heard, network.new_cache(30)))
 
     own, known, truth = map(run, NAMES)
-    assert_within(own, known, truth, f"{bits} bits")
+    assert_within(own, known, truth, form)
 
 
-def test_eight_bits_speak_alike(folder: Folder) -> None:
+@pytest.mark.parametrize("form", ["8 bits", "int8", "int4"])
+def test_both_sides_say_the_same(folder: Folder, form: str) -> None:
     """Sampled with the same numbers: equal ids."""
     made = []
     for name in ("mlx", "torch"):
-        network = first_stage(folder(8), name)
+        network = first_stage(folder(form), name)
         config = network.config
         embedding = np.random.default_rng(2).normal(0, 0.2, (1, config.speaker_embedding_size))
         made += (
