@@ -16,7 +16,7 @@ from torch_ref.dia.dia import Dia
 from tts_core.dia import DiaConfig
 
 TEXT_DROPOUT = 0.1  # of the texts are left out: guidance needs the model without a text
-CODE_NOISE = 0.04  # of the codes that are heard are random, as some of the model's own will be
+CODE_NOISE = 0.3  # at most, of the codes heard are random, in half of the recordings: so the text is needed
 IGNORED = -100  # stands where nothing is to be learned
 POOL = 16  # batches whose recordings are sorted by length together
 
@@ -57,7 +57,7 @@ def collate(
     heard = codes.copy()
     for row, one in enumerate(recordings):
         count = len(one.codes)
-        wrong = rng.random(one.codes.shape) < code_noise
+        wrong = rng.random(one.codes.shape) < rng.uniform(-code_noise, code_noise)  # half hear all right
         codes[row, :count] = one.codes
         heard[row, :count] = np.where(wrong, rng.integers(0, eos, one.codes.shape), one.codes)
         codes[row, count] = heard[row, count] = eos
