@@ -140,6 +140,36 @@ def _make_metavoice(folder: Path) -> Path:
     return largest
 
 
+def add_diffusion(folder: Path) -> Path:
+    """mbd_comp_8.pt beside MetaVoice's files: float32 tensors, settings as pickled OmegaConf objects."""
+    path = folder / "mbd_comp_8.pt"
+    weights = write_random(path.with_suffix(".tmp.safetensors"), "multi_band_diffusion")
+    subprocess.run([sys.executable, "-c", DIFFUSION, weights, path], check=True, cwd=KEYS.parents[2])
+    weights.unlink()
+    return path
+
+
+DIFFUSION = """
+import sys
+from pathlib import Path
+from safetensors.torch import load_file
+from tests.mbd_tiny import published_cfg, write_published
+from tts_core.mbd import PUBLISHED_UNET, MbdBandConfig, MbdProcessorConfig, MbdScheduleConfig
+
+schedule = MbdScheduleConfig(1e-5, 2.9e-2, 7.5, 1000, 5.0, 1.0)
+powers = {2: 0.4, 3: 0.75}
+content = {"sample_rate": 24000, "n_bands": 4}
+for b in range(4):
+    processor = MbdProcessorConfig(8, (powers[b],) * 8) if b in powers else None
+    cfg = published_cfg(MbdBandConfig(PUBLISHED_UNET, schedule, processor), 24000)
+    content[b] = {"cfg": cfg, "model_state": {}, "processor_state": {}}
+for name, tensor in load_file(sys.argv[1]).items():
+    b, part, rest = name.split(".", 2)
+    content[int(b)][part][rest] = tensor
+write_published(Path(sys.argv[2]), content)
+"""
+
+
 def write_random(
     path: Path,
     keys: str,

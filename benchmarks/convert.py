@@ -1,11 +1,11 @@
 """Time and peak memory of `convert-weights` on a full-size random checkpoint, beside a file copy.
 
     python benchmarks/convert.py [--model dia|mars5|metavoice] [--kind safetensors|pth|pt] [--folder DIR]
-        [--convert "-q --q-bits 8"]
+        [--include-mbd] [--convert "-q --q-bits 8"]
 
-Makes the checkpoint (6.4, 2.4 or 5.2 GB) in a temporary folder of DIR, copies it, converts it in a process
-of its own whose anonymous memory is polled, prints one line per kind, and deletes everything. DIR needs twice
-that and 2 GB.
+Makes the checkpoint (6.4, 2.4 or 5.2 GB; 9.8 with MetaVoice's diffusion) in a temporary folder of DIR,
+copies it, converts it in a process of its own whose anonymous memory is polled, prints one line per kind, and
+deletes everything. DIR needs twice that and 2 GB.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from checkpoints import FORMS, make_checkpoint
+from checkpoints import FORMS, add_diffusion, make_checkpoint
 
 LIMIT = 1.5e9  # bytes of anonymous memory
 
@@ -50,10 +50,12 @@ def measure(command: list[str]) -> tuple[float, int]:
 
 
 def bench(model: str, kind: str, folder: Path, flags: list[str]) -> dict[str, object]:
-    """One checkpoint made, copied, converted and deleted."""
+    """One checkpoint made, copied, converted and deleted. flags: for convert-weights."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="convert-bench-") as name:
         source, copy, made = (Path(name) / part for part in ("source", "copy", "made"))
         weights = make_checkpoint(source, model, kind)
+        if "--include-mbd" in flags:
+            add_diffusion(source)
         size = sum(file.stat().st_size for file in source.rglob("*") if file.is_file())
         os.sync()
         begin = time.perf_counter()
@@ -95,6 +97,7 @@ def main() -> None:
     parser.add_argument("--model", choices=list(FORMS), default="dia")
     parser.add_argument("--kind", help="default: each in which the model is published")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--include-mbd", action="store_true", help="MetaVoice: its diffusion's file, too")
     parser.add_argument("--convert", default="", help="flags for convert-weights")
     given = parser.parse_args()
     versions = {name: metadata.version(name) for name in ("numpy", "safetensors", "torch")}
@@ -102,9 +105,11 @@ def main() -> None:
     kinds = FORMS[given.model]
     if given.kind is not None and given.kind not in kinds:
         parser.error(f"--kind: {given.model} is published as {', '.join(kinds)}")
+    if given.include_mbd and given.model != "metavoice":
+        parser.error("--include-mbd: MetaVoice's alone")
+    flags = [*shlex.split(given.convert), *["--include-mbd"] * given.include_mbd]
     results = [
-        bench(given.model, kind, given.folder, shlex.split(given.convert))
-        for kind in ([given.kind] if given.kind else kinds)
+        bench(given.model, kind, given.folder, flags) for kind in ([given.kind] if given.kind else kinds)
     ]
     for result in results:
         print(json.dumps(result))

@@ -109,15 +109,21 @@ def published_content(config: MbdConfig, tensors: Mapping[str, Any]) -> dict[Any
 
 
 def write_published(path: Path, content: Mapping[Any, Any]) -> Path:
-    """As audiocraft saves it: tensors by torch.save, every `cfg` an OmegaConf object. Returns `path`."""
+    """As audiocraft saves it: tensors by torch.save, every `cfg` an OmegaConf object. Returns `path`.
+
+    Tensors are NumPy's or PyTorch's.
+    """
     import torch
+
+    def tensor_of(value: Any) -> torch.Tensor:
+        return value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
 
     with stand_ins() as kinds:
         saved = {
             key: {
                 name: _omegaconf(part, kinds)
                 if name == "cfg"
-                else {inner: torch.from_numpy(np.array(tensor)) for inner, tensor in part.items()}
+                else {inner: tensor_of(tensor) for inner, tensor in part.items()}
                 for name, part in value.items()
             }
             if isinstance(key, int)
