@@ -11,10 +11,12 @@ from tests.golden.cases import golden_root
 from tests.golden.mbd_checks import check_mbd, check_tables
 from tests.golden.sides import SIDES
 from tests.golden.speaker_checks import check_speaker
+from tests.golden.vocos_checks import check_default_decoder, default_cases, discover_vocos
 
 pytestmark = pytest.mark.golden
 
 FOLDER = golden_root() / "metavoice"
+VOCOS = [file for file in discover_vocos(golden_root() / "mars5") if default_cases(file)]
 TABLES = sorted(FOLDER.glob("mbd_tables*.safetensors"))  # what of mbd.safetensors needs no weights
 
 
@@ -44,3 +46,13 @@ if TABLES:
     @pytest.mark.parametrize("file", [pytest.param(file, id=f"metavoice/{file.stem}") for file in TABLES])
     def test_tables(file: Path) -> None:
         check_tables(FOLDER, file.stem)
+
+
+if VOCOS:
+
+    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in SIDES])
+    @pytest.mark.parametrize("file", VOCOS, ids=lambda file: file.stem)
+    def test_default_decoder(file: Path, side: str) -> None:
+        """The vocoder's vectors lie with MARS5's."""
+        need(side)
+        check_default_decoder(file, side)

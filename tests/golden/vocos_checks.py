@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.golden.sides import Bench, Side
 from tests.tolerance import assert_golden
 from tts_core.vocos import LARGEST_MAGNITUDE
 
+SIX_KBPS = 2  # of 1.5, 3, 6 and 12: MetaVoice's, 8 codebooks of 10 bits, 75 times a second
 BETWEEN = ("features", "backbone", "head_linear")
 
 
@@ -62,6 +64,28 @@ def between(side: Side, codes: np.ndarray, bandwidth: int) -> dict[str, np.ndarr
     backbone = codec.backbone(features, bandwidth)
     made = zip(BETWEEN, (features, backbone, codec.head.out(backbone)), strict=True)
     return {part: side.to_host(value) for part, value in made}
+
+
+def check_default_decoder(file: Path, side: str) -> None:
+    """MetaVoice's decoder on the cases of its bandwidth: the same audio, through its own door."""
+    info, vectors = read_json(file), Vectors(file.with_suffix(".safetensors"))
+    bench = vocos_bench(side, file.parent / info["checkpoint"])
+    package = "mlx_port" if side == "mlx" else "torch_ref"
+    decoder = import_module(f"{package}.metavoice.decoding").VocosDecoder(bench.side.codec)
+    for name in default_cases(file):
+        codes = vectors[f"{name}.codes"].astype(np.int32)
+        [own] = decoder.decode([codes], [])
+        known, truth = (
+            s.to_host(s.codec.decode(codes[None], info["cases"][name]["bandwidth_id"]))
+            for s in (bench.torch32, bench.torch64)
+        )
+        assert_golden(own[None], vectors[f"{name}.audio"], known, truth, f"{file.stem}: {name}")
+
+
+def default_cases(file: Path) -> list[str]:
+    """Cases that MetaVoice's default decoder can make: of its bandwidth, by all of its codebooks."""
+    cases = read_json(file)["cases"]
+    return [name for name, about in cases.items() if about["bandwidth_id"] == SIX_KBPS]
 
 
 def _check_transforms(at: str, about: dict[str, Any], vectors: Vectors, side: str) -> None:
