@@ -82,7 +82,7 @@ class Plain:
         for i in range(config.speaker_layers):
             at = f"spk_encoder.layers.{i}"
             y = self.ops.layer_norm(x, f"{at}.norm1", eps)
-            packed = self.ops.linear(y, f"{at}.self_attn.in_proj_weight", f"{at}.self_attn.in_proj_bias")
+            packed = self.ops.linear(y, f"{at}.self_attn.in_proj.weight", f"{at}.self_attn.in_proj.bias")
             q, k, v = (
                 self.ops.split(packed[..., part * width : (part + 1) * width], heads) for part in range(3)
             )

@@ -146,7 +146,7 @@ class PlainStep:
         self, at: str, x: Tensor, source: Tensor, heads: int | None = None, visible: Tensor | None = None
     ) -> Tensor:
         heads = heads or self.config.num_attention_heads
-        weight, bias = self.weights[f"{at}.in_proj_weight"], self.weights[f"{at}.in_proj_bias"]
+        weight, bias = self.weights[f"{at}.in_proj.weight"], self.weights[f"{at}.in_proj.bias"]
         parts = zip((x, source, source), weight.chunk(3), bias.chunk(3), strict=True)
         q, k, v = (
             F.linear(given.to(w.dtype), w, b).unflatten(-1, (heads, -1)).transpose(1, 2)

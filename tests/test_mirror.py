@@ -48,6 +48,7 @@ ALONE = {
     "mlx_port/loading.py:read_config": "of converted folders; torch_ref's are read by converters",
     "mlx_port/loading.py:understood": "errors of converted folders' configurations",
     "mlx_port/loading.py:quantize_linears": "torch_ref dequantises",
+    "mlx_port/mars5/encoder.py:some_rows": "of a quantised layer; torch_ref dequantises",
     "mlx_port/loading.py:cast_floats": "torch_ref casts in fill",
     "torch_ref/layers/cache.py:FixedCache": "what a CUDA graph writes to",
 }

@@ -291,8 +291,8 @@ def _transformer(at: str, layers: int, width: int, inner: int, *, cross: bool) -
     for i in range(layers):
         layer = f"{at}.layers.{i}"
         for part in ("self_attn", "multihead_attn") if cross else ("self_attn",):
-            shapes[f"{layer}.{part}.in_proj_weight"] = (3 * width, width)
-            shapes[f"{layer}.{part}.in_proj_bias"] = (3 * width,)
+            shapes[f"{layer}.{part}.in_proj.weight"] = (3 * width, width)
+            shapes[f"{layer}.{part}.in_proj.bias"] = (3 * width,)
             shapes |= _linear(f"{layer}.{part}.out_proj", width, width)
         shapes |= _linear(f"{layer}.linear2", width, inner)
         for norm in range(1, 4 if cross else 3):

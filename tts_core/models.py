@@ -86,9 +86,9 @@ def is_large_in_dia(name: str) -> bool:
 
 
 _AR_LAYERS = re.compile(r"ar\.layers\.\d+\.(attention|feed_forward)\.w\w\.weight")
-# the packed projections are plain arrays, and the speaker encoder runs once a reference
+# the speaker encoder runs once a reference
 _NAR_LAYERS = re.compile(
-    r"tfm\.(encoder|decoder)\.layers\.\d+\.(\w+\.out_proj|linear2|activation\.[VW])\.weight"
+    r"tfm\.(encoder|decoder)\.layers\.\d+\.(\w+\.(in|out)_proj|linear2|activation\.[VW])\.weight"
 )
 
 

@@ -1,4 +1,4 @@
-"""MARS5's autoregressive network as Camb.AI publishes it: the canonical names themselves."""
+"""MARS5's autoregressive network as Camb.AI publishes it: the canonical names, but for packed projections."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ _LAYER = [
 
 
 def rules(config: CodecLMConfig) -> list[Rule | Drop]:
-    """Every name is kept."""
+    """Names are kept; packed projections become linear layers, which can be quantised."""
     names = [
         *["embed.weight", "pos_embedding.alpha", "spk_identity_emb.weight", "ref_chunked_emb.embs.{}.weight"],
         *encoder("spk_encoder"),
         *[f"ar.layers.{{}}.{name}" for name in _LAYER],
         *["ar.norm.weight", "ar.output.weight"],
     ]
-    return [Rule(name, name) for name in names]
+    return [kept(name) for name in names]
+
+
+def kept(name: str) -> Rule:
+    """The rule of a published name."""
+    return Rule(name, name.replace("in_proj_", "in_proj."))
 
 
 def encoder(at: str, *, cross: bool = False) -> list[str]:

@@ -1,8 +1,8 @@
-"""MARS5's diffusion network as Camb.AI publishes it: the canonical names themselves."""
+"""MARS5's diffusion network as Camb.AI publishes it: the canonical names, but for packed projections."""
 
 from __future__ import annotations
 
-from converters.maps.mars5_ar import encoder
+from converters.maps.mars5_ar import encoder, kept
 from converters.rules import Drop, Rule
 from tts_core.mars5 import ResidualTransformerConfig
 
@@ -13,7 +13,7 @@ NAMES = (
 
 
 def rules(config: ResidualTransformerConfig) -> list[Rule | Drop]:
-    """Every name is kept."""
+    """Names are kept; packed projections become linear layers, which can be quantised."""
     linears = [f"timestep_{side}_emb.{i}" for side in ("encoder", "decoder") for i in (0, 2)]
     heads = ["residual_decoder.{}.0", "residual_decoder.{}.1"]
     names = [
@@ -25,4 +25,4 @@ def rules(config: ResidualTransformerConfig) -> list[Rule | Drop]:
         *encoder("tfm.encoder"),
         *encoder("tfm.decoder", cross=True),
     ]
-    return [Rule(name, name) for name in names]
+    return [kept(name) for name in names]

@@ -35,8 +35,7 @@ class MultiheadAttention(nn.Module):
     def __init__(self, width: int, heads: int):
         super().__init__()
         self.heads = heads
-        self.in_proj_weight = mx.zeros((3 * width, width))
-        self.in_proj_bias = mx.zeros((3 * width,))
+        self.in_proj = nn.Linear(width, 3 * width)
         self.out_proj = nn.Linear(width, width)
 
     def __call__(self, x: mx.array, source: mx.array | None = None, mask: mx.array | None = None) -> mx.array:
@@ -44,18 +43,16 @@ class MultiheadAttention(nn.Module):
 
         mask: (B, 1, 1, keys), True at keys to see; None sees all.
         """
-        weight, bias = self.in_proj_weight, self.in_proj_bias
-        x = x.astype(weight.dtype)
+        x = x.astype(self.in_proj.bias.dtype)
         if source is None:
-            queries, keys, values = mx.split(mx.addmm(bias, x, weight.T), 3, axis=-1)
+            queries, keys, values = mx.split(self.in_proj(x), 3, axis=-1)
         else:
             width = x.shape[-1]
-            queries = mx.addmm(bias[:width], x, weight[:width].T)
+            queries = some_rows(self.in_proj, x, slice(width))
             if len(queries) != len(source):  # copies: cuDNN takes no queries that stand in one place
                 queries = mx.concatenate([queries] * len(source))
-            keys, values = mx.split(
-                mx.addmm(bias[width:], source.astype(weight.dtype), weight[width:].T), 2, axis=-1
-            )
+            memory = source.astype(x.dtype)
+            keys, values = mx.split(some_rows(self.in_proj, memory, slice(width, None)), 2, axis=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in (queries, keys, values))
         return self.out_proj(merge_heads(scaled_dot_product_attention(queries, keys, values, mask)))
 
@@ -131,6 +128,24 @@ def speaker_rows(identity: mx.array, codes: mx.array, positions: mx.array) -> mx
     first = mx.broadcast_to(identity, (codes.shape[0], 1, identity.shape[-1]))
     rows = mx.concatenate([first, codes], axis=1)
     return rows.astype(mx.float32) + positions
+
+
+def some_rows(linear: nn.Linear | nn.QuantizedLinear, x: mx.array, rows: slice) -> mx.array:
+    """What a linear layer's rows make of x: part of a packed projection. (B, S, D) → (B, S, rows)."""
+    weight, bias = linear.weight[rows], linear.bias[rows]
+    if isinstance(linear, nn.Linear):
+        return mx.addmm(bias, x, weight.T)
+    biases = linear.get("biases")  # of groups; not every mode has them
+    product = mx.quantized_matmul(
+        x,
+        weight,
+        scales=linear.scales[rows],
+        biases=None if biases is None else biases[rows],
+        group_size=linear.group_size,
+        bits=linear.bits,
+        mode=linear.mode,
+    )
+    return product + bias
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:

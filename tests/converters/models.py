@@ -53,7 +53,8 @@ def pickled(path: Path) -> Any:
 def tensors(kind: str) -> dict[str, np.ndarray]:
     """What a converted folder should hold under canonical names, from the file and in its dtype."""
     if kind in ("mars5", "mars5_nar"):
-        return load_file({"mars5": AR, "mars5_nar": NAR}[kind])
+        held = load_file({"mars5": AR, "mars5_nar": NAR}[kind])
+        return {name.replace("in_proj_", "in_proj."): tensor for name, tensor in held.items()}
     if kind == "encodec":
         return encodec_tensors(arrays(pickled(ENCODEC)))
     if kind == "vocos":

@@ -153,7 +153,7 @@ def ar_side(kind: str, folder: Path, name: str, window: int | None = None) -> Ar
         from mlx_port.mars5 import ar_loop, codec_lm, sampling
 
         network = codec_lm.CodecLM(config)
-        network.load_weights([(key, mx.array(tensor)) for key, tensor in checkpoint.tensors.items()])
+        network.load_weights([(canonical(key), mx.array(x)) for key, x in checkpoint.tensors.items()])
         return ArSide(kind, network, sampling, ar_loop)
     import torch
 
@@ -162,9 +162,14 @@ def ar_side(kind: str, folder: Path, name: str, window: int | None = None) -> Ar
     dtype = torch.float64 if kind == "float64" else torch.float32
     with torch.device("meta"):
         network = codec_lm.CodecLM(config)
-    state = {key: torch.from_numpy(tensor).to(dtype) for key, tensor in checkpoint.tensors.items()}
+    state = {canonical(key): torch.from_numpy(x).to(dtype) for key, x in checkpoint.tensors.items()}
     network.load_state_dict(state, strict=True, assign=True)
     return ArSide(kind, network.eval().requires_grad_(False), sampling, ar_loop)
+
+
+def canonical(name: str) -> str:
+    """A published name as both sides have it: packed projections are linear layers."""
+    return name.replace("in_proj_", "in_proj.")
 
 
 @contextmanager

@@ -72,8 +72,8 @@ def test_one_row_of_queries_for_all_sources(monkeypatch: pytest.MonkeyPatch) -> 
     """Each row of queries has memory of its own: kernels lay their output out as the queries are."""
     attention, kernel, given = encoder.MultiheadAttention(64, 4), encoder.scaled_dot_product_attention, []
     random = np.random.default_rng(0)
-    attention.in_proj_weight = mx.array(random.normal(0, 0.125, (192, 64)).astype(np.float32))
-    attention.in_proj_bias = mx.array(random.normal(0, 0.125, 192).astype(np.float32))
+    attention.in_proj.weight = mx.array(random.normal(0, 0.125, (192, 64)).astype(np.float32))
+    attention.in_proj.bias = mx.array(random.normal(0, 0.125, 192).astype(np.float32))
 
     def watched(queries: mx.array, *others: Any) -> mx.array:
         given.append(queries)

@@ -160,7 +160,7 @@ def poison(tensor: np.ndarray) -> None:
         (
             "mars5",
             "nar",
-            "tfm.decoder.layers.0.multihead_attn.in_proj_weight",
+            "tfm.decoder.layers.0.multihead_attn.in_proj.weight",
             perturb,
             "tfm.decoder.layers.0",
         ),

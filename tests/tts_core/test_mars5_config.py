@@ -125,5 +125,5 @@ def test_norms(shapes):
     """Every vector is a norm's or a bias of a linear layer; no matrix is a norm's."""
     for name, shape in shapes.items():
         of_matrix = name.endswith(".bias") and len(shapes[f"{name[:-4]}weight"]) == 2
-        bias = name.endswith("in_proj_bias") or of_matrix
+        bias = name.endswith("in_proj.bias") or of_matrix
         assert is_norm(name) == (len(shape) == 1 and not bias), name

@@ -37,8 +37,7 @@ class MultiheadAttention(nn.Module):
     def __init__(self, width: int, heads: int):
         super().__init__()
         self.heads = heads
-        self.in_proj_weight = nn.Parameter(torch.zeros(3 * width, width))
-        self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
+        self.in_proj = nn.Linear(width, 3 * width)
         self.out_proj = nn.Linear(width, width)
 
     def forward(self, x: Tensor, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -46,14 +45,14 @@ class MultiheadAttention(nn.Module):
 
         mask: (B, 1, 1, keys), True at keys to see; None sees all.
         """
-        weight, bias = self.in_proj_weight, self.in_proj_bias
-        x = x.to(weight.dtype)
+        weight, bias = self.in_proj.weight, self.in_proj.bias
+        x = x.to(bias.dtype)
         if source is None:
-            queries, keys, values = F.linear(x, weight, bias).chunk(3, dim=-1)
+            queries, keys, values = self.in_proj(x).chunk(3, dim=-1)
         else:
             width = x.shape[-1]
             queries = F.linear(x, weight[:width], bias[:width]).expand(source.shape[0], -1, -1)
-            keys, values = F.linear(source.to(weight.dtype), weight[width:], bias[width:]).chunk(2, dim=-1)
+            keys, values = F.linear(source.to(bias.dtype), weight[width:], bias[width:]).chunk(2, dim=-1)
         queries, keys, values = (split_heads(part, self.heads) for part in (queries, keys, values))
         return self.out_proj(merge_heads(scaled_dot_product_attention(queries, keys, values, mask)))
 
