@@ -28,6 +28,19 @@ LATE = {
     "mlx_port.verify": {"torch_ref", "converters"},  # runs both sides
 }
 
+NETWORK = {
+    "socket",
+    "ssl",
+    "urllib",
+    "http",
+    "ftplib",
+    "requests",
+    "httpx",
+    "aiohttp",
+    "posthog",
+    "sentry_sdk",
+}
+
 
 class Import(NamedTuple):
     """One import statement: where, of what, and the function that it stands in, if any."""
@@ -99,6 +112,25 @@ def test_layers_then_codecs_then_models(package):
         if (found.target + ".").startswith(f"{package}.{above}.")
     ]
     assert wrong == []
+
+
+def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
+    """No telemetry and no addresses fetched: the one way out is the hub's client, in one module."""
+    found = [each for package in OURS for each in imports(package)]
+    assert [each.place for each in found if each.target.partition(".")[0] in NETWORK] == []
+    assert {each.module for each in found if each.target.startswith("huggingface_hub")} == {"converters.hub"}
+    shells = [
+        f"{module}, line {call.lineno}"
+        for package in OURS
+        for module, path in modules(package)
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and (
+            any(keyword.arg == "shell" for keyword in call.keywords)
+            or ast.unparse(call.func) in ("os.system", "os.popen", "subprocess.getoutput")
+        )
+    ]
+    assert shells == []
 
 
 def test_only_the_voice_converter_imports_converters_in_the_api():

@@ -120,6 +120,20 @@ def test_a_reference_is_needed(work, capsys):
     assert "give --ref-audio" in err
 
 
+def test_nothing_is_fetched(work, capsys, monkeypatch):
+    def refuse(*_, **__):
+        pytest.fail("the network was asked")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    assert speak(capsys, work)[0] == 0
+    model = ["--model", work / "model", "--text", f"{SECRET}."]
+    code, out, err = run(capsys, "generate", *model, "--ref-audio", "https://example.org/speaker.wav")
+    assert (code, out) == (3, "")
+    assert "example.org/speaker.wav is not there" in err
+    assert err.count("\n") == 1
+
+
 def estimated(capsys, *arguments):
     code, out, err = run(capsys, "estimate", *arguments, "--json")
     assert (code, err) == (0, "")
