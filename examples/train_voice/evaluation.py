@@ -93,7 +93,7 @@ def spoken(
     """What the language model says, at its own settings, one sample a text; and whether it came to an end."""
     import torch_ref
 
-    pipeline = torch_ref.load(voice / "dia", codec=voice / "codec")
+    pipeline = torch_ref.load(voice / "dia", codec=voice / "codec", dtype="float32")
     hop = pipeline.codec.hop_length
     said = []
     for begin in range(0, len(chosen), BATCH):
