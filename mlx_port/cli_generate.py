@@ -21,6 +21,8 @@ class Wish:
     deep: bool | None
     decoder: str | None
     as_written: bool | None
+    timesteps: int | None
+    set: tuple[str, ...] | None  # name=value
     cfg_scale: float | None
     temperature: float | None
     top_p: float | None
@@ -35,12 +37,12 @@ class Wish:
 
 
 # flags that only some models take: those that the model's cli_<model>.FLAGS does not name are refused
-OWN = ("ref_text", "deep", "decoder", "as_written", "max_seconds")
+OWN = ("ref_text", "deep", "decoder", "as_written", "timesteps", "set", "max_seconds")
 
 
 @click.command(context_settings={"allow_extra_args": True})
 @click.option(
-    "-t", "--text", help="What to say; [S1] and [S2] begin a speaker's turn. '-' or none: read from stdin."
+    "-t", "--text", help="What to say; in Dia's, [S1] and [S2] begin a speaker's turn. '-' or none: stdin."
 )
 @click.option(
     "--model",
@@ -72,6 +74,14 @@ OWN = ("ref_text", "deep", "decoder", "as_written", "max_seconds")
     is_flag=True,
     default=None,
     help="Do not spell numbers and abbreviations out. (MARS5, MetaVoice)",
+)
+@click.option("--timesteps", type=int, help="Steps of the diffusion.  (MARS5)  [default: 200]")
+@click.option(
+    "--set",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=lambda _context, _option, given: given or None,
+    help="A setting of the original's InferenceConfig, as freq_penalty=2; again for each. (MARS5)",
 )
 @click.option(
     "--cfg-scale", "--guidance", type=float, help="Guidance; the scale that turns it off is the model's."

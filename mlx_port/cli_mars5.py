@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -15,18 +17,28 @@ from tts_core.mars5_request import PIECE_SECONDS, as_spoken, choose_settings, cu
 from tts_core.mars5_sampling import Mars5Settings
 from tts_core.pieces import CHARACTERS_PER_SECOND
 from tts_core.results import Prompt
-from tts_core.words import check_words
+from tts_core.words import check_one_speaker, check_words
 
-FLAGS = frozenset({"ref_text", "deep", "as_written"})
+FLAGS = frozenset({"ref_text", "deep", "as_written", "timesteps", "set"})
+HAVE_FLAGS = {  # settings, of the original or of ours, that a flag of this command sets
+    "temperature": "--temperature",
+    "top_k": "--top-k",
+    "top_p": "--top-p",
+    "nar_guidance_w": "--cfg-scale",
+    "timesteps": "--timesteps",
+    "deep_clone": "--deep or --shallow",
+}
+FIXED = {"use_kv_cache": "is always on", "beam_width": "is always 1"}
 SHORTEST = 1.0  # seconds of reference
 
 
 def plan(wish: Wish, text: str, configs: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     """The sample rate in Hz, and the arguments of Mars5Pipeline.stream beside the text. Raises UsageError."""
     check_reference_flags(wish)
-    sampling = {name: getattr(wish, name) for name in ("temperature", "top_k", "top_p")}
-    settings = choose_settings(None, wish.cfg_scale, sampling)
+    flags = {name: getattr(wish, name) for name in ("temperature", "top_k", "top_p", "timesteps")}
+    settings = choose_settings(None, wish.cfg_scale, flags | read_settings(wish.set or ()))
     check_words("text", text)
+    check_one_speaker(text, "MARS5")
     prompt = read_prompt(wish, configs["encodec"], settings)
     if not wish.quiet:
         announce(text, as_written=bool(wish.as_written))
@@ -37,6 +49,35 @@ def plan(wish: Wish, text: str, configs: Mapping[str, Any]) -> tuple[int, dict[s
         "as_written": bool(wish.as_written),
         "seed": wish.seed,
     }
+
+
+def read_settings(given: Sequence[str]) -> dict[str, int | float]:
+    """NAME=VALUE each → fields of Mars5Settings. Raises UsageError for any that --set does not set."""
+    made: dict[str, int | float] = {}
+    kinds = {field.name: field.type for field in fields(Mars5Settings) if field.name not in HAVE_FLAGS}
+    for pair in given:
+        name, _, value = pair.partition("=")
+        name = name.strip().replace("-", "_")
+        if name in HAVE_FLAGS:
+            raise UsageError(f"set: {name} has a flag of its own; give {HAVE_FLAGS[name]}")
+        if name in FIXED:
+            raise UsageError(f"set: {name} {FIXED[name]}; leave it out")
+        if name not in kinds:
+            close = difflib.get_close_matches(name, kinds, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(kinds)}"
+            raise UsageError(f"set: {name} is no setting of MARS5; {hint}")
+        if name in made:
+            raise UsageError(f"set: {name} is given twice; give it once")
+        try:
+            made[name] = int(value) if kinds[name] == "int" else float(value)
+        except ValueError:
+            whole = "whole " if kinds[name] == "int" else ""
+            raise UsageError(f"set: {name} takes a {whole}number, as {name}={_example(name)}") from None
+    return made
+
+
+def _example(name: str) -> float:
+    return getattr(Mars5Settings(), name)
 
 
 def check_reference_flags(wish: Wish) -> None:

@@ -1,13 +1,14 @@
 """`mlx-port generate` with MARS5: its flags around a fake pipeline, and the real one from published files."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
 import soundfile
 
 from mlx_port import cli, cli_mars5
+from mlx_port.cli_generate import Wish
 from tests.cli.fake import FakePipeline, install
 from tests.converters.models import sources
 from tests.mars5_pipelines import reference
@@ -68,6 +69,23 @@ def test_flags_reach_the_pipeline(pipeline, capsys, folder, voice):
     }
 
 
+def test_settings_by_name(pipeline, capsys, folder, voice):
+    given = "--timesteps 50 --set rep_penalty_window=100 --set freq-penalty=2 --set x_0_temp=0.6 --quiet"
+    assert run(capsys, folder, "-t", SECRET, "--ref-audio", voice, *given.split()) == (0, "", "")
+    known = Mars5Settings(timesteps=50, rep_penalty_window=100, freq_penalty=2.0, x_0_temp=0.6)
+    assert pipeline.asked["settings"] == known
+
+
+def test_every_setting_can_be_given():
+    """With a flag of its own, or by its name."""
+    for field in fields(Mars5Settings):
+        if field.name not in cli_mars5.HAVE_FLAGS:
+            value = getattr(Mars5Settings(), field.name)
+            assert cli_mars5.read_settings([f"{field.name}={value}"]) == {field.name: value}
+    for flag in cli_mars5.HAVE_FLAGS.values():
+        assert flag.split()[0].removeprefix("--").replace("-", "_") in vars(Wish)["__dataclass_fields__"]
+
+
 def test_unset_flags_are_left_to_the_model(pipeline, capsys, folder, voice):
     assert run(capsys, folder, "-t", SECRET, "--ref-audio", voice)[0] == 0
     del pipeline.asked["text"], pipeline.asked["prompt"]
@@ -100,6 +118,18 @@ def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
         ("ref-audio: 0.5 s long; give 1 to 12 s of speech", ["--ref-audio", "short.wav"]),
         ("ref-audio: 13.0 s long; give 1 to 12 s of speech", ["--ref-audio", "long.wav"]),
         ("ref-audio: nothing is to be heard", ["--ref-audio", "silent.wav"]),
+        ("timesteps: 0 is outside 1 .. 1000", ["--ref-audio", "voice.wav", "--timesteps", "0"]),
+        ("set: top_k has a flag of its own; give --top-k", ["--ref-audio", "voice.wav", "--set", "top_k=3"]),
+        ("set: deep_clone has a flag", ["--ref-audio", "voice.wav", "--set", "deep_clone=True"]),
+        ("set: beam_width is always 1", ["--ref-audio", "voice.wav", "--set", "beam_width=3"]),
+        ("did you mean freq_penalty?", ["--ref-audio", "voice.wav", "--set", "frequency_penalty=3"]),
+        ("set: trim_db is given twice", ["--ref-audio", "voice.wav", *["--set", "trim_db=3"] * 2]),
+        ("set: trim_db takes a number, as trim_db=27", ["--ref-audio", "voice.wav", "--set", "trim_db"]),
+        (
+            "set: rep_penalty_window takes a whole number",
+            ["--ref-audio", "voice.wav", "--set", "rep_penalty_window=.5"],
+        ),
+        ("typical_p: 2.0 is outside 0 .. 1", ["--ref-audio", "voice.wav", "--set", "typical_p=2"]),
         ("max-seconds: mars5 takes no --max-seconds", ["--ref-audio", "voice.wav", "--max-seconds", "3"]),
         ("decoder: mars5 takes no --decoder", ["--ref-audio", "voice.wav", "--decoder", "mbd"]),
         ("top_p: 1.5 is outside 0 .. 1", ["--ref-audio", "voice.wav", "--top-p", "1.5"]),
@@ -119,16 +149,23 @@ def test_refused_before_weights_are_read(pipeline, capsys, folder, voice, messag
 
 @pytest.mark.parametrize("words", [[], ["--ref-text", "The rain."]], ids=["shallow", "deep"])
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
-def test_it_speaks(capsys, folder, voice, backend, words, monkeypatch):
+def test_it_speaks(capsys, folder, voice, backend, words):
     """The random network never ends by itself: here it has little room, and few steps."""
 
-    def small(settings, cfg_scale, given):
-        room = 200 if words else 40
-        return replace(choose(settings, cfg_scale, given), timesteps=2, generate_max_len_override=room)
-
-    choose = cli_mars5.choose_settings
-    monkeypatch.setattr(cli_mars5, "choose_settings", small)
-    flags = ["--ref-audio", voice, *words, "--backend", backend, "--seed", "3"]
+    room = f"generate_max_len_override={200 if words else 40}"
+    flags = [
+        "--ref-audio",
+        voice,
+        *words,
+        "--backend",
+        backend,
+        "--seed",
+        "3",
+        "--timesteps",
+        "2",
+        "--set",
+        room,
+    ]
     code, out, err = run(capsys, folder, "-t", f"{SECRET} at 5.", *flags, "-o", "a.wav")
     assert (code, err) == (0, "")
     lines = out.splitlines()
