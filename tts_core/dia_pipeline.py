@@ -2,7 +2,7 @@
 
 Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 Differs from upstream: a text is independent of its neighbours in a batch; an EOS predicted inside a prompt is
-ignored.
+ignored; a long text goes in pieces that have the same voices.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ import numpy as np
 from tts_core.dac import check_fits, decode_lookahead
 from tts_core.dia import DiaConfig
 from tts_core.dia_grid import DelayGrid
+from tts_core.dia_pieces import PieceSeconds
 from tts_core.dia_request import PromptLike, Request, joined, make_request, prepared
+from tts_core.dia_script import SIDE_BY_SIDE, Script, ask
+from tts_core.estimate import Job
 from tts_core.host import Host
+from tts_core.joining import Joiner
+from tts_core.joining import join as join_waves
 from tts_core.meter import Meter
 from tts_core.noise import Noise
 from tts_core.results import GenerationResult, Prompt, join
-from tts_core.room import check_running, job_of
+from tts_core.room import check_running, fitting_batch, job_of
 
 
 class Loop(Protocol):
@@ -50,15 +55,23 @@ class DiaPipeline:
         cfg_scale: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
+        piece_seconds: PieceSeconds = "auto",
         max_frames: int | None = None,
         seed: int | None = None,
-        noise: Noise | None = None,
+        noise: Noise | Sequence[Noise] | None = None,
         last_channel_free: bool = False,
     ) -> GenerationResult:
-        """Speak one text: the pieces of `stream` as one result, with the same arguments and errors."""
-        pieces = self.stream(
+        """Speak one text: the parts of `stream` as one result, with the same arguments and errors; the pieces
+        of a long text side by side, as many as there is memory for.
+        """
+        started = time.perf_counter()
+        asked = ask(
+            self.config,
+            self.codec.config,
+            self._encode,
             text,
             prompt=prompt,
+            piece_seconds=piece_seconds,
             temperature=temperature,
             cfg_scale=cfg_scale,
             top_k=top_k,
@@ -68,7 +81,10 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
-        return join(list(pieces))
+        if isinstance(asked, Script):
+            return self._side_by_side(asked, started)
+        self._check_room(job_of(asked))
+        return join(list(self._parts(asked, started)))
 
     def stream(
         self,
@@ -79,26 +95,33 @@ class DiaPipeline:
         cfg_scale: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
+        piece_seconds: PieceSeconds = "auto",
         max_frames: int | None = None,
         seed: int | None = None,
-        noise: Noise | None = None,
+        noise: Noise | Sequence[Noise] | None = None,
         last_channel_free: bool = False,
     ) -> Iterator[GenerationResult]:
-        """Speak one text piece by piece, each as soon as the frames that its samples depend on are known.
+        """Speak one text part by part, each as soon as the frames that its samples depend on are known.
 
         A value of None is the model's default; a seed of None is drawn, and told in the results. prompt: a
         voice to continue. max_frames counts codec frames made, the prompt's excluded. noise replaces the
         seed's numbers (tts_core.noise).
+        piece_seconds: about how long a piece of a long text may be at most; a text up to a third longer is
+        spoken at once. "auto" is a quarter of the model's window, None speaks any text at once. All pieces
+        have the same voices: the prompt's, else those of the first one (tts_core.dia_pieces). Their seeds are
+        derived from the first's, max_frames is of all together, noise may be one source a piece.
         last_channel_free: see DelayGrid.
         Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for
         what would not fit into memory.
         """
         started = time.perf_counter()
-        request = make_request(
+        asked = ask(
             self.config,
-            prepared([text], [prompt], self.config.max_text_bytes),
-            [prompt],
+            self.codec.config,
             self._encode,
+            text,
+            prompt=prompt,
+            piece_seconds=piece_seconds,
             temperature=temperature,
             cfg_scale=cfg_scale,
             top_k=top_k,
@@ -108,8 +131,11 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
-        self._check_room(request)
-        return self._pieces(request, started)
+        if isinstance(asked, Script):
+            self._check_room(asked.job(1))
+            return self._pieces(asked, started)
+        self._check_room(job_of(asked))
+        return self._parts(asked, started)
 
     def generate_batch(
         self,
@@ -145,7 +171,7 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
-        self._check_room(request)
+        self._check_room(job_of(request))
         self.host.reset_peak()
         grid = self._run(request)
         codes = [grid.codes(item) for item in range(len(texts))]
@@ -190,29 +216,96 @@ class DiaPipeline:
             noise=noise,
             last_channel_free=last_channel_free,
         )
-        self._check_room(request)
+        self._check_room(job_of(request))
         grid = self._run(request)
         return [grid.codes(item) for item in range(len(texts))]
 
-    def _check_room(self, request: Request) -> None:
+    def _check_room(self, job: Job) -> None:
         check_running(
             self.config,
             self.codec.config,
-            job_of(request),
+            job,
             dtype=self.host.dtype,
             backend=self.host.backend,
             free=self.host.free_bytes(),
             policy=self.codec.policy,
         )
 
-    def _pieces(self, request: Request, started: float) -> Iterator[GenerationResult]:
-        """Cut one text's speech on the codec's absolute grid, so that the pieces join to the whole
-        exactly.
-        """
+    def _parts(self, request: Request, started: float) -> Iterator[GenerationResult]:
+        """One text's speech, window by window."""
         self.host.reset_peak()
         meter = Meter(started, self.sample_rate)
-        lookahead = decode_lookahead(self.codec.config)
-        made, segment = 0, 0
+        for segment, (grid, start, stop, audio) in enumerate(self._windows(request)):
+            meter.add(len(audio))
+            yield meter.result(
+                request,
+                grid,
+                0,
+                audio,
+                grid.codes(0)[:, start:stop],
+                peak_bytes=self.host.peak_bytes(),
+                segment_idx=segment,
+                is_final_chunk=grid.done and stop == grid.frames(0),
+            )
+
+    def _pieces(self, script: Script, started: float) -> Iterator[GenerationResult]:
+        """A long text's speech, piece by piece, each window by window."""
+        self.host.reset_peak()
+        meter, joiner, segment = Meter(started, self.sample_rate), Joiner(self.sample_rate), 0
+        for [place] in script.groups(1):
+            request, heard = script.request([place]), []
+            for grid, start, stop, audio in self._windows(request):
+                heard.append(audio)
+                codes = grid.codes(0)
+                ended = grid.done and stop == codes.shape[1]
+                if ended:
+                    script.say(place, request, grid, 0, np.concatenate(heard))
+                sound = joiner.add(audio, last_of_piece=ended and not script.done)
+                if script.done:
+                    sound = np.concatenate([sound, joiner.finish()])
+                meter.add(len(sound))
+                part = meter.result(
+                    request,
+                    grid,
+                    0,
+                    sound,
+                    codes[:, start:stop],
+                    peak_bytes=self.host.peak_bytes(),
+                    segment_idx=segment,
+                    is_final_chunk=script.done,
+                )
+                yield script.told(part, ended=[place] if ended else [], rows=0 if ended else grid.filled)
+                segment += 1
+
+    def _side_by_side(self, script: Script, started: float) -> GenerationResult:
+        """A long text's speech as one result: pieces that do not wait for each other run as a batch."""
+        together = fitting_batch(
+            self.config,
+            self.codec.config,
+            script.job(SIDE_BY_SIDE),
+            dtype=self.host.dtype,
+            backend=self.host.backend,
+            free=self.host.free_bytes(),
+            policy=self.codec.policy,
+        )
+        self._check_room(script.job(together))
+        self.host.reset_peak()
+        meter = Meter(started, self.sample_rate)
+        for places in script.groups(together):
+            request = script.request(places)
+            grid = self._run(request)
+            for item, place in enumerate(places):
+                script.say(place, request, grid, item, self._decode(grid.codes(item)))
+        audio = join_waves(script.waves(), self.sample_rate)
+        meter.add(len(audio))
+        whole = meter.result(request, grid, 0, audio, script.codes(), peak_bytes=self.host.peak_bytes())
+        return script.told(whole, ended=sorted(script.said))
+
+    def _windows(self, request: Request) -> Iterator[tuple[DelayGrid, int, int, np.ndarray]]:
+        """Cut one text's speech on the codec's absolute grid, so that the windows join to the whole exactly:
+        the grid, which of its frames, and their samples (L,).
+        """
+        lookahead, made = decode_lookahead(self.codec.config), 0
         for grid in self.loop.rows(request):
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
@@ -221,19 +314,8 @@ class DiaPipeline:
                 cuts = [(known, known)]
             codes = grid.codes(0)
             for start, stop in cuts:
-                audio = self._decode_frames(codes, start, stop)
-                meter.add(len(audio))
-                yield meter.result(
-                    request,
-                    grid,
-                    0,
-                    audio,
-                    codes[:, start:stop],
-                    peak_bytes=self.host.peak_bytes(),
-                    segment_idx=segment,
-                    is_final_chunk=grid.done and stop == known,
-                )
-                made, segment = stop, segment + 1
+                yield grid, start, stop, self._decode_frames(codes, start, stop)
+                made = stop
 
     def _run(self, request: Request) -> DelayGrid:
         for grid in self.loop.rows(request):

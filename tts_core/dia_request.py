@@ -105,13 +105,13 @@ def make_request(
     prompts = [None] * len(texts) if prompts is None else prompts
     given = {"temperature": temperature, "cfg_scale": cfg_scale, "top_k": top_k, "top_p": top_p}
     sampling = replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
-    given_seeds = _per_text("seed", secrets.randbits(32) if seed is None else seed, len(texts))
+    given_seeds = numbers_per_text("seed", secrets.randbits(32) if seed is None else seed, len(texts))
     sources = per_text(noise, given_seeds)
     seeds: list[int | None] = [None] * len(texts) if noise is not None else [*given_seeds]
     tokens = [_tokens(config, text, place) for place, text in enumerate(texts)]
     if max_frames is not None:
-        _check_lengths(_per_text("max_frames", max_frames, len(texts)))
-    checked = [_prompt(config, prompt, place) for place, prompt in enumerate(prompts)]
+        check_lengths(numbers_per_text("max_frames", max_frames, len(texts)))
+    checked = [check_prompt(config, prompt, place) for place, prompt in enumerate(prompts)]
     codes = [encode_prompt(each) if each is not None and each.ndim == 1 else each for each in checked]
     lengths = [0 if prompt is None else prompt.shape[1] for prompt in codes]
     room = [config.max_frames - length for length in lengths]
@@ -120,7 +120,7 @@ def make_request(
         raise UsageError(
             f"prompt {short + 1}: {lengths[short]} frames fill all of the model's {config.max_frames}"
         )
-    wanted = room if max_frames is None else _per_text("max_frames", max_frames, len(texts))
+    wanted = room if max_frames is None else numbers_per_text("max_frames", max_frames, len(texts))
     over = next((place for place, frames in enumerate(wanted) if frames > room[place]), None)
     if over is not None:
         raise UsageError(
@@ -140,8 +140,11 @@ def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
     return tokens
 
 
-def _prompt(config: DiaConfig, prompt: PromptLike, place: int) -> np.ndarray | None:
-    """Its codes (Q, P) int32, or its samples (L,) float32 where they are still to be encoded."""
+def check_prompt(config: DiaConfig, prompt: PromptLike, place: int) -> np.ndarray | None:
+    """Its codes (Q, P) int32, or its samples (L,) float32 where they are still to be encoded.
+
+    place: of its text in the batch. Raises UsageError for what is neither.
+    """
     if prompt is None:
         return None
     given, audio = (prompt.codes, prompt.audio) if isinstance(prompt, Prompt) else (prompt, None)
@@ -163,7 +166,8 @@ def _prompt(config: DiaConfig, prompt: PromptLike, place: int) -> np.ndarray | N
     return codes.astype(np.int32)
 
 
-def _per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
+def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
+    """One whole number for each text. Raises UsageError naming the argument."""
     values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
     if len(values) != texts:
         raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
@@ -173,6 +177,7 @@ def _per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
     return [int(one) for one in values]
 
 
-def _check_lengths(frames: Sequence[int]) -> None:
+def check_lengths(frames: Sequence[int]) -> None:
+    """Raise UsageError for a length that is not positive."""
     if min(frames) < 1:
         raise UsageError(f"max_frames: {min(frames)} is below 1")

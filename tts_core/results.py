@@ -28,6 +28,23 @@ class Prompt:
 
 
 @dataclass(frozen=True)
+class SpokenPiece:
+    """A piece of a long text, and what it takes to speak it again by itself: `text`, `prompt`, `seed` and
+    `max_frames`, in one piece.
+
+    audio: (L,) float32, before it was joined to the others.  codes: (Q, T) int32.
+    """
+
+    text: str
+    prompt: Prompt | None
+    seed: int | None
+    max_frames: int
+    codes: np.ndarray
+    audio: np.ndarray
+    finish_reason: Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
 class GenerationResult:
     """One piece of speech, or the whole of it.
 
@@ -42,6 +59,7 @@ class GenerationResult:
     peak_memory_usage: bytes: of the device's allocator where it has one, of the process otherwise.
     segment_idx: 0, 1, ... over the pieces of a stream.
     stage_seconds: seconds spent so far in each stage of a model that has several, by name, in their order.
+    pieces: those of a long text that ended here, in order, of models that tell them.
     """
 
     audio: np.ndarray
@@ -57,6 +75,7 @@ class GenerationResult:
     segment_idx: int = 0
     is_final_chunk: bool = True
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    pieces: tuple[SpokenPiece, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -79,6 +98,7 @@ def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
         codes=np.concatenate([piece.codes for piece in pieces], axis=1),
         real_time_factor=real_time_factor(last.processing_time_seconds, len(audio), last.sample_rate),
         segment_idx=0,
+        pieces=tuple(spoken for piece in pieces for spoken in piece.pieces),
     )
 
 

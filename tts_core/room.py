@@ -92,6 +92,28 @@ def check_running(
     )
 
 
+def fitting_batch(
+    config: DiaConfig,
+    codec: DacConfig,
+    job: Job,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    policy: CodecPolicy,
+) -> int:
+    """How many texts of a job's batch run side by side in `free` bytes: all where that is unknown, and one
+    where not even that fits.
+    """
+
+    def fits(batch: int) -> bool:
+        less = replace(job, batch=batch)
+        taken = estimate(config, codec, less, dtype=dtype, backend=backend, policy=policy).running
+        return free is None or taken <= free
+
+    return max(1, _largest(job.batch, fits))
+
+
 def codec_policy(codec: DacConfig, *, dtype: str, backend: str, free: int | None) -> CodecPolicy:
     """The largest windows of the codec, up to the backend's own, that take at most half of `free` bytes.
 

@@ -88,7 +88,7 @@ def _clean(what: str, text: str) -> str:
                 f"{what}: character {place} is U+{ord(char):04X}, a control character; remove it"
             )
     clean = _plain_lines(text).strip()
-    if not _speakable(_TAG_LIKE.sub("", clean)):
+    if not speakable(_TAG_LIKE.sub("", clean)):
         raise UsageError(
             f"{what}: there are no words in it; write what is to be said, after a tag if you like"
         )
@@ -99,14 +99,14 @@ def _plain_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _speakable(words: str) -> bool:
+def speakable(words: str) -> bool:
     """Whether there is anything but spaces and invisible marks."""
     return any(unicodedata.category(char) not in _SILENT for char in words)
 
 
 def _check_turns(whole: str) -> None:
     *before, _ = every = turns(whole)
-    empty = next((place for place, turn in enumerate(before, start=1) if not _speakable(turn.words)), None)
+    empty = next((place for place, turn in enumerate(before, start=1) if not speakable(turn.words)), None)
     if empty is not None:
         raise UsageError(
             f"text: turn {empty} of {len(every)}, [{every[empty - 1].speaker}], has no words; "
@@ -129,7 +129,7 @@ def _too_long(text: str, clean: str, front: str, limit: int) -> str:
 def _split_point(whole: str, floor: int, limit: int) -> tuple[int, str]:
     """The last place that fits and leaves words on both sides: a turn or sentence ends there; else a word."""
     untagged = _TAG_LIKE.sub(lambda tag: " " * len(tag.group()), whole)
-    said = [place for place in range(floor, len(whole)) if _speakable(untagged[place])]
+    said = [place for place in range(floor, len(whole)) if speakable(untagged[place])]
     tags = list(_TAG_LIKE.finditer(whole))
     inside_tags = {place for tag in tags for place in range(tag.start() + 1, tag.end())}
     ends = [(tag.start(), _TURN_END) for tag in tags]

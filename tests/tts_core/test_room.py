@@ -9,7 +9,7 @@ from tts_core.codec_policy import CodecPolicy
 from tts_core.errors import ResourceError
 from tts_core.estimate import BACKENDS, Job, estimate
 from tts_core.published_sizes import DAC_44KHZ, DIA
-from tts_core.room import QUANTIZATIONS, check_loading, check_running, codec_policy
+from tts_core.room import QUANTIZATIONS, check_loading, check_running, codec_policy, fitting_batch
 
 FULL = DIA["nari-labs/Dia-1.6B-0626"]
 JOB = Job(text_bytes=300, frames=3000, batch=8)
@@ -135,3 +135,15 @@ def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
 def test_what_fits_or_is_not_known_passes(free):
     check_loading(FULL, DAC_44KHZ, dtype="float32", backend="torch-cpu", free=free)
     check_running(FULL, DAC_44KHZ, JOB, dtype="float32", backend="torch-cpu", free=free)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 8])
+def test_a_batch_is_as_large_as_memory_allows(batch):
+    def takes(batch):
+        job = replace(JOB, batch=batch)
+        return estimate(FULL, DAC_44KHZ, job, dtype="bfloat16", backend="mlx-metal").running
+
+    given = {"dtype": "bfloat16", "backend": "mlx-metal", "policy": CodecPolicy()}
+    assert fitting_batch(FULL, DAC_44KHZ, JOB, free=takes(batch), **given) == batch
+    assert fitting_batch(FULL, DAC_44KHZ, JOB, free=takes(batch) - 1, **given) == max(1, batch - 1)
+    assert fitting_batch(FULL, DAC_44KHZ, JOB, free=None, **given) == 8
