@@ -120,6 +120,9 @@ def test_pieces_do_not_depend_on_each_other(side: Any, voice: np.ndarray) -> Non
     last = side.generate("Who are you?", prompt=voice, noise=endings(12, 9, 15)[2], top_p=1.0)
     np.testing.assert_array_equal(whole.codes[:, -last.codes.shape[1] :], last.codes)
     np.testing.assert_array_equal(whole.audio[-len(last.audio) + RATE // 25 :], last.audio[RATE // 25 :])
+    silence = RATE // 5
+    assert len(whole.audio) == 320 * whole.codes.shape[1] + 2 * silence
+    assert not whole.audio[-len(last.audio) - silence : -len(last.audio)].any()
 
 
 @pytest.mark.parametrize("decoder", ["vocos", "mbd"])
