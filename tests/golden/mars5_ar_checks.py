@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.golden.cases import Vectors, _Info, existing
-from tests.golden.mars5_ar_sides import ArSide, ar_side, read_checkpoint
+from tests.golden.mars5_ar_sides import ArSide, ar_side, read_checkpoint, sampling_side
 from tests.tolerance import assert_golden
 from tts_core.mars5_sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
 from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
@@ -229,10 +229,10 @@ def check_run(
         )
 
 
-def check_samplers(folder: Path, side: str, name: str) -> None:
-    """samplers: every filter alone and the whole chain. name: of a checkpoint, for the sides' modules."""
+def check_samplers(folder: Path, side: str) -> None:
+    """samplers: every filter alone and the whole chain; no network."""
     info, vectors = read_info(folder / "samplers.json"), Vectors(folder / "samplers.safetensors")
-    bench = ar_bench(side, folder, name)
+    bench = ArBench(*(sampling_side(kind) for kind in (side, "torch", "float64")))
     assert info["penalties_if_n_generated_above"] == PENALTIES_ABOVE
     previous = vectors["previous"]
     shape = (info["batch"], info["vocab_size"])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -165,6 +166,14 @@ def ar_side(kind: str, folder: Path, name: str, window: int | None = None) -> Ar
     state = {canonical(key): torch.from_numpy(x).to(dtype) for key, x in checkpoint.tensors.items()}
     network.load_state_dict(state, strict=True, assign=True)
     return ArSide(kind, network.eval().requires_grad_(False), sampling, ar_loop)
+
+
+@cache
+def sampling_side(kind: str) -> ArSide:
+    """The sampler alone. kind: of KINDS."""
+    side = "mlx_port" if kind == "mlx" else "torch_ref"
+    sampling, loop = (import_module(f"{side}.mars5.{module}") for module in ("sampling", "ar_loop"))
+    return ArSide(kind, None, sampling, loop)
 
 
 def canonical(name: str) -> str:

@@ -9,7 +9,6 @@ from tests.golden.mars5_ar_checks import (
     check_generate,
     check_samplers,
     check_tokens,
-    read_info,
 )
 from tests.golden.sides import SIDES
 
@@ -59,4 +58,4 @@ def test_generate(side: str) -> None:
 
 @cases("samplers.json")
 def test_samplers(side: str) -> None:
-    check_samplers(FOLDER, side, read_info(FOLDER / "ar_forward.json")["checkpoint"])
+    check_samplers(FOLDER, side)
