@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
+
+import click
 
 from mlx_port.cli_generate import Wish
 from tts_core.audio import read_audio
 from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig
+from tts_core.dia_script import cut_text
 from tts_core.errors import UsageError
 from tts_core.results import Prompt
 from tts_core.script import prepare
 
-FLAGS = frozenset({"ref_text", "max_seconds"})
+FLAGS = frozenset({"ref_text", "piece_seconds", "max_seconds"})
 
 
 def plan(wish: Wish, text: str, configs: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -23,16 +26,28 @@ def plan(wish: Wish, text: str, configs: Mapping[str, Any]) -> tuple[int, dict[s
     config, codec = configs["dia"], configs["dac"]
     check_reference_flags(wish)
     check_sampling(wish, config)
-    prepare(text, config.max_text_bytes, transcript=wish.ref_text)
+    prepare(text, None, transcript=wish.ref_text)
+    prompt, cut = read_prompt(wish, config, codec), piece_seconds(wish)
+    pieces = cut_text(config, codec, text, prompt, **cut)
+    max_frames = count_frames(wish.max_seconds, config, codec, pieces=len(pieces))
+    if len(pieces) > 1 and not wish.quiet:
+        seconds = sum(piece.seconds for piece in pieces)
+        click.echo(f"{len(pieces)} pieces, about {seconds:.0f} s of speech", err=True)
     return codec.sample_rate, {
-        "prompt": read_prompt(wish, config, codec),
+        "prompt": prompt,
         "temperature": wish.temperature,
         "cfg_scale": wish.cfg_scale,
         "top_k": wish.top_k,
         "top_p": wish.top_p,
-        "max_frames": count_frames(wish.max_seconds, config, codec),
+        "max_frames": max_frames,
         "seed": wish.seed,
+        **({} if wish.piece_seconds is None else cut),
     }
+
+
+def piece_seconds(wish: Wish) -> dict[str, float | Literal["auto"] | None]:
+    """The argument of cut_text and of the pipeline; 0 is no piece at all."""
+    return {"piece_seconds": "auto" if wish.piece_seconds is None else wish.piece_seconds or None}
 
 
 def check_reference_flags(wish: Wish) -> None:
@@ -65,14 +80,16 @@ def read_prompt(wish: Wish, config: DiaConfig, codec: DacConfig) -> Prompt | Non
     return Prompt(transcript=wish.ref_text, audio=samples)
 
 
-def count_frames(max_seconds: float | None, config: DiaConfig, codec: DacConfig) -> int | None:
-    """Frames that make up the wished seconds, rounded up."""
+def count_frames(
+    max_seconds: float | None, config: DiaConfig, codec: DacConfig, *, pieces: int
+) -> int | None:
+    """Frames that make up the wished seconds, rounded up; a text in pieces may have any number."""
     if max_seconds is None:
         return None
     if not (math.isfinite(max_seconds) and max_seconds > 0):
         raise UsageError(f"max-seconds: {max_seconds} is not a number above 0")
     frames = math.ceil(max_seconds * codec.frame_rate)
-    if frames > config.max_frames:
+    if pieces == 1 and frames > config.max_frames:
         raise UsageError(
             f"max-seconds: {max_seconds:g} is more than this model can make, "
             f"{config.max_frames / codec.frame_rate:.1f}"

@@ -23,6 +23,7 @@ class Wish:
     as_written: bool | None
     timesteps: int | None
     set: tuple[str, ...] | None  # name=value
+    piece_seconds: float | None
     cfg_scale: float | None
     temperature: float | None
     top_p: float | None
@@ -37,7 +38,7 @@ class Wish:
 
 
 # flags that only some models take: those that the model's cli_<model>.FLAGS does not name are refused
-OWN = ("ref_text", "deep", "decoder", "as_written", "timesteps", "set", "max_seconds")
+OWN = ("ref_text", "deep", "decoder", "as_written", "timesteps", "set", "piece_seconds", "max_seconds")
 
 
 @click.command(context_settings={"allow_extra_args": True})
@@ -93,6 +94,11 @@ OWN = ("ref_text", "deep", "decoder", "as_written", "timesteps", "set", "max_sec
     "--seed",
     type=click.IntRange(0, 2**64 - 1),
     help="The same seed gives the same speech. None: a fresh one.",
+)
+@click.option(
+    "--piece-seconds",
+    type=float,
+    help="How long a piece of a long text may be; 0 speaks any text at once. (Dia)  [default: by the model]",
 )
 @click.option("--max-seconds", type=float, help="Stop after this much speech.")
 @click.option(

@@ -195,6 +195,9 @@ def report(result: GenerationResult, wish: Wish, output: Path | None) -> None:
         click.echo(json.dumps(_facts(result, wish, output)))
     elif not wish.quiet:
         cut = ", cut at the limit" if result.finish_reason == "length" else ""
+        endless = sum(piece.finish_reason == "length" for piece in result.pieces)
+        if endless:
+            cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
         click.echo(f"{output or 'played'}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}")
         click.echo(speed(result.real_time_factor))
         if result.stage_seconds:

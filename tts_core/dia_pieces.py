@@ -106,7 +106,7 @@ def read(
     if most.characters < CHARACTERS_PER_SECOND or most.bytes < CHARACTERS_PER_SECOND:
         raise UsageError(
             f"prompt: {prompt_frames / frame_rate:.1f} s and {len(tokenize(said))} bytes of text leave too "
-            f"little room for a long text, the model holds {window:.1f} s and {config.max_text_bytes} bytes; "
+            f"little room for this text, the model holds {window:.1f} s and {config.max_text_bytes} bytes; "
             "give a shorter reference"
         )
     if transcript is not None and not text.strip().startswith(TAGS):  # the words go on where it ended

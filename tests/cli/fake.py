@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mlx_port import cli_speak
-from tts_core.results import GenerationResult
+from tts_core.results import GenerationResult, SpokenPiece
 
 
 class FakePipeline:
@@ -14,6 +14,7 @@ class FakePipeline:
     def __init__(self, pieces=3, seconds=0.5, level=0.5, error=None):
         self.pieces, self.seconds, self.level, self.error = pieces, seconds, level, error
         self.asked, self.loaded, self.stages = {}, [], {}
+        self.ends = []  # of the pieces of a long text
 
     def stream(self, text, **asked):
         self.asked = {"text": text, **asked}
@@ -40,7 +41,12 @@ class FakePipeline:
                 segment_idx=place,
                 is_final_chunk=place + 1 == self.pieces,
                 stage_seconds=self.stages,
+                pieces=tuple(self._piece(end) for end in self.ends[place : place + 1]),
             )
+
+    def _piece(self, end):
+        nothing = np.zeros((6, 0), np.int32)
+        return SpokenPiece("[S1] Hm.", None, 7, 1, nothing, np.zeros(0, np.float32), end)
 
 
 def install(monkeypatch, pipeline):

@@ -143,12 +143,51 @@ def test_no_text_on_a_terminal(pipeline, capsys, monkeypatch):
         (f"[S1] [S2] {SECRET}", "turn 1 of 2, [S1], has no words"),
         (f"{SECRET}\0", "is U+0000, a control character"),
         (f"{SECRET} \udcff", "is U+DCFF, a control character"),
-        (f"[S1] {SECRET}. " * 40, "bytes, the model takes 512; split it after character"),
-        (f"[S1] {SECRET} and more. " * 4000, "bytes, the model takes 512; split it after character"),
+        (f"[S1] {SECRET} and more. " * 4000 + "[S1] [S2] No.", "turn 4001 of 4002, [S1], has no words"),
     ],
 )
 def test_texts_that_cannot_be_spoken(pipeline, capsys, text, message):
     refused(capsys, pipeline, 2, message, "--text", text)
+
+
+@pytest.mark.parametrize("times", [20, 140, 4000])
+def test_a_long_text_is_announced(pipeline, capsys, times):
+    """Of any length, without a word of it; --piece-seconds reaches the pipeline."""
+    text = f"[S1] {SECRET} and more. " * times
+    code, out, err = run(capsys, "-t", text)
+    assert code == 0
+    pieces, seconds = int(err.split()[0]), int(err.split()[3])
+    assert err == f"{pieces} pieces, about {seconds} s of speech\n"
+    assert 3 * pieces <= seconds <= 7.7 * pieces, "a quarter of the window at most"
+    assert "pieces" not in out
+    assert pipeline.asked["text"] == text
+    assert "piece_seconds" not in pipeline.asked
+    assert run(capsys, "-t", text, "--quiet") == (0, "", "")
+
+
+def test_piece_seconds(pipeline, capsys):
+    text = f"[S1] {SECRET} and more. " * 20
+    assert int(run(capsys, "-t", text, "--piece-seconds", 3)[2].split()[0]) >= 9
+    assert pipeline.asked["piece_seconds"] == 3
+    assert run(capsys, "-t", text, "--piece-seconds", 0)[::2] == (0, "")
+    assert pipeline.asked["piece_seconds"] is None
+    pipeline.loaded.clear()
+    message = "bytes, the model takes 512; split it after character"
+    refused(capsys, pipeline, 2, message, "-t", text * 2, "--piece-seconds", 0)
+    message = "piece_seconds: 0.5 is not a number of 1 and more"
+    refused(capsys, pipeline, 2, message, "-t", text, "--piece-seconds", 0.5)
+
+
+def test_a_long_text_may_have_more_seconds_than_the_window(pipeline, capsys):
+    text = f"[S1] {SECRET} and more. " * 200
+    assert run(capsys, "-t", text, "--max-seconds", 100, "--quiet")[0] == 0
+    assert pipeline.asked["max_frames"] == 3334
+
+
+def test_pieces_without_an_end_are_told(pipeline, capsys):
+    pipeline.ends = ["stop", "length", "length"]
+    out = run(capsys, "-t", SECRET)[1]
+    assert out.startswith("speech.wav: 1.50 s of speech, 2 of 3 pieces cut at their limits, seed 7\n")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +282,9 @@ def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
 
 def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
     flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 72]
-    message = "of them the transcript's, the model takes 512"
+    message = (
+        "prompt: 1.0 s and 505 bytes of text leave too little room for this text, the model holds 30.5 s"
+    )
     refused(capsys, pipeline, 2, message, "-t", f"{SECRET} {SECRET}", *flags)
 
 

@@ -302,7 +302,7 @@ def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None
         ),
         (
             {"prompt": Prompt(codes=np.tile(CODES, 18), transcript="a")},
-            "leave too little room for a long text",
+            "leave too little room for this text",
         ),
         ({"text": TEXT + " [S1] Ha."}, "turn 7 of 8, .S2., has no words"),
     ],
