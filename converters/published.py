@@ -56,6 +56,7 @@ def open_published(
     revision: str | None = None,
     offline: bool = False,
     parts: Sequence[str] | None = None,
+    flag: str = "--hf-path",
 ) -> Published:
     """The parts of one model from folders, files or hub ids, in any published layout or converted by us.
 
@@ -63,7 +64,7 @@ def open_published(
     several models share. cross_rope: None derives it from Dia's config.json. config: a JSON file with sizes
     that no tensor shows, for MARS5's networks. include: kinds of parts that the model can do without.
     revision: of hub ids among the sources. parts: the kinds wanted; None takes those of the model that the
-    sources are found to hold.
+    sources are found to hold. flag: what the caller names the sources by, for the messages.
     A folder may hold a model twice: safetensors are preferred to pickles, then the folder to its subfolders,
     then the first by name. No tensor is read. Raises NotFoundError listing every part that is missing,
     CheckpointError for files that are corrupt, unsafe, or do not fit their configuration, UsageError for
@@ -71,8 +72,8 @@ def open_published(
     """
     given = [sources] if isinstance(sources, str | Path) else list(sources)
     hints = Hints(cross_rope, None if config is None else locate(config, flag="--config").path)
-    places = [locate(source, flag="--hf-path", revision=revision, offline=offline) for source in given]
-    search = Search(parts, include, hints)
+    places = [locate(source, flag=flag, revision=revision, offline=offline) for source in given]
+    search = Search(parts, include, hints, flag)
     search.look(places, without_codec=codec is not None)
     if codec is not None:
         search.look_for_codec(locate(codec, flag="--codec", offline=offline))

@@ -57,10 +57,13 @@ class Search:
     """Collects one part of each wanted kind, and why other files were left alone.
 
     parts: the kinds wanted; None takes those of the model that is found. include: its extras that are wanted.
+    flag: what the caller names the sources by.
     """
 
-    def __init__(self, parts: Sequence[str] | None, include: Sequence[str], hints: Hints):
-        self.hints = hints
+    def __init__(
+        self, parts: Sequence[str] | None, include: Sequence[str], hints: Hints, flag: str = "--hf-path"
+    ):
+        self.hints, self.flag = hints, flag
         self.found: dict[str, Part] = {}
         self.ignored: dict[str, str] = {}
         self._parts, self._include = parts, include
@@ -94,7 +97,7 @@ class Search:
         missing = self._missing()
         if missing and all(kind in REPOSITORIES for kind in missing):
             for kind in missing:
-                flag = "--codec" if KINDS[kind].folder == "codec" else "--hf-path"
+                flag = "--codec" if KINDS[kind].folder == "codec" else self.flag
                 try:
                     self._look_for([kind], fetch(REPOSITORIES[kind], flag=flag, offline=offline))
                 except NotFoundError as fault:
@@ -108,7 +111,7 @@ class Search:
         idle = [place for place in places if not any(part.origin is place for part in self.found.values())]
         if idle:
             raise UsageError(
-                f"--hf-path: {idle[0].path} adds nothing that is not found elsewhere; leave it out"
+                f"{self.flag}: {idle[0].path} adds nothing that is not found elsewhere; leave it out"
             )
 
     def _check_flags(self) -> None:
@@ -192,7 +195,7 @@ class Search:
                     owners.setdefault(name, candidate)
         if len(owners) > 1:
             held = [f"{MODELS[name].title} in {candidate.file}" for name, candidate in owners.items()]
-            raise UsageError(f"--hf-path: two models, {' and '.join(held)}; give the sources of one")
+            raise UsageError(f"{self.flag}: two models, {' and '.join(held)}; give the sources of one")
         held = {candidate.kind for candidate in self._seen}
         users = [name for name, model in MODELS.items() if held & {*model.parts, *model.extras}]
         self.model = next(iter(owners), users[0] if len(users) == 1 else None)
@@ -208,7 +211,7 @@ class Search:
             elif kind in self.found and self.found[kind].origin is not candidate.place:
                 first = self.found[kind].files[0]
                 raise UsageError(
-                    f"--hf-path: {first} and {candidate.file} both hold {title}; give one of them"
+                    f"{self.flag}: {first} and {candidate.file} both hold {title}; give one of them"
                 )
             elif kind in self.found:
                 first = self.found[kind].files[0]

@@ -18,7 +18,7 @@ from tts_core.metavoice_request import (
 from tts_core.metavoice_text import normalise
 from tts_core.results import Prompt
 from tts_core.spoken import spoken
-from tts_core.words import check_words
+from tts_core.words import check_one_speaker, check_words
 
 FLAGS = frozenset({"decoder", "as_written", "max_seconds"})
 
@@ -32,6 +32,7 @@ def plan(wish: Wish, text: str, configs: Mapping[str, Any]) -> tuple[int, dict[s
     check_decoder(decoder, ["vocos", *(["mbd"] if "mbd" in configs else [])])
     choose_sampling(wish.cfg_scale, wish.temperature, wish.top_k, wish.top_p)
     check_words("text", text)
+    check_one_speaker(text, "MetaVoice")
     normalise(text if as_written else spoken(text))
     return vocoder.sample_rate, {
         "prompt": read_prompt(wish.ref_audio, vocoder.sample_rate),
@@ -55,6 +56,8 @@ def read_prompt(file: str | None, sample_rate: int) -> Prompt:
     samples = read_audio(file, sample_rate)
     if len(samples) < LEAST_SECONDS * sample_rate:
         raise too_short("ref-audio", len(samples) / sample_rate)
+    if not samples.any():
+        raise UsageError("ref-audio: nothing is to be heard in it; give 30 s of clear speech")
     return Prompt(audio=samples)
 
 

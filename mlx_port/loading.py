@@ -17,6 +17,7 @@ from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageEr
 from tts_core.models import KINDS, MODELS, check_fits, network_class
 
 Read = TypeVar("Read")
+WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".th")  # suffixes of published files
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 
 
@@ -130,15 +131,21 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
     """The config.json of a converted folder, its envelope included, if it is of one of these types."""
     file = folder / "config.json"
     if not file.is_file():
-        what = "a folder without config.json" if folder.is_dir() else "no such folder"
-        raise NotFoundError(f"model: {folder}: {what}; give a folder that convert-weights wrote")
+        raise _no_config(folder, model_types)
     try:
         config = json.loads(file.read_text())
     except ValueError as error:
         raise CheckpointError(f"model: {file} is not JSON ({error}); convert again") from None
     if not isinstance(config, dict):
         raise CheckpointError(f"model: {file} holds no JSON object; convert again")
-    if config.get("weights_layout") != "mlx" or config.get("model_type") not in model_types:
+    kind = str(config.get("model_type"))
+    is_part = config.get("weights_layout") == "mlx" and kind in KINDS.keys() - MODELS.keys()
+    if is_part and MODELS.keys() >= {*model_types}:  # a whole model was looked for
+        raise UsageError(
+            f"model: {folder} holds {KINDS[kind].title} alone, a part of a converted model; give the whole "
+            f"model's folder: {folder.absolute().parent}"
+        )
+    if config.get("weights_layout") != "mlx" or kind not in model_types:
         raise CheckpointError(
             f"model: {folder} holds published weights, not converted ones; "
             f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
@@ -148,6 +155,20 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
             f"model: {folder} has format {config.get('format_version')}, not {FORMAT_VERSION}; convert again"
         )
     return config
+
+
+def _no_config(folder: Path, kinds: Sequence[str]) -> NotFoundError:
+    """The error for a folder in which a model, or a part of these kinds, was looked for."""
+    what = "a folder without config.json" if folder.is_dir() else "no such folder"
+    part = next((KINDS[kind] for kind in kinds if KINDS[kind].folder), None)
+    if part is not None:
+        return NotFoundError(f"model: {folder}: {what}; {part.title} should be in it; convert again")
+    if folder.is_dir() and any(file.suffix in WEIGHTS for file in folder.iterdir()):
+        return NotFoundError(
+            f"model: {folder}: {what}; if these are published weights, "
+            f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
+        )
+    return NotFoundError(f"model: {folder}: {what}; give a folder that convert-weights wrote")
 
 
 def understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], folder: Path) -> Read:
@@ -163,7 +184,7 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8")
     except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or str(error)
+        what = "it is missing" if isinstance(error, FileNotFoundError) else f"it cannot be read ({error})"
         raise NotFoundError(f"model: {file}: a part of the model, but {what}; convert again") from None
 
 

@@ -92,6 +92,7 @@ def _run(
         revision=revision,
         offline=offline,
         parts=parts,
+        flag="SRC",
     )
     root = next(part for kind, part in converted.parts.items() if kind in MODELS)
     report = Report(
@@ -112,9 +113,10 @@ def _converted(destination: str) -> Published:
     from pathlib import Path
 
     from converters.published import open_published
+    from mlx_port.loading import read_configs
     from tts_core.errors import UsageError
 
-    folder = Path(destination)
+    folder = Path(destination).expanduser()
     try:
         layout = json.loads((folder / "config.json").read_text("utf-8")).get("weights_layout")
     except (OSError, ValueError, AttributeError):
@@ -123,7 +125,9 @@ def _converted(destination: str) -> Published:
         raise UsageError(
             f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
         )
-    return open_published(destination, offline=True)
+    if folder.is_dir():
+        read_configs(folder)  # what is missing or broken in a converted folder is said as for loading it
+    return open_published(destination, offline=True, flag="DST")
 
 
 def _check_page(page: str) -> None:

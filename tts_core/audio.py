@@ -36,8 +36,9 @@ def read_audio(
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, RuntimeError, OSError) as error:
+        new = f"{path.stem}{'_new' * (path.suffix.lower() == '.wav')}.wav"
         raise UsageError(
-            f"audio: {path} cannot be decoded; make a WAV file of it: ffmpeg -i {path.name} {path.stem}.wav"
+            f"audio: {path} cannot be decoded; make a WAV file of it: ffmpeg -i {path.name} {new}"
         ) from error
     if not len(samples):
         raise UsageError(f"audio: {path} is empty; give a file with sound in it")

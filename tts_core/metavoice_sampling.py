@@ -49,8 +49,9 @@ class FirstStageSampling:
             raise UsageError(f"rule: {self.rule!r} is neither fast nor slow")
         if not slow and self.text_cfg_scale != 1:
             raise UsageError(f"text_cfg_scale: {self.text_cfg_scale} needs the slow rule; leave it at 1")
-        if not (math.isfinite(self.temperature) and self.temperature >= (LOWEST_TEMPERATURE if slow else 0)):
-            raise UsageError(f"temperature: {self.temperature} is not a number that this rule takes")
+        coldest = LOWEST_TEMPERATURE if slow else 0
+        if not (math.isfinite(self.temperature) and self.temperature >= coldest):
+            raise UsageError(f"temperature: {self.temperature} is not a number >= {coldest}")
         if self.top_p is not None and not 0 <= self.top_p <= 1:
             raise UsageError(f"top_p: {self.top_p} is outside [0, 1]")
         if self.top_k is not None and (self.top_k != int(self.top_k) or self.top_k < 1):
