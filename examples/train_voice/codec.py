@@ -31,10 +31,11 @@ PITCH_WEIGHT, PHASE_WEIGHT = 4.0, 1.0  # of the encoder's errors; the spectrum's
 
 
 class Pieces(NamedTuple):
-    """samples: (B, 480 T).  latents: (B, C, T), the codebooks' own."""
+    """samples: (B, 480 T).  latents: (B, C, T), the codebooks' own.  phones: (B, T) int64."""
 
     samples: Tensor
     latents: Tensor
+    phones: Tensor
 
 
 class Speech:
@@ -44,6 +45,7 @@ class Speech:
         names = wait_for_shards(folder, shards)
         self.samples = torch.from_numpy(joined(folder, names, "samples")).to(device)  # (T, 480)
         self.features = torch.from_numpy(joined(folder, names, "features")).to(device)
+        self.phones = torch.from_numpy(joined(folder, names, "phones")).to(device)
         self.books = books
         self.generator = torch.Generator(device).manual_seed(seed)
 
@@ -54,7 +56,8 @@ class Speech:
         )
         rows = starts + torch.arange(frames, device=device)
         samples = self.samples[rows].float().flatten(1) / 32768
-        return Pieces(samples, self.books.latents(self.features[rows]).transpose(1, 2))
+        latents = self.books.latents(self.features[rows]).transpose(1, 2)
+        return Pieces(samples, latents, self.phones[rows].long())
 
 
 class Losses(NamedTuple):
