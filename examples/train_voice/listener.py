@@ -1,5 +1,5 @@
-"""A judge of words for the codec's polish. It learns to tell phones from real speech, and the decoder's
-sound to it as the real one does. Thrown away afterwards.
+"""A judge of words for the codec's polish. It learns to tell phones from real speech; what the decoder says
+should sound to it as the real speech does. Thrown away afterwards.
 """
 
 from __future__ import annotations
