@@ -77,8 +77,19 @@ def check_output(path: str | os.PathLike[str]) -> None:
     folder = path.parent
     if not folder.exists():
         raise NotFoundError(f"output: the folder {folder} is not there; make it first")
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+    if not folder.is_dir() or not _takes_files(folder):
         raise UsageError(f"output: {folder} cannot be written to; choose another folder")
+
+
+def _takes_files(folder: Path) -> bool:
+    """By its permissions, and tried: they do not tell of every file system."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: int) -> None:

@@ -86,6 +86,12 @@ def test_a_silent_reference_is_named_by_its_flag(model, folder, voice, refused):
     )
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="no /proc, whose permissions say that root may write")
+@pytest.mark.parametrize("model", MODELS)
+def test_a_place_that_takes_no_files(model, folder, voice, refused):
+    assert "output: /proc cannot be written to" in refused(2, *speak(folder(model), output="/proc/a.wav"))
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_a_broken_wav_is_not_to_be_made_of_itself(model, folder, voice, refused):
     Path("voice.wav").write_bytes(b"RIFF and nothing more")
