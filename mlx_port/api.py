@@ -21,7 +21,8 @@ def generate(text: str, model: Any = None, **arguments: Any) -> GenerationResult
     voice, a Dia.
 
     arguments: those of the model's own `generate`. All take `prompt`, `cfg_scale`, `temperature`, `top_k`,
-    `top_p`, `seed` and `noise`; Dia `max_frames` besides; what MARS5 takes: `Mars5Pipeline.generate`.
+    `top_p`, `seed` and `noise`; Dia `max_frames` and `piece_seconds` besides; what MARS5 takes:
+    `Mars5Pipeline.generate`.
     Raises UsageError for an argument that the model does not take.
     """
     pipeline = embedded_voice() if model is None else model

@@ -176,13 +176,15 @@ def plan(config: DiaConfig, codec: DacConfig, text: str | None, seconds: float |
     """The longest run that the flags allow: what is not told is taken as long as the model allows."""
     import math
 
+    from tts_core.dia_script import cut_text
     from tts_core.errors import UsageError
     from tts_core.estimate import Job
     from tts_core.script import prepare
     from tts_core.tokenizer import tokenize
 
     limit = config.max_text_bytes
-    size = limit if text is None else len(tokenize(prepare(text, limit)))
+    whole = text is not None and len(cut_text(config, codec, text, None, "auto")) == 1
+    size = len(tokenize(prepare(text, limit))) if whole else limit  # pieces fill a window at most
     frames = config.max_frames if seconds is None else math.ceil(seconds * codec.frame_rate)
     if frames > config.max_frames:
         longest = config.max_frames / codec.frame_rate

@@ -47,6 +47,13 @@ def test_a_published_model_needs_no_files(capsys):
     assert "codec weights: float32" in lines
 
 
+def test_a_long_text_takes_what_a_full_window_takes(capsys):
+    """It goes in pieces."""
+    code, out, _ = run(capsys, "--model", PUBLISHED, "--text", "word " * 400)
+    assert code == 0
+    assert out.splitlines()[0] == "MB at the peak of a text of 1024 bytes and 35.5 s of speech"
+
+
 def test_the_embedded_voice_is_the_default(capsys):
     found = told(capsys)
     assert found["dtype"] == "float32"
@@ -111,7 +118,6 @@ def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
         (3, "--model: no/such/folder: no such file", ["--model", "no/such/folder"]),
         (3, "nothing is downloaded here", ["--model", "someone/something"]),
         (2, "is more than this model can make, 35.5", ["--model", PUBLISHED, "--seconds", 60]),
-        (2, "the model takes 1024", ["--model", PUBLISHED, "--text", "word " * 400]),
         (2, "there are no words", ["--text", " "]),
         (2, "--batch", ["--batch", 0]),
         (2, "--dtype", ["--dtype", "int8"]),

@@ -1,0 +1,184 @@
+"""How a long script of two speakers sounds in pieces: behind their anchors, and each piece by itself.
+
+    python benchmarks/long_script.py [--scripts 4] [--side mlx] [--dia FOLDER --codec FOLDER] [--json FILE]
+
+The scripts, of about a minute each, are made of the evaluation's texts, which no training has seen: sentences
+by turns in both voices ("turns"), and whole dialogues one behind the other ("dialogues"), where a speaker may
+have two turns in a row. A speech recogniser (pocketsphinx) hears every piece by itself.
+
+    WER         percent of words that are wrong, with its 95 % interval over pieces
+    wrong       turns whose pitch is on the other speaker's side of --threshold
+    alike       cosine between a speaker's spectrum in a piece and in the first piece where that speaker is
+                heard, mean over pieces; in brackets the same with the other speaker's first piece
+    spread      standard deviation over pieces of a speaker's pitch, in percent
+    ends        pieces that came to an end by themselves
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from examples.train_voice.evaluation import Item
+from examples.train_voice.listening import (
+    TurnScore,
+    aligned,
+    hear,
+    interval,
+    pitch,
+    word_error_rate,
+    words_of,
+)
+from examples.train_voice.similarity import Voiceprint, similarity, voiceprint
+from examples.train_voice.text import EVALUATION
+
+SENTENCES, DIALOGUES = 20, 10  # of a script
+SHORTEST = 0.5  # seconds of a speaker in a piece, for a comparison
+THRESHOLD = 138.0  # Hz, between the embedded voice's two
+
+
+class Heard(NamedTuple):
+    """Of one piece: a score for each turn, and each speaker's sound."""
+
+    scores: list[TurnScore]
+    speakers: list[int]
+    sounds: dict[int, np.ndarray]
+
+
+def scripts(kind: str, count: int) -> list[str]:
+    """count: how many at most."""
+    if kind == "dialogues":
+        lines = (EVALUATION / "dialogues.txt").read_text().splitlines()
+        return [" ".join(lines[at : at + DIALOGUES]) for at in range(0, len(lines), DIALOGUES)][:count]
+    lines = (EVALUATION / "sentences.txt").read_text().splitlines()
+    turns = [f"[S{1 + place % 2}] {line}" for place, line in enumerate(lines)]
+    return [" ".join(turns[at : at + SENTENCES]) for at in range(0, len(turns), SENTENCES)][:count]
+
+
+def listen(text: str, samples: np.ndarray) -> Heard:
+    """As the evaluation scores turns; and where in the samples (16 kHz) each was heard."""
+    turns, heard = Item("", text).turns, hear(samples)
+    wanted = [words_of(words) for _, words in turns]
+    flat = [word for words in wanted for word in words]
+    owner = [turn for turn, words in enumerate(wanted) for _ in words]
+    errors, spans, current = [0] * len(turns), [[] for _ in turns], 0
+    for i, j in aligned(flat, [one.word for one in heard]):
+        current = current if i is None else owner[i]
+        errors[current] += i is None or j is None or flat[i] != heard[j].word
+        if i is not None and j is not None:
+            spans[current].append(heard[j])
+    parts = [samples[span[0].start : span[-1].stop] if span else samples[:0] for span in spans]
+    speakers = [speaker for speaker, _ in turns]
+    sounds = {
+        who: np.concatenate([part for part, speaker in zip(parts, speakers, strict=True) if speaker == who])
+        for who in set(speakers)
+    }
+    scores = [
+        TurnScore(len(words), wrong, pitch(part) if len(part) else 0.0)
+        for words, wrong, part in zip(wanted, errors, parts, strict=True)
+    ]
+    return Heard(scores, speakers, sounds)
+
+
+def report(name: str, pieces: Sequence[list[Heard]], ended: int, threshold: float) -> dict[str, Any]:
+    """Print and return the figures. pieces: of each script."""
+    every = [heard for script in pieces for heard in script]
+    low, high = interval([heard.scores for heard in every])
+    turns = [
+        (who, one)
+        for heard in every
+        for who, one in zip(heard.speakers, heard.scores, strict=True)
+        if one.pitch
+    ]
+    same, other, pitches = [], [], defaultdict(list)
+    for script in pieces:
+        first: dict[int, Voiceprint] = {}
+        for heard in script:
+            for who, sound in heard.sounds.items():
+                if len(sound) < SHORTEST * 16000:
+                    continue
+                mark = voiceprint(sound)
+                pitches[who].append(mark.pitch)
+                if who in first:
+                    same.append(similarity(mark, first[who]))
+                    if 1 - who in first:
+                        other.append(similarity(mark, first[1 - who]))
+                else:
+                    first[who] = mark
+    told = {
+        "pieces": len(every),
+        "words": sum(one.words for heard in every for one in heard.scores),
+        "wer": word_error_rate([one for heard in every for one in heard.scores]),
+        "interval": [low, high],
+        "turns": len(turns),
+        "wrong": sum((one.pitch < threshold) == (who == 0) for who, one in turns),
+        "alike": float(np.mean(same)),
+        "alike_other": float(np.mean(other)),
+        "spread": [100 * float(np.std(found) / np.mean(found)) for _, found in sorted(pitches.items())],
+        "ended": ended,
+    }
+    spread = " and ".join(f"{value:.1f}" for value in told["spread"])
+    print(
+        f"{name:25} WER {told['wer']:5.1f} % ({low:.1f} to {high:.1f})  wrong {told['wrong']} of {len(turns)}  "
+        f"alike {told['alike']:.3f} ({told['alike_other']:.3f})  spread {spread} %  ends {ended} of {len(every)}",
+        flush=True,
+    )
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scripts", type=int, default=4)
+    parser.add_argument("--side", choices=("torch", "mlx"), default="mlx")
+    parser.add_argument("--dia", type=Path, help="published layout, with --codec and --side torch")
+    parser.add_argument("--codec", type=Path)
+    parser.add_argument("--threshold", type=float, default=THRESHOLD)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", default=["turns", "dialogues"])
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    if given.dia:
+        voice = importlib.import_module("torch_ref").load(given.dia, codec=given.codec)
+    else:
+        side = "mlx_port" if given.side == "mlx" else "torch_ref"
+        voice = importlib.import_module(f"{side}.api").embedded_voice()
+    told = {}
+    for kind in given.kinds:
+        texts = scripts(kind, given.scripts)
+        results = [voice.generate(text, seed=given.seed + place) for place, text in enumerate(texts)]
+        seconds = [result.audio_seconds for result in results]
+        rtf = sum(result.processing_time_seconds for result in results) / sum(seconds)
+        print(f"{kind}: {len(texts)} scripts of {min(seconds):.0f} to {max(seconds):.0f} s, RTF {rtf:.2f}")
+        alone = [
+            voice.generate_batch(
+                [piece.text for piece in result.pieces],
+                seed=[piece.seed for piece in result.pieces],
+                max_frames=[piece.max_frames for piece in result.pieces],
+            )
+            for result in results
+        ]
+        for name, waves in (
+            ("anchors", [list(result.pieces) for result in results]),
+            ("each by itself", alone),
+        ):
+            heard = [
+                [listen(piece.text, wave.audio) for piece, wave in zip(result.pieces, own, strict=True)]
+                for result, own in zip(results, waves, strict=True)
+            ]
+            ended = sum(wave.finish_reason == "stop" for own in waves for wave in own)
+            told[f"{kind}, {name}"] = report(f"{kind}, {name}", heard, ended, given.threshold)
+    if given.json:
+        given.json.write_text(json.dumps(told, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
