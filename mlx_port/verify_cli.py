@@ -170,17 +170,17 @@ def _sides() -> tuple[Side, Side]:
     from mlx_port.verify.stored import Stored
 
     def reference(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
-        return _class("torch_ref", layers)(config, weights, dtype).run
+        return layers_class("torch_ref", layers)(config, weights, dtype).run
 
     def port(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
         stored = Stored(weights.kind, weights.files, weights.quantization)
-        return _class("mlx_port", layers)(config, stored, dtype).run
+        return layers_class("mlx_port", layers)(config, stored, dtype).run
 
     return reference, port
 
 
-def _class(side: str, layers: str) -> Any:
-    """layers: module and class inside the side's package."""
+def layers_class(side: str, layers: str) -> Any:
+    """A class that runs layers. layers: its module and name inside the side's package."""
     from importlib import import_module
 
     module, _, name = layers.partition(":")
