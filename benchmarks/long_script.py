@@ -125,11 +125,10 @@ def report(name: str, pieces: Sequence[list[Heard]], ended: int, threshold: floa
         "ended": ended,
     }
     spread = " and ".join(f"{value:.1f}" for value in told["spread"])
-    print(
-        f"{name:25} WER {told['wer']:5.1f} % ({low:.1f} to {high:.1f})  wrong {told['wrong']} of {len(turns)}  "
-        f"alike {told['alike']:.3f} ({told['alike_other']:.3f})  spread {spread} %  ends {ended} of {len(every)}",
-        flush=True,
-    )
+    rate = f"{told['wer']:5.1f} % ({low:.1f} to {high:.1f})"
+    alike = f"{told['alike']:.3f} ({told['alike_other']:.3f})"
+    print(f"{name:25} WER {rate}  wrong {told['wrong']} of {len(turns)}  alike {alike}  ", end="")
+    print(f"spread {spread} %  ends {ended} of {len(every)}", flush=True)
     return told
 
 
@@ -157,7 +156,10 @@ def main() -> None:
         results = [voice.generate(text, seed=given.seed + place) for place, text in enumerate(texts)]
         seconds = [result.audio_seconds for result in results]
         rtf = sum(result.processing_time_seconds for result in results) / sum(seconds)
-        print(f"{kind}: {len(texts)} scripts of {min(seconds):.0f} to {max(seconds):.0f} s, RTF {rtf:.2f}")
+        print(
+            f"{kind}: {len(texts)} scripts of {min(seconds):.0f} to {max(seconds):.0f} s, RTF {rtf:.2f}",
+            flush=True,
+        )
         alone = [
             voice.generate_batch(
                 [piece.text for piece in result.pieces],
