@@ -186,7 +186,8 @@ def check_forced(
         probs = side.probabilities(guided, sampling)
         score = probs if noise is None else probs / noise[at - start]
         if margins is None:
-            best, second = np.log(np.sort(score[0])[[-1, -2]])
+            with np.errstate(divide="ignore"):  # a filter may leave one id
+                best, second = np.log(np.sort(score[0])[[-1, -2]])
             margin = best - second
         else:
             best, second = np.sort(guided[0])[[-1, -2]]
