@@ -29,7 +29,7 @@ from tts_core.results import GenerationResult, Prompt, SpokenPiece
 from tts_core.sampling import Sampling
 from tts_core.tokenizer import tokenize
 
-SIDE_BY_SIDE = 8  # pieces at most: beyond that a step takes about as much longer as it does more
+SIDE_BY_SIDE = 8  # pieces at most: a batch runs as long as its longest piece
 PATIENCE, SECONDS_MORE = 2.0, 2.0  # a piece may take so many times the expected time, and so much more
 ROOM = 1.5  # times the longest piece, that anchors leave to the others
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mlx_port.api import embedded_voice as mlx_voice
 from tests.parity.sides import PORT, SIDES, YARDSTICK, Side
 from tests.tiny import dac_config, dac_weights, dia_config, dia_weights
+from torch_ref.api import embedded_voice as torch_voice
 from tts_core import dia_pipeline
 from tts_core.errors import ResourceError, UsageError
 from tts_core.joining import FADE, PAUSE
@@ -29,6 +32,7 @@ PIECES = [
 ]
 SHORT = "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur."
 LATE = "[S1] " + "Lorem ipsum dolor sit amet elit. " * 3 + "[S2] Consectetur? [S1] Adipiscing elit, sed do."
+DIALOGUES = Path(__file__).parents[2] / "examples/train_voice/evaluation/dialogues.txt"
 RATE = 1000  # samples a second
 
 
@@ -313,3 +317,20 @@ def test_refused_at_the_call(side: Side, given: dict[str, Any], message: str) ->
     with pytest.raises(UsageError, match=message) as caught:
         pipeline(side).stream(text, **given)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_the_embedded_voice_says_a_minute_alike() -> None:
+    """Ten dialogues, at its own settings: every code is equal on both sides, every piece ends."""
+    text = " ".join(DIALOGUES.read_text().splitlines()[:10])
+    ours, theirs = (voice().generate(text, seed=5) for voice in (mlx_voice, torch_voice))
+    np.testing.assert_array_equal(ours.codes, theirs.codes)
+    assert 45 < ours.audio_seconds < 60
+    assert len(ours.pieces) > 8
+    assert ours.finish_reason == "stop"
+    inside = np.concatenate([np.abs(np.diff(piece.audio)) for piece in ours.pieces])
+    steps, end, pause = np.abs(np.diff(ours.audio)), 0, round(PAUSE * ours.sample_rate)
+    for piece in ours.pieces[:-1]:
+        end += len(piece.audio)
+        assert steps[end - 1 : end + pause].max() <= np.quantile(inside, 0.999)
+        end += pause
