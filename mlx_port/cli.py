@@ -40,6 +40,14 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(module), name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant, or what there is."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}; there are {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in --help, from the table: nothing is imported for it."""
         with formatter.section("Commands"):
@@ -76,6 +84,8 @@ def run(arguments: Sequence[str]) -> int:
         return 141
     except (click.Abort, KeyboardInterrupt):
         return _complain(130, "interrupted")
+    except click.exceptions.NoArgsIsHelpError:
+        return _complain(2, f"command missing; there are {', '.join(COMMANDS)}; mlx-port --help tells more")
     except click.ClickException as error:
         return _complain(2, error.format_message())
     except Exception as error:

@@ -150,6 +150,7 @@ def read_model(
         dia = open_published([model], codec=codec, offline=True, parts=("dia",)).dia
     except NotFoundError:
         if Path(model).expanduser().exists():
+            open_published([model], codec=codec, offline=True)  # says what is missing of the model that it is
             raise
         raise NotFoundError(
             f"--model: {model}: no such file, nor is it in the hub's cache, and nothing is downloaded here; "
@@ -183,8 +184,9 @@ def plan(config: DiaConfig, codec: DacConfig, text: str | None, seconds: float |
     from tts_core.tokenizer import tokenize
 
     limit = config.max_text_bytes
-    whole = text is not None and len(cut_text(config, codec, text, None, "auto")) == 1
-    size = len(tokenize(prepare(text, limit))) if whole else limit  # pieces fill a window at most
+    size = limit  # pieces fill a window at most
+    if text is not None and len(cut_text(config, codec, text, None, "auto")) == 1:
+        size = len(tokenize(prepare(text, limit)))
     frames = config.max_frames if seconds is None else math.ceil(seconds * codec.frame_rate)
     if frames > config.max_frames:
         longest = config.max_frames / codec.frame_rate

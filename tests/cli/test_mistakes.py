@@ -159,6 +159,18 @@ def test_verify_names_its_own_arguments(folder, voice, refused):
     assert err.startswith("error: SRC: ")
 
 
+def test_estimate_says_what_is_missing_of_the_model_that_it_is(folder, refused):
+    err = refused(3, "estimate", "--model", folder("mars5") / "nar")
+    assert "missing: weights of MARS5 (AR) and " in err
+    assert "Dia" not in err
+
+
+def test_commands_that_there_are_not(refused):
+    err = refused(2, "speak")
+    assert "No such command 'speak'; there are generate, convert, verify, estimate, doctor." in err
+    assert "command missing; there are generate, convert" in refused(2)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_what_is_quantised_is_not_quantised_again(model, refused, tmp_path):
     made = tmp_path / "8bit"
