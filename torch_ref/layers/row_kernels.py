@@ -27,6 +27,9 @@ tl: Any = import_module("triton.language") if triton else None
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 CAPABILITY = (8, 0)  # the lowest that Triton supports
 MOST_ROWS = 3  # of x at once
+# Measured on an H200 in bfloat16: a row of MARS5 0.79 ms, of MetaVoice 1.00, two of them 1.35. Tiles half or
+# twice as large take 3 to 13 % more; 8 warps 3 and 9 %, but for one row of MetaVoice, 1 % less; other keys
+# and parts (16 to 64, 8 to 32) 1 to 9 %.
 TILE, WARPS = 4096, 4  # numbers of a weight per program, its rows whole, and the program's warps
 KEYS, SPLITS = 32, 16  # keys at once, and parts of the keys per head
 
