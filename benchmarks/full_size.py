@@ -1,11 +1,11 @@
-"""A full-size random Dia (1.6 B) or MetaVoice (1.2 B) all the way: plan, conversion, and one decoder step of
-each side against float64.
+"""A full-size random Dia (1.6 B), MARS5 (0.76 and 0.45 B) or MetaVoice (1.2 B) all the way: plan, conversion,
+and one decoder step, of MARS5's diffusion one call, of each side against float64.
 
-    python benchmarks/full_size.py [--model dia|metavoice] [--kind safetensors|pth|pt] [--folder DIR]
+    python benchmarks/full_size.py [--model dia|mars5|metavoice] [--kind safetensors|pth|pt] [--folder DIR]
 
-Each side runs in a process of its own, one after another; float64 takes 13 GB of memory (MetaVoice 10). DIR
-needs 20 GB (26 for pth, MetaVoice 16). Exits with 1 where mlx_port's error is over 16 times torch_ref's own
-float32 error plus 4 units in the last place of the largest logit.
+Each side runs in a process of its own, one after another; float64 takes 13 GB of memory (MARS5 7, MetaVoice
+10). DIR needs 20 GB (26 for pth, MARS5 8, MetaVoice 16). Exits with 1 where mlx_port's error is over 16 times
+torch_ref's own float32 error plus 4 units in the last place of the largest logit.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from convert import measure
 TEXT = "[S1] One decoder step at full size. [S2] Then another one."
 ROWS = 2
 PROMPT = 60  # ids of text
+REFERENCE, FRAMES, T = 75, 40, 120  # frames that MARS5 hears and makes; the timestep of its call
 Array = Callable[[np.ndarray], Any]
 
 
-def opened(side: str, model: str, folder: str, dtype: str) -> Any:
-    """The network that is stepped: Dia's, or MetaVoice's first stage."""
+def opened(side: str, kind: str, folder: str, dtype: str) -> Any:
+    """The network that is stepped: a kind of part."""
     if side == "torch":
         from torch_ref import loading
 
-        if model == "dia":
+        if kind == "dia":
             return loading.load(folder, dtype=dtype, device="cpu").network
-        return loading.open_networks(folder, kinds=[model], device="cpu", dtype=dtype)[model]
+        return loading.open_networks(folder, kinds=[kind], device="cpu", dtype=dtype)[kind]
     import mlx.core as mx
 
     from mlx_port import loading
 
     mx.set_default_device(mx.Device(mx.cpu))
-    if model == "dia":
+    if kind == "dia":
         return loading.load(folder, dtype=dtype).network
-    return loading.open_networks(folder, kinds=[model], dtype=dtype)[model]
+    return loading.open_networks(folder, kinds=[kind], dtype=dtype)[kind]
 
 
 def dia_steps(network: Any, array: Array) -> Iterator[Any]:
@@ -77,13 +78,37 @@ def metavoice_steps(network: Any, array: Array) -> Iterator[Any]:
         yield network.next_logits(array(rows), heard, cache)
 
 
-STEPS = {"dia": dia_steps, "metavoice": metavoice_steps}
+def mars5_steps(network: Any, array: Array) -> Iterator[Any]:
+    """Logits behind a prompt with its speaker vector, and behind one id more."""
+    rng, config = np.random.default_rng(0), network.config
+    codes = rng.integers(0, config.codebook_rows - 1, (1, REFERENCE, config.n_codebooks))
+    ids = rng.integers(0, config.vocab_size, (1, PROMPT + 1))
+    cache, rotary = network.new_cache(PROMPT + 2), network.positions(PROMPT + 2)
+    rows = network.rows(network.speaker(array(codes)), array(ids[:, :PROMPT]))
+    yield network.next_logits(rows, rotary(0, PROMPT + 1), cache)
+    yield network.next_logits(network.embed(array(ids[:, PROMPT:])), rotary(PROMPT + 1, 1), cache)
 
 
-def logits(side: str, model: str, folder: str, dtype: str) -> tuple[np.ndarray, float, float]:
+def mars5_call(network: Any, array: Array) -> Iterator[Any]:
+    """Logits of all cells at one timestep."""
+    rng, config = np.random.default_rng(0), network.config
+    heard = network.speaker(
+        array(rng.integers(0, config.codebook_rows - 1, (1, REFERENCE, config.n_codebooks)))
+    )
+    text = array(rng.integers(0, config.text_rows, (1, PROMPT)))
+    source = network.read(text, heard, frames=FRAMES, timesteps=T + 1)
+    codes = rng.integers(0, config.n_classes, (1, FRAMES, config.n_codebooks))
+    yield network(array(codes), source, array(np.array([T])))
+
+
+STEPS = {"dia": dia_steps, "metavoice": metavoice_steps, "mars5": mars5_steps, "mars5_nar": mars5_call}
+NETWORKS = {"dia": ("dia",), "mars5": ("mars5", "mars5_nar"), "metavoice": ("metavoice",)}
+
+
+def logits(side: str, kind: str, folder: str, dtype: str) -> tuple[np.ndarray, float, float]:
     """(logits of each step; seconds to load; seconds of the last step)."""
     begin = time.perf_counter()
-    network = opened(side, model, folder, dtype)
+    network = opened(side, kind, folder, dtype)
     if side == "torch":
         import torch
 
@@ -98,24 +123,24 @@ def logits(side: str, model: str, folder: str, dtype: str) -> tuple[np.ndarray, 
     out: list[np.ndarray] = []
     with last:
         begin = time.perf_counter()
-        for step in STEPS[model](network, array):
+        for step in STEPS[kind](network, array):
             out.append(host(step))
             seconds, begin = time.perf_counter() - begin, time.perf_counter()
     return np.stack(out), loaded, seconds
 
 
-def run(side: str, model: str, folder: Path, dtype: str, out: Path) -> np.ndarray:
+def run(side: str, kind: str, folder: Path, dtype: str, out: Path) -> np.ndarray:
     """`logits` in a process of its own; prints its times."""
-    command = [sys.executable, __file__, "--step", side, model, str(folder), dtype, str(out)]
+    command = [sys.executable, __file__, "--step", side, kind, str(folder), dtype, str(out)]
     subprocess.run(command, check=True, env={**os.environ, "MLX_ENABLE_TF32": "0"})
     return np.load(out).astype(np.float64)
 
 
 def step(arguments: list[str]) -> None:
-    side, model, folder, dtype, out = arguments
-    values, loaded, seconds = logits(side, model, folder, dtype)
+    side, kind, folder, dtype, out = arguments
+    values, loaded, seconds = logits(side, kind, folder, dtype)
     np.save(out, values)
-    print(f"{side:>5} {dtype}: loaded in {loaded:.1f} s, a step in {seconds:.2f} s", flush=True)
+    print(f"{kind}, {side:>5} {dtype}: loaded in {loaded:.1f} s, a step in {seconds:.2f} s", flush=True)
 
 
 def bench(folder: Path, model: str, kind: str) -> bool:
@@ -128,18 +153,24 @@ def bench(folder: Path, model: str, kind: str) -> bool:
         print(f"plan in {time.perf_counter() - begin:.1f} s: {summary(plan)}")
         seconds, peak = measure(base)
         print(f"converted in {seconds:.1f} s, peak anonymous memory {peak / 1e6:.0f} MB")
-        truth = run("torch", model, source, "float64", Path(name) / "truth.npy")
-        reference = run("torch", model, source, "float32", Path(name) / "torch.npy")
-        port = run("mlx", model, made, "float32", Path(name) / "mlx.npy")
-        scale = np.abs(truth).max()
-        errors = [np.abs(values - truth).max() for values in (port, reference)]
-        bound = 16 * errors[1] + 4 * np.finfo(np.float32).eps * scale
-        agree = (port.argmax(-1) == truth.argmax(-1)).mean()
-        print(
-            f"logits to {scale:.3g}: error of mlx {errors[0]:.3g}, of torch {errors[1]:.3g}, "
-            f"bound {bound:.3g}; argmax equal {agree:.2%}"
-        )
-        return bool(errors[0] <= bound)
+        return all([compared(kind, source, made) for kind in NETWORKS[model]])
+
+
+def compared(kind: str, source: Path, made: Path) -> bool:
+    """Whether mlx_port's logits are in the bound. source, made: the published and the converted folder."""
+    truth = run("torch", kind, source, "float64", made.with_name("truth.npy"))
+    reference = run("torch", kind, source, "float32", made.with_name("torch.npy"))
+    port = run("mlx", kind, made, "float32", made.with_name("mlx.npy"))
+    scale = np.abs(truth).max()
+    errors = [np.abs(values - truth).max() for values in (port, reference)]
+    bound = 16 * errors[1] + 4 * np.finfo(np.float32).eps * scale
+    agree = (port.argmax(-1) == truth.argmax(-1)).mean()
+    print(
+        f"{kind}: logits to {scale:.3g}: error of mlx {errors[0]:.3g}, of torch {errors[1]:.3g}, "
+        f"bound {bound:.3g}; argmax equal {agree:.2%}",
+        flush=True,
+    )
+    return bool(errors[0] <= bound)
 
 
 def summary(plan: dict[str, Any]) -> str:
@@ -156,7 +187,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--model", choices=list(STEPS), default="dia")
+    parser.add_argument("--model", choices=list(NETWORKS), default="dia")
     parser.add_argument("--kind", help="default: the first in which the model is published")
     given = parser.parse_args()
     if given.kind not in (None, *FORMS[given.model]):
