@@ -31,11 +31,10 @@ PITCH_WEIGHT, PHASE_WEIGHT = 4.0, 1.0  # of the encoder's errors; the spectrum's
 
 
 class Pieces(NamedTuple):
-    """samples: (B, 480 T).  latents: (B, C, T), the codebooks' own.  phones: (B, T) int64."""
+    """samples: (B, 480 T).  latents: (B, C, T), the codebooks' own."""
 
     samples: Tensor
     latents: Tensor
-    phones: Tensor
 
 
 class Speech:
@@ -45,7 +44,6 @@ class Speech:
         names = wait_for_shards(folder, shards)
         self.samples = torch.from_numpy(joined(folder, names, "samples")).to(device)  # (T, 480)
         self.features = torch.from_numpy(joined(folder, names, "features")).to(device)
-        self.phones = torch.from_numpy(joined(folder, names, "phones")).to(device)
         self.books = books
         self.generator = torch.Generator(device).manual_seed(seed)
 
@@ -56,8 +54,7 @@ class Speech:
         )
         rows = starts + torch.arange(frames, device=device)
         samples = self.samples[rows].float().flatten(1) / 32768
-        latents = self.books.latents(self.features[rows]).transpose(1, 2)
-        return Pieces(samples, latents, self.phones[rows].long())
+        return Pieces(samples, self.books.latents(self.features[rows]).transpose(1, 2))
 
 
 class Losses(NamedTuple):

@@ -12,20 +12,17 @@ import argparse
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from examples.train_voice.codebooks import Codebooks
 from examples.train_voice.codec import Hearing, Pieces, Speech, compile_activations
 from examples.train_voice.discriminators import Judges, judges_loss, makers_losses
-from examples.train_voice.listener import Listener, unlike
 from examples.train_voice.parallel import Clock, Processes, learning_rate, replayed, restore, save
 from examples.train_voice.settings import DEFAULT, Settings, read_settings
 from examples.train_voice.spectral import MelDistance
 from examples.train_voice.speech import shard_names
 from torch_ref.codecs.dac import Dac
 
-TOLD = ("judges", "adversarial", "features", "mel", "listener", "misheard", "spectrum", "pitch", "phase")
 MORE = 0.2  # of the time: then all speech is read that there is by now
 
 
@@ -35,10 +32,9 @@ class Contest:
     def __init__(self, dac: Dac, judges: Judges, settings: Settings):
         device = dac.decoder.conv2.weight.device
         self.dac, self.judges, self.weights = dac, judges, settings.polish
-        self.listener = Listener().to(device)
         self.distance, self.hearing = MelDistance(dac.sample_rate).to(device), Hearing(dac).to(device)
         self.hearers, self.makers = list(dac.encoder.parameters()), list(dac.decoder.parameters())
-        self.panel = [*judges.parameters(), *self.listener.parameters()]
+        self.panel = list(judges.parameters())
 
     @property
     def learned(self) -> list[nn.Parameter]:
@@ -51,15 +47,13 @@ class Contest:
         return quantizer.decode(quantizer.encode(torch.cat((pieces.latents[:half], heard[half:]))))
 
     def __call__(self, pieces: Pieces) -> Tensor:
-        """Fills the gradients of all. → judges' loss, adversarial loss, feature distance, mel distance, the
-        listener's loss, how differently it hears ours, and the encoder's errors: spectrum, pitch, phase.
+        """Fills the gradients of all. → judges' loss, adversarial loss, feature distance, mel distance, and
+        the encoder's errors: spectrum, pitch, phase.
         """
         weights = self.weights
         heard = self.dac.encoder(pieces.samples[:, None])
         made = self.dac.decoder(self.latents(pieces, heard))[:, 0]
         real, fake = halves(self.judges(torch.cat((pieces.samples, made))))
-        listened, ours = self.listener(pieces.samples), self.listener(made)
-        listening, misheard = F.cross_entropy(listened, pieces.phones), unlike(ours, listened)
         judging = judges_loss(real, fake)
         adversarial, features = makers_losses(real, fake)
         mel = self.distance(made, pieces.samples)
@@ -67,16 +61,14 @@ class Contest:
             weights.mel_weight * mel
             + weights.adversarial_weight * adversarial
             + weights.feature_weight * features
-            + weights.phone_weight * misheard
         )
         unheard, errors = self.hearing(heard, pieces.latents)
-        found = torch.autograd.grad(judging + listening, self.panel, retain_graph=True)
+        found = torch.autograd.grad(judging, self.panel, retain_graph=True)
         found += torch.autograd.grad(loss, self.makers)
         found += torch.autograd.grad(unheard, self.hearers)
         for parameter, gradient in zip(self.learned, found, strict=True):
             parameter.grad = gradient
-        parts = torch.stack((judging, adversarial, features, mel, listening, misheard))
-        return torch.cat((parts.detach(), errors))
+        return torch.cat((torch.stack((judging, adversarial, features, mel)).detach(), errors))
 
 
 def train(
@@ -118,7 +110,6 @@ def train(
     step, spent = 0, 0.0
     if state is not None:
         judges.load_state_dict(state["judges"])
-        contest.listener.load_state_dict(state["listener"])
         for name, optimizer in steps.items():
             optimizer.load_state_dict(state["steps"][name])
         step, spent = state["step"], state["spent"]
@@ -135,7 +126,6 @@ def train(
             {
                 "dac": dac.state_dict(),
                 "judges": judges.state_dict(),
-                "listener": contest.listener.state_dict(),
                 "steps": {name: optimizer.state_dict() for name, optimizer in steps.items()},
                 "step": step,
                 "spent": clock.spent,
@@ -160,9 +150,12 @@ def train(
             optimizer.step()
         step += 1
         if step % 200 == 0:
-            shown = zip(TOLD, parts.tolist(), strict=True)
-            told = ", ".join(f"{name} {value:.3f}" for name, value in shown)
-            processes.say(f"polish: step {step}, {clock.spent:.0f} s, {told}")
+            judging, adversarial, features, mel, spectrum, pitch, phase = parts.tolist()
+            processes.say(
+                f"polish: step {step}, {clock.spent:.0f} s, mel {mel:.4f}, judges {judging:.3f}, "
+                f"adversarial {adversarial:.3f}, features {features:.3f}, encoder: spectrum {spectrum:.3f}, "
+                f"pitch {pitch:.3f}, phase {phase:.3f}"
+            )
         if processes.first and clock.spent - saved > 30:
             keep()
             saved = clock.spent

@@ -46,7 +46,6 @@ class Polish:
     mel_weight: float
     adversarial_weight: float
     feature_weight: float
-    phone_weight: float
 
 
 @dataclass(frozen=True)
