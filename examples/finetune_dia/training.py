@@ -59,6 +59,9 @@ def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path,
     """
     settings.check()
     processes = Processes(settings.seed)
+    if processes.device.type == "cuda":  # nearly every batch has a shape of its own: no plan of cuDNN's pays
+        torch.backends.cudnn.benchmark = False
+        torch.backends.cuda.enable_cudnn_sdp(False)
     pipeline = torch_ref.load(model, codec=codec, dtype="float32", device=str(processes.device))
     if not isinstance(pipeline, DiaPipeline):
         raise UsageError(f"--model: {model} is no Dia; this tunes Dia only")
