@@ -38,6 +38,8 @@ from examples.train_voice.listening import (
 )
 from examples.train_voice.similarity import Voiceprint, similarity, voiceprint
 from examples.train_voice.text import EVALUATION
+from tts_core.results import SpokenPiece
+from tts_core.script import TAGS, turns
 
 SENTENCES, DIALOGUES = 20, 10  # of a script
 SHORTEST = 0.5  # seconds of a speaker in a piece, for a comparison
@@ -52,30 +54,38 @@ class Heard(NamedTuple):
     sounds: dict[int, np.ndarray]
 
 
+def tagged(piece: SpokenPiece) -> str:
+    """A piece's text with the tag that it begins with, also where it goes on in its prompt's last turn."""
+    if piece.text.startswith(TAGS) or piece.prompt is None:
+        return piece.text
+    *_, last = turns(str(piece.prompt.transcript))
+    return f"[{last.speaker}] {piece.text}"
+
+
 def scripts(kind: str, count: int) -> list[str]:
     """count: how many at most."""
     if kind == "dialogues":
         lines = (EVALUATION / "dialogues.txt").read_text().splitlines()
         return [" ".join(lines[at : at + DIALOGUES]) for at in range(0, len(lines), DIALOGUES)][:count]
     lines = (EVALUATION / "sentences.txt").read_text().splitlines()
-    turns = [f"[S{1 + place % 2}] {line}" for place, line in enumerate(lines)]
-    return [" ".join(turns[at : at + SENTENCES]) for at in range(0, len(turns), SENTENCES)][:count]
+    said = [f"[S{1 + place % 2}] {line}" for place, line in enumerate(lines)]
+    return [" ".join(said[at : at + SENTENCES]) for at in range(0, len(said), SENTENCES)][:count]
 
 
 def listen(text: str, samples: np.ndarray) -> Heard:
     """As the evaluation scores turns; and where in the samples (16 kHz) each was heard."""
-    turns, heard = Item("", text).turns, hear(samples)
-    wanted = [words_of(words) for _, words in turns]
+    said, heard = Item("", text).turns, hear(samples)
+    wanted = [words_of(words) for _, words in said]
     flat = [word for words in wanted for word in words]
     owner = [turn for turn, words in enumerate(wanted) for _ in words]
-    errors, spans, current = [0] * len(turns), [[] for _ in turns], 0
+    errors, spans, current = [0] * len(said), [[] for _ in said], 0
     for i, j in aligned(flat, [one.word for one in heard]):
         current = current if i is None else owner[i]
         errors[current] += i is None or j is None or flat[i] != heard[j].word
         if i is not None and j is not None:
             spans[current].append(heard[j])
     parts = [samples[span[0].start : span[-1].stop] if span else samples[:0] for span in spans]
-    speakers = [speaker for speaker, _ in turns]
+    speakers = [speaker for speaker, _ in said]
     sounds = {
         who: np.concatenate([part for part, speaker in zip(parts, speakers, strict=True) if speaker == who])
         for who in set(speakers)
@@ -91,7 +101,7 @@ def report(name: str, pieces: Sequence[list[Heard]], ended: int, threshold: floa
     """Print and return the figures. pieces: of each script."""
     every = [heard for script in pieces for heard in script]
     low, high = interval([heard.scores for heard in every])
-    turns = [
+    marked = [
         (who, one)
         for heard in every
         for who, one in zip(heard.speakers, heard.scores, strict=True)
@@ -117,8 +127,8 @@ def report(name: str, pieces: Sequence[list[Heard]], ended: int, threshold: floa
         "words": sum(one.words for heard in every for one in heard.scores),
         "wer": word_error_rate([one for heard in every for one in heard.scores]),
         "interval": [low, high],
-        "turns": len(turns),
-        "wrong": sum((one.pitch < threshold) == (who == 0) for who, one in turns),
+        "turns": len(marked),
+        "wrong": sum((one.pitch < threshold) == (who == 0) for who, one in marked),
         "alike": float(np.mean(same)),
         "alike_other": float(np.mean(other)),
         "spread": [100 * float(np.std(found) / np.mean(found)) for _, found in sorted(pitches.items())],
@@ -127,7 +137,7 @@ def report(name: str, pieces: Sequence[list[Heard]], ended: int, threshold: floa
     spread = " and ".join(f"{value:.1f}" for value in told["spread"])
     rate = f"{told['wer']:5.1f} % ({low:.1f} to {high:.1f})"
     alike = f"{told['alike']:.3f} ({told['alike_other']:.3f})"
-    print(f"{name:25} WER {rate}  wrong {told['wrong']} of {len(turns)}  alike {alike}  ", end="")
+    print(f"{name:25} WER {rate}  wrong {told['wrong']} of {len(marked)}  alike {alike}  ", end="")
     print(f"spread {spread} %  ends {ended} of {len(every)}", flush=True)
     return told
 
@@ -162,7 +172,7 @@ def main() -> None:
         )
         alone = [
             voice.generate_batch(
-                [piece.text for piece in result.pieces],
+                [tagged(piece) for piece in result.pieces],
                 seed=[piece.seed for piece in result.pieces],
                 max_frames=[piece.max_frames for piece in result.pieces],
             )
@@ -173,7 +183,7 @@ def main() -> None:
             ("each by itself", alone),
         ):
             heard = [
-                [listen(piece.text, wave.audio) for piece, wave in zip(result.pieces, own, strict=True)]
+                [listen(tagged(piece), wave.audio) for piece, wave in zip(result.pieces, own, strict=True)]
                 for result, own in zip(results, waves, strict=True)
             ]
             ended = sum(wave.finish_reason == "stop" for own in waves for wave in own)

@@ -27,6 +27,7 @@ from tts_core.estimate import Job
 from tts_core.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.results import GenerationResult, Prompt, SpokenPiece
 from tts_core.sampling import Sampling
+from tts_core.script import turns
 from tts_core.tokenizer import tokenize
 
 SIDE_BY_SIDE = 8  # pieces at most: a batch runs as long as its longest piece
@@ -116,10 +117,20 @@ class Script:
         codes, texts = zip(*parts, strict=True)
         return Prompt(codes=np.concatenate(codes, axis=1), transcript=" ".join(texts))
 
+    def text(self, place: int) -> str:
+        """What is read of a piece behind its prompt: the speaker who spoke last goes on without a tag, as the
+        networks have learned it; two turns in a row make them change voices.
+        """
+        prompt, text = self.prompt(place), self.pieces[place].text
+        if prompt is None:
+            return text
+        *_, last = turns(str(prompt.transcript))
+        return text.removeprefix(f"[{last.speaker}]").lstrip()
+
     def request(self, places: Sequence[int]) -> Request:
         """These pieces as a batch. All that they wait for has been said."""
         prompts = [self.prompt(place) for place in places]
-        texts = prepared([self.pieces[place].text for place in places], prompts, self.config.max_text_bytes)
+        texts = prepared([self.text(place) for place in places], prompts, self.config.max_text_bytes)
         taken = [_frames(prompt) for prompt in prompts]
         left = math.inf if self.max_frames is None else self.max_frames - self.frames
         limits = [
@@ -141,7 +152,7 @@ class Script:
     def say(self, place: int, request: Request, grid: DelayGrid, item: int, audio: np.ndarray) -> None:
         """Keep what a finished grid holds of a piece. audio: (L,), all of its sound."""
         self.said[place] = SpokenPiece(
-            text=self.pieces[place].text,
+            text=self.text(place),
             prompt=self.prompt(place),
             seed=self.seeds[place],
             max_frames=request.max_frames[item],

