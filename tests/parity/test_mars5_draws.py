@@ -96,7 +96,7 @@ def test_the_hash(side: Side, k: int) -> None:
 
 def test_hashed_numbers_are_even_and_their_own() -> None:
     """Over all, in the tails that rare classes need, and beside neighbours: class, cell, both numbers."""
-    cells = 4000
+    cells = 1500
     for uniform in (HostNoise(2).uniform(0, (2, cells)), in_order(cells), in_order(cells)[::-1]):
         bits = hashed_bits(uniform, K_MARS5)
         part = bits / 2.0**31
@@ -142,7 +142,7 @@ def test_roundings_of_probabilities_rarely_change_a_class(moved: float) -> None:
     """Gaps between the best two of a flat row's sums have density 1 at 0; two classes moved by `moved` x
     normal numbers overtake each other in moved / sqrt(pi) of all cells. Cumulated sums have 1,025 edges.
     """
-    side, cells, random = PORT, 20000, np.random.default_rng(1)
+    side, cells, random = PORT, 6000, np.random.default_rng(1)
     rows = random.normal(0, 0.1, (cells, K_MARS5)).astype(np.float32)
     uniform = HostNoise(3).uniform(0, (2, cells))
     pair = [rows, rows + (moved * random.standard_normal(rows.shape)).astype(np.float32)]
