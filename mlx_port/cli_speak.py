@@ -196,7 +196,7 @@ def report(result: GenerationResult, wish: Wish, output: Path | None) -> None:
     elif not wish.quiet:
         cut = ", cut at the limit" if result.finish_reason == "length" else ""
         endless = sum(piece.finish_reason == "length" for piece in result.pieces)
-        if endless:
+        if endless and wish.max_seconds is None:
             cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
         click.echo(f"{output or 'played'}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}")
         click.echo(speed(result.real_time_factor))

@@ -188,6 +188,7 @@ def test_pieces_without_an_end_are_told(pipeline, capsys):
     pipeline.ends = ["stop", "length", "length"]
     out = run(capsys, "-t", SECRET)[1]
     assert out.startswith("speech.wav: 1.50 s of speech, 2 of 3 pieces cut at their limits, seed 7\n")
+    assert "pieces" not in run(capsys, "-t", SECRET, "--max-seconds", 1)[1], "the limit was asked for"
 
 
 @pytest.mark.parametrize(
