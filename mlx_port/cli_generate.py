@@ -98,7 +98,7 @@ OWN = ("ref_text", "deep", "decoder", "as_written", "timesteps", "set", "piece_s
 @click.option(
     "--piece-seconds",
     type=float,
-    help="How long a piece of a long text may be; 0 speaks any text at once. (Dia)  [default: by the model]",
+    help="How long a piece of a long text may be; 0 does not cut. (Dia, MARS5)  [default: by the model]",
 )
 @click.option("--max-seconds", type=float, help="Stop after this much speech.")
 @click.option(

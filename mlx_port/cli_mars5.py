@@ -19,7 +19,7 @@ from tts_core.pieces import CHARACTERS_PER_SECOND
 from tts_core.results import Prompt
 from tts_core.words import check_one_speaker, check_words
 
-FLAGS = frozenset({"ref_text", "deep", "as_written", "timesteps", "set"})
+FLAGS = frozenset({"ref_text", "deep", "as_written", "timesteps", "set", "piece_seconds"})
 HAVE_FLAGS = {  # settings, of the original or of ours, that a flag of this command sets
     "temperature": "--temperature",
     "top_k": "--top-k",
@@ -40,13 +40,16 @@ def plan(wish: Wish, text: str, configs: Mapping[str, Any]) -> tuple[int, dict[s
     check_words("text", text)
     check_one_speaker(text, "MARS5")
     prompt = read_prompt(wish, configs["encodec"], settings)
+    most = PIECE_SECONDS if wish.piece_seconds is None else wish.piece_seconds or None
+    pieces = cut(text if wish.as_written else as_spoken(text), most)
     if not wish.quiet:
-        announce(text, as_written=bool(wish.as_written))
+        announce(pieces)
     return configs["vocos"].sample_rate, {
         "prompt": prompt,
         "deep_clone": wish.deep,
         "settings": settings,
         "as_written": bool(wish.as_written),
+        "piece_seconds": most,
         "seed": wish.seed,
     }
 
@@ -110,9 +113,8 @@ def read_prompt(wish: Wish, codec: EncodecConfig, settings: Mars5Settings) -> Pr
     return Prompt(audio=samples, transcript=wish.ref_text)
 
 
-def announce(text: str, *, as_written: bool) -> None:
+def announce(pieces: Sequence[str]) -> None:
     """For a long text, say on stderr into how many pieces it goes; never what they say."""
-    pieces = cut(text if as_written else as_spoken(text), PIECE_SECONDS)
     if len(pieces) > 1:
         seconds = sum(map(len, pieces)) / CHARACTERS_PER_SECOND
         click.echo(f"{len(pieces)} pieces, about {seconds:.0f} s of speech", err=True)

@@ -65,6 +65,7 @@ def test_flags_reach_the_pipeline(pipeline, capsys, folder, voice):
         "deep_clone": False,
         "settings": Mars5Settings(nar_guidance_w=2.5, temperature=0.6, top_p=0.9, top_k=20),
         "as_written": True,
+        "piece_seconds": 10.0,
         "seed": 11,
     }
 
@@ -93,8 +94,17 @@ def test_unset_flags_are_left_to_the_model(pipeline, capsys, folder, voice):
         "deep_clone": None,
         "settings": Mars5Settings(),
         "as_written": False,
+        "piece_seconds": 10.0,
         "seed": None,
     }
+
+
+@pytest.mark.parametrize(("given", "most", "pieces"), [("5", 5.0, 5), ("0", None, 1), ("500", 500.0, 1)])
+def test_pieces_of_another_length(pipeline, capsys, folder, voice, given, most, pieces):
+    text = f"{SECRET} are heard in the morning and in the evening. " * 5
+    code, _, err = run(capsys, folder, "-t", text, "--ref-audio", voice, "--piece-seconds", given)
+    assert (code, pipeline.asked["piece_seconds"]) == (0, most)
+    assert err.startswith(f"{pieces} pieces") == (pieces > 1)
 
 
 def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
@@ -118,6 +128,10 @@ def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
         ("ref-audio: 0.5 s long; give 1 to 12 s of speech", ["--ref-audio", "short.wav"]),
         ("ref-audio: 13.0 s long; give 1 to 12 s of speech", ["--ref-audio", "long.wav"]),
         ("ref-audio: nothing is to be heard", ["--ref-audio", "silent.wav"]),
+        (
+            "piece_seconds: 0.5 is not a number of 1 and more",
+            ["--ref-audio", "voice.wav", "--piece-seconds", "0.5"],
+        ),
         ("timesteps: 0 is outside 1 .. 1000", ["--ref-audio", "voice.wav", "--timesteps", "0"]),
         ("set: top_k has a flag of its own; give --top-k", ["--ref-audio", "voice.wav", "--set", "top_k=3"]),
         ("set: deep_clone has a flag", ["--ref-audio", "voice.wav", "--set", "deep_clone=True"]),
