@@ -274,9 +274,7 @@ def test_mars5_file_without_its_tokenizers(tmp_path):
     bare = resave(tmp_path / "ar.safetensors", {}, {"format": "pt"}, AR)
     found = fails(CheckpointError, [bare, *without("mars5", "mars5")])
     assert "no tokenizers (texttok.model, speechtok.model) in its metadata" in found
-    torch.save(
-        {"model": {name: torch.from_numpy(t) for name, t in load_file(AR).items()}}, tmp_path / "a.pt"
-    )
+    torch.save({"model": {name: torch.from_numpy(t) for name, t in load_file(AR).items()}}, tmp_path / "a.pt")
     assert "no tokenizers" in fails(CheckpointError, tmp_path / "a.pt", parts=["mars5"])
 
 
