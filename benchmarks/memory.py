@@ -177,7 +177,7 @@ def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str
     if job.prompt_frames:
         pipeline._encode(wave)
     if job.batch == 1 and codes is None:
-        made = pipeline.generate(text, seed=1, max_frames=job.frames)
+        made = pipeline.generate(text, seed=1, max_frames=job.frames, piece_seconds=None)
     else:
         prompts = [codes] * job.batch
         made = pipeline.generate_batch([text] * job.batch, prompts=prompts, seed=1, max_frames=job.frames)[0]

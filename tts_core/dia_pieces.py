@@ -2,8 +2,8 @@
 
 A piece begins with a tag; one that goes on in the middle of a turn repeats the turn's. It is spoken behind
 what holds its voices: the caller's reference, if there is one, and its anchors, the pieces in which a speaker
-is first heard whom the reference does not hold. A script has at most two, and the first piece is the only one
-where both speakers are heard soon. Pieces depend on anchors, never on each other.
+is first heard whom the reference does not hold. Where both speakers are heard soon that is the first piece
+alone, else there are two. Pieces depend on anchors, never on each other.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ def read(
     most = Size(
         int(min(piece_seconds * CHARACTERS_PER_SECOND, room.characters / AUTO)), int(room.bytes / TEXTS)
     )
+    if room.bytes < 1:
+        prepare(text, config.max_text_bytes, transcript=transcript)  # says that the transcript is too long
     if most.characters < CHARACTERS_PER_SECOND or most.bytes < CHARACTERS_PER_SECOND:
         raise UsageError(
             f"prompt: {prompt_frames / frame_rate:.1f} s and {len(tokenize(said))} bytes of text leave too "

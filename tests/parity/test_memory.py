@@ -90,7 +90,16 @@ def test_the_widest_layer_is_that_of_a_run() -> None:
 
 
 BAD: dict[str, tuple[type[Exception], str, Any]] = {
-    "text too long": (UsageError, "text", lambda voice: voice.generate("[S1] " + "word " * 40)),
+    "text too long": (
+        UsageError,
+        "text",
+        lambda voice: voice.generate("[S1] " + "word " * 40, piece_seconds=None),
+    ),
+    "reference too long": (
+        UsageError,
+        "prompt",
+        lambda voice: voice.generate("word " * 40, prompt=Prompt(transcript="word " * 12, codes=CODES)),
+    ),
     "prompt too long": (
         UsageError,
         "prompt",
