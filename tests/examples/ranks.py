@@ -62,8 +62,4 @@ def learned(made: Any) -> Sequence[torch.Tensor]:
     """The weights that a stage's object trains."""
     if isinstance(made, training.Training):
         return list(made.learned.values())
-    if isinstance(made, language_model.Steps):
-        return made.learned
-    if isinstance(made, codec.Reconstruction):
-        return list(made.parameters())
-    return [*made.makers, *made.panel]
+    return list(made.parameters()) if isinstance(made, codec.Reconstruction) else made.learned

@@ -104,9 +104,7 @@ def started(work: Path) -> Path:
 
 def moments(state: dict) -> set[float]:
     """How many steps the optimizers have counted."""
-    optimizers = [
-        value for name, value in state.items() if name in ("optimizer", "maker_steps", "judge_steps")
-    ]
+    optimizers = state["steps"].values() if "steps" in state else [state["optimizer"]]
     return {float(one["step"]) for optimizer in optimizers for one in optimizer["state"].values()}
 
 
