@@ -1,10 +1,11 @@
 """How a long script of two speakers sounds in pieces: behind their anchors, and each piece by itself.
 
-    python benchmarks/long_script.py [--scripts 4] [--side mlx] [--dia FOLDER --codec FOLDER] [--json FILE]
+    python benchmarks/long_script.py [--scripts 4] [--swapped] [--side mlx] [--dia FOLDER --codec FOLDER]
 
 The scripts, of about a minute each, are made of the evaluation's texts, which no training has seen: sentences
 by turns in both voices ("turns"), and whole dialogues one behind the other ("dialogues"), where a speaker may
-have two turns in a row. A speech recogniser (pocketsphinx) hears every piece by itself.
+have two turns in a row. A speech recogniser (pocketsphinx) hears every piece by itself. With --swapped all
+pieces have a reference in which flite's voices speak under each other's tags: no piece by itself has those.
 
     WER         percent of words that are wrong, with its 95 % interval over pieces
     wrong       turns whose pitch is on the other speaker's side of --threshold
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from examples.train_voice.evaluation import Item
+from examples.train_voice.evaluation import Item, source
 from examples.train_voice.listening import (
     TurnScore,
     aligned,
@@ -36,9 +37,10 @@ from examples.train_voice.listening import (
     word_error_rate,
     words_of,
 )
+from examples.train_voice.settings import DEFAULT, read_settings
 from examples.train_voice.similarity import Voiceprint, similarity, voiceprint
 from examples.train_voice.text import EVALUATION
-from tts_core.results import SpokenPiece
+from tts_core.results import Prompt, SpokenPiece
 from tts_core.script import TAGS, turns
 
 SENTENCES, DIALOGUES = 20, 10  # of a script
@@ -60,6 +62,13 @@ def tagged(piece: SpokenPiece) -> str:
         return piece.text
     *_, last = turns(str(piece.prompt.transcript))
     return f"[{last.speaker}] {piece.text}"
+
+
+def swapped_reference() -> Prompt:
+    """Two sentences, the last of the evaluation's, each in the voice that the other tag stands for."""
+    one, other = (EVALUATION / "sentences.txt").read_text().splitlines()[-2:]
+    heard = source(Item("", f"[S2] {one} [S1] {other}"), read_settings(DEFAULT).synthesis)
+    return Prompt(audio=heard, transcript=f"[S1] {one} [S2] {other}")
 
 
 def scripts(kind: str, count: int) -> list[str]:
@@ -97,10 +106,12 @@ def listen(text: str, samples: np.ndarray) -> Heard:
     return Heard(scores, speakers, sounds)
 
 
-def report(name: str, pieces: Sequence[list[Heard]], ended: int, threshold: float) -> dict[str, Any]:
-    """Print and return the figures. pieces: of each script."""
+def report(
+    name: str, pieces: Sequence[list[Heard]], ended: int, threshold: float, high: int
+) -> dict[str, Any]:
+    """Print and return the figures. pieces: of each script. high: the speaker above the threshold."""
     every = [heard for script in pieces for heard in script]
-    low, high = interval([heard.scores for heard in every])
+    low, up = interval([heard.scores for heard in every])
     marked = [
         (who, one)
         for heard in every
@@ -126,16 +137,16 @@ def report(name: str, pieces: Sequence[list[Heard]], ended: int, threshold: floa
         "pieces": len(every),
         "words": sum(one.words for heard in every for one in heard.scores),
         "wer": word_error_rate([one for heard in every for one in heard.scores]),
-        "interval": [low, high],
+        "interval": [low, up],
         "turns": len(marked),
-        "wrong": sum((one.pitch < threshold) == (who == 0) for who, one in marked),
+        "wrong": sum((one.pitch < threshold) == (who == high) for who, one in marked),
         "alike": float(np.mean(same)),
         "alike_other": float(np.mean(other)),
         "spread": [100 * float(np.std(found) / np.mean(found)) for _, found in sorted(pitches.items())],
         "ended": ended,
     }
     spread = " and ".join(f"{value:.1f}" for value in told["spread"])
-    rate = f"{told['wer']:5.1f} % ({low:.1f} to {high:.1f})"
+    rate = f"{told['wer']:5.1f} % ({low:.1f} to {up:.1f})"
     alike = f"{told['alike']:.3f} ({told['alike_other']:.3f})"
     print(f"{name:25} WER {rate}  wrong {told['wrong']} of {len(marked)}  alike {alike}  ", end="")
     print(f"spread {spread} %  ends {ended} of {len(every)}", flush=True)
@@ -152,6 +163,7 @@ def main() -> None:
     parser.add_argument("--codec", type=Path)
     parser.add_argument("--threshold", type=float, default=THRESHOLD)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--swapped", action="store_true", help="needs flite")
     parser.add_argument("--kinds", nargs="+", default=["turns", "dialogues"])
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -160,10 +172,12 @@ def main() -> None:
     else:
         side = "mlx_port" if given.side == "mlx" else "torch_ref"
         voice = importlib.import_module(f"{side}.api").embedded_voice()
-    told = {}
+    told, prompt = {}, swapped_reference() if given.swapped else None
     for kind in given.kinds:
         texts = scripts(kind, given.scripts)
-        results = [voice.generate(text, seed=given.seed + place) for place, text in enumerate(texts)]
+        results = [
+            voice.generate(text, prompt=prompt, seed=given.seed + place) for place, text in enumerate(texts)
+        ]
         seconds = [result.audio_seconds for result in results]
         rtf = sum(result.processing_time_seconds for result in results) / sum(seconds)
         print(
@@ -179,7 +193,7 @@ def main() -> None:
             for result in results
         ]
         for name, waves in (
-            ("anchors", [list(result.pieces) for result in results]),
+            ("reference" if prompt else "anchors", [list(result.pieces) for result in results]),
             ("each by itself", alone),
         ):
             heard = [
@@ -187,7 +201,9 @@ def main() -> None:
                 for result, own in zip(results, waves, strict=True)
             ]
             ended = sum(wave.finish_reason == "stop" for own in waves for wave in own)
-            told[f"{kind}, {name}"] = report(f"{kind}, {name}", heard, ended, given.threshold)
+            told[f"{kind}, {name}"] = report(
+                f"{kind}, {name}", heard, ended, given.threshold, int(given.swapped)
+            )
     if given.json:
         given.json.write_text(json.dumps(told, indent=2) + "\n")
 
