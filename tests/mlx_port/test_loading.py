@@ -231,7 +231,7 @@ from mlx_port import load
 from mlx_port.api import converted_voice
 print(load({str(converted)!r}).generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
 result = mlx_port.generate("[S1] Hi.", seed=1, max_frames=4)
-assert result.codes.shape == (7, 4) and result.samples == 4 * 480
+assert result.codes.shape == (8, 4) and result.samples == 4 * 480
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False

@@ -127,4 +127,4 @@ def test_dtype_of_the_rest(tmp_path: Path) -> None:
     assert head.scales is not None
     assert head.scales.dtype == mx.bfloat16
     assert voice.network.model.decoder.norm.weight.dtype == mx.float32
-    assert voice.generate_codes(["[S1] Hi."], seed=1, max_frames=1)[0].shape == (7, 1)
+    assert voice.generate_codes(["[S1] Hi."], seed=1, max_frames=1)[0].shape == (8, 1)

@@ -54,5 +54,5 @@ def test_eight_bits_speak_alike(folders) -> None:
         load(folders("8-bit affine")).generate_codes([TEXT], seed=3, max_frames=40)[0]
         for load in (mlx_port.load, torch_ref.load)
     ]
-    assert codes[0].shape == (7, 40)
+    assert codes[0].shape == (8, 40)
     np.testing.assert_array_equal(codes[0], codes[1])

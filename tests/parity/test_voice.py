@@ -116,7 +116,7 @@ def test_continuing_a_voice() -> None:
     """The voice's own speech as an audio prompt: encoded, read and continued alike."""
     said = join(streamed("torch_ref")).audio[:4001]
     codes = {name: np.asarray(voice().codec.encode(said[None])) for name, voice in VOICES.items()}
-    assert codes["mlx_port"].shape == (1, 7, 9)  # of 480 samples each
+    assert codes["mlx_port"].shape == (1, 8, 9)  # of 480 samples each
     np.testing.assert_array_equal(codes["mlx_port"], codes["torch_ref"])
     prompt = Prompt(transcript="[S1] Hello,", audio=said)
     results = [

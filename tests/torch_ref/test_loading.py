@@ -121,7 +121,7 @@ import torch_ref
 voice = torch_ref.load({str(published)!r})
 print(voice.generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
 result = torch_ref.generate("[S1] Hi.", seed=1, max_frames=4)
-assert result.codes.shape == (7, 4) and result.samples == 4 * 480
+assert result.codes.shape == (8, 4) and result.samples == 4 * 480
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False
