@@ -17,8 +17,9 @@ demo: .venv/installed
 	$(FAST) $(BIN)/mlx-port generate --model build/voice --seed 1 --output demo.wav \
 		--text "[S1] Hello, this is a voice made by a small network."
 
+# a worker a core, each with one thread
 test: .venv/installed-dev
-	$(FAST) env MLX_ENABLE_TF32=0 $(BIN)/python -m pytest
+	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .
