@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--others", nargs="+", default=["slt", "rms"])
     parser.add_argument("--count", type=int, default=100, help="sentences")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--temperature", type=float, help="the model's own, if not given")
     parser.add_argument("--out", type=Path, help="folder for a report and some WAV files")
     given = parser.parse_args()
     import torch_ref
@@ -65,6 +66,7 @@ def main() -> None:
     results = pipeline.generate_batch(
         [f"[S1] {words}" for words in sentences],
         seed=[given.seed + n for n in range(len(sentences))],
+        temperature=given.temperature,
         max_frames=[
             min(int(PATIENCE * len(samples) / hop), pipeline.config.max_frames)
             for samples in sources[given.voice]
