@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from tts_core.errors import ResourceError
-from tts_core.estimate import BYTES
 from tts_core.mars5_estimate import Mars5Job, estimate
-from tts_core.room import QUANTIZATIONS, gigabytes
+from tts_core.what_fits import advice, gigabytes, halves_of, narrower, quantised_copies, that_fit
 
 SMALLEST = Mars5Job(prompt_ids=1, frames=1)
-HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # what a backend does well; others do both
 
 
 def check_loading(
@@ -34,16 +32,14 @@ def check_loading(
     needed = takes(dtype, quantization, backend)
     if free is None or needed <= free:
         return
-    options = {f"dtype {name}": takes(name, quantization, backend) for name in _narrower(dtype, backend)}
+    options = {
+        f"dtype {name}": takes(name, quantization, backend) for name in narrower(dtype, halves_of(backend))
+    }
     if quantization is None:
-        port = backend if backend.startswith("mlx") else "mlx-cpu"
-        options |= {
-            f"a copy for MLX made with convert-weights {flags}": takes("bfloat16", how, port)
-            for flags, how in QUANTIZATIONS.items()
-        }
+        options |= quantised_copies(takes, backend)
     raise ResourceError(
         f"memory: MARS5's weights in {dtype} take {gigabytes(needed)} on {backend}, "
-        f"{gigabytes(free)} are free; {_advice(options, free)}"
+        f"{gigabytes(free)} are free; {advice(that_fit(options, free))}"
     )
 
 
@@ -71,20 +67,10 @@ def check_running(
     if job.max_len > 2 * (job.prompt_ids + job.frames):
         room = job.prompt_ids + job.frames
         options[f"generate_max_len_override {room}"] = takes(replace(job, max_len=room))
-    options |= {f"dtype {name}": takes(job, name) for name in _narrower(dtype, backend)}
+    options |= {f"dtype {name}": takes(job, name) for name in narrower(dtype, halves_of(backend))}
     rate = configs["encodec"].frame_rate
     raise ResourceError(
         f"memory: {job.frames / rate:.1f} s of speech and {job.prompt_frames / rate:.1f} s of reference "
         f"take {gigabytes(needed)} on {backend} beside the weights, {gigabytes(free)} are free; "
-        f"{_advice(options, free)}"
+        f"{advice(that_fit(options, free))}"
     )
-
-
-def _narrower(dtype: str, backend: str) -> list[str]:
-    halves = HALVES.get(backend, ("bfloat16", "float16"))
-    return [name for name in ("float32", *halves) if BYTES[name] < BYTES[dtype]]
-
-
-def _advice(options: Mapping[str, int], free: int) -> str:
-    fitting = [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
-    return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"

@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from tts_core.errors import ResourceError
-from tts_core.estimate import BYTES
 from tts_core.metavoice_estimate import MetaVoiceJob, estimate
 from tts_core.metavoice_request import Speech
 from tts_core.metavoice_sampling import FirstStageSampling
-from tts_core.room import QUANTIZATIONS, gigabytes
+from tts_core.what_fits import advice, gigabytes, halves_of, narrower, quantised_copies, that_fit
 
 SMALLEST = MetaVoiceJob(text_ids=1, frames=1)
-HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # what a backend does well; others do both
 
 
 def check_loading(
@@ -38,16 +36,15 @@ def check_loading(
         return
     options = {}
     if quantization is None or backend.startswith("torch"):
-        options |= {f"dtype {name}": takes(name, quantization, backend) for name in narrower(dtype, backend)}
-    if quantization is None:
-        port = backend if backend.startswith("mlx") else "mlx-cpu"
         options |= {
-            f"a copy for MLX made with convert-weights {flags}": takes("bfloat16", how, port)
-            for flags, how in QUANTIZATIONS.items()
+            f"dtype {name}": takes(name, quantization, backend)
+            for name in narrower(dtype, halves_of(backend))
         }
+    if quantization is None:
+        options |= quantised_copies(takes, backend)
     raise ResourceError(
         f"memory: MetaVoice's weights in {dtype} take {gigabytes(needed)} on {backend}, "
-        f"{gigabytes(free)} are free; {_advice(options, free)}"
+        f"{gigabytes(free)} are free; {advice(that_fit(options, free))}"
     )
 
 
@@ -74,7 +71,7 @@ def check_running(
         if takes(replace(job, batch=batch)) <= free:
             options[f"a batch_size of {batch}"] = takes(replace(job, batch=batch))
             break
-    options |= {f"dtype {name}": takes(job, name) for name in narrower(dtype, backend)}
+    options |= {f"dtype {name}": takes(job, name) for name in narrower(dtype, halves_of(backend))}
     if job.decoder == "mbd":
         options["decoder vocos"] = takes(replace(job, decoder="vocos"))
     if job.frames > 1:
@@ -83,7 +80,7 @@ def check_running(
     pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
     raise ResourceError(
         f"memory: {pieces} of {job.text_ids} ids and {job.frames} frames take {gigabytes(needed)} on "
-        f"{backend} beside the weights, {gigabytes(free)} are free; {_advice(options, free)}"
+        f"{backend} beside the weights, {gigabytes(free)} are free; {advice(that_fit(options, free))}"
     )
 
 
@@ -99,14 +96,3 @@ def job_of(
     together = min(batch_size, len(pieces))
     ids, frames = max(ids for ids, _ in pieces), max(frames for _, frames in pieces)
     return MetaVoiceJob(ids, frames, together, sampling.rows, decoder)
-
-
-def narrower(dtype: str, backend: str) -> list[str]:
-    """Dtypes that take less, and that a backend does well."""
-    halves = HALVES.get(backend, ("bfloat16", "float16"))
-    return [name for name in ("float32", *halves) if BYTES[name] < BYTES[dtype]]
-
-
-def _advice(options: Mapping[str, int], free: int) -> str:
-    fitting = [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
-    return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"

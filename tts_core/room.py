@@ -11,13 +11,10 @@ from tts_core.dac import DacConfig
 from tts_core.dia import DiaConfig
 from tts_core.dia_request import Request
 from tts_core.errors import ResourceError
-from tts_core.estimate import BYTES, Job, codec_windows, estimate
+from tts_core.estimate import Job, codec_windows, estimate
+from tts_core.what_fits import advice, gigabytes, narrower, quantised_copies, that_fit
 
 SMALLEST = Job(text_bytes=1, frames=1)
-QUANTIZATIONS = {  # flags of convert-weights → what config.json says of them
-    "-q --q-bits 8": {"group_size": 64, "bits": 8, "mode": "affine"},
-    "-q": {"group_size": 64, "bits": 4, "mode": "affine"},
-}
 
 
 def check_loading(
@@ -41,15 +38,10 @@ def check_loading(
         return
     options = {f"dtype {name}": takes(name, quantization, backend) for name in _narrower(dtype, backend)}
     if quantization is None:
-        port = backend if backend.startswith("mlx") else "mlx-cpu"
-        options |= {
-            f"a copy for MLX made with convert-weights {flags}": takes("bfloat16", how, port)
-            for flags, how in QUANTIZATIONS.items()
-        }
-    fitting = [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
+        options |= quantised_copies(takes, backend)
     raise ResourceError(
         f"memory: the model's weights in {dtype} take {gigabytes(needed)} on {backend}, "
-        f"{gigabytes(free)} are free; {_advice(fitting)}"
+        f"{gigabytes(free)} are free; {advice(that_fit(options, free))}"
     )
 
 
@@ -88,7 +80,7 @@ def check_running(
         fitting.append(f"codec windows of {max(smaller_ones)} frames")
     raise ResourceError(
         f"memory: {_told(job, codec)} take {gigabytes(needed)} on {backend} beside the weights, "
-        f"{gigabytes(free)} are free; {_advice(fitting)}"
+        f"{gigabytes(free)} are free; {advice(fitting)}"
     )
 
 
@@ -139,24 +131,14 @@ def job_of(request: Request) -> Job:
     )
 
 
-def gigabytes(size: int) -> str:
-    """Bytes as "1.23 GB"."""
-    return f"{size / 1e9:.2f} GB"
-
-
 def _told(job: Job, codec: DacConfig) -> str:
     texts = "one text" if job.batch == 1 else f"{job.batch} texts"
     return f"{texts} of {job.text_bytes} bytes and {job.frames / codec.frame_rate:.1f} s of speech"
 
 
-def _advice(fitting: list[str]) -> str:
-    return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"
-
-
 def _narrower(dtype: str, backend: str) -> list[str]:
     """float16 on CUDA only, where a GPU may lack bfloat16; elsewhere its overflows are no help."""
-    halves = ("bfloat16", "float16") if backend == "torch-cuda" else ("bfloat16",)
-    return [name for name in ("float32", *halves) if BYTES[name] < BYTES[dtype]]
+    return narrower(dtype, ("bfloat16", "float16") if backend == "torch-cuda" else ("bfloat16",))
 
 
 def _largest(limit: int, fits: Any) -> int:

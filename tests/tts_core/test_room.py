@@ -9,7 +9,8 @@ from tts_core.codec_policy import CodecPolicy
 from tts_core.errors import ResourceError
 from tts_core.estimate import BACKENDS, Job, estimate
 from tts_core.published_sizes import DAC_44KHZ, DIA
-from tts_core.room import QUANTIZATIONS, check_loading, check_running, codec_policy, fitting_batch
+from tts_core.room import check_loading, check_running, codec_policy, fitting_batch
+from tts_core.what_fits import QUANTIZATIONS
 
 FULL = DIA["nari-labs/Dia-1.6B-0626"]
 JOB = Job(text_bytes=300, frames=3000, batch=8)
