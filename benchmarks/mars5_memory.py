@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peaks import Allocated, Resident
 
 from tts_core.mars5_estimate import Mars5Job, estimate
 from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
@@ -121,36 +122,6 @@ class RandomParts:
         return network
 
 
-class Resident:
-    """The process's resident set over what it was when this was made."""
-
-    def __init__(self) -> None:
-        self.base = self._kilobytes("VmRSS")
-
-    def restart(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")
-
-    def peak(self) -> int:
-        return 1024 * (self._kilobytes("VmHWM") - self.base)
-
-    def _kilobytes(self, name: str) -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-
-class Allocated:
-    """What the device's allocator counts."""
-
-    def __init__(self, side: str, device: Any):
-        self.memory, self.device = import_module(f"{side}.memory"), [device] if side == "torch_ref" else []
-
-    def restart(self) -> None:
-        self.memory.reset_peak(*self.device)
-
-    def peak(self) -> int:
-        return self.memory.peak_bytes(*self.device)
-
-
 def job_of(spec: str) -> Mars5Job:
     """A job, its prompt in ids included."""
     frames, reference, *deep = spec.split("x")
@@ -165,7 +136,7 @@ def measure(size: str, side: str, dtype: str, device: str, spec: str) -> int:
     """The peak of one job."""
     job, parts = job_of(spec), RandomParts(side, configs(size), dtype, device)
     on_cpu = device == "cpu"
-    meter: Any = Resident() if on_cpu else Allocated(side, parts.device)
+    meter: Any = Resident() if on_cpu else Allocated(side, [parts.device] if side == "torch_ref" else [])
     pipeline = import_module(f"{side}.mars5.loading").assemble(parts)
     if side == "mlx_port":
         import mlx.core as mx

@@ -17,10 +17,10 @@ import platform
 import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peaks import Resident
 
 from tts_core import dac, dia
 from tts_core.codec_policy import own
@@ -56,21 +56,11 @@ def dia_weight(name: str, shape: tuple[int, ...]) -> float:
     return 0.5 if "embed" in name else shape[-1] ** -0.5
 
 
-class Resident:
-    """The process's resident set over what it was when this was made."""
-
-    def __init__(self) -> None:
-        self.base = self._kilobytes("VmRSS")
-
-    def restart(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")
+class Process(Resident):
+    """The resident set, named as allocators' counts are."""
 
     def peaks(self) -> dict[str, int]:
-        return {"resident": 1024 * (self._kilobytes("VmHWM") - self.base)}
-
-    def _kilobytes(self, name: str) -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(name))
+        return {"resident": self.peak()}
 
 
 def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
@@ -90,7 +80,7 @@ def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
                 "reserved": torch.cuda.max_memory_reserved(),
             }
 
-    meter = Resident() if device == "cpu" else Allocated()
+    meter = Process() if device == "cpu" else Allocated()
     config, codec = SIZES[size]
     with torch.device("meta"):
         networks = Dia(config), Dac(codec)
@@ -135,7 +125,7 @@ def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
         def peaks(self) -> dict[str, int]:
             return {"allocated": mx.get_peak_memory()}
 
-    meter = Resident() if mx.default_device() == mx.cpu else Allocated()
+    meter = Process() if mx.default_device() == mx.cpu else Allocated()
     config, codec = SIZES[size]
     mx.random.seed(0)
     networks = Dia(config), Dac(codec)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peaks import Allocated, Resident
 
 from tts_core.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig, is_float32
 from tts_core.metavoice import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
@@ -182,43 +183,6 @@ class RandomParts:
         return network
 
 
-class Resident:
-    """The process's resident set over what it was when this was made."""
-
-    def __init__(self) -> None:
-        self.base = self._kilobytes("VmRSS")
-
-    def restart(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")
-
-    def peak(self) -> int:
-        return 1024 * (self._kilobytes("VmHWM") - self.base)
-
-    def _kilobytes(self, name: str) -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-
-class Allocated:
-    """What the device's allocator counts."""
-
-    def __init__(self, side: str):
-        self.side = side
-
-    def restart(self) -> None:
-        import_module(f"{self.side}.memory").reset_peak(*self._device())
-
-    def peak(self) -> int:
-        return import_module(f"{self.side}.memory").peak_bytes(*self._device())
-
-    def _device(self) -> list[Any]:
-        if self.side == "mlx_port":
-            return []
-        import torch
-
-        return [torch.device("cuda")]
-
-
 def parse(spec: str) -> tuple[int, int, str]:
     """Frames, batch, decoder."""
     parts = spec.split("x")
@@ -231,10 +195,9 @@ def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str)
     """The peak of one job, the ids of its text, its real-time factor and the seconds of its stages."""
     frames, batch, decoder = parse(spec)
     assemble = import_module(f"{side}.metavoice.loading").assemble
-    where = import_module(f"{side}.memory").backend_name(
-        *(_torch_device(device) if side == "torch_ref" else [])
-    )
-    meter: Any = Resident() if where.endswith("cpu") else Allocated(side)
+    on = _torch_device(device) if side == "torch_ref" else []
+    where = import_module(f"{side}.memory").backend_name(*on)
+    meter: Any = Resident() if where.endswith("cpu") else Allocated(side, on)
     os.environ["XDG_CACHE_HOME"] = os.devnull  # every voice is computed
     parts = RandomParts(side, configs(size, decoder), dtype, device, int(bits) or None)
     pipeline = assemble(parts)

@@ -1,0 +1,38 @@
+"""Peaks of memory, for the benchmarks that measure them in a process of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+class Resident:
+    """The process's resident set over what it was when this was made."""
+
+    def __init__(self) -> None:
+        self.base = self._kilobytes("VmRSS")
+
+    def restart(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")
+
+    def peak(self) -> int:
+        return 1024 * (self._kilobytes("VmHWM") - self.base)
+
+    def _kilobytes(self, name: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+class Allocated:
+    """What a side's allocator counts. device: a torch device in PyTorch, nothing in MLX."""
+
+    def __init__(self, side: str, device: Sequence[Any]):
+        self.memory, self.device = import_module(f"{side}.memory"), device
+
+    def restart(self) -> None:
+        self.memory.reset_peak(*self.device)
+
+    def peak(self) -> int:
+        return self.memory.peak_bytes(*self.device)
