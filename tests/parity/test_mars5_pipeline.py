@@ -114,6 +114,34 @@ def test_sound_before_the_last_piece_is_begun(side: str) -> None:
     assert all(source.steps for source in sources)
 
 
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [([False, True], "length"), ([True, False], "length"), ([True, True], "stop")],
+    ids=["first cut", "last cut", "none cut"],
+)
+def test_a_piece_that_is_cut_off_is_told(
+    side: str, ends: list[bool], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the pieces found no end."""
+    extend, left = pipeline(side).extend, list(ends)
+
+    def ending(network: Any, codes: Any, sequence: Any, *rest: Any) -> Any:
+        yield from extend(network, codes, sequence, *rest)
+        assert sequence.finish_reason == "length"
+        sequence.ended = left.pop(0)
+
+    monkeypatch.setattr(pipeline(side), "extend", ending)
+    given = {"timesteps": 1, "generate_max_len_override": 30}
+    made = pipeline(side).generate(
+        "The inn is near. Then it thins out.",
+        prompt=Prompt(codes=CODES),
+        piece_seconds=1.3,
+        seed=9,
+        **given,
+    )
+    assert (left, made.finish_reason) == ([], reason)
+
+
 def test_pieces_are_what_they_are_alone_joined_without_clicks(side: str) -> None:
     """Each piece has its own numbers; no step at a join is larger than nearly all within pieces."""
     texts, limits = ["The inn is near.", "Then it thins out.", "There it ends!"], 30
