@@ -45,12 +45,18 @@ def split(text: str, most: int) -> list[str]:
 
 
 def _cut(text: str, most: int) -> int:
-    """The last of the best places that leave at most `most` characters in front, and something to be said."""
+    """The last of the best places that leave at most `most` characters in front, and something to be said.
+
+    Where nothing in front is to be said, marks go by themselves rather than with a part of a word.
+    """
     best: dict[int, int] = {}
+    marks = 0
     for place, rank in places(text[: most + LOOK_BEHIND]):
         if 0 < place <= most and _has_words(text[:place]):
             best[rank] = place
-    return best[min(best)] if best else most
+        elif place <= most:
+            marks = place
+    return best[min(best)] if best else marks or most
 
 
 def places(text: str) -> list[tuple[int, int]]:

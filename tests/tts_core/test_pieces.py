@@ -37,6 +37,7 @@ def test_nothing_is_lost(text: str, most: int) -> None:
 
 
 @given(ANY, st.integers(1, 120))
+@example("::::\r00", 6)
 def test_words_are_cut_only_where_they_must_be(text: str, most: int) -> None:
     if max((len(word) for word in text.split()), default=0) <= most and not re.search(
         "[—。！？，；：、]", text
