@@ -214,6 +214,9 @@ def test_an_end_and_a_cut_are_told(side: Any, voice: np.ndarray, caplog: pytest.
         cut = side.generate(TEXT, prompt=voice, noise=Ending(0, 10**6), top_k=50)
     assert cut.finish_reason == "length"
     assert "piece 1 of 1 did not end within" in caplog.text
+    first = side.generate(LONG, prompt=voice, piece_characters=MOST, noise=endings(10**6, 10, 10), top_p=1.0)
+    assert "piece 1 of 3 did not end within" in caplog.text
+    assert first.finish_reason == "length", "though the last piece ended"
 
 
 def test_a_piece_that_says_nothing(side: Any, voice: np.ndarray) -> None:
