@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from memory import Resident
+from peaks import Resident
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -76,7 +76,7 @@ class Meter:
             resident = Resident()
             resident.restart()
             call()
-            return resident.peaks()["resident"]
+            return resident.peak()
         torch.cuda.empty_cache()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()

@@ -25,7 +25,8 @@ import time
 from collections.abc import Callable
 
 import torch
-from memory import SIZES, Resident
+from memory import SIZES
+from peaks import Resident
 from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
@@ -66,7 +67,7 @@ def peak(call: Callable[[], Tensor], device: str) -> int:
         resident = Resident()
         resident.restart()
         call()
-        return resident.peaks()["resident"]
+        return resident.peak()
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
