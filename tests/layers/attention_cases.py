@@ -154,7 +154,11 @@ def tolerance(tensors: list[Tensor], options: dict[str, Any], exact: Tensor) -> 
 
 def fault(candidate: Candidate, name: str) -> str | None:
     """What is wrong with a candidate's answer to a case; None if nothing is."""
-    tensors, options = inputs(name)
+    return fault_of(candidate, *inputs(name))
+
+
+def fault_of(candidate: Candidate, tensors: list[Tensor], options: dict[str, Any]) -> str | None:
+    """What is wrong with a candidate's answer to a call; None if nothing is."""
     exact = truth(tensors, options)
     try:
         out = candidate(*tensors, **options)
@@ -168,6 +172,22 @@ def fault(candidate: Candidate, name: str) -> str | None:
         return None
     outside = (error > bound).sum().item()
     return f"max abs error {error.max().item():.3g}, {outside} of {error.numel()} values out"
+
+
+TWO_ROWS = {  # causal calls whose last block has 2 rows: rows, keys, q_chunk (None: blocks of 128)
+    "2 rows": (2, 2, 64),
+    "66 rows": (66, 66, 64),
+    "66 rows, 70 keys": (66, 70, 64),
+    "130 rows": (130, 130, None),
+}
+
+
+def causal_fault(candidate: Candidate, rows: int, keys: int) -> str | None:
+    """What is wrong with a candidate's answer to a causal call of two heads; None if nothing is."""
+    rng = np.random.default_rng(100 * rows + keys)
+    shapes = (1, 2, rows, 8), (1, 2, keys, 8), (1, 2, keys, 8)
+    tensors = [torch.from_numpy(rng.standard_normal(shape)).float() for shape in shapes]
+    return fault_of(candidate, tensors, dict(CAUSAL))
 
 
 # Wrong on purpose. Each stands for a fault seen in the wild.

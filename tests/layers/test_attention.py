@@ -1,5 +1,6 @@
 """torch_ref's attention: every case under every policy, its contract, memory and gradients."""
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.layers.attention_cases import CASES, WRONG, fault, inputs, native
+import torch_ref.layers.attention
+from tests.layers.attention_cases import CASES, TWO_ROWS, WRONG, causal_fault, fault, inputs, native
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.limits import Backend, enforce, observe
 from torch_ref.limits.workloads import pairs
@@ -39,6 +41,26 @@ def test_cases(name, policy, device):
         return out.cpu()
 
     assert fault(candidate, name) is None
+
+
+@pytest.mark.parametrize("k_chunk", [1, 3, None])
+@pytest.mark.parametrize("name", TWO_ROWS)
+def test_a_block_of_two_rows_sees_no_future_key(name, k_chunk):
+    rows, keys, q_chunk = TWO_ROWS[name]
+    policy = AttentionPolicy(q_chunk, k_chunk, native=False)
+    assert causal_fault(lambda *x, **options: attend(*x, **options, policy=policy), rows, keys) is None
+
+
+def test_causal_blocks_of_every_small_size():
+    faults = {}
+    for rows, keys, q_chunk, k_chunk in itertools.product(
+        (1, 2, 3, 5), (1, 2, 4, 5, 7), (1, 2, 3), (1, 2, 3)
+    ):
+        policy = AttentionPolicy(q_chunk, k_chunk, native=False)
+        found = causal_fault(lambda *x, p=policy, **options: attend(*x, **options, policy=p), rows, keys)
+        if found:
+            faults[rows, keys, q_chunk, k_chunk] = found
+    assert not faults
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -259,6 +281,88 @@ def test_a_large_call_leaves_the_native_path_unless_its_kernel_keeps_no_scores()
     assert memory.peak <= 1 << 18
     expected = native(query, key, key)
     assert torch.equal(attend(query, key, key, policy=small), expected)
+
+
+@pytest.fixture
+def in_blocks(monkeypatch):
+    """Whether each call so far was cut into blocks; none of those is computed."""
+    calls = []
+
+    def blocks(query: Tensor, *others: Any) -> Tensor:
+        calls[-1] = True
+        return query
+
+    monkeypatch.setattr(torch_ref.layers.attention, "_blocks", blocks)
+
+    def attempt(*tensors: Tensor, **options: Any) -> bool:
+        calls.append(False)
+        attend(*tensors, **options)
+        return calls[-1]
+
+    return attempt
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_native_path_counts_every_score_of_every_batch_and_head(in_blocks, dtype):
+    """In 4 bytes each, whatever the dtype. Values of another width: no kernel does without the scores."""
+    query, key, value = (draw(2, 3, *shape).to(dtype) for shape in ((5, 16), (7, 16), (7, 8)))
+    scores = 2 * 3 * 5 * 7 * 4
+    assert not in_blocks(query, key, value, policy=AttentionPolicy(budget_bytes=scores))
+    assert in_blocks(query, key, value, policy=AttentionPolicy(budget_bytes=scores - 1))
+
+
+def test_the_native_path_without_a_budget_takes_256_mib_of_scores(in_blocks):
+    rows = 8192
+    for keys, cut in ((rows, False), (rows + 1, True)):
+        shapes = (1, 1, rows, 16), (1, 1, keys, 16), (1, 1, keys, 8)
+        call = [torch.empty(shape, device="meta") for shape in shapes]
+        assert in_blocks(*call, policy=AttentionPolicy(budget_bytes=None)) == cut
+        assert in_blocks(*call) == cut
+
+
+def test_a_mask_of_more_than_32_bits_is_cut_on_cuda(in_blocks):
+    """Though the budget would hold its scores."""
+    rows, policy = 1 << 16, AttentionPolicy(budget_bytes=1 << 40)
+    for keys, cut in ((rows, False), (rows + 1, True)):
+        query, key = (torch.empty(1, 1, length, 64, device="meta") for length in (rows, keys))
+        mask = torch.empty(rows, keys, device="meta")
+        with enforce(Backend("cuda", "2.11.0", chip="9.0")):
+            assert in_blocks(query, key, key, mask, policy=policy) == cut
+
+
+class ScoreCopies(Recorder):
+    """The most copies of a block's scores alive at once: float32 ones count 1, boolean ones 1/4."""
+
+    def __init__(self, scores: int):
+        super().__init__((0,))
+        self.scores, self.copies = scores, 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        large = sum(size for _, size in self.alive.values() if size >= self.scores)
+        self.copies = max(self.copies, large / (4 * self.scores))
+        return out
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("mask", [None, torch.float16, torch.bool])
+def test_copies_for_mask_dropout_and_gradient_count(mask, dropout, graph, monkeypatch):
+    """No block keeps more copies of its scores than its size was chosen for."""
+    rows, keys, counted = 32, 256, []
+    query, key, value = (draw(1, 1, size, 4).half().requires_grad_(graph) for size in (rows, keys, keys))
+    bias = None if mask is None else torch.ones(rows, keys, dtype=mask)
+
+    def sized(scores: Scores, *others: Any, **options: Any) -> tuple[int, int, int]:
+        counted.append(scores.copies)
+        return block_sizes(scores, *others, **options)
+
+    monkeypatch.setattr(torch_ref.layers.attention, "block_sizes", sized)
+    with ScoreCopies(rows * keys) as memory:
+        out = attend(query, key, value, bias, dropout, policy=BLOCKS)
+        if graph:
+            out.sum().backward()
+    assert 1 <= memory.copies <= counted[0]
 
 
 @pytest.mark.parametrize("lead", [(1,), (2, 3), (2, 3, 4)])

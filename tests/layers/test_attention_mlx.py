@@ -1,5 +1,6 @@
 """mlx_port's attention: the same cases and policies, MLX's own kernel among them, and its memory."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import mlx_port.layers.attention
 from mlx_port.layers.attention import AttentionPolicy, scaled_dot_product_attention
-from tests.layers.attention_cases import CASES, fault
+from tests.layers.attention_cases import CASES, TWO_ROWS, causal_fault, fault
+from tts_core.attention import Scores, block_sizes
 
 attend: Callable[..., mx.array] = scaled_dot_product_attention
 POLICIES = {
@@ -46,6 +49,22 @@ def ours(policy: AttentionPolicy) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_cases(name, policy):
     assert fault(ours(POLICIES[policy]), name) is None
+
+
+@pytest.mark.parametrize("k_chunk", [1, 3, None])
+@pytest.mark.parametrize("name", TWO_ROWS)
+def test_a_block_of_two_rows_sees_no_future_key(name, k_chunk):
+    rows, keys, q_chunk = TWO_ROWS[name]
+    assert causal_fault(ours(AttentionPolicy(q_chunk, k_chunk, native=False)), rows, keys) is None
+
+
+def test_causal_blocks_of_every_small_size():
+    faults = {}
+    for rows, keys, q_chunk, k_chunk in itertools.product((2, 3, 5), (1, 2, 4, 7), (1, 2, 3), (1, 2, 3)):
+        found = causal_fault(ours(AttentionPolicy(q_chunk, k_chunk, native=False)), rows, keys)
+        if found:
+            faults[rows, keys, q_chunk, k_chunk] = found
+    assert not faults
 
 
 def fast(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -103,11 +122,48 @@ def test_heads_must_divide():
         attend(x, y, y, enable_gqa=True, policy=AttentionPolicy(native=False))
 
 
+@pytest.fixture
+def in_blocks(monkeypatch):
+    """Whether a call on zeros is cut into blocks; those are not computed, and nothing is evaluated."""
+    calls = []
+
+    def blocks(query: mx.array, *others: Any) -> mx.array:
+        calls[-1] = True
+        return query
+
+    monkeypatch.setattr(mlx_port.layers.attention, "_blocks", blocks)
+
+    def attempt(*shapes: tuple[int, ...], policy: AttentionPolicy) -> bool:
+        calls.append(False)
+        attend(*(mx.zeros(shape) for shape in shapes), policy=policy)
+        return calls[-1]
+
+    return attempt
+
+
+def test_the_native_path_counts_every_score_of_every_batch_and_head(in_blocks):
+    """In 4 bytes each. Values of another width: no kernel does without the scores."""
+    shapes, scores = ((2, 3, 5, 16), (2, 3, 7, 16), (2, 3, 7, 8)), 2 * 3 * 5 * 7 * 4
+    assert not in_blocks(*shapes, policy=AttentionPolicy(budget_bytes=scores))
+    assert in_blocks(*shapes, policy=AttentionPolicy(budget_bytes=scores - 1))
+
+
+def test_the_native_path_without_a_budget_takes_256_mib_of_scores(in_blocks):
+    rows = 8192
+    for keys, cut in ((rows, False), (rows + 1, True)):
+        shapes = (1, 1, rows, 16), (1, 1, keys, 16), (1, 1, keys, 8)
+        for policy in (AttentionPolicy(budget_bytes=None), AttentionPolicy()):
+            assert in_blocks(*shapes, policy=policy) == cut
+
+
+# MLX gives cuBLAS up to 32 MiB to work in, which count: the scores together must be far larger there
+CUDA = mx.default_device().type == mx.DeviceType.gpu and not mx.metal.is_available()
+ROWS, WORKSPACE = (8192, 32 << 20) if CUDA else (1024, 0)
+
+
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}])
 def test_blocks_stay_within_the_budget(options):
-    # MLX gives cuBLAS up to 32 MiB to work in, which count: the scores together must be far larger there
-    cuda = mx.default_device().type == mx.DeviceType.gpu and not mx.metal.is_available()
-    rows, workspace = (8192, 32 << 20) if cuda else (1024, 0)
+    rows, workspace = ROWS, WORKSPACE
     x = [mx.random.normal((1, 4, rows, 32), key=mx.random.key(i)) for i in range(3)]
     mx.eval(x)
     budget, output = 1 << 20, 4 * rows * 32 * 4  # the scores together would take 16 MiB, on CUDA 1 GiB
@@ -118,6 +174,28 @@ def test_blocks_stay_within_the_budget(options):
     policy = AttentionPolicy(budget_bytes=budget, native=False)
     mx.eval(attend(*x, **options, policy=policy))
     assert mx.get_peak_memory() - before <= 2 * output + budget + ahead + workspace
+
+
+@pytest.mark.parametrize("mask", [None, "causal", mx.bool_, mx.float16], ids=str)
+def test_a_block_takes_no_more_memory_than_is_counted(mask, monkeypatch):
+    """Its scores, what a mask makes of them, and the rest."""
+    counted = []
+
+    def sized(scores: Scores, *others: Any, **options: Any) -> tuple[int, int, int]:
+        sizes = block_sizes(scores, *others, **options)
+        counted.append(scores.block_bytes(*sizes))
+        return sizes
+
+    monkeypatch.setattr(mlx_port.layers.attention, "block_sizes", sized)
+    x = [mx.random.normal((1, 1, ROWS, 4), key=mx.random.key(i)) for i in range(3)]
+    bias = mx.ones((ROWS, ROWS)).astype(mask) if isinstance(mask, mx.Dtype) else None
+    mx.eval(x, [] if bias is None else bias)
+    before = mx.get_active_memory()
+    mx.clear_cache()
+    mx.reset_peak_memory()
+    policy = AttentionPolicy(q_chunk=ROWS, budget_bytes=1 << 40, native=False)
+    mx.eval(attend(*x, bias, is_causal=mask == "causal", policy=policy))
+    assert mx.get_peak_memory() - before <= counted[0] + WORKSPACE
 
 
 def test_gradients_and_compilation_go_through_the_blocks():
