@@ -56,6 +56,10 @@ def test_dtype(published: Path, dtype: str) -> None:
     result = voice.generate("[S1] Hello.", seed=1, max_frames=5)
     assert result.codes.shape == (4, 5)
     assert result.audio.dtype == np.float32
+    tokens, source = torch.zeros(1, 2, 4, dtype=torch.long), voice.network.read([torch.tensor([5, 6])])
+    with torch.inference_mode():
+        assert voice.network(tokens, voice.network.new_cache(), source).dtype == wide
+        assert voice.network.next_logits(tokens, voice.network.new_cache(), source).dtype == wide
 
 
 def test_cross_rope_overrides_the_schema(published: Path) -> None:
