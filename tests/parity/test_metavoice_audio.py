@@ -165,6 +165,39 @@ def test_processor() -> None:
         np.testing.assert_array_equal(SIDES[kind].process(0, x), x)
 
 
+def processed(bands: np.ndarray, sums: dict[str, np.ndarray], power: tuple[float, ...]) -> np.ndarray:
+    """A processor's formula, in the dtype of `bands`. (n_bands, L) → (L,)."""
+    mean, mean_square, target = (sums[name] / sums["counts"] for name in ("sum_x", "sum_x2", "sum_target_x2"))
+    gain = (np.sqrt(np.maximum(mean_square - mean**2, 0)) / target) ** np.array(power, bands.dtype)
+    return (bands * gain[:, None] + mean[:, None]).sum(axis=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_variance_of_a_processor_is_at_least_zero(kind: str) -> None:
+    """Sums of a nearly constant sub-band may give one a little below 0: its gain is 0, not NaN."""
+    values = {"counts": [4], "sum_x": [1.25, -2, 0.5], "sum_x2": [0.375, 5, 2], "sum_target_x2": [2, 8, 3]}
+    sums = {name: np.array(each, np.float32) for name, each in values.items()}  # all of them exact
+    variances = sums["sum_x2"] / 4 - (sums["sum_x"] / 4) ** 2
+    assert -0.01 < variances[0] < 0 < variances[1:].min()
+    side = AudioSide(
+        kind,
+        lambda network: Part(
+            CONFIG, mbd_tensors() | {f"bands.1.processor.{name}": each for name, each in sums.items()}
+        ),
+    )
+    x, processor = normal(12, 300), CONFIG.bands[1].processor
+    assert processor is not None
+    sizes = processor.n_bands, CONFIG.sample_rate
+    wide = {name: each.astype(np.float64) for name, each in sums.items()}
+    truth = processed(direct_split(x, *sizes), wide, processor.power_std)
+    found = side.process(1, x[None])[0]
+    if kind == "float64":
+        np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12)
+    else:
+        known = processed(SIDES["torch"].split(x, *sizes), sums, processor.power_std)
+        assert_within(found, known, truth, "processor")
+
+
 LATENTS = [normal(20, CONFIG.codec_dim, 4), normal(21, CONFIG.codec_dim, 7)]
 WAVES = [normal(22, 333) * 0.2, normal(23, 500) * 0.2]
 
