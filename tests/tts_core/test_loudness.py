@@ -42,6 +42,42 @@ def test_pauses_are_gated_away():
     assert integrated_loudness(near, 24_000) < alone - 1  # 6 dB below: it counts
 
 
+@pytest.mark.parametrize("silence", [0, 40])
+@pytest.mark.parametrize("below", [-9, -9.8, -10.2, -11])
+def test_the_relative_gate_is_10_lu_below_the_mean_of_what_is_no_silence(below, silence):
+    """A fifth of the sound is `below` LU below the mean energy: counted above -10, left out beneath it."""
+    ratio = 10 ** (below / 10)
+    energy = 0.8 * ratio / (1 - 0.2 * ratio)  # of that fifth: `ratio` times the mean, 0.8 + 0.2 energy
+    loud, soft = tone(16, 0.2, 8000), tone(4, 0.2 * energy**0.5, 8000)
+    expected = integrated_loudness(loud, 8000)
+    if below > -10:
+        expected += 10 * np.log10(0.8 + 0.2 * energy)  # -0.8
+    found = integrated_loudness(np.concatenate([loud, soft, np.zeros(silence * 8000)]), 8000)
+    assert found == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.parametrize(("level", "heard"), [(-69, True), (-69.8, True), (-70.2, False), (-71, False)])
+def test_the_absolute_gate_is_at_minus_70(level, heard):
+    found = integrated_loudness(tone(1, 10 ** ((level + 3.01) / 20)), 24_000)
+    assert found == (pytest.approx(level, abs=0.1) if heard else -np.inf)
+
+
+@pytest.mark.parametrize(
+    ("tenths", "share"),
+    [
+        ("0111", 3 / 4),
+        ("01111", (3 / 4 + 1) / 2),
+        ("000001", 1 / 4),
+        ("0111101", (3 / 4 + 1 + 3 / 4 + 3 / 4) / 4),
+    ],
+)
+def test_a_block_of_four_tenths_starts_at_every_tenth(tenths, share):
+    """Of a second; 1 is a tone, 0 silence. share: the mean energy of the blocks that are no silence."""
+    wave = np.concatenate([tone(0.1, 0.2 * int(each)) for each in tenths])
+    full = integrated_loudness(tone(3, 0.2), 24_000)
+    assert integrated_loudness(wave, 24_000) == pytest.approx(full + 10 * np.log10(share), abs=0.15)
+
+
 def test_filters_are_recursions():
     """The FFT of an impulse response that has died away is the recursion itself."""
     wave = np.random.default_rng(0).normal(0, 0.2, 3000)
