@@ -224,6 +224,49 @@ def test_float64_is_seen_where_it_reaches_the_device(move):
     assert set(watch.broken) == {"float64"}
 
 
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda x: x.cpu(),
+        lambda x: x.to("cpu"),
+        lambda x: x.to(device="cpu", dtype=torch.float32),
+        lambda x: x.to(torch.zeros(1, device="cpu")),
+    ],
+)
+def test_what_has_a_copy_on_the_host_is_still_watched(move):
+    """On a CPU torch gives the tensor itself back: the copy must not take it along to the host."""
+    x = real(4)
+    with observe(Backend("mps", "2.6.0", "14.5")) as watch:
+        host = move(x)
+        host.double()
+        assert watch.broken == {}
+        x.double()
+    assert set(watch.broken) == {"float64"}
+
+
+def test_what_goes_back_to_the_device_is_watched_and_the_host_s_is_not():
+    x = real(4)
+    with observe(Backend("mps", "2.6.0", "14.5")) as watch:
+        host = x.cpu()
+        back = host.to(x.device)
+        beside = host.to(x)
+        host.double()
+        assert watch.broken == {}
+        for there in (back, beside):
+            there.double()
+    assert watch.counts["float64"] == 2
+
+
+def test_the_device_wins_over_the_host_and_the_host_over_what_is_open():
+    x = real(1, 1, 65537)
+    with observe(Backend("mps", "2.6.0", "14.5")) as watch:
+        host = x.cpu()
+        F.conv1d(host + torch.zeros(1), torch.zeros(1, 1, 1))  # what is made without a device goes along
+        assert watch.broken == {}
+        F.conv1d(x * host.sum(), torch.zeros(1, 1, 1))
+    assert set(watch.broken) == {"conv-65536"}
+
+
 def test_operators_on_tensors_made_inside_are_seen():
     with pytest.raises(LimitError), enforce(Backend("mps", "2.6.0", "14.5")):
         F.conv1d(torch.zeros(1, 1, 65537), torch.zeros(1, 1, 1))
