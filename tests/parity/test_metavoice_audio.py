@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.metavoice_audio_sides import AudioSide
 from tests.tolerance import assert_within
 from tts_core.band_filters import lowpass_filters
 from tts_core.errors import UsageError
-from tts_core.mbd_schedule import default_steps, transitions
+from tts_core.mbd_schedule import Transition, default_steps, transitions
 from tts_core.metavoice import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
 from tts_core.noise import HostNoise
 
@@ -217,6 +218,37 @@ def test_sampling(band: int) -> None:
     moves = transitions(schedule, default_steps(schedule))
     draws = normal(11, len(moves), 211)
     assert_parity("sample", lambda side: side.sample(band, LATENTS[0][None], moves, draws))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sampling_by_the_formula(kind: str) -> None:
+    """Noise at its scale; each transition takes the estimate off, adds fresh noise and is clipped."""
+    schedule = replace(CONFIG.bands[0].schedule, noise_scale=0.7, clip=1.5)
+    config = replace(CONFIG, bands=(replace(CONFIG.bands[0], schedule=schedule), CONFIG.bands[1]))
+    moves = [
+        Transition(90, 1.25, 0.5, 0.75),
+        Transition(40, 1.5, 0.25, 0.5),
+        Transition(7, 1.0625, 0.125, 0.0),
+    ]
+    draws, latent = normal(13, 3, 160), LATENTS[0][None]
+
+    def expected(by: str, dtype: type) -> np.ndarray:
+        x = draws[:1] * dtype(schedule.noise_scale)
+        for i, move in enumerate(moves, 1):
+            estimate = SIDES[by].unet(0, x[None].astype(dtype), move.step, latent)[0]
+            x = (x - dtype(move.estimate_scale) * estimate) * dtype(move.x_scale)
+            if i < len(moves):
+                x = x + dtype(move.fresh_scale) * draws[i : i + 1]
+            x = np.clip(x, -1.5, 1.5)
+        return x[0]
+
+    truth = expected("float64", np.float64)
+    assert 0 < np.mean(np.abs(truth) == 1.5) < 0.5
+    found = AudioSide(kind, lambda network: Part(config, mbd_tensors())).sample(0, latent, moves, draws)
+    if kind == "float64":
+        np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12)
+    else:
+        assert_within(found, expected("torch", np.float32), truth, "sampling")
 
 
 def test_decode() -> None:
