@@ -107,6 +107,12 @@ def interpret(data: bytes) -> Any:
         del stack[start:]
         return items
 
+    def top() -> Any:
+        """The topmost value, left in place."""
+        (value,) = take(1)
+        stack.append(value)
+        return value
+
     for opcode, given, _ in pickletools.genops(data):
         argument: Any = given
         match opcode.name:
@@ -131,16 +137,16 @@ def interpret(data: bytes) -> Any:
                 stack.append(target)
             case "APPENDS":
                 items = since_mark()
-                _append(stack[-1], items)
+                _append(top(), items)
             case "SETITEM":
                 target, key, item = take(3)
                 _set_items(target, [key, item])
                 stack.append(target)
             case "SETITEMS":
                 items = since_mark()
-                _set_items(stack[-1], items)
+                _set_items(top(), items)
             case "BINPUT" | "LONG_BINPUT":
-                memo[argument] = stack[-1]
+                memo[argument] = top()
             case "BINGET" | "LONG_BINGET":
                 stack.append(memo[argument])
             case "GLOBAL":
@@ -161,6 +167,8 @@ def interpret(data: bytes) -> Any:
             case "BINPERSID":
                 stack.append(_storage(*take(1)))
             case "STOP":
+                if marks:
+                    raise ValueError("it ends inside a mark")
                 (result,) = stack
                 return result
             case other:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from converters.omegaconf_pickle import OmegaConfCheckpoint, holds_omegaconf
-from converters.restricted_pickle import ALLOWED
+from converters.restricted_pickle import ALLOWED, interpret
 from tests.mbd_tiny import CONFIG, mbd_tensors, published_cfg, published_content, write_published
 from tts_core.errors import CheckpointError
 
@@ -190,6 +190,46 @@ def test_what_torch_save_never_writes(what, tmp_path):
         OmegaConfCheckpoint(pickled(tmp_path, b"\x80\x02" + HOSTILE[what]))
 
 
+STORAGE = b"X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000NK\x01"
+CLOSED = b"t\x86."  # the mark's tuple, and a pair of what was below and that
+BELOW_THE_MARK = {  # pickles that would be read if the mark were not there, and the same without it
+    "TUPLE1": (b"K\x01(\x85", b"K\x01\x85"),
+    "TUPLE2": (b"K\x01(K\x02\x86", b"K\x01K\x02\x86"),
+    "TUPLE3": (b"K\x01K\x02(K\x03\x87", b"K\x01K\x02K\x03\x87"),
+    "APPEND": (b"](K\x01a", b"]K\x01a"),
+    "APPENDS": (b"]((K\x01e", b"](K\x01e"),
+    "SETITEM": (b"}(K\x01K\x02s", b"}K\x01K\x02s"),
+    "SETITEMS": (b"}((K\x01K\x02u", b"}(K\x01K\x02u"),
+    "NEWOBJ": (CONFIG_CLASS + b"()\x81", CONFIG_CLASS + b")\x81"),
+    "REDUCE": (b"ccollections\nOrderedDict\n()R", b"ccollections\nOrderedDict\n)R"),
+    "BUILD": (CONFIG_CLASS + b")\x81(}b", CONFIG_CLASS + b")\x81}b"),
+    "BINPERSID": (b"(" + STORAGE + b"t(Q", b"(" + STORAGE + b"tQ"),
+    "BINPUT": (b"}(q\x00", b"}q\x00"),
+    "LONG_BINPUT": (b"}(r\x00\x00\x00\x00", b"}r\x00\x00\x00\x00"),
+}
+KNOWN_TO_PYTHON = BELOW_THE_MARK.keys() - {"NEWOBJ", "BUILD", "BINPERSID"}  # no class, no storage
+
+
+@pytest.mark.parametrize("opcode", BELOW_THE_MARK)
+def test_no_opcode_reaches_below_the_mark(opcode):
+    below, above = (b"\x80\x02" + data for data in BELOW_THE_MARK[opcode])
+    with pytest.raises(ValueError, match="the stack is empty"):
+        interpret(below + CLOSED)
+    interpret(above + b".")
+    if opcode in KNOWN_TO_PYTHON:
+        with pytest.raises(pickle.UnpicklingError, match="MARK"):
+            pickle.loads(below + CLOSED)
+        pickle.loads(above + b".")
+
+
+def test_no_mark_is_left_open():
+    with pytest.raises(ValueError, match="inside a mark"):
+        interpret(b"\x80\x02}(.")
+    with pytest.raises(pickle.UnpicklingError, match="MARK"):
+        pickle.loads(b"\x80\x02}(.")
+    assert interpret(b"\x80\x02}.") == {}
+
+
 @pytest.mark.parametrize("protocol", [0, 3, 4, 5])
 def test_other_protocols(protocol, tmp_path):
     with pytest.raises(CheckpointError, match=r"refused|corrupt"):
@@ -244,6 +284,27 @@ def test_storages_that_do_not_hold_what_is_said(tmp_path):
         with pytest.raises(CheckpointError, match=said):
             OmegaConfCheckpoint(rebuilt(**changes))
     np.testing.assert_array_equal(OmegaConfCheckpoint(rebuilt()).read("a"), tensor.numpy())
+
+
+@pytest.mark.parametrize(
+    ("count", "shape", "strides"),
+    [(1, (2,), (0,)), (1, (1000, 1000), (0, 0)), (6, (7,), (0,)), (6, (4, 2), (0, 1)), (6, (3, 3), (2, 0))],
+)
+def test_a_tensor_that_repeats_its_storage_is_not_larger_than_it(tmp_path, count, shape, strides):
+    """A stride of 0 lets a few bytes of a file ask for any amount of memory."""
+    storage = torch.arange(count, dtype=torch.float32)
+    path = save(tmp_path, {"a": storage.as_strided(shape, strides)})
+    with pytest.raises(CheckpointError, match="corrupt: a reaches beyond its storage"):
+        OmegaConfCheckpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("count", "shape", "strides"), [(6, (6,), (0,)), (6, (3, 2), (0, 1)), (1, (1, 1), (0, 0))]
+)
+def test_a_tensor_that_repeats_a_part_of_its_storage_is_read(tmp_path, count, shape, strides):
+    tensor = torch.arange(count, dtype=torch.float32).as_strided(shape, strides)
+    found = OmegaConfCheckpoint(save(tmp_path, {"a": tensor})).read("a")
+    np.testing.assert_array_equal(found, tensor.numpy())
 
 
 def test_damage_anywhere_is_one_clear_error(published, tmp_path):
