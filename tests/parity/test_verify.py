@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import huggingface_hub
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from converters.convert import convert
 from converters.dequantize import Quantization
 from converters.published import open_published
 from mlx_port import cli
+from mlx_port.verify import run as verifying
 from tests.converters.folders import DAC, DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01
 
 SOURCES = {"v_0626": (V_0626, DAC_PTH), "v_v01": (V_V01, DAC), "v_0626_hf": (V_0626_HF, DAC_HF)}
@@ -187,6 +189,24 @@ def test_swapped_rows_of_a_quantised_layer_are_named(damaged, verify):
     assert f"FAIL dia {tensor}.weight: " in done.out
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_code_that_is_three_steps_off_is_named(bits, damaged, verify, monkeypatch):
+    """A bound of four times the two steps of a group would let it pass."""
+    monkeypatch.setattr(verifying, "ladder", lambda *_: [])  # tensors only
+    tensor = "model.decoder.layers.1.mlp.gate_up_proj.weight"
+
+    def damage(words: np.ndarray) -> None:
+        lowest = int(words[7, 3]) % 2**bits
+        words[7, 3] = int(words[7, 3]) + (3 if lowest + 3 < 2**bits else -3)
+
+    form = ("float32", Quantization.of("affine", 32, bits))
+    done = verify("v_0626", damaged("v_0626", edit_tensor("", tensor, damage), *form), "--json")
+    assert done.code == 1
+    (fault,) = json.loads(done.out)["tensor_faults"]
+    assert fault["tensor"] == tensor
+    assert fault["allowed"] < fault["error"] < 4 * fault["allowed"]
+
+
 def test_a_wrong_configuration_is_named(damaged, verify):
     def damage(folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text())
@@ -267,6 +287,35 @@ def test_flags_are_checked(flags, code, words, converted, verify):
     assert (done.code, done.out) == (code, "")
     assert words in done.err
     assert done.err.count("\n") == 1
+
+
+def test_the_seed_is_that_of_the_inputs(converted, verify, monkeypatch):
+    given = []
+    monkeypatch.setattr(verifying, "ladder", lambda model, inputs: given.append(inputs) or [])
+    seeds = [
+        json.loads(verify("v_0626", converted("v_0626"), "--json", *flags).out)["seed"] for flags in SEEDS
+    ]
+    assert seeds == [inputs.seed for inputs in given] == [0, 7]
+    assert (given[1].rows, given[1].seconds) == (20, 0.1)
+
+
+SEEDS = ((), ("--seed", "7"))
+
+
+@pytest.mark.parametrize("flags", [[], ["--offline"]], ids=["online", "offline"])
+def test_revision_and_offline_reach_the_download(flags, converted, monkeypatch):
+    """Of the source and of its codec; the revision is that of the source."""
+    calls = []
+
+    def snapshot_download(repository, *, revision, local_files_only, **_):
+        calls.append((repository, revision, local_files_only))
+        return str({"our/dia": V_0626_HF, "our/dac": DAC_HF}[repository])
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr(verifying, "ladder", lambda *_: [])
+    destination = str(converted("v_0626_hf"))
+    assert cli.run(["verify", "our/dia", destination, "--codec", "our/dac", "--revision", "v9", *flags]) == 0
+    assert calls == [("our/dia", "v9", bool(flags)), ("our/dac", None, bool(flags))]
 
 
 def test_folders_that_do_not_belong_together(converted, verify, tmp_path):

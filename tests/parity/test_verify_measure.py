@@ -6,11 +6,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from converters.dequantize import Quantization, dequantize
+from converters.dequantize import BITS, Quantization, dequantize
 from converters.dtypes import narrow, widen
 from mlx_port.loading import DTYPES
 from mlx_port.verify.conversion import ROUNDING, SMALLEST_STEP, group_error, teacher_forced
-from mlx_port.verify.measure import compare_choices, distances, measure
+from mlx_port.verify.measure import EPS, compare_choices, distances, measure
 from mlx_port.verify.report import Report
 from tests import tolerance
 
@@ -114,6 +114,26 @@ def test_swapped_rows_are_beyond_what_is_allowed(mode, bits):
     how = Quantization.of(mode, None, bits)
     values = weights("normal")
     assert (np.abs(values[::-1] - values) > group_error(values, how, "bfloat16")).any()
+
+
+@pytest.mark.parametrize("bits", BITS["affine"])
+@pytest.mark.parametrize("kind", ["normal", "small", "negative offset", "outliers"])
+def test_affine_quantisation_is_bounded_at_its_own_step(bits, kind):
+    """Two steps of its group: whatever is moved by two and a half is beyond."""
+    how = Quantization.of("affine", None, bits)
+    values = weights(kind)
+    groups = values.astype(np.float64).reshape(-1, how.group_size)
+    step = (groups.max(1) - groups.min(1)) / (2**bits - 1)
+    moved = np.repeat(2.5 * step, how.group_size).reshape(values.shape)
+    assert (moved > group_error(values, how, "float32")).all()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_constant_group_may_be_off_by_what_its_scale_and_bias_round(dtype):
+    values = weights("constant")
+    allowed = group_error(values, Quantization.of("affine"), dtype)
+    assert (allowed < 2 * EPS[dtype] * np.abs(values)).all()
+    assert (allowed > EPS[dtype] * np.abs(values)).all()
 
 
 @pytest.mark.parametrize(("dtype", "code"), [("bfloat16", "BF16"), ("float16", "F16"), ("float32", "F32")])
