@@ -22,9 +22,11 @@ from converters.published import Part, Published, open_published
 from converters.writer import (
     Entry,
     SafetensorsWriter,
+    Written,
     appearing,
     check_destination,
     check_space,
+    check_written,
     shard_names,
     shards,
     write_json,
@@ -204,6 +206,7 @@ def convert(
     progress: called with the bytes written since its last call. force: replaces an older converted folder,
     which stays until the new one is complete. Peak memory is a few times the largest tensor.
     Raises UsageError, ResourceError or CheckpointError; whatever happens, nothing half-written stays behind.
+    Before the folder appears it is opened strictly, and every tensor is read back and compared.
     """
     whole = outline(published, dtype=dtype, quantization=quantization)
     destination = Path(destination)
@@ -214,7 +217,8 @@ def convert(
     check_space(destination.absolute().parent, whole.nbytes)
     with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
         for plan in whole.plans:
-            _write_part(plan, folder / plan.kind.folder, progress or (lambda _: None))
+            written = _write_part(plan, folder / plan.kind.folder, progress or (lambda _: None))
+            check_written(folder / plan.kind.folder, written)
         # a strict reload: what was written fits its own configuration
         open_published(folder, offline=True, parts=list(published.parts))
         report = whole.report() | {
@@ -233,7 +237,8 @@ def convert(
     return report
 
 
-def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> None:
+def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> list[Written]:
+    """Write a part's files; returns what they should hold."""
     part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", plan.config())
@@ -242,6 +247,7 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
     files = shards([output.entries for output in outputs])
     names = shard_names(len(files))
     waiting = iter(outputs)
+    written: list[Written] = []
     for entries, name in zip(files, names, strict=True):
         writer = SafetensorsWriter(folder / name, entries)
         left = len(entries)
@@ -249,6 +255,7 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
             while left:
                 output = next(waiting)
                 for entry, tensor in zip(output.entries, _tensors(part, output), strict=True):
+                    written.append(Written.of(entry, tensor))
                     writer.write(entry.name, tensor)
                     progress(entry.nbytes)
                     left -= 1
@@ -265,6 +272,7 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
         },
     }
     write_json(folder / "model.safetensors.index.json", index)
+    return written
 
 
 def _output(part: Part, name: str, code: str, quantization: Quantization | None) -> Output:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -16,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from converters.dtypes import ITEM_SIZES
-from tts_core.errors import NotFoundError, ResourceError, SpeechError, UsageError
+from converters.sources import Stored, read_header
+from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, UsageError
 
 SHARD_BYTES = 5 * 2**30
+_PIECE_BYTES = 2**20  # read back at a time
 _SPARE_BYTES = 16 * 2**20  # headers, descriptions, and what a file system rounds up
 
 
@@ -34,6 +37,19 @@ class Entry:
     def nbytes(self) -> int:
         """Its size in the file."""
         return prod(self.shape) * ITEM_SIZES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A tensor that a file should hold. crc: CRC-32 of its bytes, taken before they go to the writer."""
+
+    entry: Entry
+    crc: int
+
+    @classmethod
+    def of(cls, entry: Entry, tensor: np.ndarray) -> Written:
+        """With the checksum of `tensor`."""
+        return cls(entry, zlib.crc32(_octets(tensor)))
 
 
 class SafetensorsWriter:
@@ -70,7 +86,7 @@ class SafetensorsWriter:
             entry,
         )
         self._file.seek(self._data + at)
-        self._write(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
+        self._write(_octets(tensor))
 
     def close(self) -> None:
         """End a complete file."""
@@ -86,6 +102,36 @@ class SafetensorsWriter:
         view = memoryview(data)
         while view:  # a full disk writes a part first, then fails
             view = view[self._file.write(view) :]
+
+
+def check_written(folder: Path, tensors: Sequence[Written]) -> None:
+    """Raise CheckpointError unless a folder's files hold just these tensors, read back from the disk."""
+    expected = {each.entry.name: each for each in tensors}
+    found: dict[str, Written] = {}
+    for path in sorted(folder.glob("model*.safetensors")):
+        for name, stored in read_header(path)[0].items():
+            found[name] = Written(Entry(name, stored.dtype, stored.shape), _crc_of(stored))
+    wrong = [name for name in expected | found if expected.get(name) != found.get(name)]
+    if wrong:
+        raise CheckpointError(
+            f"--mlx-path: {', '.join(wrong[:3])}: not on the disk as written ({len(wrong)} tensors); "
+            "check the disk, or give another place"
+        )
+
+
+def _octets(tensor: np.ndarray) -> memoryview:
+    """The bytes of an array in C order."""
+    return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
+
+
+def _crc_of(stored: Stored) -> int:
+    crc, left = 0, stored.end - stored.begin
+    with open(stored.file, "rb", buffering=0) as file:
+        file.seek(stored.begin)
+        while left and (piece := file.read(min(left, _PIECE_BYTES))):
+            crc = zlib.crc32(piece, crc)
+            left -= len(piece)
+    return crc
 
 
 def shards(entries: Sequence[Sequence[Entry]], limit: int = SHARD_BYTES) -> list[list[Entry]]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from converters import convert as converting
 from converters import writer
-from converters.convert import convert, outline
+from converters.convert import Plan, convert, outline
 from converters.dequantize import BITS, Quantization
 from converters.dtypes import narrow, widen
 from converters.published import open_published
@@ -344,6 +345,87 @@ def test_weights_too_large_for_float16(source, tmp_path, monkeypatch):
     monkeypatch.setattr(type(source.dia), "read", lambda self, name: read(self, name) * np.float32(1e6))
     with pytest.raises(CheckpointError, match="does not fit in float16; choose --dtype bfloat16"):
         convert(source, tmp_path / "out", dtype="float16")
+
+
+# what was written is read back
+
+
+def flip(octets: np.ndarray) -> None:
+    octets[-1] ^= 1
+
+
+def lose_the_end(octets: np.ndarray) -> None:
+    octets[len(octets) // 2 :] = 0
+
+
+@pytest.mark.parametrize("change", [flip, lose_the_end])
+@pytest.mark.parametrize(
+    "victim", ["model.decoder.norm.weight", "logits_dense.weight", "decoder.block.2.res_unit2.conv1.weight"]
+)
+def test_a_writer_that_corrupts_a_tensor_is_found_out(source, tmp_path, monkeypatch, victim, change):
+    """In the model's own file and in the codec's; nothing is left behind."""
+    write = SafetensorsWriter.write
+
+    def corrupt(self, name, tensor):
+        octets = np.frombuffer(tensor.tobytes(), np.uint8).copy()
+        if name == victim:
+            change(octets)
+        write(self, name, octets.view(tensor.dtype).reshape(tensor.shape))
+
+    monkeypatch.setattr(SafetensorsWriter, "write", corrupt)
+    with pytest.raises(
+        CheckpointError, match=rf"^--mlx-path: {victim}: not on the disk as written \(1 tensors"
+    ):
+        convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == []
+
+
+def test_a_writer_that_swaps_two_tensors_of_one_shape_is_found_out(source, tmp_path, monkeypatch):
+    init, one, two = SafetensorsWriter.__init__, "k_proj.weight", "v_proj.weight"
+    at = "model.decoder.layers.0.self_attention."
+
+    def swapped(self, *arguments):
+        init(self, *arguments)
+        if at + one in self._places:
+            places = self._places
+            places[at + one], places[at + two] = places[at + two], places[at + one]
+
+    monkeypatch.setattr(SafetensorsWriter, "__init__", swapped)
+    with pytest.raises(CheckpointError, match=rf"{at}{one}, {at}{two}: not on the disk"):
+        convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("field", ["dtype", "shape", "name"])
+def test_a_header_that_says_something_else_is_found_out(source, tmp_path, monkeypatch, field):
+    """The bytes are right, and so is their number."""
+    init, head = SafetensorsWriter.__init__, "logits_dense.weight"
+    columns, rows = source.dia.shape(head)
+    wrong = {"dtype": "F16", "shape": (rows, columns), "name": "logits_dense.gain"}[field]
+
+    def other(self, path, entries):
+        said = [replace(entry, **{field: wrong}) if entry.name == head else entry for entry in entries]
+        init(self, path, said)
+        for right, entry in zip(entries, said, strict=True):  # the tensors go to the same places
+            at, _ = self._places.pop(entry.name)
+            self._places[right.name] = at, right
+
+    monkeypatch.setattr(SafetensorsWriter, "__init__", other)
+    with pytest.raises(CheckpointError, match=rf"{head}.*: not on the disk as written"):
+        convert(source, tmp_path / "out", dtype="bfloat16")
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"surprise": 1}, "unknown surprise"), ({"delay_pattern": [0]}, "delay"), ({"dtype": "int7"}, "int7")],
+)
+def test_a_configuration_that_does_not_fit_is_found_out(source, tmp_path, monkeypatch, change, said):
+    config = Plan.config
+    monkeypatch.setattr(Plan, "config", lambda self: config(self) | change)
+    with pytest.raises(CheckpointError, match=said):
+        convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == []
 
 
 # the writer
