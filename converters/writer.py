@@ -75,7 +75,11 @@ class SafetensorsWriter:
         self._data = 8 + len(text)
         self._size = self._data + at
         self._file = open(path, "xb", buffering=0)  # noqa: SIM115  closed by close()
-        self._write(len(text).to_bytes(8, "little") + text)
+        try:
+            self._write(len(text).to_bytes(8, "little") + text)
+        except BaseException:  # nobody else has it yet
+            self._file.close()
+            raise
 
     def write(self, name: str, tensor: np.ndarray) -> None:
         """Write one tensor, whose bytes must be those of its entry."""
@@ -183,11 +187,11 @@ def check_destination(destination: Path, *, force: bool, sources: Sequence[Path]
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Raise ResourceError unless `needed` bytes fit where `folder` is, or would be."""
+    """Raise ResourceError unless `needed` bytes and 16 MiB to spare fit where `folder` is, or would be."""
     while not folder.exists():
         folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if free < needed + _SPARE_BYTES:
+    free, needed = shutil.disk_usage(folder).free, needed + _SPARE_BYTES
+    if free < needed:
         raise ResourceError(
             f"--mlx-path: {folder} has {free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB are needed"
         )

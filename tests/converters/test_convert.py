@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from converters import convert as converting
 from converters import writer
@@ -149,6 +150,23 @@ def test_dtype_follows_the_source_unless_given(source, tmp_path):
     assert outline(source).dtype == "float32"
 
 
+def test_a_float64_source_is_written_as_float32(source, tmp_path):
+    """MLX has no use for float64, and the folder's own readers know three dtypes."""
+    wide = {name: source.dia.read(name).astype(np.float64) for name in source.dia.names()}
+    (tmp_path / "wide").mkdir()
+    save_file(wide, tmp_path / "wide/model.safetensors", {"format": "pt"})
+    for name in ("config.json", "generation_config.json"):
+        if (V_0626_HF / name).is_file():
+            shutil.copyfile(V_0626_HF / name, tmp_path / "wide" / name)
+    opened = open_published(tmp_path / "wide", codec=DAC_HF)
+    assert set(opened.dia.checkpoint.dtypes.values()) == {"F64"}
+    assert convert(opened, tmp_path / "out")["dtype"] == "float32"
+    convert(source, tmp_path / "plain")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "plain")
+    stored, _ = read_header(tmp_path / "out/model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {"F32"}
+
+
 # quantisation
 
 MODES = [
@@ -279,9 +297,23 @@ def test_free_space_is_checked_first(source, tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(writer.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10**6))
     monkeypatch.setattr(writer, "SafetensorsWriter", None)
-    with pytest.raises(ResourceError, match=r"has 1 MB free, 4 MB are needed"):
+    with pytest.raises(ResourceError, match=r"has 1 MB free, 20 MB are needed"):
         convert(source, tmp_path / "deep/er/out")
     assert left_in(tmp_path) == []
+
+
+def test_free_space_must_hold_the_tensors_and_16_mb(source, tmp_path, monkeypatch):
+    """16 MiB for headers, descriptions, and what a file system rounds up: they are in the message too."""
+    usage = namedtuple("usage", "total used free")
+    needed = outline(source).nbytes + 16 * 2**20
+    free = [needed - 1]
+    monkeypatch.setattr(writer.shutil, "disk_usage", lambda _: usage(10**12, 10**12, free[0]))
+    with pytest.raises(ResourceError, match="has 20 MB free, 20 MB are needed"):
+        convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == []
+    free[0] += 1
+    convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == ["out"]
 
 
 @pytest.mark.parametrize("failing", range(0, 60, 7))
@@ -314,6 +346,37 @@ def test_folder_that_cannot_be_written(source, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         convert(source, tmp_path / "file/out")
+
+
+REFUSED = (UsageError, 2, "cannot be written")
+FULL = (ResourceError, 5, "is full; nothing was left there")
+FAILED = (ResourceError, 5, "failed (Input/output error); nothing was left there")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "code", "said"),
+    [
+        *[(name, *REFUSED) for name in ("EROFS", "EACCES", "EPERM")],
+        *[(name, *FULL) for name in ("ENOSPC", "EDQUOT", "EFBIG")],
+        ("EIO", *FAILED),
+    ],
+)
+def test_each_fault_of_a_disk_has_its_exit_code(source, tmp_path, monkeypatch, name, kind, code, said):
+    number = getattr(errno, name)
+    opened = []
+
+    def fail(self, data):
+        opened.append(self)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(SafetensorsWriter, "_write", fail)
+    with pytest.raises(kind) as caught:
+        convert(source, tmp_path / "out")
+    assert caught.value.exit_code == code
+    assert opened[0]._file.closed
+    assert str(caught.value).startswith("--mlx-path: ")
+    assert said in str(caught.value)
+    assert left_in(tmp_path) == []
 
 
 def test_progress_adds_up_to_the_outline(source, tmp_path):
