@@ -17,6 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from converters import cli
+from converters.card import card_of
 from converters.convert import convert, outline
 from converters.published import open_published
 from converters.sources import SafetensorsCheckpoint, TorchCheckpoint
@@ -434,7 +435,15 @@ def test_mbd_is_left_out_unless_asked_for(tmp_path):
     assert list(opened.parts)[-1] == "mbd"
     report = convert(opened, tmp_path / "out")
     assert report["parts"]["mbd"]["dtype"] == "float32"
-    assert "license: cc-by-nc-4.0" in (tmp_path / "out/README.md").read_text()
+    card = (tmp_path / "out/README.md").read_text()
+    assert "\nlicense: cc-by-nc-4.0\n" in card
+    assert "\n- MBD (multi-band diffusion): cc-by-nc-4.0\n" in card
+    assert "\nCC-BY-NC 4.0 forbids commercial use; without the folder mbd/ it does not apply.\n" in card
+    assert report["parts"]["mbd"]["files"][0]["name"] == "mbd_comp_8.pt"
+    free = card_of(plain, "float32", None, "1.0")  # of the same model without it
+    assert "\nlicense: apache-2.0\n" in free
+    assert "commercial" not in free.lower()
+    assert "cc-by-nc" not in free.lower()
     assert "mbd" in open_published(tmp_path / "out").parts  # whoever asked for it keeps it
     assert "mbd" not in open_published(without("metavoice", "encodec"), codec=tmp_path / "out").parts
 
