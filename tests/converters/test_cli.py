@@ -1,5 +1,6 @@
 """The command: its flags, its one-line errors and exit codes, and what it prints."""
 
+import errno
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import pytest
 
 from converters import cli
 from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
+from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,8 +101,9 @@ def test_cross_rope_override(tmp_path):
     base = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path")
     assert run(*base, tmp_path / "a") == 0
     assert run(*base, tmp_path / "b", "--cross-rope") == 0
-    found = [json.loads((tmp_path / name / "config.json").read_text())["cross_rope"] for name in "ab"]
-    assert found == [False, True]
+    configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in "ab"]
+    assert [config["cross_rope"] for config in configs] == [False, True]
+    assert [Sampling(**config["sampling"]) for config in configs] == [DEFAULTS_0626, DEFAULTS_V01]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +170,17 @@ def test_corrupt_source(tmp_path, capsys):
     assert run("--hf-path", tmp_path, "--mlx-path", tmp_path / "out") == 4
     assert f"{tmp_path / 'model.safetensors'}: not a safetensors file" in error(capsys)
     assert left_in(tmp_path) == ["model.safetensors"]
+
+
+def test_a_read_only_place_is_a_usage_error(tmp_path, capsys, monkeypatch):
+    def fail(self, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", fail)
+    assert run("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path", tmp_path / "out") == 2
+    assert f"{tmp_path / 'out'} cannot be written (Read-only file system); give another place" in error(
+        capsys
+    )
 
 
 def test_debug_shows_the_traceback(tmp_path, capsys):

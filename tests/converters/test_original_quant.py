@@ -99,6 +99,32 @@ def test_where_there_are_no_such_numbers(flags, said, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_float16_source_needs_a_dtype(mode, tmp_path, capsys):
+    """Without --dtype the folder would take that of the source, and its scales are bfloat16 numbers."""
+    torch = pytest.importorskip("torch", reason="torch writes the file")
+    content = torch.load(FIRST, weights_only=True)
+    content["model"] = {name: tensor.half() for name, tensor in content["model"].items()}
+    torch.save(content, tmp_path / FIRST.name)
+    others = [each for file in sources("metavoice")[1:] for each in ("--hf-path", file)]
+    flags = [
+        "--hf-path",
+        tmp_path / FIRST.name,
+        *others,
+        "-q",
+        "--q-mode",
+        mode,
+        "--q-group-size",
+        32,
+        "--dry-run",
+    ]
+    assert run(*flags) == 2
+    assert "choose --dtype bfloat16 or float32, or affine" in capsys.readouterr().err
+    for dtype in ("bfloat16", "float32"):
+        assert run(*flags, "--dtype", dtype) == 0
+
+
 def test_what_int4_takes():
     shapes = first_stage_parameter_shapes(FULL)
     taken = {

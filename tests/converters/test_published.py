@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from converters import published
+from converters.convert import convert
+from converters.layouts import recognise
 from converters.published import open_published
 from converters.sources import SafetensorsCheckpoint, TorchCheckpoint
 from tests.converters.folders import (
@@ -24,6 +26,7 @@ from tests.converters.folders import (
     write_safetensors,
 )
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
+from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01
 
 torch = pytest.importorskip("torch", reason="the published pickles need torch")
 
@@ -296,6 +299,55 @@ def test_hub_repository_with_pickles_only(monkeypatch, tmp_path):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert open_published("nari-labs/Dia-1.6B", codec=DAC_HF).dia.origin.commit == "c0ffee"
     assert asked == [["*.safetensors"], ["*.pth", "*.pt", "*.bin", "*.th"]]
+
+
+# what a flag says of Dia
+
+
+@pytest.mark.parametrize("form", ["published", "converted"])
+@pytest.mark.parametrize(("source", "has_it"), [(V_0626_HF, False), (V_V01, True)], ids=["0626", "v0.1"])
+def test_cross_rope_changes_sampling_too(source, has_it, form, tmp_path):
+    """The releases differ in both; a flag that says what is so already leaves the sampling as it is."""
+    model = {"sources": source, "codec": DAC_HF}
+    if form == "converted":
+        convert(open_published(**model), tmp_path / "out")
+        model = {"sources": tmp_path / "out"}
+    for said in (None, False, True):
+        config = open_published(**model, cross_rope=said).dia.config
+        assert config.cross_rope == (has_it if said is None else said)
+        assert config.sampling == (DEFAULTS_V01 if config.cross_rope else DEFAULTS_0626)
+
+
+def test_cross_rope_that_changes_nothing_keeps_sampling_of_one_s_own(tmp_path):
+    convert(open_published(V_0626_HF, codec=DAC_HF), tmp_path / "out")
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    config["sampling"]["temperature"] = 0.7
+    (tmp_path / "out/config.json").write_text(json.dumps(config))
+    for said in (None, False):
+        assert open_published(tmp_path / "out", cross_rope=said).dia.config.sampling.temperature == 0.7
+
+
+# half of the names
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown", "layout"), [(2, 2, "dia_transformers"), (2, 3, None), (0, 0, None)]
+)
+def test_at_least_half_of_the_names_make_a_layout(known, unknown, layout):
+    names = [f"model.encoder.layers.{i}.mlp.gate_up_proj.weight" for i in range(known)]
+    assert recognise([*names, *(f"surprise.{i}" for i in range(unknown))], {}) == layout
+
+
+def test_a_file_of_which_less_than_half_is_known_is_of_no_model_known(folder):
+    """And one of which half is: the other half is then named."""
+    tensors = read_file(folder / "model.safetensors")
+    for more, error, said in (
+        (0, CheckpointError, "unexpected: x.0"),
+        (1, NotFoundError, "model.safetensors: its tensors are of no model known"),
+    ):
+        strange = {f"x.{i}": np.ones(1, np.float32) for i in range(len(tensors) + more)}
+        write_safetensors(folder / "model.safetensors", tensors | strange)
+        assert said in fails(error, folder)
 
 
 # checkpoints that do not fit
