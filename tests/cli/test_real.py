@@ -13,6 +13,8 @@ import pytest
 from tts_core.audio import read_audio
 
 COMMAND = [sys.executable, "-c", "from mlx_port.cli import main; main()", "generate"]
+# nohup and job runners start the tests with SIGINT ignored, and a child inherits that
+LISTENING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 
 
 def speak(*arguments, folder, stdin=None):
@@ -65,8 +67,10 @@ def test_a_reference_is_continued(tmp_path):
 def test_interrupting_a_stream_keeps_a_valid_file(tmp_path):
     file = tmp_path / "a.wav"
     flags = ["-t", "[S1] Hello there, this is a long story. " * 4, "--stream", "-o", str(file), "--seed", "3"]
+    python, option, script, command = COMMAND
+    listening = [python, option, LISTENING + script, command]
     with subprocess.Popen(
-        [*COMMAND, *flags], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        [*listening, *flags], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
     ) as running:
         deadline = time.monotonic() + 120
         while running.poll() is None and not has_sound(file) and time.monotonic() < deadline:

@@ -230,7 +230,9 @@ def test_help_imports_nothing_heavy():
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_nothing_behind(tmp_path, number, code):
     script = (
-        "import sys, time\nfrom converters import cli, writer\n"
+        "import signal, sys, time\nfrom converters import cli, writer\n"
+        # nohup and job runners start the tests with SIGINT ignored, and a child inherits that
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "original = writer.SafetensorsWriter.write\n"
         "def slow(self, name, tensor):\n"
         "    print('writing', flush=True); time.sleep(0.5); original(self, name, tensor)\n"
