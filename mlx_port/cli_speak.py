@@ -145,6 +145,7 @@ def collect(
         done: list[GenerationResult] = []
         try:
             for piece in pieces:
+                check_numbers(piece)
                 for sink in sinks:
                     sink.write(piece.audio)
                 done.append(piece)
@@ -168,15 +169,19 @@ def show_progress(done: list[GenerationResult]) -> None:
     click.echo(f"\r\x1b[K{seconds:.1f} s of speech, {speed(done[-1].real_time_factor)}", err=True, nl=False)
 
 
+def check_numbers(piece: GenerationResult) -> None:
+    """Raise GenerationError for NaN or infinity, before any of the piece is written or played."""
+    if not np.isfinite(piece.audio).all():
+        raise GenerationError(
+            "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
+        )
+
+
 def check_sound(result: GenerationResult) -> None:
-    """Refuse what is no speech."""
+    """Raise GenerationError where nothing was said."""
     if result.samples == 0:
         raise GenerationError(
             f"generation: the model ended before any sound, with seed {result.seed}; try another --seed"
-        )
-    if not np.isfinite(result.audio).all():
-        raise GenerationError(
-            "generation: the samples are not numbers; check the model with: mlx-port verify"
         )
 
 

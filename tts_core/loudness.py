@@ -20,9 +20,12 @@ QUIETEST = 2e-3  # RMS below which a wave is left as it is
 def normalize_loudness(samples: np.ndarray, sample_rate: int, *, target: float = TARGET) -> np.ndarray:
     """tanh of the samples brought to `target` LUFS. (L,) → (L,) float32, in -1 … 1.
 
-    A wave quieter than QUIETEST, or without a block of sound (all shorter than 0.4 s), comes back unchanged.
+    A wave quieter than QUIETEST, without a block of sound (all shorter than 0.4 s), or with NaN or infinity
+    comes back unchanged.
     """
     wave = np.asarray(samples, np.float64)
+    if not np.isfinite(wave).all():
+        return np.asarray(samples, np.float32)
     loudness = integrated_loudness(wave, sample_rate)
     if not np.isfinite(loudness) or np.sqrt(np.mean(wave**2)) < QUIETEST:
         return np.asarray(samples, np.float32)

@@ -25,12 +25,13 @@ def trim(samples: np.ndarray, trim_db: float) -> np.ndarray:
 def loud_span(samples: np.ndarray, trim_db: float) -> tuple[int, int]:
     """Where sound begins and ends in (L,) samples: start and stop.
 
-    trim_db: a frame is silent `trim_db` or more below the loudest.
+    trim_db: a frame is silent `trim_db` or more below the loudest. Samples with NaN or infinity among them
+    have no level; all are kept.
     Raises UsageError where it is not positive.
     """
     if not trim_db > 0:
         raise UsageError(f"trim_db: {trim_db} is not a number > 0; larger trims less")
-    if len(samples) <= MARGIN:
+    if len(samples) <= MARGIN or not np.isfinite(samples).all():
         return 0, len(samples)
     power = frame_power(samples)
     level = 10 * np.log10(np.maximum(QUIETEST, power))

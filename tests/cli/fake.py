@@ -1,4 +1,4 @@
-"""A pipeline that hums, in the place of a model."""
+"""A pipeline that hums, in the place of a model, and a loudspeaker that keeps what it is given."""
 
 import math
 
@@ -15,6 +15,7 @@ class FakePipeline:
         self.pieces, self.seconds, self.level, self.error = pieces, seconds, level, error
         self.asked, self.loaded, self.stages = {}, [], {}
         self.ends = []  # of the pieces of a long text
+        self.bad = None  # a sample of the second piece
 
     def stream(self, text, **asked):
         self.asked = {"text": text, **asked}
@@ -26,6 +27,8 @@ class FakePipeline:
                 raise self.error
             length = int(self.seconds * 16000)
             audio = (self.level * np.sin(np.arange(length) / 20)).astype(np.float32)
+            if self.bad is not None and place == 1:
+                audio[length // 2] = self.bad
             made = (place + 1) * self.seconds
             yield GenerationResult(
                 audio=audio,
@@ -53,3 +56,33 @@ def install(monkeypatch, pipeline):
     """Let the command load `pipeline`, whose `loaded` gets an entry each time."""
     monkeypatch.setattr(cli_speak, "load_pipeline", lambda *args: pipeline.loaded.append(args) or pipeline)
     return pipeline
+
+
+class Speaker:
+    """sounddevice with one device that keeps what it is given."""
+
+    class PortAudioError(Exception):
+        pass
+
+    def __init__(self, devices=1):
+        self.devices, self.heard, self.rate = devices, [], None
+        self.OutputStream = lambda **how: self._open(**how)
+
+    def query_devices(self, kind):
+        if not self.devices:
+            raise self.PortAudioError("Error querying device -1")
+
+    def _open(self, samplerate, channels, dtype):
+        self.rate = samplerate
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def write(self, samples):
+        assert samples.dtype == np.float32
+        assert samples.shape[1] == 1
+        self.heard.append(samples[:, 0])

@@ -1,41 +1,10 @@
 import sys
 import types
 
-import numpy as np
 import pytest
 
 from mlx_port import cli
-from tests.cli.fake import FakePipeline, install
-
-
-class Speaker:
-    """sounddevice with one device that keeps what it is given."""
-
-    class PortAudioError(Exception):
-        pass
-
-    def __init__(self, devices=1):
-        self.devices, self.heard, self.rate = devices, [], None
-        self.OutputStream = lambda **how: self._open(**how)
-
-    def query_devices(self, kind):
-        if not self.devices:
-            raise self.PortAudioError("Error querying device -1")
-
-    def _open(self, samplerate, channels, dtype):
-        self.rate = samplerate
-        return self
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def write(self, samples):
-        assert samples.dtype == np.float32
-        assert samples.shape[1] == 1
-        self.heard.append(samples[:, 0])
+from tests.cli.fake import FakePipeline, Speaker, install
 
 
 @pytest.fixture

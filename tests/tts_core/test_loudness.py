@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 
@@ -110,6 +112,15 @@ def test_what_has_no_loudness_is_left_alone(wave):
     found = normalize_loudness(wave, 24_000)
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, wave.astype(np.float32))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_left_alone(bad):
+    wave = tone(1, 0.5)
+    wave[9000] = bad
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(normalize_loudness(wave, 24_000), wave.astype(np.float32))
 
 
 def test_just_loud_enough():

@@ -1,5 +1,7 @@
 """Silence is cut where the definition says so, written here frame by frame."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,6 +58,15 @@ def test_1025_samples_are_trimmed() -> None:
 def test_silence_is_kept() -> None:
     samples = np.zeros(5000, np.float32)
     assert loud_span(samples, 27) == (0, 5000)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_has_no_level_is_kept(bad: float) -> None:
+    samples = np.zeros(5000, np.float32)
+    samples[1000], samples[3000] = 1, bad
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert loud_span(samples, 27) == (0, 5000)
 
 
 def test_a_view_of_the_samples() -> None:
