@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -205,8 +206,9 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
     """
     destination = destination.absolute()
     made = [folder for folder in destination.parents if not folder.exists()]  # innermost first
-    work = destination.with_name(f".{destination.name}.{os.getpid()}.part")
-    old = destination.with_name(f".{destination.name}.{os.getpid()}.old")
+    own = secrets.token_hex(8)  # no process id: containers that share a folder have the same ones
+    work = destination.with_name(f".{destination.name}.{own}.part")
+    old = destination.with_name(f".{destination.name}.{own}.old")
     try:
         work.mkdir(parents=True)
         yield work

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,7 +47,7 @@ def converted_voice() -> Path:
     $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), a temporary folder where that cannot be written.
     """
     for folder in voice_folders():
-        if (folder / "config.json").is_file():
+        if _is_complete(folder):
             return folder
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -68,8 +71,27 @@ def _convert_voice(folder: Path) -> None:
     from converters.convert import convert
     from converters.published import open_published
 
+    _remove_incomplete(folder)
     try:
         convert(open_published([DIA], codec=CODEC, offline=True), folder, dtype="float32")
     except UsageError:  # another process has made it meanwhile
-        if not (folder / "config.json").is_file():
+        if not _is_complete(folder):
             raise
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether a copy is there: it appears whole, and what is removed of it later is not looked for."""
+    return (folder / "config.json").is_file()
+
+
+def _remove_incomplete(folder: Path) -> None:
+    """Make room where a cleaner of old files, or a user, left a part of a copy."""
+    if _is_complete(folder) or not os.path.lexists(folder):
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) / folder.name
+    with suppress(FileNotFoundError):  # another process removes it
+        os.rename(folder, aside)
+    if _is_complete(aside):  # another process has made it since we looked
+        with suppress(OSError):
+            os.rename(aside, folder)
+    shutil.rmtree(aside.parent, ignore_errors=True)

@@ -1,5 +1,8 @@
 """The embedded voice's converted copy: made once in the cache, in a temporary folder where that fails."""
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -7,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import converters.convert
+from converters.writer import appearing, check_destination
 from mlx_port import api, generate, load
 from tts_core.embedded_voice import fingerprint
-from tts_core.errors import ResourceError
+from tts_core.errors import ResourceError, UsageError
 
 
 @pytest.fixture
@@ -83,6 +88,160 @@ def test_a_cache_that_cannot_be_written(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "cache"))
     with pytest.raises(ResourceError, match="set XDG_CACHE_HOME to one that can be written"):
         api.converted_voice()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path], None]], None]:
+    """Conversions as the real ones appear, but of one file; what is given happens before they do."""
+
+    def install(meanwhile: Callable[[Path], None]) -> None:
+        def convert(published: object, folder: Path, *, dtype: str) -> None:
+            check_destination(folder, force=False)
+            with appearing(folder) as work:
+                (work / "config.json").write_text("new")
+                meanwhile(folder)
+
+        monkeypatch.setattr(converters.convert, "convert", convert)
+
+    return install
+
+
+def nothing(folder: Path) -> None:
+    pass
+
+
+def a_folder(folder: Path) -> None:
+    (folder / "codec").mkdir(parents=True)
+    (folder / "conversion.json").write_text("{}")
+
+
+def an_empty_folder(folder: Path) -> None:
+    folder.mkdir()
+
+
+def a_file_in_its_place(folder: Path) -> None:
+    folder.write_text("")
+
+
+def a_dead_link(folder: Path) -> None:
+    folder.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("left", [a_folder, an_empty_folder, a_file_in_its_place, a_dead_link])
+def test_what_is_left_of_a_copy_is_made_again(
+    left: Callable[[Path], None],
+    quick: Callable[[Callable[[Path], None]], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    quick(nothing)
+    folder = api.voice_folders()[0]
+    folder.parent.mkdir()
+    left(folder)
+    assert api.converted_voice() == folder
+    assert [path.name for path in folder.iterdir()] == ["config.json"]
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_copy_that_another_process_makes_is_taken(
+    quick: Callable[[Callable[[Path], None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While ours is written, or while the remains of an older one are removed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def other(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "config.json").write_text("the other's")
+
+    quick(other)
+    folder = api.converted_voice()
+    assert (folder / "config.json").read_text() == "the other's"
+    (folder / "config.json").unlink()
+    rename = os.rename
+
+    def late(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        (folder / "config.json").write_text("the other's, late")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    assert api.converted_voice() == folder
+    assert (folder / "config.json").read_text() == "the other's, late"
+    (folder / "config.json").unlink()
+
+    def removed(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        source.rmdir()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", removed)
+    quick(nothing)
+    assert api.converted_voice() == folder
+    assert (folder / "config.json").read_text() == "new"
+    monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("a complete copy was moved"))
+    api._convert_voice(folder)  # complete since it was looked for
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_copy_that_cannot_be_made_is_an_error(
+    quick: Callable[[Callable[[Path], None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    quick(refuse)
+    with pytest.raises(UsageError, match="cannot be written"):
+        api.converted_voice()
+    assert list((tmp_path / "mlx-port").iterdir()) == []
+
+
+AT_ONCE = """
+import sys, time
+from contextlib import contextmanager
+from pathlib import Path
+import converters.convert as code
+from mlx_port import api
+
+here, own, other = map(Path, sys.argv[1:])
+original = code.appearing
+
+@contextmanager
+def together(destination, **given):
+    with original(destination, **given) as work:
+        yield work
+        (here / own).touch()
+        deadline = time.monotonic() + 30
+        while not (here / other).exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+code.appearing = together
+api.os.getpid = lambda: 1  # as in two containers that share a home
+print(api.embedded_voice().sample_rate)
+"""
+
+
+def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have written all of it when the first of them moves it into its place."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    names = ["one", "other"]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", AT_ONCE, str(tmp_path), *order],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for order in (names, names[::-1])
+    ]
+    for process in both:
+        assert process.communicate(timeout=120) == ("16000\n", "")
+        assert process.returncode == 0
+    [folder] = (tmp_path / "mlx-port").iterdir()
+    assert load(folder).config == api.embedded_voice().config
 
 
 def test_the_copy_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
