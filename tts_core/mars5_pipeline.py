@@ -236,15 +236,21 @@ class Mars5Pipeline:
                 known[id(item.reference)] = self._encode(item.reference)
             codes = known[id(item.reference)]
             prompt = item.prompt(codes, self.vocabulary, request.settings)
-            self._check_room(request, item, prompt, codes)
+            frames = item.expected_frames(self.sizes.frame_rate)
+            self._check_room(request, codes, prompt_ids=len(prompt.tokens), frames=frames, deep=item.deep)
             made.append(self._codes(request, item, codes, prompt, meter)[0])
         return made
 
     def _prompts(self, request: Request, codes: np.ndarray) -> list[CodecPrompt]:
         """What the autoregressive network reads for each piece; what has no room is refused."""
         prompts = [item.prompt(codes, self.vocabulary, request.settings) for item in request.items]
-        longest = max(range(len(prompts)), key=lambda place: len(prompts[place].tokens))
-        self._check_room(request, request.items[longest], prompts[longest], codes)
+        self._check_room(
+            request,
+            codes,
+            prompt_ids=max(len(prompt.tokens) for prompt in prompts),
+            frames=max(item.expected_frames(self.sizes.frame_rate) for item in request.items),
+            deep=request.items[0].deep,
+        )
         return prompts
 
     def _parts(
@@ -298,7 +304,7 @@ class Mars5Pipeline:
         new = len(first) - (codes.shape[1] if deep else 0)
         if new <= 0:
             return np.zeros((config.n_output_codebooks, 0), np.int32), sequence
-        self._check_room(request, item, prompt, codes, frames=new)
+        self._check_room(request, codes, prompt_ids=len(prompt.tokens), frames=new, deep=deep)
         with meter.stage("NAR"):
             start = first_noise(item.noise, config.n_codebooks, len(first), config.n_classes)
             cells = make_cells(first, start, codes if deep else None, n_classes=config.n_classes)
@@ -307,20 +313,14 @@ class Mars5Pipeline:
         return drawn[:, -new:], sequence
 
     def _check_room(
-        self,
-        request: Request,
-        item: Item,
-        prompt: CodecPrompt,
-        codes: np.ndarray,
-        *,
-        frames: int | None = None,
+        self, request: Request, codes: np.ndarray, *, prompt_ids: int, frames: int, deep: bool
     ) -> None:
-        """frames: new ones, where they are known."""
+        """Raise ResourceError for a piece of so many ids and new frames that does not fit into memory."""
         job = Mars5Job(
-            prompt_ids=len(prompt.tokens),
-            frames=item.expected_frames(self.sizes.frame_rate) if frames is None else frames,
+            prompt_ids=prompt_ids,
+            frames=frames,
             prompt_frames=codes.shape[1],
-            deep=item.deep,
+            deep=deep,
             guided=request.diffusion.guided,
             max_len=request.settings.max_len,
         )

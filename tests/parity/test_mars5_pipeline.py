@@ -11,13 +11,16 @@ import mlx_port
 import torch_ref
 from tests.mars5_pipelines import LONG, SAID, TEXT, CountingNoise, converted, pipeline, reference, room, voice
 from tests.tolerance import assert_within
+from tts_core import mars5_pipeline
 from tts_core.codec_policy import CodecPolicy
 from tts_core.errors import ResourceError, UsageError
 from tts_core.joining import FADE, PAUSE
 from tts_core.mars5_diffusion import FIRST_DRAW
+from tts_core.mars5_estimate import Mars5Job
 from tts_core.mars5_request import BANDWIDTH_ID, STAGES, for_vocoder
 from tts_core.mars5_sampling import Mars5Settings
 from tts_core.noise import HostNoise, piece_seed
+from tts_core.pieces import CHARACTERS_PER_SECOND
 from tts_core.results import Prompt, join
 from tts_core.trim import loud_span
 
@@ -320,6 +323,29 @@ def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatc
     free += [10**9, 1]
     with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
         list(pipeline(side).stream(TEXT, **given))
+
+
+@pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
+def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
+    said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most ids and most characters, which need not be the same piece's, nor the first's."""
+    voiced, jobs = pipeline("torch"), list[Mars5Job]()
+    monkeypatch.setattr(mars5_pipeline, "check_running", lambda configs, job, **_: jobs.append(job))
+    texts = ["Yes, yes.", "ÄÖÜ ÄÖÜ ÄÖÜ ÄÖÜ.", "The inn is in there."]
+    prompt = Prompt(codes=CODES, transcript=said)
+    ids = [limit(text, 0, said) for text in texts]
+    assert ids[0] < ids[2] < ids[1]
+    frames = [1 + 75 * len(text) // CHARACTERS_PER_SECOND for text in texts]
+    assert frames[1] < frames[2]
+    given: Any = {"generate_max_len_override": max(ids) + 9, "timesteps": 1, "seed": 1}
+    voiced.stream(" ".join(texts), prompt=prompt, piece_seconds=1.4, as_written=True, **given)
+    planned = Mars5Job(
+        ids[1], frames[2], prompt_frames=9, deep=said is not None, max_len=given["generate_max_len_override"]
+    )
+    assert jobs == [planned]
+    [codes] = voiced.generate_codes(texts[1:2], prompt, **given)
+    assert jobs[1:] == [replace(planned, frames=frames[1]), replace(planned, frames=codes.shape[1])]
 
 
 @pytest.mark.parametrize(
