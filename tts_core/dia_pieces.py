@@ -97,7 +97,7 @@ def read(
     script = prepare(text, None)
     if piece_seconds is None or (
         len(tokenize(whole)) <= config.max_text_bytes
-        and characters(script) <= min(WHOLE * piece_seconds * CHARACTERS_PER_SECOND, room.characters)
+        and characters(script) <= min(piece_seconds * CHARACTERS_PER_SECOND * WHOLE, room.characters)
     ):
         return [Piece(text)]
     most = Size(

@@ -153,7 +153,17 @@ def of(
 
 @pytest.mark.parametrize(
     ("length", "seconds", "pieces"),
-    [(199, "auto", 1), (201, "auto", 2), (99, 5, 1), (101, 5, 2), (301, 15, 3), (299, 15, 1), (450, None, 1)],
+    [
+        (200, "auto", 1),
+        (201, "auto", 2),
+        (100, 5, 1),
+        (101, 5, 2),
+        (140, 7, 1),
+        (141, 7, 2),
+        (300, 15, 1),
+        (301, 15, 3),
+        (450, None, 1),
+    ],
 )
 def test_what_is_cut(length: int, seconds: float | str | None, pieces: int) -> None:
     """A third more than a piece is spoken at once; what is longer goes in pieces that fit the window."""
@@ -162,6 +172,40 @@ def test_what_is_cut(length: int, seconds: float | str | None, pieces: int) -> N
     assert len(of(text, seconds)) == pieces
     if pieces == 1:
         assert of(text, seconds) == [Piece(text)], "exactly as it is given"
+
+
+def test_sizes_hold_what_is_exactly_as_long() -> None:
+    text = "[S1] ab é"  # 6 characters, the tag being one; 7 bytes, the tag being one
+    assert (characters(text), len(tokenize(text))) == (6, 7)
+    assert Size(6, 7).holds(text)
+    assert not Size(5, 7).holds(text)
+    assert not Size(6, 6).holds(text)
+    assert [Size(6, 7).count(text), Size(3, 7).count(text), Size(2, 7).count(text)] == [1, 2, 3]
+    assert [Size(9, 4).count(text), Size(9, 2).count(text), Size(9, 1).count(text)] == [2, 4, 7]
+
+
+def test_a_text_of_exactly_the_model_s_bytes_is_spoken_at_once() -> None:
+    text = "[S1] " + "é" * 150  # as many as a piece holds at least: the bytes decide
+    for bytes_more in (0, 1):
+        config = dia_config(positions=1000, text_positions=len(tokenize(text)) - bytes_more)
+        pieces = read(text, None, 0, config, RATE, "auto")
+        assert (pieces == [Piece(text)]) == (bytes_more == 0)
+
+
+@pytest.mark.parametrize(("left", "fits"), [(42, True), (41, False)])
+def test_a_piece_has_four_spare_bytes(left: int, fits: bool) -> None:
+    """Spaces behind a reference and an anchor, and a lone tag with its own: of what a reference leaves, 4
+    bytes less are for pieces, each of which takes two fifths of it and has 15 bytes at least.
+    """
+    said = "[S1] " + "a" * (CONFIG.max_text_bytes - left - 2)
+    assert len(tokenize(said)) == CONFIG.max_text_bytes - left
+    text = "[S1] " + "b" * 300
+    if fits:
+        pieces = of(text, "auto", said)
+        assert max(len(tokenize(piece.text)) for piece in pieces) == int((left - 4) / 2.5) == 15
+    else:
+        with pytest.raises(UsageError, match="leave too little room for this text"):
+            of(text, "auto", said)
 
 
 def test_pieces_leave_room_for_a_reference() -> None:
