@@ -282,6 +282,17 @@ def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
     refused(capsys, pipeline, 2, "ref-audio: 60.0 s leave no room for speech", "-t", SECRET, *flags)
 
 
+def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
+    _, configs = cli_speak.read_configs(None, "torch")
+    longest = (configs["dia"].max_frames - 1) * configs["dac"].hop_length
+    flags = ["--ref-audio", reference, "--ref-text", "Hello.", "--piece-seconds", 0, "--quiet"]
+    soundfile.write(reference, np.zeros(longest + 1, np.float32), 16000)
+    refused(capsys, pipeline, 2, "leave no room for speech", "-t", SECRET, *flags)
+    soundfile.write(reference, np.zeros(longest, np.float32), 16000)
+    assert run(capsys, "-t", SECRET, *flags) == (0, "", "")
+    assert len(pipeline.asked["prompt"].audio) == longest
+
+
 def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
     flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 72]
     message = (

@@ -161,6 +161,14 @@ def test_refused_before_weights_are_read(pipeline, capsys, folder, voice, messag
     assert pipeline.loaded == []
 
 
+@pytest.mark.parametrize("seconds", [1, 12])
+def test_references_at_the_bounds(pipeline, capsys, folder, voice, seconds):
+    soundfile.write("bound.wav", np.full(24000 * seconds, 0.1, np.float32), 24000)
+    flags = ["--text", SECRET, "--ref-audio", "bound.wav", "--quiet"]
+    assert run(capsys, folder, *flags) == (0, "", "")
+    assert len(pipeline.asked["prompt"].audio) == 24000 * seconds
+
+
 @pytest.mark.parametrize("words", [[], ["--ref-text", "The rain."]], ids=["shallow", "deep"])
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
 def test_it_speaks(capsys, folder, voice, backend, words):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from tests.tiny import SAMPLING, dia_config
+from tts_core import room
 from tts_core.dia_request import Request, joined, make_request, prepared
 from tts_core.errors import UsageError
+from tts_core.estimate import Job
 from tts_core.noise import HostNoise
 from tts_core.results import Prompt
 
@@ -111,6 +113,31 @@ def test_refused(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         request(**given)
     assert str(caught.value) == message
+
+
+def test_what_fits_exactly_is_taken() -> None:
+    """Text of 20 bytes, a tag counting as one; a prompt that leaves one frame."""
+    filled = request(
+        ["[S1]" + "é" * 9 + "a", "b"], [None, np.zeros((4, 25), np.int32)], max_frames=[26, 1], seed=2**64 - 1
+    )
+    assert [len(ids) for ids in filled.tokens] == [20, 1]
+    assert filled.max_frames == [26, 1]
+
+
+@pytest.mark.parametrize(
+    ("frames", "prompt_frames", "new"),
+    [([26, 3], 5, 21), ([7, 3], 5, 3), ([3, 21], 5, 21), ([8, 3], 0, 8)],
+    ids=["the text without a prompt", "it, within the other's prompt", "the other", "no prompt"],
+)
+def test_memory_is_for_the_longest_and_a_prompt_counts_once(
+    frames: list[int], prompt_frames: int, new: int
+) -> None:
+    """The longest sequence is prompt and new frames together, whichever text's."""
+    prompts = [None, CODES[:, :prompt_frames]]
+    asked = request(["[S1] abcdef", "b"], prompts, max_frames=frames, cfg_scale=1.5)
+    assert room.job_of(asked) == Job(
+        text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True
+    )
 
 
 @pytest.mark.parametrize("read", [prepared, joined])

@@ -94,6 +94,16 @@ def test_voices_that_cannot_be_used(prompt: Any, message: str) -> None:
         read(prompt)
 
 
+def test_voices_of_exactly_twelve_seconds() -> None:
+    """The silence in front is not counted."""
+    heard = read(Prompt(audio=np.tile(SOUND, 12)), ref_audio_pad=0.5)
+    assert heard.samples is not None
+    assert (len(heard.samples), heard.frames) == (24000 * 12 + 12000, 938)
+    assert read(Prompt(codes=np.zeros((8, 900), int))).frames == 900
+    with pytest.raises(UsageError, match="made for 12"):
+        read(Prompt(audio=np.append(np.tile(SOUND, 12), SOUND[:1])))
+
+
 def test_longer_voices_where_they_are_wanted() -> None:
     assert read(Prompt(audio=np.tile(SOUND, 13)), max_prompt_dur=20.0).frames == 975
     assert read(CODES).frames == 5
@@ -124,6 +134,12 @@ def test_numbers_are_spoken_unless_told_otherwise() -> None:
     told = Prompt(audio=SOUND, transcript="At 3.")
     assert pieces(text, prompt=told).items[0].reference.transcript == "At three."
     assert pieces(text, prompt=told, as_written=True).items[0].reference.transcript == "At 3."
+
+
+def test_a_text_of_exactly_a_piece_is_left_as_it_is() -> None:
+    text = "a" * 149 + " "
+    assert texts(pieces(text, as_written=True)) == [text]
+    assert texts(pieces(text + " ", as_written=True)) == [text.strip()]
 
 
 def test_long_texts_come_in_pieces() -> None:
@@ -192,6 +208,12 @@ def test_prompts() -> None:
     np.testing.assert_array_equal(prompt.tokens, known.tokens)
     longer = item.prompt(CODES, VOCABULARY, replace(SETTINGS, eos_estimated_gen_length_factor=3.0))
     assert longer.expected_tokens == 3 * known.expected_tokens
+    np.testing.assert_array_equal(
+        item.prompt(
+            CODES, VOCABULARY, replace(SETTINGS, generate_max_len_override=len(prompt.tokens) + 1)
+        ).tokens,
+        known.tokens,
+    )
     full = replace(SETTINGS, generate_max_len_override=len(prompt.tokens))
     with pytest.raises(UsageError, match=f"reference and text take {len(prompt.tokens)} ids of the"):
         item.prompt(CODES, VOCABULARY, full)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,17 +13,20 @@ from hypothesis import strategies as st
 from tests.metavoice_tiny import tokenizers
 from tts_core.errors import UsageError
 from tts_core.metavoice import END_OF_AUDIO
+from tts_core.metavoice_estimate import MetaVoiceJob
 from tts_core.metavoice_request import (
     FRAME_RATE,
     PAUSES,
     PIECE_CHARACTERS,
     SLOWEST,
     Speech,
+    check_seconds,
     choose_sampling,
     cut,
     request_speech,
     usual_characters,
 )
+from tts_core.metavoice_room import job_of
 from tts_core.metavoice_sampling import FirstStageSampling
 from tts_core.metavoice_text import normalise
 from tts_core.noise import piece_seed
@@ -65,6 +71,58 @@ def test_a_short_text_takes_a_short_cache() -> None:
     (asked,) = speech("Hello there.", max_frames=700).pieces
     assert asked.frames == 700
     assert speech("Hello there.", max_frames=5000).pieces[0].frames == 1023 - len(asked.second)
+
+
+@pytest.mark.parametrize("narrow", ["first", "second"])
+def test_a_text_may_leave_one_frame(narrow: str) -> None:
+    """A frame is two ids of the first stage; the second's sequence ends with a place of padding."""
+    ids = len(speech("Hello there.").pieces[0].first)
+    for spare, frames in ((1, 1), (0, 0)):
+        first, second = FIRST, SECOND
+        if narrow == "first":
+            first = replace(FIRST, max_position_embeddings=ids + 1 + spare)
+        else:
+            second = replace(SECOND, max_position_embeddings=ids + 1 + spare)
+        given = {"seed": 1, "piece_characters": None}
+        if frames:
+            (piece,) = request_speech("Hello there.", tokenizers(), first, second, **given).pieces
+            assert piece.frames == 1
+        else:
+            with pytest.raises(UsageError, match=f"text: {ids} ids leave no room for speech"):
+                request_speech("Hello there.", tokenizers(), first, second, **given)
+
+
+def test_memory_is_for_the_longest_piece() -> None:
+    """Most ids and most frames, which need not be the same piece's, nor the first's."""
+    speeches = [
+        speech("Hm.", max_frames=2),
+        speech("Zqxj vkwz zqxj vkwz.", max_frames=3),
+        speech("the hello the hello the hello."),
+    ]
+    ids = [len(made.pieces[0].first) for made in speeches]
+    frames = speeches[2].pieces[0].frames
+    assert ids[0] < ids[2] < ids[1]
+    sampling = FirstStageSampling()
+    for batch, together in ((2, 2), (9, 3)):
+        assert job_of(speeches, sampling, "mbd", batch) == MetaVoiceJob(
+            ids[1], frames, together, sampling.rows, "mbd"
+        )
+    whole = speech(f"Hm. {LONG}")
+    ids = [len(piece.first) for piece in whole.pieces]
+    assert job_of([whole], sampling, "vocos", 1) == MetaVoiceJob(
+        max(ids), max(piece.frames for piece in whole.pieces), 1, sampling.rows, "vocos"
+    )
+
+
+def test_references_at_the_bounds(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "tts_core"):
+        check_seconds(30.0)
+        assert caplog.text == ""
+        check_seconds(29.96)
+        assert "30.0 s; the voice is caught better" in caplog.text
+        check_seconds(2.0)
+    with pytest.raises(UsageError, match="too little for a voice"):
+        check_seconds(1.999)
 
 
 def test_numbers_are_spoken_unless_as_written() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tts_core.errors import UsageError
-from tts_core.noise import HostNoise, per_text
+from tts_core.noise import HostNoise, per_text, piece_seed
 
 SHAPE = (9, 1028)
 PINNED = [
@@ -18,6 +18,19 @@ def test_pinned_values():
     assert (HostNoise(0).uniform(0, (2, 2)) * 2**24).astype(int).tolist() == PINNED[0]
     assert (HostNoise(1234).uniform(5, (4,)) * 2**24).astype(int).tolist() == PINNED[1]
     assert (HostNoise(2**64 - 1).uniform(10**6, (4,)) * 2**24).astype(int).tolist() == PINNED[2]
+
+
+@pytest.mark.parametrize(
+    ("seed", "derived"),
+    [
+        (0, [0, 4881901421217228719, 16452687389592421897]),
+        (7, [7, 4042502035264064771, 17559002276220262541]),
+        (2**64 - 1, [2**64 - 1, 15591386231082554480, 15835484829646641829]),
+    ],
+)
+def test_pinned_seeds_of_pieces(seed, derived):
+    """A seed means the same long text for ever: these numbers may not change."""
+    assert [piece_seed(seed, place) for place in range(3)] == derived
 
 
 def test_strictly_between_0_and_1_and_exact():

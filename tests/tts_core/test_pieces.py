@@ -118,3 +118,10 @@ def test_the_end_of_the_window_is_not_the_end_of_the_text() -> None:
 def test_refused(most: int) -> None:
     with pytest.raises(UsageError, match=r"^pieces: at most"):
         split("a b", most)
+
+
+def test_pieces_may_be_exactly_as_long_as_they_may() -> None:
+    assert split("One two. Six.", 13) == ["One two. Six."]
+    assert split("One two. Six.", 12) == ["One two.", "Six."]
+    assert split("One two. Six.", 8) == ["One two.", "Six."]
+    assert split("a bc d", 4) == ["a bc", "d"]
