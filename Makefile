@@ -1,4 +1,4 @@
-.PHONY: demo test check parity bench
+.PHONY: demo test check parity bench mutants
 
 PYTHON ?= python3
 MLX ?= cpu# backend of MLX outside macOS: cpu, cuda12 or cuda13
@@ -32,6 +32,10 @@ parity: .venv/installed-dev
 bench: .venv/installed-dev
 	for file in benchmarks/*.py; do echo "== $$file"; $(FAST) $(BIN)/python $$file || exit 1; done
 
+# small mistakes made on purpose; two hours, so not part of test.  MUTANTS="--seed 2" and the like
+mutants: .venv/installed-mutants
+	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants $(MUTANTS)
+
 .venv/installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) ".[$(MLX)]"
 	touch $@
@@ -39,6 +43,10 @@ bench: .venv/installed-dev
 .venv/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) ".[$(MLX),torch,test,dev]"
 	touch .venv/installed $@
+
+.venv/installed-mutants: .venv/installed-dev
+	$(INSTALL) ".[mutants]"
+	touch $@
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
