@@ -19,6 +19,14 @@ from tests.mutants.selection import LEFT_OUT, PACKAGES
 CAUGHT = ("killed", "timed out")
 
 
+class Place(NamedTuple):
+    """A node that an operator can change, and its lines."""
+
+    node: cst.CSTNode
+    first: int
+    last: int
+
+
 @dataclass
 class Mutant:
     """One changed file.  outcome: unclear if the tests fail without the change too."""
@@ -43,13 +51,13 @@ class Mutant:
 
 
 class Places(cst.CSTVisitor):
-    """Collect each node that an operator can change, with all of its changes."""
+    """Collect each node that an operator can change."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[cst.CSTNode, int, int]] = []
+        self.found: list[Place] = []
         self.first = self.last = 1  # of the last node that has a position: operators have none
 
     def on_visit(self, node: cst.CSTNode) -> bool:
@@ -58,7 +66,7 @@ class Places(cst.CSTVisitor):
         if position := self.get_metadata(PositionProvider, node, None):
             self.first, self.last = position.start.line, position.end.line
         if any(True for _ in _changes(node)):
-            self.found.append((node, self.first, self.last))
+            self.found.append(Place(node, self.first, self.last))
         return True
 
 
@@ -101,14 +109,13 @@ def sample(root: Path, *, seed: int, count: int) -> list[Mutant]:
 def again(root: Path, results: Path) -> list[Mutant]:
     """Make those mutants of an earlier run again that were not caught, by their changed lines."""
     missed = [each for each in json.loads(results.read_text())["mutants"] if each["outcome"] not in CAUGHT]
-    paths = {each["path"] for each in missed}
-    made = [
-        mutant
-        for file in _files(root)
-        if file.path in paths
-        for place in file.places
-        for mutant in _mutants(file, place)
-    ]
+    changed = {(each["path"], line[1:]) for each in missed for line in each["change"] if line[0] == "-"}
+    made = []
+    for file in _files(root):
+        lines = file.module.code.splitlines()
+        for place in file.places:
+            if any((file.path, line) in changed for line in lines[place.first - 1 : place.last]):
+                made += _mutants(file, place)
     found = []
     for each in missed:
         same = [new for new in made if (new.path, new.change) == (each["path"], each["change"])]
@@ -122,7 +129,7 @@ def again(root: Path, results: Path) -> list[Mutant]:
 class _File(NamedTuple):
     path: str
     module: cst.Module
-    places: list[tuple[cst.CSTNode, int, int]]
+    places: list[Place]
 
 
 def _files(root: Path) -> Iterator[_File]:
@@ -134,10 +141,10 @@ def _files(root: Path) -> Iterator[_File]:
             yield _File(path, wrapper.module, places.found)
 
 
-def _mutants(file: _File, place: tuple[cst.CSTNode, int, int]) -> Iterator[Mutant]:
-    (node, first, last), old = place, file.module.code
-    for operator, changed in _changes(node):
-        new = cst.ensure_type(file.module.deep_replace(node, changed), cst.Module).code
+def _mutants(file: _File, place: Place) -> Iterator[Mutant]:
+    old = file.module.code
+    for operator, changed in _changes(place.node):
+        new = cst.ensure_type(file.module.deep_replace(place.node, changed), cst.Module).code
         try:
             compile(new, file.path, "exec")
         except SyntaxError:
@@ -147,7 +154,7 @@ def _mutants(file: _File, place: tuple[cst.CSTNode, int, int]) -> Iterator[Mutan
         diff = difflib.unified_diff(
             old.splitlines(), new.splitlines(), file.path, file.path, lineterm="", n=1
         )
-        yield Mutant(file.path, first, operator, list(diff), new, last)
+        yield Mutant(file.path, place.first, operator, list(diff), new, place.last)
 
 
 @cache

@@ -38,15 +38,15 @@ def place_of(source: str, first: int, last: int) -> Place:
     """Find the statement around a change in lines first to last, which are part of it in any case."""
     at_import, begin, end = True, 0, 0
     for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.stmt | ast.excepthandler):
+        if not isinstance(node, ast.stmt):
             continue
         start, header = node.lineno, node.end_lineno or node.lineno
         inner = _inside(node)
-        if inner:
-            header = max(start, inner[0] - 1)
+        if inner is not None:
+            header = max(start, inner - 1)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 start = min([start, *(each.lineno for each in node.decorator_list)])
-                at_import = at_import and not inner[0] <= first <= (node.end_lineno or first)
+                at_import = at_import and not inner <= first <= (node.end_lineno or first)
         if begin <= start <= first <= header:
             begin, end = start, header
     return Place(min(begin or first, first), max(end, last), at_import)
@@ -99,21 +99,13 @@ def same_files(tests: Iterable[str], known: Iterable[str]) -> set[str]:
     return {test for test in known if file_of(test) in files}
 
 
-def _inside(node: ast.AST) -> list[int]:
-    """First lines of what a compound statement holds, in order."""
-    body = [
-        child
-        for name in ("body", "cases", "handlers", "orelse", "finalbody")
-        for child in getattr(node, name, None) or []
-    ]
-    return sorted(
-        child.pattern.lineno if isinstance(child, ast.match_case) else _start(child) for child in body
-    )
-
-
-def _start(node: ast.stmt | ast.excepthandler) -> int:
-    decorators = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(each.lineno for each in decorators)])
+def _inside(node: ast.stmt) -> int | None:
+    """First line of what a compound statement holds."""
+    for child in [*getattr(node, "body", []), *getattr(node, "cases", [])]:
+        if isinstance(child, ast.match_case):
+            return child.pattern.lineno
+        return min([child.lineno, *(each.lineno for each in getattr(child, "decorator_list", []))])
+    return None
 
 
 @cache
