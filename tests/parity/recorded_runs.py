@@ -1,0 +1,352 @@
+"""Runs whose codes and samples must not change, and the command that records them.
+
+    python -m tests.parity.recorded_runs [MODEL...]
+
+It rewrites tests/data/recorded. Run it only in a commit that renews the embedded voice or the small networks.
+Every run goes through the public functions and folders converted here, with explicit limits, so that moving
+code changes only the imports of this file.
+
+A run is recorded only if MLX and PyTorch, in float32 and in float64, agree on its codes, and if the option
+that it is about changes them. The file holds its codes, every 7th sample of the float64 run, the number of
+samples, and the bound on their error that tests.tolerance derives from the float32 run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from tests import mars5_pipelines, metavoice_pipeline
+from tests.tolerance import bound
+from tts_core.results import GenerationResult, Prompt
+
+DATA = Path(__file__).parents[1] / "data" / "recorded"
+SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
+STRIDE = 7  # divides no hop length, so samples of every phase are kept
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call: of `generate` for a text, of `generate_batch` for a list of texts.
+
+    changes: an option that must matter; the run is recorded only if leaving it out gives other codes.
+    """
+
+    text: str | list[str]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    slow: bool = False
+    changes: str | None = None
+
+    @property
+    def seeds(self) -> list[int]:
+        seed = self.options["seed"]
+        return seed if isinstance(seed, list) else [seed]
+
+
+def speech(seconds: float, rate: int) -> np.ndarray:
+    """Rising tone with overtones and a little noise, (L,) float32."""
+    random, time = np.random.default_rng(0), np.arange(round(seconds * rate)) / rate
+    phase = 2 * np.pi * (150 * time + 60 * time**2)
+    tone = sum(np.sin(k * phase) / k for k in range(1, 6))
+    swell = np.minimum(1, 20 * time) * np.minimum(1, 20 * time[::-1])
+    return (0.2 * swell * tone + 0.01 * random.normal(size=len(time))).astype(np.float32)
+
+
+def codes(books: int, entries: int, frames: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, entries, (books, frames)).astype(np.int32)
+
+
+HELLO, SAID = "[S1] Hello, this is a voice made by a small network.", "[S1] Hello,"
+TWO = "[S1] How are you today? [S2] Very well, thank you."
+FOX = "[S2] The quick brown fox jumps over the lazy dog."
+DIALOGUE = (
+    "[S1] It rained all night. [S2] Then the sun came out. [S1] We went for a walk. [S2] I stayed at home."
+)
+HEARD = Prompt(audio=speech(0.4, 16_000), transcript=SAID)
+READ = Prompt(codes=codes(8, 256, 6), transcript="[S2] So")
+
+DIA = {
+    "plain": Run(HELLO, {"seed": 0, "max_frames": 40}),
+    "to the end": Run("[S1] Yes!", {"seed": 1, "max_frames": 40}),
+    "two speakers": Run(TWO, {"seed": 2, "max_frames": 12}),
+    "other letters": Run("[S1] Déjà vu. [S2] 東京 is far away.", {"seed": 3, "max_frames": 12}),
+    "prompt of samples": Run("and goodbye.", {"seed": 4, "max_frames": 12, "prompt": HEARD}),
+    "prompt of codes": Run("[S1] Good.", {"seed": 5, "max_frames": 12, "prompt": READ}),
+    "guidance off": Run(
+        FOX, {"seed": 6, "max_frames": 10, "cfg_scale": 0.0, "top_k": 8}, changes="cfg_scale"
+    ),
+    "more guidance": Run(
+        FOX, {"seed": 7, "max_frames": 10, "cfg_scale": 5.0, "top_k": 8}, changes="cfg_scale"
+    ),
+    "greedy": Run(FOX, {"seed": 8, "max_frames": 10, "temperature": 0.0}, changes="temperature"),
+    "temperature": Run(FOX, {"seed": 9, "max_frames": 10, "temperature": 1.1}, changes="temperature"),
+    "top_p": Run(FOX, {"seed": 10, "max_frames": 10, "top_p": 0.4}, changes="top_p"),
+    "top_k": Run(FOX, {"seed": 11, "max_frames": 10, "top_k": 4}, changes="top_k"),
+    "pieces": Run(
+        "[S1] Yes! [S2] No, not now. [S1] Good night.",
+        {"seed": 12, "max_frames": 32, "piece_seconds": 1.0},
+        changes="piece_seconds",
+    ),
+    "batch": Run(
+        [HELLO, TWO, FOX, "goodbye.", "[S1] No.", "[S2] Hello."],
+        {
+            "seed": [13, 14, 15, 16, 17, 18],
+            "max_frames": [6, 10, 3, 8, 10, 10],
+            "prompts": [None, None, None, HEARD, READ, None],
+        },
+        changes="prompts",
+    ),
+    "greedy batch without guidance": Run(
+        [TWO, FOX], {"seed": [19, 20], "max_frames": 8, "temperature": 0.0, "cfg_scale": 0.0}
+    ),
+    "long": Run(HELLO, {"seed": 21, "max_frames": 200}, slow=True),
+    "long with two speakers": Run(TWO, {"seed": 22, "max_frames": 200}, slow=True),
+    "long after a prompt": Run(
+        "and the quick brown fox.", {"seed": 23, "max_frames": 120, "prompt": HEARD}, slow=True
+    ),
+    "long in pieces": Run(DIALOGUE, {"seed": 24, "max_frames": 400, "piece_seconds": 3.0}, slow=True),
+}
+
+KETTLE, INN = "A small green kettle.", "The inn is near. Then it thins out."
+FAST = {"timesteps": 3, "generate_max_len_override": 30}
+VOICE = Prompt(codes=codes(8, 1024, 9, seed=1))
+DEEP = Prompt(codes=codes(8, 1024, 9, seed=2), transcript="Then the rain came in.")
+RECORDING = speech(0.2, 24_000)
+
+MARS5 = {
+    "shallow": Run(KETTLE, {**FAST, "seed": 0, "prompt": VOICE}),
+    "deep": Run(KETTLE, {**FAST, "seed": 1, "prompt": DEEP, "generate_max_len_override": 52}),
+    "shallow of samples": Run(KETTLE, {**FAST, "seed": 2, "prompt": Prompt(audio=RECORDING)}),
+    "deep of samples": Run(
+        KETTLE,
+        {
+            **FAST,
+            "seed": 3,
+            "prompt": Prompt(audio=RECORDING, transcript="Then it thins."),
+            "generate_max_len_override": 50,
+        },
+    ),
+    "shallow in spite of a transcript": Run(
+        KETTLE, {**FAST, "seed": 4, "prompt": DEEP, "deep_clone": False}, changes="deep_clone"
+    ),
+    "guidance off": Run(KETTLE, {**FAST, "seed": 5, "prompt": VOICE, "cfg_scale": 1.0}, changes="cfg_scale"),
+    "greedy": Run(KETTLE, {**FAST, "seed": 6, "prompt": VOICE, "temperature": 0.0}, changes="temperature"),
+    "temperature": Run(
+        KETTLE, {**FAST, "seed": 7, "prompt": VOICE, "temperature": 1.4}, changes="temperature"
+    ),
+    "top_p": Run(KETTLE, {**FAST, "seed": 8, "prompt": VOICE, "top_p": 0.9}, changes="top_p"),
+    "top_k": Run(KETTLE, {**FAST, "seed": 9, "prompt": VOICE, "top_k": 2}, changes="top_k"),
+    "typical_p": Run(
+        KETTLE, {**FAST, "seed": 10, "prompt": VOICE, "typical_p": 0.3, "top_p": 1.0}, changes="typical_p"
+    ),
+    "penalties": Run(
+        KETTLE,
+        {**FAST, "seed": 11, "prompt": VOICE, "freq_penalty": -6.0, "presence_penalty": -4.0, "top_p": 0.9},
+        changes="freq_penalty",
+    ),
+    "temperature of the diffusion": Run(
+        KETTLE, {**FAST, "seed": 12, "prompt": VOICE, "x_0_temp": 1.3}, changes="x_0_temp"
+    ),
+    "more steps": Run(KETTLE, {**FAST, "seed": 13, "prompt": VOICE, "timesteps": 12}),
+    "one number a class": Run(
+        KETTLE, {**FAST, "seed": 14, "prompt": VOICE, "draws": "per class"}, changes="draws"
+    ),
+    "pieces": Run(
+        INN,
+        {**FAST, "seed": 15, "prompt": VOICE, "piece_seconds": 1.4, "generate_max_len_override": 32},
+        changes="piece_seconds",
+    ),
+    "numbers in words": Run("12 inns.", {**FAST, "seed": 16, "prompt": VOICE}),
+    "numbers as written": Run(
+        "12 inns.", {**FAST, "seed": 17, "prompt": VOICE, "as_written": True}, changes="as_written"
+    ),
+    "batch": Run(
+        [KETTLE, "The inn.", INN],
+        {**FAST, "seed": [18, 19, 20], "prompts": [VOICE, DEEP, VOICE], "generate_max_len_override": 42},
+    ),
+    "trimmed": Run(KETTLE, {**FAST, "seed": 24, "prompt": VOICE, "trim_db": 0.5}),
+    "all steps": Run(KETTLE, {"seed": 21, "prompt": VOICE, "generate_max_len_override": 40}, slow=True),
+    "all steps, deep": Run(KETTLE, {"seed": 22, "prompt": DEEP, "generate_max_len_override": 90}, slow=True),
+    "long": Run(
+        KETTLE,
+        {"seed": 23, "prompt": VOICE, "timesteps": 20, "generate_max_len_override": 200},
+        slow=True,
+    ),
+}
+
+SPOKEN, THREE = "Hello there.", "Hello there. It is late. Who are you?"
+
+
+def vector(seed: int) -> np.ndarray:
+    """Speaker vector (E,) float32 of norm 1, as wide as the small networks read it."""
+    made = np.random.default_rng(seed).normal(size=32)
+    return (made / np.linalg.norm(made)).astype(np.float32)
+
+
+FIRST, SECOND = vector(1), vector(2)
+METAVOICE = {
+    "plain": Run(SPOKEN, {"seed": 0, "max_frames": 52, "prompt": FIRST}),  # long enough for a loudness
+    "other voice": Run(SPOKEN, {"seed": 1, "max_frames": 14, "prompt": SECOND}),
+    "voice of samples": Run(
+        SPOKEN, {"seed": 2, "max_frames": 8, "prompt": Prompt(audio=speech(31.0, 24_000))}
+    ),
+    "guidance off": Run(
+        SPOKEN, {"seed": 3, "max_frames": 14, "prompt": FIRST, "cfg_scale": 1.0}, changes="cfg_scale"
+    ),
+    "less guidance": Run(
+        SPOKEN, {"seed": 4, "max_frames": 14, "prompt": FIRST, "cfg_scale": 1.5}, changes="cfg_scale"
+    ),
+    "guidance on speaker and text": Run(
+        SPOKEN, {"seed": 5, "max_frames": 14, "prompt": FIRST, "cfg_scale": (2.0, 1.5)}, changes="cfg_scale"
+    ),
+    "guidance on the text alone": Run(
+        SPOKEN, {"seed": 6, "max_frames": 14, "prompt": FIRST, "cfg_scale": (1.0, 2.0)}, changes="cfg_scale"
+    ),
+    "greedy": Run(
+        SPOKEN, {"seed": 7, "max_frames": 14, "prompt": FIRST, "temperature": 0.0}, changes="temperature"
+    ),
+    "temperature": Run(
+        SPOKEN, {"seed": 8, "max_frames": 14, "prompt": FIRST, "temperature": 0.7}, changes="temperature"
+    ),
+    "top_p": Run(SPOKEN, {"seed": 9, "max_frames": 14, "prompt": FIRST, "top_p": 0.5}, changes="top_p"),
+    "top_k": Run(SPOKEN, {"seed": 10, "max_frames": 14, "prompt": FIRST, "top_k": 5}, changes="top_k"),
+    "multi-band diffusion": Run(SPOKEN, {"seed": 11, "max_frames": 52, "prompt": FIRST, "decoder": "mbd"}),
+    "pieces": Run(
+        THREE,
+        {"seed": 12, "max_frames": 24, "prompt": FIRST, "piece_characters": 13},
+    ),
+    "pieces by multi-band diffusion": Run(
+        THREE,
+        {"seed": 13, "max_frames": 20, "prompt": SECOND, "piece_characters": 13, "decoder": "mbd"},
+    ),
+    "numbers in words": Run("12 of them", {"seed": 14, "max_frames": 10, "prompt": FIRST}),
+    "numbers as written": Run(
+        "12 of them",
+        {"seed": 15, "max_frames": 10, "prompt": FIRST, "as_written": True},
+        changes="as_written",
+    ),
+    "batch": Run(
+        [SPOKEN, THREE, "Who are you?"],
+        {
+            "seed": [16, 17, 18],
+            "max_frames": [12, 20, 6],
+            "prompts": [FIRST, SECOND, FIRST],
+            "piece_characters": 13,
+        },
+    ),
+    "greedy batch by multi-band diffusion": Run(
+        [SPOKEN, "It is late."],
+        {"seed": [19, 20], "max_frames": 6, "prompts": FIRST, "temperature": 0.0, "decoder": "mbd"},
+    ),
+    "window": Run(THREE, {"seed": 21, "max_frames": 75, "prompt": FIRST}, slow=True),
+}
+
+RUNS = {"dia": DIA, "mars5": MARS5, "metavoice": METAVOICE}
+
+
+@cache
+def folder(model: str) -> Path:
+    """Folder of a small model, as convert-weights writes it."""
+    if model == "mars5":
+        return mars5_pipelines.converted()
+    made = Path(tempfile.mkdtemp(prefix="mlx-port-recorded-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return metavoice_pipeline.write_model(made)
+
+
+@cache
+def pipeline(side: str, model: str) -> Any:
+    """Loaded model: the embedded voice for Dia, a small one for the others. side: torch, float64 or mlx."""
+    if side == "float64":
+        import torch_ref
+        from tts_core.embedded_voice import CODEC, DIA
+
+        if model == "dia":
+            return torch_ref.load(DIA, codec=CODEC, device="cpu", dtype="float64")
+        return torch_ref.load(folder(model), device="cpu", dtype="float64")
+    if model == "dia":
+        return import_module(f"{SIDES[side]}.api").embedded_voice()
+    return import_module(SIDES[side]).load(folder(model))
+
+
+def speak(
+    side: str, model: str, run: Run, options: Mapping[str, Any] | None = None
+) -> list[GenerationResult]:
+    """Results of a run, one a text. options: replace the run's own."""
+    given = run.options if options is None else options
+    if not isinstance(run.text, str):
+        return pipeline(side, model).generate_batch(run.text, **given)
+    if side == "float64":
+        return [pipeline(side, model).generate(run.text, **given)]
+    embedded = model == "dia"
+    door = import_module(SIDES[side]).generate
+    return [door(run.text, None if embedded else pipeline(side, model), **given)]
+
+
+def file_of(model: str, *, slow: bool) -> Path:
+    return DATA / f"{model}{'_slow' if slow else ''}.safetensors"
+
+
+@cache
+def recorded(file: Path) -> dict[str, np.ndarray]:
+    """Recorded tensors by "run/place/name", where the name is codes (Q, T), samples, length or bound."""
+    return load_file(file)
+
+
+def record(model: str, *, slow: bool) -> None:
+    """Write the file of a model's runs.
+
+    Raises AssertionError for a run that rounding decides, and for one whose option changes nothing.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    for name, run in RUNS[model].items():
+        if run.slow is not slow:
+            continue
+        by_side = {side: speak(side, model, run) for side in ("float64", *SIDES)}
+        for place, (truth, known, other) in enumerate(zip(*by_side.values(), strict=True)):
+            at = f"{name}/{place}"
+            for result in (known, other):
+                assert np.array_equal(result.codes, truth.codes), (
+                    f"{model}, {at}: rounding decides; take another seed"
+                )
+            assert truth.codes.size, f"{model}, {at}: no frame"
+            oracle = truth.audio.astype(np.float64)
+            print(f"{model}, {at}: {truth.codes.shape[1]} frames, {truth.samples} samples")
+            tensors[f"{at}/codes"] = truth.codes.astype(
+                np.int16, order="C"
+            )  # safetensors writes memory as it lies
+            tensors[f"{at}/samples"] = truth.audio[::STRIDE].astype(np.float32)
+            tensors[f"{at}/length"] = np.array(truth.samples, np.int32)
+            tensors[f"{at}/bound"] = np.array(bound(known.audio, oracle), np.float64)
+        if run.changes is not None:
+            fewer = {key: value for key, value in run.options.items() if key != run.changes}
+            others = speak("torch", model, run, fewer)
+            same = [np.array_equal(a.codes, b.codes) for a, b in zip(others, by_side["torch"], strict=True)]
+            assert not all(same), f"{model}, {name}: {run.changes} changes nothing; take another seed"
+    DATA.mkdir(exist_ok=True)
+    save_file(tensors, file_of(model, slow=slow))
+
+
+def main() -> None:
+    for model in sys.argv[1:] or RUNS:
+        for slow in (False, True):
+            record(model, slow=slow)
+
+
+if __name__ == "__main__":
+    os.environ["MLX_ENABLE_TF32"] = "0"  # read when MLX is imported
+    with tempfile.TemporaryDirectory() as cache_folder:
+        os.environ["XDG_CACHE_HOME"] = cache_folder  # the embedded voice is converted anew
+        main()
