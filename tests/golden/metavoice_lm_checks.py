@@ -298,15 +298,15 @@ def check_slow(bench: Bench) -> None:
         )
         golden = bench.info["slow"][f"{kind}_kv0"]
         assert golden == bench.info["slow"][f"{kind}_kv1"], f"slow.{kind}: upstream's cache changed tokens"
-        margins = np.array(bench.info["slow_margins"][kind])
-        assert margins.shape == (len(prompts), total - shortest), f"slow_margins.{kind}"
+        margins = bench.info["slow_margins"][kind]
+        assert [len(row) for row in margins] == [total - len(p) for p in prompts], f"slow_margins.{kind}"
         own = run_loop(bench, prompts, embeddings, sampling, [total - len(p) for p in prompts], end)
         _check_slow_forced(
             bench, f"slow.{kind}", prompts, np.array(golden), margins, embeddings, sampling, end
         )
         for item, row in enumerate(own):
             filled = np.pad(row, (0, total - len(row)), constant_values=given["pad"])
-            needed = [m for t, m in enumerate(margins[item], shortest) if len(prompts[item]) <= t < len(row)]
+            needed = margins[item][: len(row) - len(prompts[item])]
             check_prefix(f"slow.{kind}, row {item}", filled[: len(row)], golden[item][: len(row)], needed)
             if min(needed) > SAFE:
                 assert filled.tolist() == golden[item], f"slow.{kind}, row {item}"
@@ -337,12 +337,12 @@ def _check_slow_forced(
     what: str,
     prompts: list[list[int]],
     golden: np.ndarray,
-    margins: np.ndarray,
+    margins: list[list[float]],
     embeddings: np.ndarray,
     sampling: FirstStageSampling,
     end: int,
 ) -> None:
-    """Every column behind the golden ones."""
+    """Every column after the golden ones. margins: of each row, from the end of its prompt on."""
     side, start = bench.own.side, min(map(len, prompts))
     step = side.step(
         bench.own.first,
@@ -359,5 +359,5 @@ def _check_slow_forced(
                 assert golden[item, at] == prompt[at], f"{what}: prompt of row {item} at {at}"
             elif end in golden[item, len(prompt) : at]:
                 assert golden[item, at] == end, f"{what}: row {item} goes on behind its end at {at}"
-            elif margins[item, at - start] > SAFE:
+            elif margins[item][at - len(prompt)] > SAFE:
                 assert picked[item] == golden[item, at], f"{what}: row {item} at {at}"
