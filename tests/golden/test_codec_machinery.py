@@ -11,7 +11,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.golden.cases import DEFAULT
-from tests.golden.encodec_checks import EncodecCase, check_encodec
+from tests.golden.codec_sides import encodec_bench
+from tests.golden.encodec_checks import EncodecCase, check_encodec, embedding, nearest
+from tests.golden.sides import SIDES
 from tests.golden.vocos_checks import check_vocos
 
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
@@ -110,3 +112,28 @@ def test_every_setting_is_held_against_the_network(name, path, value, tmp_path):
     place[path[-1]] = value
     with pytest.raises(AssertionError):
         check(tmp_path, name, tensors, info)
+
+
+def least_margin(tensors: dict[str, np.ndarray]) -> float:
+    """Exact least margin of the clip."""
+    oracle = encodec_bench("torch", GOLDEN / "encodec_tiny.th", None).torch64
+    latents = embedding(oracle, tensors[f"{CLIP}.audio"][:, 0])
+    return float(nearest(oracle, latents, tensors[f"{CLIP}.codes"]).margins.min())
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_margin_that_happens_to_be_exact_binds_no_one(side, tmp_path):
+    """A golden margin without an error says nothing of how well float32 knows it."""
+    tensors, info = small(tmp_path, "encodec_io")
+    tensors[f"{CLIP}.min_margin"] = np.array(least_margin(tensors), np.float32)
+    save_file(tensors, tmp_path / "encodec_io.safetensors")
+    (tmp_path / "encodec_io.json").write_text(json.dumps(info))
+    check_encodec(EncodecCase(tmp_path, "encodec_io"), side)
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_a_margin_off_by_a_tenth_is_noticed(factor, tmp_path):
+    tensors, info = small(tmp_path, "encodec_io")
+    tensors[f"{CLIP}.min_margin"] = np.array(factor * least_margin(tensors), np.float32)
+    with pytest.raises(AssertionError, match="min_margin"):
+        check(tmp_path, "encodec_io", tensors, info)
