@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,11 @@ import pytest
 
 from converters.published import Part
 from tests.converters.twins import nari_twin, transformers_twin
+from tests.golden.cases import DEFAULT
 
 pytest.importorskip("torch", reason="torch is not installed: the published pickles need it")
 
-GOLDEN = Path(os.environ.get("MLX_PORT_GOLDEN") or Path(__file__).parents[1] / "data/golden") / "dia"
+GOLDEN = DEFAULT / "dia"
 V_0626_HF, V_V01, DAC = (GOLDEN / name for name in ("v_0626_hf", "v_v01", "v_dac"))
 DAC_PTH = DAC / "weights_dac.pth"
 V_0626, DAC_HF = nari_twin(GOLDEN / "v_0626", V_0626_HF), transformers_twin(DAC)

@@ -1,4 +1,4 @@
-"""MARS5 and MetaVoice as they are published, small: the files of the golden sets, and what is in them."""
+"""MARS5 and MetaVoice as they are published, small: the committed golden files, and what is in them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from tests.golden.cases import golden_root
+from tests.golden.cases import DEFAULT
 
-MARS5, METAVOICE = golden_root() / "mars5", golden_root() / "metavoice"
+MARS5, METAVOICE = DEFAULT / "mars5", DEFAULT / "metavoice"
 AR, NAR = MARS5 / "mars5_ar_tiny.safetensors", MARS5 / "mars5_nar_tiny.safetensors"
 ENCODEC, VOCOS = MARS5 / "encodec_tiny.th", MARS5 / "vocos_tiny"
 FIRST, SECOND = METAVOICE / "first_stage.pt", METAVOICE / "second_stage.pt"
-SPEAKER, MBD = METAVOICE / "speaker_encoder.pt", METAVOICE / "mbd_comp_8.pt"
-OWN_ENCODEC = METAVOICE / "encodec.safetensors"
+SPEAKER = METAVOICE / "speaker_encoder.pt"
 
-# model → kind → its file; the codecs are those of MARS5's set, as not every set of MetaVoice's has its own
+# model → kind → its file; the codecs are those of MARS5's set; the committed one of MetaVoice has none
 SOURCES = {
     "mars5": {"mars5": AR, "mars5_nar": NAR, "encodec": ENCODEC, "vocos": VOCOS},
     "metavoice": {

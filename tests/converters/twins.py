@@ -1,7 +1,4 @@
-"""Golden weights in the layout that is not committed, laid out here by other means than the converter's maps.
-
-The full golden folder (MLX_PORT_GOLDEN) holds the originals, and they are used where they lie.
-"""
+"""Golden weights in the layout that is not committed, made by other means than the converter's maps."""
 
 from __future__ import annotations
 
@@ -27,8 +24,6 @@ def _folder() -> Path:
 
 def nari_twin(golden: Path, transformers: Path) -> Path:
     """A folder of that name with config.json and dia-v1.pth: transformers' weights as nari's kernels."""
-    if (golden / "dia-v1.pth").exists():
-        return golden
     import torch
 
     made = _folder() / golden.name
@@ -68,8 +63,6 @@ def _nari(name: str, weight: np.ndarray, part: dict) -> list[tuple[str, np.ndarr
 
 def transformers_twin(golden: Path) -> Path:
     """The folder `hf` of a descript checkpoint: modules matched by their order, weight norms folded."""
-    if (golden / "hf").exists():
-        return golden / "hf"
     import torch
 
     content = torch.load(golden / "weights_dac.pth", weights_only=True)
