@@ -16,8 +16,8 @@ from tests.metavoice_tiny import (
     second_stage_weights,
     tokenizers,
 )
+from tests.torch_ref.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
-from torch_ref.limits.workloads import pairs
 from torch_ref.metavoice.codes import fill_codebooks, fill_codebooks_as_upstream
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.first_stage_loop import generate_tokens
@@ -64,7 +64,7 @@ def test_metavoice_speaks(backend: Backend, name: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("backend", pairs(), ids=str)
+@pytest.mark.parametrize("backend", stand_ins("without LSTM"), ids=str)
 def test_full_size(backend: Backend) -> None:
     """Shapes alone, of one layer: a text, rows behind it, a step behind the longest sequence, the whole
     window.

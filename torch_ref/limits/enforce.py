@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -56,6 +56,8 @@ class Watch:
     places: WeakIdKeyDictionary = field(
         default_factory=WeakIdKeyDictionary
     )  # of tensors that are not on the device
+    placed: set[int] = field(default_factory=set)  # id() of every tensor that was ever among them
+    harmless: set[tuple[torch.dtype, torch.Size]] = field(default_factory=set)  # tensors that break no rule
     inside: bool = False  # within a call that was judged as a whole
 
     def check(self, op: str, values: dict[str, Any]) -> None:
@@ -67,12 +69,16 @@ class Watch:
         if op == "scaled_dot_product_attention":
             self.history.record(call)
 
-    def check_tensors(self, *nests: Any) -> None:
+    def check_tensors(self, tensors: Iterable[Tensor]) -> None:
         """Hold every tensor on the device against the rules for tensors."""
-        for x in tensors_in(nests):
-            if x not in self.places:
-                for rule, message in hits(Call("tensor", {"x": x}, self.backend, self.history)):
-                    self.report(rule, message)
+        for x in tensors:
+            if (x.dtype, x.shape) in self.harmless or self._place_of(x) != "device":
+                continue
+            found = list(hits(Call("tensor", {"x": x}, self.backend, self.history)))
+            for rule, message in found:
+                self.report(rule, message)
+            if not found:
+                self.harmless.add((x.dtype, x.shape))
 
     def report(self, rule: Rule, message: str) -> None:
         """Note a broken rule, and raise it if so told."""
@@ -81,9 +87,9 @@ class Watch:
         if self.fails:
             raise LimitError(rule, message, self.backend)
 
-    def place(self, *nests: Any) -> Place:
-        """Where a call on these arguments runs; "none" without tensors."""
-        found = {self.places.get(x, "device") for x in tensors_in(nests)}
+    def place(self, tensors: Iterable[Tensor]) -> Place:
+        """Where a call on these tensors runs; "none" without any."""
+        found = {self._place_of(x) for x in tensors}
         order: tuple[Place, ...] = ("device", "host", "open")
         for place in order:
             if place in found:
@@ -92,23 +98,34 @@ class Watch:
 
     def put(self, nest: Any, place: Place) -> None:
         """Say where results are."""
-        for x in tensors_in(nest):
+        for x in tensors_in((nest,)):
             if place == "device":
                 self.places.pop(x, None)
             else:
+                self.placed.add(id(x))
                 self.places[x] = place
 
+    def _place_of(self, x: Tensor) -> Place:
+        # a lookup by weak reference is slow, and most tensors were never among them
+        return self.places.get(x, "device") if id(x) in self.placed else "device"
 
-def tensors_in(nest: Any) -> Iterator[Tensor]:
+
+SCALARS = {int, bool, float, type(None), torch.dtype, torch.device, str}
+
+
+def tensors_in(nests: Iterable[Any]) -> list[Tensor]:
     """Every tensor in nested arguments (a tenth of torch's tree_leaves' time, and it runs for every call)."""
-    if isinstance(nest, Tensor):
-        yield nest
-    elif isinstance(nest, (list, tuple)):
-        for one in nest:
-            yield from tensors_in(one)
-    elif isinstance(nest, dict):
-        for one in nest.values():
-            yield from tensors_in(one)
+    found: list[Tensor] = []
+    for one in nests:
+        if isinstance(one, Tensor):
+            found.append(one)
+        elif type(one) in SCALARS:
+            continue
+        elif isinstance(one, (list, tuple)):
+            found += tensors_in(one)
+        elif isinstance(one, dict):
+            found += tensors_in(one.values())
+    return found
 
 
 def _attention(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +163,7 @@ FUNCTIONS: dict[Any, tuple[str, Callable[[tuple[Any, ...], dict[str, Any]], dict
 }
 WHOLE = ("scaled_dot_product_attention", "lstm")
 MOVES = (Tensor.to, Tensor.cpu)
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class _Functions(TorchFunctionMode):
@@ -158,7 +176,7 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         watch = self.watch
-        place = watch.place(args, kwargs)
+        place = watch.place(tensors_in((*args, *kwargs.values())))
         if func in MOVES:
             return self._moved(func, args, kwargs, place)
         name, bind = FUNCTIONS.get(func, ("", _self))
@@ -172,7 +190,7 @@ class _Functions(TorchFunctionMode):
         if place == "none":  # a tensor is made
             place = _device_place(kwargs.get("device"))
             watch.put(out, place)
-            watch.check_tensors(out)
+            watch.check_tensors(tensors_in((out,)))
         elif place != "device":
             watch.put(out, place)
         return out
@@ -184,10 +202,10 @@ class _Functions(TorchFunctionMode):
             if isinstance(target, (str, torch.device)):
                 place = _device_place(target)
             elif isinstance(target, Tensor):
-                place = self.watch.place(target)
+                place = self.watch.place([target])
         out = out.view_as(out) if out is args[0] else out
         self.watch.put(out, place)
-        self.watch.check_tensors(out)
+        self.watch.check_tensors([out])
         return out
 
 
@@ -202,34 +220,35 @@ class _Operators(TorchDispatchMode):
         super().__init__()
         self.watch = watch
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and to keep dynamo out costs more than the rules do
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         watch = self.watch
         if _composite(func):  # in inference mode operators arrive whole
             with self:
-                out = func.decompose(*args, **kwargs)
-            if out is not NotImplemented:
-                return out
-        place = watch.place(args, kwargs)
+                return func._op_dk(COMPOSITE, *args, **kwargs)  # as on the device, not torch's Python copy
+        given = tensors_in((*args, *kwargs.values()))
+        place = watch.place(given)
         seen = place in ("device", "open") and not watch.inside
         name = func.overloadpacket.__name__.removesuffix("_")
         if seen and name in by_operator(watch.backend):
             watch.check(name, _bind(func, args, kwargs))
         if seen and place == "device":
-            watch.check_tensors(args, kwargs)
+            watch.check_tensors(given)
         out = func(*args, **kwargs)
         if place in ("host", "open"):
             watch.put(out, place)
         elif seen:
-            watch.check_tensors(out)
+            watch.check_tensors(tensors_in((out,)))
         return out
 
 
 @functools.cache
 def _composite(func: Any) -> bool:
-    return func._can_decompose() and torch._C._dispatch_has_kernel_for_dispatch_key(
-        func.name(), "CompositeImplicitAutograd"
-    )
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE)
 
 
 def _bind(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
