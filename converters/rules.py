@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,8 +145,13 @@ def _matches(
 
 def _index(pattern: str, name: str) -> tuple[str, ...] | None:
     """The indices at which `pattern` is `name`, or None."""
-    match = re.fullmatch(re.escape(pattern).replace(r"\{\}", r"(0|[1-9][0-9]*)"), name)
+    match = _compiled(pattern).fullmatch(name)
     return match.groups() if match else None
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.escape(pattern).replace(r"\{\}", r"(0|[1-9][0-9]*)"))
 
 
 def _fill(pattern: str, index: tuple[str, ...]) -> str:
