@@ -167,9 +167,10 @@ class Loader:
         )
 
     def _random_dia(self, codec: Path) -> Path:
-        if codec not in self._beside:
-            self._beside[codec] = self._write_dia(*_codebooks(codec))
-        return self._beside[codec]
+        key = codec.resolve()
+        if key not in self._beside:
+            self._beside[key] = self._write_dia(*_codebooks(codec))
+        return self._beside[key]
 
     def _write_dia(self, books: int, size: int) -> Path:
         shared = {
