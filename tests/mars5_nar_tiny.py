@@ -5,6 +5,7 @@ no power of two and one.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -48,6 +49,7 @@ class Weights:
         return self.tensors[name].copy()
 
 
+@cache
 def weights(seed: int = 0) -> Weights:
     random, tensors = np.random.default_rng(seed), {}
     for name, shape in residual_transformer_parameter_shapes(config()).items():

@@ -191,7 +191,7 @@ def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPa
 @EVERY_SIDE
 @pytest.mark.parametrize("draws", ["per cell", "per class"])
 def test_a_network_without_numbers(side: Side, draws: Any) -> None:
-    broken = weights()
+    broken = weights.__wrapped__()  # its own: weights() is everyone's
     broken.tensors["tfm.decoder.layers.1.linear2.bias"][3] = np.inf
     diffusion = code(side).reverse.ReverseDiffusion(network(side, broken))
     settings = Diffusion(timesteps=3, draws=draws)

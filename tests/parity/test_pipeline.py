@@ -48,6 +48,7 @@ PROMPTS = [
     None,
     prompt_codes(12),
 ]
+SEEDS, LIMITS = [1, 2, 3, 4, 5], [3, 20, 9, 1, 14]
 
 
 @pytest.mark.parametrize(
@@ -63,12 +64,19 @@ def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -
 
 
 @GENERATIONS
-@pytest.mark.parametrize("prompts", [None, PROMPTS], ids=["bare", "prompts"])
-@pytest.mark.parametrize("seed", [5, [1, 2, 3, 4, 5]], ids=["one seed", "seeds"])
-@pytest.mark.parametrize("max_frames", [14, [3, 20, 9, 1, 14]], ids=["one limit", "limits"])
+@pytest.mark.parametrize(
+    ("prompts", "seed", "max_frames"),
+    [
+        pytest.param(None, 5, LIMITS, id="bare, one seed, limits"),
+        pytest.param(None, SEEDS, 14, id="bare, seeds, one limit"),
+        pytest.param(PROMPTS, 5, 14, id="prompts, one seed, one limit"),
+        pytest.param(PROMPTS, SEEDS, LIMITS, id="prompts, seeds, limits"),
+    ],
+)
 def test_a_batch_is_its_texts_alone(
     side: Side, cross_rope: bool, prompts: Any, seed: Any, max_frames: Any
 ) -> None:
+    """Every two of these together, with and without a list each."""
     voice = pipeline(side, cross_rope=cross_rope)
     together = voice.generate_codes(TEXTS, prompts, seed=seed, max_frames=max_frames)
     for place, text in enumerate(TEXTS):

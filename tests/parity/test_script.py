@@ -48,8 +48,12 @@ def pipeline(side: Side, *, eos: float = 1.3) -> Any:
 
 
 @cache
+def said(side: Side, text: str) -> GenerationResult:
+    return pipeline(side).generate(text, seed=SEED)
+
+
 def spoken(side: Side) -> GenerationResult:
-    return pipeline(side).generate(TEXT, seed=SEED)
+    return said(side, TEXT)
 
 
 SEED = 22
@@ -71,7 +75,10 @@ def codes_of(result: GenerationResult) -> list[np.ndarray]:
     ids=["bare", "late", "prompt", "half a prompt"],
 )
 def test_both_sides_say_the_same(text: str, prompt: Prompt | None) -> None:
-    ours, theirs = (pipeline(side).generate(text, prompt=prompt, seed=SEED) for side in (PORT, YARDSTICK))
+    ours, theirs = (
+        said(side, text) if prompt is None else pipeline(side).generate(text, prompt=prompt, seed=SEED)
+        for side in (PORT, YARDSTICK)
+    )
     assert len(ours.pieces) >= 3
     assert sum(codes.shape[1] > 3 for codes in codes_of(ours)) >= 2, "little was said: choose another seed"
     np.testing.assert_array_equal(ours.codes, theirs.codes)
@@ -94,7 +101,7 @@ def test_pieces_and_their_voices(side: Side) -> None:
 
 
 def test_a_second_anchor_stands_behind_the_first(side: Side) -> None:
-    pieces = pipeline(side).generate(LATE, seed=SEED).pieces
+    pieces = said(side, LATE).pieces
     late = next(place for place, piece in enumerate(pieces) if "[S2]" in piece.text)
     assert 1 <= late == len(pieces) - 2
     *_, last = pieces

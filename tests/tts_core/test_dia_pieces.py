@@ -257,7 +257,7 @@ def test_text_that_cannot_be_spoken_is_refused_whole() -> None:
 
 
 def test_a_book_is_cut_in_no_time() -> None:
-    text = "[S1] " + "It rained, and nobody came. [S2] Who? [S1] Nobody! " * 2000
+    text = "[S1] " + "It rained, and nobody came. [S2] Who? [S1] Nobody! " * 600
     pieces = of(text)
-    assert len(pieces) > 700
+    assert len(pieces) > 210
     assert not re.search(r"\[S\d\]\s*(\[|$)", " ".join(piece.text for piece in pieces))
