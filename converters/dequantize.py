@@ -106,6 +106,8 @@ def _codes(weight: np.ndarray, bits: int) -> np.ndarray:
     octets = np.ascontiguousarray(weight.astype("<u4", copy=False)).view(np.uint8)
     if bits == 8:
         return octets
+    if bits == 4:
+        return np.stack([octets & 15, octets >> 4], axis=-1).reshape(len(octets), -1)
     stream = np.unpackbits(octets, axis=-1, bitorder="little")
     return np.packbits(stream.reshape(len(octets), -1, bits), axis=-1, bitorder="little")[..., 0]
 

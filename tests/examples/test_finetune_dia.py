@@ -223,20 +223,20 @@ def test_from_recordings_to_a_model(
     monkeypatch.setattr(training, "Clock", Counted)
     monkeypatch.setattr(training, "SHOWN", 1)
     out, codec = tmp_path / "out", model / "codec"
-    settings = Settings(rank, 25, 4, 1e-2, 0)
+    settings = Settings(rank, 16, 4, 1e-2, 0)
     finetune(model, codec, folder, out, settings)
     said = capsys.readouterr().out
     losses = [float(found) for found in re.findall(r"training ([\d.]+)", said)]
     assert "from step 0" in said
-    assert len(losses) == 25
+    assert len(losses) == 16
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.2
     first = load(out / "dia", codec=codec, device="cpu")
     assert first.config == load(model, codec=codec, device="cpu").config
     assert first.generate("[S1] Well?", max_frames=3, seed=1).codes.shape[0] == 4
-    finetune(model, codec, folder, out, Settings(rank, 28, 4, 1e-2, 0))
+    finetune(model, codec, folder, out, Settings(rank, 18, 4, 1e-2, 0))
     again = capsys.readouterr().out
-    assert "from step 25\n" in again
-    assert "28 steps" in again
+    assert "from step 16\n" in again
+    assert "18 steps" in again
     moved = load(out / "dia", codec=codec, device="cpu").network.logits_dense.weight
     assert not torch.equal(first.network.logits_dense.weight, moved)
     (folder / "0.txt").write_text("something else")
@@ -283,7 +283,7 @@ def test_killed_and_begun_again_it_learns_the_same(
     """
 
     def learned(out: Path, seed: int = 0) -> dict[str, torch.Tensor]:
-        finetune(model, model / "codec", folder, out, Settings(rank, 7, 4, 1e-2, seed))
+        finetune(model, model / "codec", folder, out, Settings(rank, 5, 4, 1e-2, seed))
         return torch.load(out / "checkpoint.pt")["learned"]
 
     monkeypatch.setattr(training, "Clock", Counted)

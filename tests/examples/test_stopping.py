@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 from examples.finetune_dia import training
 from examples.train_voice import codec, encoding, language_model, polish, synthesis, text
@@ -28,9 +29,11 @@ from tts_core.audio import write_audio
 
 FULL = read_settings()
 NARROW = {"hidden_size": 32, "intermediate_size": 48, "head_dim": 8}
+HIDDEN = 6 * 2 ** len(FULL.codec.downsampling_ratios)
 SETTINGS = replace(
     FULL,
     utterances=400,
+    codec=replace(FULL.codec, encoder_hidden_size=6, hidden_size=HIDDEN, decoder_hidden_size=64),
     codec_training=replace(FULL.codec_training, frames=6, batch=2, shards=1, own_from=0.0),
     polish=replace(FULL.polish, frames=6, batch=2),
     dia=replace(
@@ -248,7 +251,8 @@ def test_several_processes_learn_as_one(names: list[str], started: Path, tmp_pat
         (tmp_path / f"data/{n}.txt").write_text(f"number {n}")
     known = stages(started, tmp_path, 3) | {"finetune": partial(tune, tmp_path)}
     jobs = {name: known[name] for name in names}
-    spawn(train_as, (2, tmp_path, jobs), nprocs=2)
+    multiprocessing.set_forkserver_preload(["tests.examples.ranks"])  # imported once, by the server of forks
+    start_processes(train_as, (2, tmp_path, jobs), nprocs=2, start_method="forkserver")
     for name in jobs:
         one, other = (torch.load(tmp_path / f"{name}-{rank}.pt") for rank in (0, 1))
         assert torch.equal(one["weights"], other["weights"]), name

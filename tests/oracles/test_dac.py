@@ -41,7 +41,7 @@ class Oracle:
         from tests.oracles.weights import randomise
 
         config = transformers.DacConfig(
-            encoder_hidden_size=32, decoder_hidden_size=256, sampling_rate=16000, **CONFIGS[name]
+            encoder_hidden_size=16, decoder_hidden_size=128, sampling_rate=16000, **CONFIGS[name]
         )
         self.network, self.folder = transformers.DacModel(config).eval(), folder
         randomise(self.network, seed=7)
@@ -128,4 +128,4 @@ def test_sizes_are_read_from_the_saved_configuration(oracle, bench):
     assert own.sample_rate == 16000
     assert list(own.downsampling_ratios) == config.downsampling_ratios
     assert own.hop_length == config.hop_length
-    assert own.hidden_size == config.hidden_size == 256
+    assert own.hidden_size == config.hidden_size == 128

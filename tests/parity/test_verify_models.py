@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,13 +54,14 @@ def converted(origin, tmp_path_factory) -> Make:
 
 @pytest.fixture
 def damaged(converted, tmp_path) -> Make:
-    def make(model: str, part: str, name: str, change: Callable[[np.ndarray], object]) -> Path:
+    def make(model: str, *damages: Damage) -> Path:
         folder = tmp_path / "model"
         shutil.copytree(converted(model), folder)
-        file = folder / part / "model.safetensors"
-        tensors = {key: value.copy() for key, value in load_file(file).items()}
-        change(tensors[name])
-        save_file(tensors, file, {"format": "mlx"})
+        for damage in damages:
+            file = folder / damage.part / "model.safetensors"
+            tensors = {key: value.copy() for key, value in load_file(file).items()}
+            damage.change(tensors[damage.tensor])
+            save_file(tensors, file, {"format": "mlx"})
         return folder
 
     return make
@@ -103,8 +105,8 @@ LAST = {
 
 
 @pytest.mark.parametrize("model", LAST)
-def test_a_faithful_conversion_passes(model, converted, verify):
-    done = verify(model, converted(model))
+def test_a_faithful_conversion_passes(model, converted, verify, tmp_path):
+    done = verify(model, converted(model), "--html", str(tmp_path / "report.html"))
     assert (done.code, done.err) == (0, "")
     assert "FAIL" not in done.out
     for row in LAST[model]:
@@ -119,6 +121,9 @@ def test_a_faithful_conversion_passes(model, converted, verify):
     assert re.search(r"^codec, 8 quantizers: (\d+) of \1 codes equal$", done.out, re.MULTILINE)
     assert re.search(r"^\w+, argmax of the logits \(float32\): (\d+) of \1 codes", done.out, re.MULTILINE)
     assert done.out.splitlines()[-1].startswith("PASS: ")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert page.count("<svg") == 2 * len(PARTS[model])  # a section for each part
+    assert all(row.rpartition(" ")[2] in page for row in LAST[model])
 
 
 PARTS = {
@@ -152,43 +157,66 @@ def poison(tensor: np.ndarray) -> None:
     tensor.flat[0] = np.nan
 
 
-@pytest.mark.parametrize(
-    ("model", "part", "tensor", "change", "row"),
-    [
-        ("mars5", "", "ar.layers.1.attention.wo.weight", perturb, "ar.layers.1"),
-        ("mars5", "", "ar.norm.weight", poison, "ar.norm"),
-        (
-            "mars5",
-            "nar",
-            "tfm.decoder.layers.0.multihead_attn.in_proj.weight",
+@dataclass(frozen=True)
+class Damage:
+    """What is done to a tensor of a part, and the row that names it. run: the part's name in the report."""
+
+    part: str
+    tensor: str
+    change: Callable[[np.ndarray], object]
+    row: str
+    run: str = ""
+
+
+DAMAGES = {
+    "mars5, all parts": (
+        Damage("", "ar.layers.1.attention.wo.weight", perturb, "ar.layers.1", "mars5"),
+        Damage("nar", "tfm.decoder.layers.0.multihead_attn.in_proj.weight", perturb, "tfm.decoder.layers.0"),
+        Damage("codec", "encoder.layers.13.lstm.weight_hh_l1", swap_rows, "encoder.layers.13"),
+        Damage("vocoder", "backbone.convnext.1.gamma", perturb, "backbone.convnext.1"),
+    ),
+    "mars5, one part": (Damage("", "ar.norm.weight", poison, "ar.norm", "mars5"),),
+    "metavoice, one part": (
+        Damage("second_stage", "transformer.h.1.attn.c_attn.weight", swap_rows, "transformer.h.1"),
+    ),
+    "metavoice, four parts": (
+        Damage("", "transformer.h.0.mlp.swiglu.w3.weight", perturb, "transformer.h.0", "metavoice"),
+        Damage("second_stage", "lm_heads.4.weight", poison, "lm_heads.4"),
+        Damage("speaker_encoder", "lstm.bias_hh_l1", perturb, "lstm, layer 1"),
+        Damage(
+            "mbd",
+            "bands.1.unet.decoders.0.convtr.weight",
             perturb,
-            "tfm.decoder.layers.0",
+            "bands.1.unet.decoders.0",
+            "mbd, band 1",
         ),
-        ("mars5", "codec", "encoder.layers.13.lstm.weight_hh_l1", swap_rows, "encoder.layers.13"),
-        ("mars5", "vocoder", "backbone.convnext.1.gamma", perturb, "backbone.convnext.1"),
-        ("metavoice", "", "transformer.h.0.mlp.swiglu.w3.weight", perturb, "transformer.h.0"),
-        ("metavoice", "second_stage", "transformer.h.1.attn.c_attn.weight", swap_rows, "transformer.h.1"),
-        ("metavoice", "second_stage", "lm_heads.4.weight", poison, "lm_heads.4"),
-        ("metavoice", "speaker_encoder", "lstm.bias_hh_l1", perturb, "lstm, layer 1"),
-        ("metavoice", "mbd", "bands.1.unet.decoders.0.convtr.weight", perturb, "bands.1.unet.decoders.0"),
-        ("metavoice", "mbd", "bands.1.processor.sum_x", swap_rows, "bands.1.processor"),
-    ],
-)
-def test_damage_is_named(model, part, tensor, change, row, damaged, verify):
-    done = verify(model, damaged(model, part, tensor, change), "--json")
-    title = part or model
-    run = "mbd, band 1" if part == "mbd" else title
+    ),
+    "metavoice, the diffusion": (
+        Damage("mbd", "bands.1.processor.sum_x", swap_rows, "bands.1.processor", "mbd, band 1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_named(name, damaged, verify):
+    """Each part's own, and only in the parts that have one."""
+    model, damages = name.partition(",")[0], DAMAGES[name]
+    done = verify(model, damaged(model, *damages), "--json")
     rows, tensors, parts = failed(done.out)
     assert done.code == 1
-    assert rows[0] == f"{run} {row}"  # the first bad row is the culprit
-    assert all(name.startswith(run) for name in rows)
-    assert tensors == [f"{title} {tensor}"]
-    assert run in parts
-    assert set(parts) <= {run, "mbd, band 0"}
+    runs = [damage.run or damage.part for damage in damages]
+    for damage, run in zip(damages, runs, strict=True):
+        own = [row for row in rows if row.startswith(f"{run} ")]
+        assert own[0] == f"{run} {damage.row}"  # the first bad row is the culprit
+    assert all(row.startswith(tuple(runs)) for row in rows)
+    assert sorted(tensors) == sorted(f"{damage.part or model} {damage.tensor}" for damage in damages)
+    assert set(runs) <= set(parts)
+    assert set(parts) <= {*runs, *(["mbd, band 0"] if "mbd, band 1" in runs else [])}
 
 
 def test_swapped_entries_of_a_codebook_are_wrong_choices(damaged, verify):
-    done = verify("mars5", damaged("mars5", "codec", "quantizer.layers.0.codebook.embed", reverse), "--json")
+    damage = Damage("codec", "quantizer.layers.0.codebook.embed", reverse, "quantizer")
+    done = verify("mars5", damaged("mars5", damage), "--json")
     assert done.code == 1
     assert failed(done.out)[0] == ["codec quantizer", "codec whole network"]
     wrong = [one["layer"] for one in json.loads(done.out)["codes"] if not one["passed"]]
@@ -199,25 +227,31 @@ def reverse(tensor: np.ndarray) -> None:
     tensor[:] = tensor[::-1].copy()
 
 
-@pytest.mark.parametrize(
-    ("model", "part", "field", "heads", "row"),
-    [
-        ("mars5", "", "num_attention_heads", 4, "mars5 ar.layers.0"),
-        ("mars5", "nar", "num_attention_heads", 8, "nar tfm.encoder.layers.0"),
-        ("metavoice", "", "num_attention_heads", 8, "metavoice transformer.h.0"),
-        ("metavoice", "second_stage", "num_attention_heads", 12, "second_stage transformer.h.0"),
+HEADS = {
+    "mars5": [("", 4, "mars5 ar.layers.0"), ("nar", 8, "nar tfm.encoder.layers.0")],
+    "metavoice": [
+        ("", 8, "metavoice transformer.h.0"),
+        ("second_stage", 12, "second_stage transformer.h.0"),
     ],
-)
-def test_a_wrong_number_of_heads_is_named(model, part, field, heads, row, converted, verify, tmp_path):
+}
+
+
+@pytest.mark.parametrize("model", HEADS)
+def test_a_wrong_number_of_heads_is_named(model, converted, verify, tmp_path):
     shutil.copytree(converted(model), tmp_path / "model")
-    edit(tmp_path / "model" / part / "config.json", lambda config: config.update({field: heads}))
+    for part, heads, _ in HEADS[model]:
+        change = {"num_attention_heads": heads}
+        edit(tmp_path / "model" / part / "config.json", lambda config, change=change: config.update(change))
     done = verify(model, tmp_path / "model")
     assert done.code == 1
-    at = f"{part}/" if part else ""
-    assert re.search(
-        rf"^FAIL configuration: {at}{field}: \d+ in the source, {heads} in the", done.out, re.MULTILINE
-    )
-    assert f"FAIL {row} (float32): error " in done.out
+    for part, heads, row in HEADS[model]:
+        at = f"{part}/" if part else ""
+        assert re.search(
+            rf"^FAIL configuration: {at}num_attention_heads: \d+ in the source, {heads} in the",
+            done.out,
+            re.MULTILINE,
+        )
+        assert f"FAIL {row} (float32): error " in done.out
 
 
 def test_another_tokenizer_is_named(converted, verify, tmp_path):
@@ -260,13 +294,6 @@ def test_a_narrower_conversion_passes_in_its_own_dtype(model, converted, verify)
     assert narrow == {"mars5": {"mars5", "nar"}, "metavoice": {"metavoice"}}[model]
     assert all(row["judged"] for row in report["layers"])
     assert report["conversion_loss"]["agreement"] > 0.9
-
-
-def test_the_page_has_a_section_for_each_part(converted, verify, tmp_path):
-    verify("mars5", converted("mars5"), "--html", str(tmp_path / "report.html"))
-    text = (tmp_path / "report.html").read_text("utf-8")
-    assert text.count("<svg") == 2 * len(PARTS["mars5"])
-    assert "residual_decoder.7" in text
 
 
 def test_folders_that_do_not_belong_together(converted, capsys):

@@ -21,7 +21,7 @@ FRAMES = 215  # 2.9 s: 68,800 samples in one window, over 65,536
 HOP = ENCODEC_24KHZ.hop_length
 CODES = torch.zeros(1, 8, FRAMES, dtype=torch.int32, device="meta")
 SAMPLES = torch.zeros(1, FRAMES * HOP, device="meta")
-FEW = 9  # frames where the LSTM runs too: it goes step by step
+FEW = 4  # frames where the LSTM runs too: it goes step by step
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts_core.errors import UsageError
@@ -69,6 +69,7 @@ def test_no_pieces() -> None:
     assert len(join([], RATE)) == 0
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(st.integers(0, 900), min_size=1, max_size=4), min_size=1, max_size=4),
     st.sampled_from((0.0, 0.01, 0.02)),
