@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.dtypes import stored_type
-from converters.writer import Entry, SafetensorsWriter
+from converters.files.dtypes import stored_type
+from converters.files.writer import Entry, SafetensorsWriter
 
 KEYS = Path(__file__).parents[1] / "tests/data/keys"
 FORMS = {"dia": ("safetensors", "pth"), "mars5": ("safetensors", "pt"), "metavoice": ("pt",)}
@@ -153,8 +153,8 @@ DIFFUSION = """
 import sys
 from pathlib import Path
 from safetensors.torch import load_file
-from tests.mbd_tiny import published_cfg, write_published
-from tts_core.mbd import PUBLISHED_UNET, MbdBandConfig, MbdProcessorConfig, MbdScheduleConfig
+from tests.tiny.mbd import published_cfg, write_published
+from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdProcessorConfig, MbdScheduleConfig
 
 schedule = MbdScheduleConfig(1e-5, 2.9e-2, 7.5, 1000, 5.0, 1.0)
 powers = {2: 0.4, 3: 0.75}

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 from checkpoints import DIA_CONFIG
 
-from tts_core import dac, published_sizes
-from tts_core.dia_shapes import is_norm, parameter_shapes
-from tts_core.embedded_voice import CODEC, DIA
+from tts_core import published_sizes
+from tts_core.codecs import dac
+from tts_core.dia.shapes import is_norm, parameter_shapes
+from tts_core.voice.embedded import CODEC, DIA
 
 TEXT = (
     "[S1] Dia is an open weights text to dialogue model. [S2] You get full control over scripts and voices. "

@@ -40,8 +40,8 @@ from examples.train_voice.listening import (
 from examples.train_voice.settings import DEFAULT, read_settings
 from examples.train_voice.similarity import Voiceprint, similarity, voiceprint
 from examples.train_voice.text import EVALUATION
+from tts_core.dia.text import TAGS, turns
 from tts_core.results import Prompt, SpokenPiece
-from tts_core.script import TAGS, turns
 
 SENTENCES, DIALOGUES = 20, 10  # of a script
 SHORTEST = 0.5  # seconds of a speaker in a piece, for a comparison

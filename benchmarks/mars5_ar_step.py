@@ -31,10 +31,10 @@ from typing import Any, cast
 import numpy as np
 from plain_mars5_ar import MlxOps, Plain, Shortcuts, TorchOps
 
-from tts_core.mars5 import CodecLMConfig, codec_lm_parameter_shapes, is_norm
-from tts_core.mars5_sampling import Mars5Settings
-from tts_core.mars5_sequence import CodecSequence
-from tts_core.mars5_tokens import CodecPrompt, CodecVocabulary
+from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
+from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import MARS5_AR, MARS5_TEXT_IDS
 

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from peaks import Allocated, Resident
 
-from tts_core.mars5_estimate import Mars5Job, estimate
-from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.mars5.memory import Mars5Job, estimate
+from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.models import KINDS, network_class
 from tts_core.published_sizes import ENCODEC_24KHZ, MARS5_AR, MARS5_NAR, VOCOS_ENCODEC_24KHZ
 from tts_core.results import Prompt

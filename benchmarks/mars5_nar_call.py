@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 from mars5_nar_variants import mlx_ops, torch_ops, without
 
-from tts_core.mars5 import ResidualTransformerConfig, is_norm, residual_transformer_parameter_shapes
-from tts_core.mars5_diffusion import FIRST_DRAW, Cells, Diffusion, gumbel, make_cells
-from tts_core.mars5_schedule import schedule
+from tts_core.mars5.config import ResidualTransformerConfig, is_norm, residual_transformer_parameter_shapes
+from tts_core.mars5.diffusion import FIRST_DRAW, Cells, Diffusion, gumbel, make_cells
+from tts_core.mars5.schedule import schedule
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import MARS5_NAR
 

@@ -21,7 +21,7 @@ from typing import Any
 import mars5_nar_call as calls
 import numpy as np
 
-from tts_core.mars5_diffusion import first_noise, make_cells
+from tts_core.mars5.diffusion import first_noise, make_cells
 from tts_core.noise import HostNoise
 
 

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 from peaks import Resident
 
-from tts_core import dac, dia
-from tts_core.codec_policy import own
-from tts_core.dia_shapes import is_norm, parameter_shapes
-from tts_core.estimate import Estimate, Job, estimate
+from tts_core.codecs import dac
+from tts_core.codecs.policy import own
+from tts_core.dia import config as dia
+from tts_core.dia.memory import Estimate, Job, estimate
+from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.published_sizes import DAC_44KHZ, DIA
 
 # the embedded voice's shape

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from peaks import Allocated, Resident
 
-from tts_core.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig, is_float32
-from tts_core.metavoice import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
-from tts_core.metavoice_estimate import MetaVoiceJob, estimate
-from tts_core.metavoice_text import Tokenizer
+from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig, is_float32
+from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
+from tts_core.metavoice.memory import MetaVoiceJob, estimate
+from tts_core.metavoice.text import Tokenizer
 from tts_core.models import KINDS, network_class
 from tts_core.published_sizes import (
     ENCODEC_24KHZ,

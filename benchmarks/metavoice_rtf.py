@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.encodec import EncodecConfig
-from tts_core.mbd import (
+from tts_core.codecs.encodec import EncodecConfig
+from tts_core.codecs.mbd import (
     PUBLISHED_UNET,
     MbdBandConfig,
     MbdConfig,
@@ -27,15 +27,15 @@ from tts_core.mbd import (
     MbdScheduleConfig,
     MbdUnetConfig,
 )
-from tts_core.metavoice import END_OF_AUDIO
-from tts_core.metavoice_text import END_OF_TEXT, Tokenizer
+from tts_core.codecs.vocos import VocosConfig
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.text import END_OF_TEXT, Tokenizer
 from tts_core.models import KINDS, network_class
 from tts_core.published_sizes import (
     METAVOICE_FIRST_STAGE,
     METAVOICE_SECOND_STAGE,
     METAVOICE_SPEAKER_ENCODER,
 )
-from tts_core.vocos import VocosConfig
 
 TEXT = "This is a demo of text to speech by an open model, and it goes on for about as long as one breath."
 RUNS = 3

@@ -26,8 +26,8 @@ from unittest import mock
 
 import numpy as np
 
-from tts_core.metavoice import FirstStageConfig, first_stage_parameter_shapes, is_norm, is_quantisable
-from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice.config import FirstStageConfig, first_stage_parameter_shapes, is_norm, is_quantisable
+from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import METAVOICE_FIRST_STAGE
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.mars5 import CodecLMConfig
-from tts_core.mars5_sampling import Mars5Settings, end_penalties
-from tts_core.mars5_sequence import CodecSequence
+from tts_core.mars5.config import CodecLMConfig
+from tts_core.mars5.sampling import Mars5Settings, end_penalties
+from tts_core.mars5.sequence import CodecSequence
 from tts_core.noise import Noise
 
 

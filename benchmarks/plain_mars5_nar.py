@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tts_core.mars5 import ResidualTransformerConfig
+from tts_core.mars5.config import ResidualTransformerConfig
 
 
 @dataclass

@@ -31,16 +31,16 @@ import mlx.core as mx
 import numpy as np
 
 from converters.convert import convert
-from converters.dequantize import Quantization
 from converters.published import open_published
+from converters.rules.dequantize import Quantization
 from mlx_port import load
 from mlx_port.dia.dia import Dia
-from mlx_port.sampling import candidates_0626, draw, forbid_special
-from tts_core.delay import apply_delay
-from tts_core.dia_pipeline import DiaPipeline
-from tts_core.embedded_voice import CODEC, DIA
+from mlx_port.dia.sampling import candidates_0626, draw, forbid_special
+from tts_core.dia.delay import apply_delay
+from tts_core.dia.pipeline import DiaPipeline
+from tts_core.dia.tokenizer import tokenize
 from tts_core.noise import HostNoise
-from tts_core.tokenizer import tokenize
+from tts_core.voice.embedded import CODEC, DIA
 
 FORMS: dict[str, dict[str, Any]] = {
     "float32": {"dtype": "float32"},

@@ -35,13 +35,13 @@ from typing import Any
 import numpy as np
 
 from converters.convert import convert
-from converters.dequantize import Quantization
 from converters.published import open_published
+from converters.rules.dequantize import Quantization
 from examples.train_voice.evaluation import PATIENCE, Item, items, judge, source
 from examples.train_voice.flite import speak
 from examples.train_voice.listening import TurnScore, interval, word_error_rate
 from examples.train_voice.settings import read_settings
-from tts_core.embedded_voice import CODEC, DIA
+from tts_core.voice.embedded import CODEC, DIA
 
 QUANTIZED = {"8-bit": Quantization.of("affine", 64, 8), "4-bit": Quantization.of("affine", 64, 4)}
 PLAIN = ("float32", "bfloat16")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from converters.dequantize import Quantization
 from converters.part import Part
 from converters.published import Published
+from converters.rules.dequantize import Quantization
 from tts_core.models import KINDS, MODELS
 
 NON_COMMERCIAL = "cc-by-nc-4.0"

@@ -155,9 +155,9 @@ def _run(
         raise UsageError("-q, -d: give one of them")
 
     from converters.convert import convert, outline
-    from converters.original_quant import quantization_of
+    from converters.files.writer import check_destination
     from converters.published import open_published
-    from converters.writer import check_destination
+    from converters.rules.original_quant import quantization_of
 
     how = (
         quantization_of(q_mode or "affine", q_group_size, int(q_bits) if q_bits else None)

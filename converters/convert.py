@@ -15,11 +15,8 @@ from typing import Any
 import numpy as np
 
 from converters.card import card_of
-from converters.dequantize import Quantization
-from converters.dtypes import FLOATS, narrow
-from converters.original_quant import stored as stored_original
-from converters.published import Part, Published, open_published
-from converters.writer import (
+from converters.files.dtypes import FLOATS, narrow
+from converters.files.writer import (
     Entry,
     SafetensorsWriter,
     Written,
@@ -31,6 +28,9 @@ from converters.writer import (
     shards,
     write_json,
 )
+from converters.published import Part, Published, open_published
+from converters.rules.dequantize import Quantization
+from converters.rules.original_quant import stored as stored_original
 from tts_core.converted import FORMAT_VERSION
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import KINDS, Kind, check_fits

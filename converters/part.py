@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from converters.dtypes import FLOAT_NAMES, FLOATS
-from converters.hub import Located
-from converters.layouts import LAYOUTS, Found, converted_config
+from converters.files.dtypes import FLOAT_NAMES, FLOATS
+from converters.files.hub import Located
+from converters.files.readers import Checkpoint
 from converters.maps import mlx
-from converters.rules import Move, dropped, plan
-from converters.sources import Checkpoint
+from converters.maps.layouts import LAYOUTS, Found, converted_config
+from converters.rules.plan import Move, dropped, plan
 from tts_core.converted import without_envelope
 from tts_core.errors import CheckpointError
 from tts_core.models import KINDS

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from converters.hub import locate
-from converters.layouts import Hints
+from converters.files.hub import locate
+from converters.maps.layouts import Hints
 from converters.part import Part as Part
 from converters.search import Search
-from tts_core.dac import DacConfig
-from tts_core.dia import DiaConfig
+from tts_core.codecs.dac import DacConfig
+from tts_core.dia.config import DiaConfig
 from tts_core.errors import UsageError
 from tts_core.models import MODELS
 

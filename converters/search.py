@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from converters import folders
-from converters.hub import Located, fetch
-from converters.layouts import LAYOUTS, Found, Hints, recognise
+from converters.files import folders
+from converters.files.hub import Located, fetch
+from converters.maps.layouts import LAYOUTS, Found, Hints, recognise
 from converters.part import MisfitError, Part, open_part
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.models import KINDS, MODELS

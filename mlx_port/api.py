@@ -13,10 +13,10 @@ from typing import Any
 from mlx_port.loading import load
 from tts_core.arguments import check_arguments
 from tts_core.converted import FORMAT_VERSION
-from tts_core.dia_pipeline import DiaPipeline
-from tts_core.embedded_voice import CODEC, DIA, cache_folders, fingerprint
+from tts_core.dia.pipeline import DiaPipeline
 from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult
+from tts_core.voice.embedded import CODEC, DIA, cache_folders, fingerprint
 
 
 def generate(text: str, model: Any = None, **arguments: Any) -> GenerationResult:

@@ -11,7 +11,7 @@ from mlx import nn
 
 from mlx_port.dia.dia import Dia
 from tts_core.errors import GenerationError
-from tts_core.guard import not_finite
+from tts_core.nn.guard import not_finite
 
 MARK = -1  # in the place of ids that were drawn from logits which are no numbers
 

@@ -1,4 +1,4 @@
-"""Where a network computes, as pipelines ask for it (tts_core.host)."""
+"""Where a network computes, as pipelines ask for it (tts_core.nn.host)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Host:
 
     @property
     def backend(self) -> str:
-        """A name in tts_core.estimate."""
+        """A name in tts_core.dia.memory."""
         return backend_name()
 
     def free_bytes(self) -> int | None:

@@ -10,10 +10,10 @@ import numpy as np
 from mlx import nn
 from mlx.utils import tree_map
 
+from mlx_port.commands.verify.stored import Stored
 from mlx_port.loading import DTYPES, cast_floats, quantize_linears
-from mlx_port.verify.stored import Stored
 from tts_core.models import network_class
-from tts_core.stages import Stage, State
+from tts_core.nn.layer_order import Stage, State
 
 Tensors = Mapping[str, mx.array]
 TIME_LAST = ("hidden", "latents", "encodings", "skip")  # (B, C, T) in a state, (B, T, C) inside
@@ -42,7 +42,7 @@ class Layers:
         return network_class("mlx_port", self.KIND)(config)
 
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
-        """What a stage makes of each state (tts_core.stages): float32."""
+        """What a stage makes of each state (tts_core.nn.layer_order): float32."""
         fill(self.network, stage, self.weights, self.dtype)
         layer = getattr(self, stage.kind)
         made = [to_host(layer(from_host(state, self.dtype, self.wide), stage.index)) for state in states]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from tts_core import machine
+from tts_core.memory import machine
 
 
 def reset_peak() -> None:
@@ -37,7 +37,7 @@ def free_bytes() -> int | None:
 
 
 def backend_name() -> str:
-    """The default device's name in tts_core.estimate."""
+    """The default device's name in tts_core.dia.memory."""
     if mx.default_device().type == mx.DeviceType.cpu:
         return "mlx-cpu"
     return "mlx-metal" if mx.metal.is_available() else "mlx-cuda"

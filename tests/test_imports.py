@@ -27,8 +27,7 @@ ARROWS = {
 LATE = {
     "converters": {"mlx", "torch"},  # mlx writes bfloat16 and quantised tensors, torch reads pickles
     "mlx_port.api": {"converters"},  # converts the embedded voice on first use
-    "mlx_port.cli": {"torch_ref", "converters"},  # --backend torch, convert
-    "mlx_port.verify": {"torch_ref", "converters"},  # runs both sides
+    "mlx_port.commands": {"torch_ref", "converters"},  # --backend torch, convert, verify runs both sides
 }
 
 NETWORK = {
@@ -128,7 +127,9 @@ def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
     """No telemetry and no addresses fetched: the one way out is the hub's client, in one module."""
     found = [each for package in OURS for each in imports(package)]
     assert [each.place for each in found if each.target.partition(".")[0] in NETWORK] == []
-    assert {each.module for each in found if each.target.startswith("huggingface_hub")} == {"converters.hub"}
+    assert {each.module for each in found if each.target.startswith("huggingface_hub")} == {
+        "converters.files.hub"
+    }
     shells = [
         f"{module}, line {call.lineno}"
         for package in OURS

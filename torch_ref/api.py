@@ -8,9 +8,9 @@ from typing import Any
 
 from torch_ref.loading import load
 from tts_core.arguments import check_arguments
-from tts_core.dia_pipeline import DiaPipeline
-from tts_core.embedded_voice import CODEC, DIA
+from tts_core.dia.pipeline import DiaPipeline
 from tts_core.results import GenerationResult
+from tts_core.voice.embedded import CODEC, DIA
 
 
 def generate(text: str, model: Any = None, **arguments: Any) -> GenerationResult:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_ref.device import name_of
 from torch_ref.dia.dia import Dia
 from tts_core.errors import GenerationError
-from tts_core.guard import not_finite
+from tts_core.nn.guard import not_finite
 
 MARK = -1  # in the place of ids that were drawn from logits which are no numbers
 

@@ -1,4 +1,4 @@
-"""Where a network computes, as pipelines ask for it (tts_core.host)."""
+"""Where a network computes, as pipelines ask for it (tts_core.nn.host)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Host:
 
     @property
     def backend(self) -> str:
-        """A name in tts_core.estimate."""
+        """A name in tts_core.dia.memory."""
         return backend_name(self.layer.weight.device)
 
     def free_bytes(self) -> int | None:

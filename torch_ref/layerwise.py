@@ -13,7 +13,7 @@ from converters.published import Part
 from torch_ref.device import DTYPES
 from torch_ref.layers.norm import at_least_float32
 from tts_core.models import network_class
-from tts_core.stages import Stage, State
+from tts_core.nn.layer_order import Stage, State
 
 Tensors = Mapping[str, Tensor]
 
@@ -40,7 +40,7 @@ class Layers:
 
     @torch.inference_mode()
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
-        """What a stage makes of each state (tts_core.stages): float32, or float64 in float64."""
+        """What a stage makes of each state (tts_core.nn.layer_order): float32, or float64 in float64."""
         fill(self.network, stage, self.weights, self.dtype)
         layer = getattr(self, stage.kind)
         made = [to_host(layer(from_host(state, self.dtype, self.wide), stage.index)) for state in states]

@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from tts_core import machine
+from tts_core.memory import machine
 
 
 def reset_peak(device: torch.device) -> None:
@@ -46,5 +46,5 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def backend_name(device: torch.device) -> str:
-    """A device's name in tts_core.estimate."""
+    """A device's name in tts_core.dia.memory."""
     return f"torch-{device.type}"

@@ -13,9 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tts_core import dac, dia, dia_shapes, encodec, mars5, mbd, metavoice, metavoice_text, vocos
+from tts_core.codecs import dac, encodec, mbd, vocos
+from tts_core.dia import config as dia
+from tts_core.dia import shapes as dia_shapes
 from tts_core.errors import CheckpointError
-from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.mars5 import config as mars5
+from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.metavoice import config as metavoice
+from tts_core.metavoice import text as metavoice_text
 
 Shapes = dict[str, tuple[int, ...]]
 Axes = tuple[int, ...]

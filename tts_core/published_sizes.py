@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tts_core.dac import DacConfig
-from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.encodec import EncodecConfig
-from tts_core.mars5 import CodecLMConfig, ResidualTransformerConfig
-from tts_core.metavoice import FirstStageConfig, SecondStageConfig, SpeakerEncoderConfig
-from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01
-from tts_core.vocos import VocosConfig
+from tts_core.codecs.dac import DacConfig
+from tts_core.codecs.encodec import EncodecConfig
+from tts_core.codecs.vocos import VocosConfig
+from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
+from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
+from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
+from tts_core.metavoice.config import FirstStageConfig, SecondStageConfig, SpeakerEncoderConfig
 
 
 def _dia(*, cross_rope: bool) -> DiaConfig:

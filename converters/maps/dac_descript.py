@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from converters.transforms import FOLD_WEIGHT_NORM
-from tts_core.dac import DILATIONS, DacConfig
+from converters.rules.plan import Drop, Rule
+from converters.rules.transforms import FOLD_WEIGHT_NORM
+from tts_core.codecs.dac import DILATIONS, DacConfig
 
 NAMES = r"encoder\.block\.\d+\.(block|weight|bias|alpha|param)|decoder\.model\.|quantizer\.quantizers\."
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from tts_core.dac import DILATIONS, DacConfig
+from converters.rules.plan import Drop, Rule
+from tts_core.codecs.dac import DILATIONS, DacConfig
 
 NAMES = r"(encoder|decoder)\.(block\.\d+\.(res_unit|snake1|conv)|conv[12]|snake1)|quantizer\.quantizers\."
 

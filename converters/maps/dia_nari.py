@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from converters.transforms import CONCAT_ROWS, dense, split_rows
-from tts_core.dia import DiaConfig
+from converters.rules.plan import Drop, Rule
+from converters.rules.transforms import CONCAT_ROWS, dense, split_rows
+from tts_core.dia.config import DiaConfig
 
 NAMES = r"(encoder|decoder)\.(embeddings?|layers|norm|logits_dense)\."
 

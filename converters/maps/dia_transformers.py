@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from tts_core.dia import DiaConfig
+from converters.rules.plan import Drop, Rule
+from tts_core.dia.config import DiaConfig
 
 NAMES = r"model\.(encoder|decoder)\.(embeddings?|layers|norm)\.|logits_dense\."
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from converters.transforms import FOLD_WEIGHT_NORM
-from tts_core.encodec import EncodecConfig, transposed_layers
+from converters.rules.plan import Drop, Rule
+from converters.rules.transforms import FOLD_WEIGHT_NORM
+from tts_core.codecs.encodec import EncodecConfig, transposed_layers
 
 NAMES = (
     r"(encoder|decoder)\.model\.\d+\.((block\.\d+\.|shortcut\.)?conv\.conv|convtr\.convtr|lstm)\."

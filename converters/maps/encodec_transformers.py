@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from converters.maps.encodec_facebook import TRAINING
-from converters.rules import Drop, Rule
-from converters.transforms import FOLD_WEIGHT_NORM
-from tts_core.encodec import EncodecConfig
+from converters.rules.plan import Drop, Rule
+from converters.rules.transforms import FOLD_WEIGHT_NORM
+from tts_core.codecs.encodec import EncodecConfig
 
 NAMES = (
     r"(encoder|decoder)\.layers\.\d+\.((block\.\d+\.|shortcut\.)?conv|lstm)\."

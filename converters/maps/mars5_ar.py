@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from tts_core.mars5 import CodecLMConfig
+from converters.rules.plan import Drop, Rule
+from tts_core.mars5.config import CodecLMConfig
 
 NAMES = (
     r"ar\.(layers|norm|output)\.|embed\.|ref_chunked_emb\.embs\.|pos_embedding\."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from converters.maps.mars5_ar import encoder, kept
-from converters.rules import Drop, Rule
-from tts_core.mars5 import ResidualTransformerConfig
+from converters.rules.plan import Drop, Rule
+from tts_core.mars5.config import ResidualTransformerConfig
 
 NAMES = (
     r"tfm\.(encoder|decoder)\.|residual_(encoder|decoder)\.|ref_embedder\.embs\.|text_embed\."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from tts_core.mbd import MbdConfig
+from converters.rules.plan import Drop, Rule
+from tts_core.codecs.mbd import MbdConfig
 
 NAMES = r"\d+\.(model_state|processor_state)\."
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from tts_core.metavoice import SpeakerEncoderConfig
+from converters.rules.plan import Drop, Rule
+from tts_core.metavoice.config import SpeakerEncoderConfig
 
 NAMES = r"lstm\.(weight|bias)_(ih|hh)_l\d+$|linear\.(weight|bias)$|similarity_(weight|bias)$"
 UNREAD = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from converters.transforms import SAME, TIED, Transform
-from tts_core.metavoice import COMPILED_PREFIX, FirstStageConfig, SecondStageConfig
+from converters.rules.plan import Drop, Rule
+from converters.rules.transforms import SAME, TIED, Transform
+from tts_core.metavoice.config import COMPILED_PREFIX, FirstStageConfig, SecondStageConfig
 
 _MARK = rf"({COMPILED_PREFIX.replace('.', '[.]')})?"
 _SHARED = r"transformer\.(wpe|ln_f|h\.\d+\.(ln_[12]|attn|mlp\.c_proj))\.|speaker_cond_pos\.|lm_heads\."

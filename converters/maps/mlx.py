@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from converters.dequantize import Quantization, dequantized
-from converters.rules import Rule
-from converters.transforms import SAME, Shape, permute
+from converters.rules.dequantize import Quantization, dequantized
+from converters.rules.plan import Rule
+from converters.rules.transforms import SAME, Shape, permute
 
 
 def rules(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from converters.rules import Drop, Rule
-from tts_core.vocos import VocosConfig
+from converters.rules.plan import Drop, Rule
+from tts_core.codecs.vocos import VocosConfig
 
 NAMES = (
     r"feature_extractor\.codebook_weights|head\.(out|istft)\."

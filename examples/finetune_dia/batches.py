@@ -13,7 +13,7 @@ from torch import Tensor
 from examples.finetune_dia.data import Recording
 from examples.train_voice.teacher import delayed
 from torch_ref.dia.dia import Dia
-from tts_core.dia import DiaConfig
+from tts_core.dia.config import DiaConfig
 
 TEXT_DROPOUT = 0.1  # of the texts are left out: guidance needs the model without a text
 CODE_NOISE = 0.3  # at most, of the codes heard are random, in half of the recordings: so the text is needed

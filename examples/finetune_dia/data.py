@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tts_core.audio import read_audio
-from tts_core.dia import DiaConfig
+from tts_core.audio.files import read_audio
+from tts_core.dia.config import DiaConfig
+from tts_core.dia.text import prepare
+from tts_core.dia.tokenizer import tokenize
 from tts_core.errors import NotFoundError, UsageError
-from tts_core.script import prepare
-from tts_core.tokenizer import tokenize
 
 HELD_OUT = 0.05  # of the recordings, which are not trained on
 MOST_HELD_OUT = 16

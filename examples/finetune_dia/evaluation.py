@@ -23,7 +23,7 @@ from examples.train_voice.parameters import framed
 from examples.train_voice.similarity import Voiceprint, median_pitch, similarities, voiceprint
 from examples.train_voice.synthesis import reseed
 from examples.train_voice.text import EVALUATION
-from tts_core.embedded_voice import CODEC
+from tts_core.voice.embedded import CODEC
 
 
 def read_aloud(voice: str, sentences: Sequence[str]) -> list[np.ndarray]:

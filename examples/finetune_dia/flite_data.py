@@ -16,7 +16,7 @@ from examples.train_voice import text
 from examples.train_voice.flite import SAMPLE_RATE, speak
 from examples.train_voice.parameters import framed
 from examples.train_voice.synthesis import reseed
-from tts_core.audio import write_audio
+from tts_core.audio.files import write_audio
 
 
 def make(folder: Path, voice: str, count: int, seed: int) -> float:

@@ -27,7 +27,7 @@ from examples.train_voice.parameters import FEATURES, PHASE, PITCH, SPECTRUM
 from examples.train_voice.settings import DEFAULT, Settings, read_settings
 from examples.train_voice.speech import joined, wait_for_shards
 from torch_ref.codecs.dac import ResidualVectorQuantizer, VectorQuantizer
-from tts_core.dac import DacConfig
+from tts_core.codecs.dac import DacConfig
 
 LLOYD = 25  # iterations
 RARE = 0.05  # of the mean use: an entry below it is put somewhere else

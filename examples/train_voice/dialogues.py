@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from examples.train_voice.settings import LanguageTraining
 from examples.train_voice.speech import read_shard, shard_names
-from tts_core.dia import DiaConfig
+from tts_core.dia.config import DiaConfig
 
 IGNORED = -100
 HELD_OUT = 200  # utterances for validation

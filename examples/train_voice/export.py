@@ -21,8 +21,8 @@ from torch import Tensor
 
 from examples.train_voice.parallel import restore
 from examples.train_voice.settings import DEFAULT, read_settings
-from tts_core.dac import DacConfig
-from tts_core.dia import DiaConfig
+from tts_core.codecs.dac import DacConfig
+from tts_core.dia.config import DiaConfig
 
 
 def dac_config(config: DacConfig) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import torch_ref
-from tts_core.audio import write_audio
-from tts_core.embedded_voice import CODEC, DIA
+from tts_core.audio.files import write_audio
+from tts_core.voice.embedded import CODEC, DIA
 
 SENTENCE = "My brother left his keys on the kitchen counter."  # of the evaluation's: never trained on
 SPEAKERS = {"slt": "[S1]", "rms": "[S2]"}

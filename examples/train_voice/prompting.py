@@ -21,8 +21,8 @@ from examples.train_voice.listening import score, word_error_rate
 from examples.train_voice.settings import DEFAULT, Synthesis, read_settings
 from examples.train_voice.similarity import median_pitch, similarities, voiceprint
 from examples.train_voice.text import EVALUATION
-from tts_core.embedded_voice import CODEC, DIA
 from tts_core.results import Prompt
+from tts_core.voice.embedded import CODEC, DIA
 
 SHORTEST, LONGEST = 2.5, 3.5  # seconds of a prompt
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tts_core.dac import DacConfig
-from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.sampling import Sampling
+from tts_core.codecs.dac import DacConfig
+from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
+from tts_core.dia.sampling import Sampling
 
 DEFAULT = Path(__file__).parent / "voice.toml"
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 
-from tts_core.band_filters import lowpass_filters
+from tts_core.audio.bands import lowpass_filters
 
 SILENT = 1e-12  # standard deviation below which a band is not amplified further
 WINDOW = 4096  # samples filtered at once: their overlapping views take up to 50 MB

@@ -16,8 +16,7 @@ from mlx import nn
 
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d
 from mlx_port.layers.lstm import LSTM, LSTMState
-from tts_core.codec_policy import DEFAULT, CodecPolicy
-from tts_core.encodec import (
+from tts_core.codecs.encodec import (
     EncodecConfig,
     check_codebooks,
     decode_tail,
@@ -25,6 +24,7 @@ from tts_core.encodec import (
     encode_tail,
     encode_windows,
 )
+from tts_core.codecs.policy import DEFAULT, CodecPolicy
 
 
 class CausalConv1d(nn.Module):

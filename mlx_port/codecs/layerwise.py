@@ -10,12 +10,12 @@ from mlx import nn
 from mlx_port.codecs.encodec import CausalStack, RecurrentBlock
 from mlx_port.codecs.mbd import Band
 from mlx_port.layerwise import Layers, Tensors
-from tts_core.mbd import MbdConfig
-from tts_core.mbd_request import nearest_frames
+from tts_core.codecs.mbd import MbdConfig
+from tts_core.codecs.mbd_request import nearest_frames
 
 
 class DacLayers(Layers):
-    """Stages of tts_core.codec_stages."""
+    """Stages of tts_core.codecs.layer_order."""
 
     KIND = "dac"
 
@@ -63,7 +63,7 @@ class DacLayers(Layers):
 
 
 class EncodecLayers(Layers):
-    """Stages of tts_core.codec_stages."""
+    """Stages of tts_core.codecs.layer_order."""
 
     KIND = "encodec"
 
@@ -103,7 +103,7 @@ class EncodecLayers(Layers):
 
 
 class VocosLayers(Layers):
-    """Stages of tts_core.codec_stages."""
+    """Stages of tts_core.codecs.layer_order."""
 
     KIND = "vocos"
 
@@ -138,7 +138,7 @@ class Bands(nn.Module):
 
 
 class MbdLayers(Layers):
-    """Stages of tts_core.codec_stages, of one band."""
+    """Stages of tts_core.codecs.layer_order, of one band."""
 
     KIND = "mbd"
 

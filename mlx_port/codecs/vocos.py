@@ -15,8 +15,8 @@ from mlx import nn
 from mlx_port.layers.conv import Conv1d
 from mlx_port.layers.istft import InverseSTFT
 from mlx_port.layers.norm import LayerNorm
-from tts_core.codec_policy import CodecPolicy
-from tts_core.vocos import (
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.vocos import (
     KERNEL,
     LARGEST_MAGNITUDE,
     NORM_EPS,
@@ -134,7 +134,7 @@ class Vocos(nn.Module):
     def decode_frames(self, codes: mx.array, start: int, stop: int, bandwidth_id: int) -> mx.array:
         """The samples of frames [start, stop), equal to that part of a whole decode.
 
-        codes: (B, q, T), where T reaches at least `tts_core.vocos.decode_lookahead` frames beyond `stop`, or
+        codes: (B, q, T), where T reaches at least `tts_core.codecs.vocos.decode_lookahead` frames beyond `stop`, or
         to the end.
         """
         check_request(self.config, codes.shape[1], bandwidth_id)

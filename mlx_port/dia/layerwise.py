@@ -6,11 +6,11 @@ import mlx.core as mx
 
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layerwise import Layers, Tensors
-from tts_core.stages import passes
+from tts_core.nn.layer_order import passes
 
 
 class DiaLayers(Layers):
-    """Stages of tts_core.dia_stages."""
+    """Stages of tts_core.dia.layer_order."""
 
     KIND = "dia"
 

@@ -8,8 +8,8 @@ from mlx_port.dia.loop import DiaLoop
 from mlx_port.host import Host
 from mlx_port.loading import Parts, understood
 from mlx_port.memory import backend_name, free_bytes
-from tts_core.dia_pipeline import DiaPipeline
-from tts_core.room import check_loading, codec_policy
+from tts_core.dia.pipeline import DiaPipeline
+from tts_core.dia.room import check_loading, codec_policy
 
 
 def assemble(parts: Parts) -> DiaPipeline:

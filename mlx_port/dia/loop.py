@@ -14,8 +14,8 @@ from mlx_port.dia.dia import Dia, Source
 from mlx_port.dia.step import make_step
 from mlx_port.guard import fault
 from mlx_port.host import Host
-from tts_core.dia_grid import DelayGrid
-from tts_core.dia_request import Request
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.request import Request
 from tts_core.errors import GenerationError
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from mlx_port.dia.dia import Dia, Source
+from mlx_port.dia.sampling import candidates_0626, candidates_v01, draw
 from mlx_port.guard import marked
 from mlx_port.layers.cache import KeyValueCache
-from mlx_port.sampling import candidates_0626, candidates_v01, draw
-from tts_core.sampling import Sampling
+from tts_core.dia.sampling import Sampling
 
 
 class Step:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from tts_core.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
+from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 

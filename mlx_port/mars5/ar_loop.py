@@ -15,9 +15,9 @@ import numpy as np
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.sampling import draw
 from mlx_port.mars5.step import Draw, make_step
-from tts_core.guard import not_finite
-from tts_core.mars5_sampling import Mars5Settings
-from tts_core.mars5_sequence import CodecSequence
+from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.nn.guard import not_finite
 from tts_core.noise import Noise
 
 

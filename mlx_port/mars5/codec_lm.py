@@ -25,7 +25,7 @@ from mlx_port.mars5.encoder import (
     speaker_vector,
     split_heads,
 )
-from tts_core.mars5 import CodecLMConfig
+from tts_core.mars5.config import CodecLMConfig
 
 
 class FeedForward(nn.Module):

@@ -10,11 +10,11 @@ from mlx_port.layers.cache import RingCache
 from mlx_port.layers.rope import RotaryPositions
 from mlx_port.layerwise import Layers, Tensors
 from mlx_port.mars5.encoder import speaker_rows
-from tts_core.stages import single_passes
+from tts_core.nn.layer_order import single_passes
 
 
 class CodecLMLayers(Layers):
-    """Stages of tts_core.mars5_stages: the AR."""
+    """Stages of tts_core.mars5.layer_order: the AR."""
 
     KIND = "mars5"
     wide = ("heard", "speaker")
@@ -57,7 +57,7 @@ class CodecLMLayers(Layers):
 
 
 class ResidualTransformerLayers(Layers):
-    """Stages of tts_core.mars5_stages: the NAR, with a speaker and without one."""
+    """Stages of tts_core.mars5.layer_order: the NAR, with a speaker and without one."""
 
     KIND = "mars5_nar"
     wide = ("heard", "nothing", "speakers", "text", "frames")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from tts_core.mars5_sampling import TYPICAL_OFF, Mars5Settings
+from tts_core.mars5.sampling import TYPICAL_OFF, Mars5Settings
 
 
 def occurrences(ids: mx.array, vocab_size: int) -> mx.array:

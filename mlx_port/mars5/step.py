@@ -9,8 +9,8 @@ import numpy as np
 
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.sampling import draw, log_probabilities, occurrences
-from tts_core.mars5_sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
-from tts_core.mars5_sequence import CodecSequence
+from tts_core.mars5.sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5.sequence import CodecSequence
 
 MARK = -1  # in the place of an id that was drawn from logits which are no numbers
 Draw = Callable[[mx.array, mx.array], mx.array]

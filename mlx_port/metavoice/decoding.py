@@ -10,8 +10,8 @@ import numpy as np
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.mbd import MultiBandDiffusion
 from mlx_port.codecs.vocos import Vocos
-from tts_core.codec_policy import CodecPolicy
-from tts_core.metavoice_request import BANDWIDTH_ID
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.noise import NormalNoise
 
 

@@ -15,7 +15,7 @@ from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.cache import KeyValueCache
-from tts_core.metavoice import FirstStageConfig
+from tts_core.metavoice.config import FirstStageConfig
 
 
 class RMSNorm(nn.Module):

@@ -17,10 +17,10 @@ from mlx_port.guard import watched
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.step import Step, make_step, stacked
 from tts_core.errors import GenerationError
-from tts_core.guard import not_finite
-from tts_core.metavoice import END_OF_AUDIO
-from tts_core.metavoice_sampling import FirstStageSampling, waiting_times
-from tts_core.metavoice_tokens import TokenRows, check_room, grouped
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
+from tts_core.metavoice.tokens import TokenRows, check_room, grouped
+from tts_core.nn.guard import not_finite
 from tts_core.noise import Noise
 
 

@@ -7,15 +7,15 @@ from typing import Any
 import mlx.core as mx
 from mlx import nn
 
+from mlx_port.commands.verify.stored import Stored
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layerwise import Layers, Tensors
 from mlx_port.metavoice.speaker_encoder import unit
-from mlx_port.verify.stored import Stored
-from tts_core.stages import passes
+from tts_core.nn.layer_order import passes
 
 
 class SpeakerEncoderLayers(Layers):
-    """Stages of tts_core.metavoice_stages."""
+    """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice_speaker_encoder"
 
@@ -31,7 +31,7 @@ class SpeakerEncoderLayers(Layers):
 
 
 class FirstStageLayers(Layers):
-    """Stages of tts_core.metavoice_stages."""
+    """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice"
 
@@ -64,7 +64,7 @@ class FirstStageLayers(Layers):
 
 
 class SecondStageLayers(Layers):
-    """Stages of tts_core.metavoice_stages."""
+    """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice_second_stage"
 

@@ -1,6 +1,6 @@
 """Drawing MetaVoice's next token, and its second stage's codes.
 
-The rules are defined, slowly, in tts_core/metavoice_sampling.py; this is the same on MLX arrays.
+The rules are defined, slowly, in tts_core/metavoice/sampling.py; this is the same on MLX arrays.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from tts_core.metavoice_sampling import LOWEST_TEMPERATURE, FirstStageSampling
+from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
 
 def guide(rows: Sequence[mx.array], cfg_scale: float, text_cfg_scale: float = 1.0) -> mx.array:

@@ -12,7 +12,7 @@ from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.metavoice.first_stage import merge_heads, split_heads
-from tts_core.metavoice import LAYER_NORM_EPS, SecondStageConfig
+from tts_core.metavoice.config import LAYER_NORM_EPS, SecondStageConfig
 
 
 class LayerNorm(nn.Module):

@@ -2,8 +2,8 @@
 
 Paper: Wan et al. 2017, "Generalized end-to-end loss for speaker verification", arXiv 1710.10467. Upstream:
 metavoiceio/metavoice-src (Apache-2.0) fam/quantiser/audio/speaker_encoder, July 2024; the mel front end is
-tts_core/speaker_slices.py. Differs from upstream: embeddings are cached by what the audio holds, not by its
-path (tts_core/speaker_cache.py).
+tts_core/metavoice/speaker_slices.py. Differs from upstream: embeddings are cached by what the audio holds, not by its
+path (tts_core/metavoice/speaker_cache.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mlx.utils import tree_flatten
 
 from mlx_port.layers.lstm import LSTM
 from tts_core.errors import UsageError
-from tts_core.metavoice import SpeakerEncoderConfig
-from tts_core.speaker_cache import fingerprint
-from tts_core.speaker_slices import utterance_slices
+from tts_core.metavoice.config import SpeakerEncoderConfig
+from tts_core.metavoice.speaker_cache import fingerprint
+from tts_core.metavoice.speaker_slices import utterance_slices
 
 SLICES_AT_ONCE = 64  # bounds the memory; a minute and a half of speech
 

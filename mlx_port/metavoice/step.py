@@ -10,8 +10,8 @@ from mlx_port.guard import marked
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.sampling import guide, probabilities, race
-from tts_core.metavoice import END_OF_AUDIO
-from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.sampling import FirstStageSampling
 
 
 def stacked(tokens: mx.array, sampling: FirstStageSampling, end_of_text: int) -> mx.array:

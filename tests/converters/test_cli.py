@@ -13,7 +13,7 @@ import pytest
 
 from converters import cli
 from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
-from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
+from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
 
 ROOT = Path(__file__).parents[2]
 

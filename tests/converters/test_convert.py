@@ -14,16 +14,16 @@ import pytest
 from safetensors.numpy import save_file
 
 from converters import convert as converting
-from converters import writer
 from converters.convert import Plan, convert, outline
-from converters.dequantize import BITS, Quantization
-from converters.dtypes import narrow, widen
+from converters.files import writer
+from converters.files.dtypes import narrow, widen
+from converters.files.readers import read_header
+from converters.files.writer import Entry, SafetensorsWriter, shards
 from converters.published import open_published
-from converters.sources import read_header
-from converters.writer import Entry, SafetensorsWriter, shards
+from converters.rules.dequantize import BITS, Quantization
 from tests.converters.folders import DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01, assert_same, left_in, read_all
-from tts_core import dac
-from tts_core.dia_shapes import is_norm
+from tts_core.codecs import dac
+from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, ResourceError, UsageError
 
 

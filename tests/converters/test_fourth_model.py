@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from converters import cli
-from converters.layouts import LAYOUTS, Found, Layout
+from converters.maps.layouts import LAYOUTS, Found, Layout
 from converters.published import open_published
-from converters.rules import Rule
-from converters.transforms import permute
+from converters.rules.plan import Rule
+from converters.rules.transforms import permute
 from tests.converters.folders import DAC_HF, write_safetensors
-from tts_core import dac
+from tts_core.codecs import dac
 from tts_core.errors import NotFoundError
 from tts_core.models import KINDS, MODELS, Kind, Model
 

@@ -12,9 +12,9 @@ import pytest
 
 from converters import published
 from converters.convert import convert
-from converters.layouts import recognise
+from converters.files.readers import SafetensorsCheckpoint, TorchCheckpoint
+from converters.maps.layouts import recognise
 from converters.published import open_published
-from converters.sources import SafetensorsCheckpoint, TorchCheckpoint
 from tests.converters.folders import (
     DAC_HF,
     DAC_PTH,
@@ -25,8 +25,8 @@ from tests.converters.folders import (
     read_all,
     write_safetensors,
 )
+from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
-from tts_core.sampling import DEFAULTS_0626, DEFAULTS_V01
 
 torch = pytest.importorskip("torch", reason="the published pickles need torch")
 

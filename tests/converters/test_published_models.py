@@ -19,8 +19,8 @@ from safetensors.numpy import load_file
 from converters import cli
 from converters.card import card_of
 from converters.convert import convert, outline
+from converters.files.readers import SafetensorsCheckpoint, TorchCheckpoint
 from converters.published import open_published
-from converters.sources import SafetensorsCheckpoint, TorchCheckpoint
 from tests.converters.folders import DAC_HF, V_0626_HF, left_in, write_safetensors
 from tests.converters.models import (
     AR,
@@ -37,8 +37,8 @@ from tests.converters.models import (
     sources,
     tensors,
 )
-from tests.mbd_tiny import CONFIG as MBD_CONFIG
-from tests.mbd_tiny import mbd_tensors, published_content, write_published
+from tests.tiny.mbd import CONFIG as MBD_CONFIG
+from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.models import KINDS
 

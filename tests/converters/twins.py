@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from tts_core import dac
+from tts_core.codecs import dac
 
 
 @cache

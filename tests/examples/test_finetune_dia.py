@@ -25,14 +25,14 @@ from examples.finetune_dia.data import (
 )
 from examples.finetune_dia.lora import LowRank, adapt, merge
 from examples.finetune_dia.training import Settings, finetune
-from mlx_port import cli
+from mlx_port.commands import main as cli
 from tests.examples.counted import Counted, Killed, Mortal
 from tests.parity.sides import YARDSTICK
-from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from torch_ref.dia.dia import Dia
 from torch_ref.loading import load
-from tts_core.audio import read_audio, write_audio
-from tts_core.delay import apply_delay
+from tts_core.audio.files import read_audio, write_audio
+from tts_core.dia.delay import apply_delay
 from tts_core.errors import NotFoundError, SpeechError, UsageError
 
 CONFIG = dia_config(positions=200)

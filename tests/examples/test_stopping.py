@@ -24,8 +24,8 @@ from examples.train_voice.settings import read_settings
 from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
 from tests.examples.counted import Counted, Killed, Mortal
 from tests.examples.ranks import train_as
-from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
-from tts_core.audio import write_audio
+from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tts_core.audio.files import write_audio
 
 FULL = read_settings()
 NARROW = {"hidden_size": 32, "intermediate_size": 48, "head_dim": 8}

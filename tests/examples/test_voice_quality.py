@@ -13,7 +13,7 @@ from benchmarks import voice_quality
 from benchmarks.voice_quality import Item, forms, missing, parameters, row, some, speed, spoken, table
 from examples.train_voice.evaluation import items
 from examples.train_voice.listening import TurnScore
-from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 
 
 def test_twenty_texts_by_default() -> None:

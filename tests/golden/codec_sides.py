@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from converters.files.readers import PICKLES, SafetensorsCheckpoint, TorchCheckpoint, read_json
 from converters.maps import encodec_facebook, encodec_transformers, vocos_charactr
-from converters.rules import Drop, Rule, plan
-from converters.sources import PICKLES, SafetensorsCheckpoint, TorchCheckpoint, read_json
+from converters.rules.plan import Drop, Rule, plan
 from tests.golden.cases import existing
 from tests.golden.sides import Bench, Side
-from tts_core import encodec, vocos
-from tts_core.fourier import inverse_basis, periodic_hann
+from tts_core.audio.fourier import inverse_basis, periodic_hann
+from tts_core.codecs import encodec, vocos
 
 Weights = tuple[Any, dict[str, np.ndarray]]  # a configuration, and tensors by canonical name
 

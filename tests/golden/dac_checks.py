@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.golden.cases import Case, Vectors, existing
 from tests.golden.sides import Bench, Loader, Side
-from tts_core.dac import decoded_length
+from tts_core.codecs.dac import decoded_length
 
 NAMES = [
     "enc.audio",

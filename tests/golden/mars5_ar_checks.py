@@ -13,8 +13,8 @@ import numpy as np
 from tests.golden.cases import Vectors, _Info, existing
 from tests.golden.mars5_ar_sides import ArSide, ar_side, read_checkpoint, sampling_side
 from tests.tolerance import assert_golden
-from tts_core.mars5_sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
-from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
+from tts_core.mars5.sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import HostNoise
 
 SETTINGS = {field.name for field in fields(Mars5Settings)}

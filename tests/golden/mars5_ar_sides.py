@@ -19,10 +19,10 @@ from safetensors.numpy import load_file
 
 from tests.golden.cases import existing
 from tests.golden.sides import _exact_rope_table
-from tts_core.mars5 import CodecLMConfig, codec_lm_from_shapes
-from tts_core.mars5_sampling import Mars5Settings
-from tts_core.mars5_sequence import CodecSequence
-from tts_core.mars5_tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
+from tts_core.mars5.config import CodecLMConfig, codec_lm_from_shapes
+from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import Noise
 
 KINDS = ("torch", "mlx", "float64")

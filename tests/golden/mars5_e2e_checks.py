@@ -19,13 +19,13 @@ from tests.golden.mars5_ar_sides import ArSide, ar_side, exact, read_checkpoint
 from tests.golden.mars5_nar_checks import GoldenNoise
 from tests.golden.mars5_nar_sides import bench as nar_bench
 from tests.tolerance import assert_golden
-from tts_core.encodec import codebooks_at
-from tts_core.mars5_diffusion import FIRST_DRAW, Cells
-from tts_core.mars5_request import BANDWIDTH_ID, for_vocoder
-from tts_core.mars5_sampling import Mars5Settings
-from tts_core.mars5_sequence import CodecSequence
+from tts_core.audio.trim import loud_span
+from tts_core.codecs.encodec import codebooks_at
+from tts_core.mars5.diffusion import FIRST_DRAW, Cells
+from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
+from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.sequence import CodecSequence
 from tts_core.results import GenerationResult, Prompt
-from tts_core.trim import loud_span
 
 IGNORED = {"deep_clone", "use_kv_cache", "beam_width"}  # settings of the original that ours does not have
 

@@ -14,7 +14,8 @@ from tests.golden.cases import Vectors, existing
 from tests.golden.mars5_nar_sides import bench, formulas
 from tests.golden.sides import Bench, Side
 from tests.tolerance import assert_within
-from tts_core.mars5_diffusion import (
+from tts_core.audio.trim import FRAME, HOP, loud_span
+from tts_core.mars5.diffusion import (
     FIRST_DRAW,
     ONE_HOT_FLOOR,
     Cells,
@@ -23,9 +24,8 @@ from tts_core.mars5_diffusion import (
     gumbel,
     make_cells,
 )
-from tts_core.mars5_schedule import OFFSET, SMALLEST_RATIO, reverse_order, schedule
-from tts_core.sinusoid import BASE, timestep_table
-from tts_core.trim import FRAME, HOP, loud_span
+from tts_core.mars5.schedule import OFFSET, SMALLEST_RATIO, reverse_order, schedule
+from tts_core.nn.sinusoid import BASE, timestep_table
 
 Info = dict[str, Any]
 

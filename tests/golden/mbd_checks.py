@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from converters.omegaconf_pickle import OmegaConfCheckpoint
+from converters.files.omegaconf_pickle import OmegaConfCheckpoint
 from tests.golden.cases import Vectors, existing
 from tests.golden.metavoice_audio_bench import AudioBench, audio_bench, near
-from tests.metavoice_audio_sides import AudioSide, Rows
-from tts_core import mbd_schedule
-from tts_core.band_filters import band_edges, lowpass_filters
-from tts_core.loudness import QUIETEST, TARGET, integrated_loudness, normalize_loudness
-from tts_core.mbd import MbdScheduleConfig, band_parameter_shapes
+from tests.tiny.metavoice_audio_sides import AudioSide, Rows
+from tts_core.audio.bands import band_edges, lowpass_filters
+from tts_core.audio.loudness import QUIETEST, TARGET, integrated_loudness, normalize_loudness
+from tts_core.codecs import mbd_schedule
+from tts_core.codecs.mbd import MbdScheduleConfig, band_parameter_shapes
 
 # of the vectors' README
 UNET, RUN, WAVE, FILTER, LOUD, LKFS = 1e-4, 2e-3, 1e-3, 1e-6, 1e-4, 1e-3

@@ -12,9 +12,9 @@ import numpy as np
 
 from converters.published import open_published
 from tests.golden.cases import Vectors, existing
-from tests.metavoice_sides import Side, side_of
+from tests.tiny.metavoice_sides import Side, side_of
 from tests.tolerance import assert_golden
-from tts_core.metavoice_text import Tokenizers, read_converted
+from tts_core.metavoice.text import Tokenizers, read_converted
 
 SAFE = 1e-3  # README.md beside the vectors: tokens are exact where the stored margin is larger
 

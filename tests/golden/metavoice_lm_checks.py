@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tests.golden.metavoice_lm_bench import SAFE, Bench, Networks
-from tts_core import metavoice_sampling as rules
-from tts_core.metavoice import first_stage_parameter_shapes, second_stage_parameter_shapes
-from tts_core.metavoice_codes import flattened, interleave, tilted
-from tts_core.metavoice_sampling import FirstStageSampling
-from tts_core.metavoice_text import normalise
+from tts_core.metavoice import sampling as rules
+from tts_core.metavoice.codes import flattened, interleave, tilted
+from tts_core.metavoice.config import first_stage_parameter_shapes, second_stage_parameter_shapes
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.text import normalise
 
 
 class Recorded:

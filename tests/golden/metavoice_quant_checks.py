@@ -7,8 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from converters.original_quant import AffineGroups, int4_groups, int8_product, int8_rows, mlx_groups, mlx_rows
-from converters.sources import SafetensorsCheckpoint
+from converters.files.readers import SafetensorsCheckpoint
+from converters.rules.original_quant import (
+    AffineGroups,
+    int4_groups,
+    int8_product,
+    int8_rows,
+    mlx_groups,
+    mlx_rows,
+)
 from tests.golden.cases import existing
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from tests.golden.metavoice_lm_bench import SAFE, Bench, Networks
 from tests.golden.metavoice_lm_checks import NOTHING, check_forced, check_prefix, run_loop
 from tests.tolerance import bound
-from tts_core import metavoice_sampling as rules
-from tts_core.metavoice_codes import flattened, second_stage_rows, tilted
-from tts_core.metavoice_sampling import FirstStageSampling
-from tts_core.metavoice_text import normalise
+from tts_core.metavoice import sampling as rules
+from tts_core.metavoice.codes import flattened, second_stage_rows, tilted
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.text import normalise
 
 
 def check_second(bench: Bench) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.golden.cases import existing
 from tts_core.errors import UsageError
-from tts_core.metavoice_text import END_OF_TEXT, Tokenizer, Tokenizers, normalise
+from tts_core.metavoice.text import END_OF_TEXT, Tokenizer, Tokenizers, normalise
 
 
 def check_tokenizer(folder: Path, published: Tokenizers) -> None:

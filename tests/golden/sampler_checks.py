@@ -10,8 +10,8 @@ import numpy as np
 
 from tests.golden.cases import Case, Vectors
 from tests.tolerance import assert_within
-from tts_core import sampling
-from tts_core.sampling import Sampling
+from tts_core.dia import sampling
+from tts_core.dia.sampling import Sampling
 
 RULES = {"head": "candidates_0626", "hf": "candidates_0626", "v1": "candidates_v01"}
 SPECIAL_IDS = 4  # a vocabulary is the codebook's entries, then EOS, PAD, BOS and one that is never used
@@ -79,11 +79,11 @@ def _side(side: str) -> tuple[Any, Callable[[np.ndarray], Any]]:
     if side == "torch":
         import torch
 
-        from torch_ref import sampling as torch_sampling
+        from torch_ref.dia import sampling as torch_sampling
 
         return torch_sampling, torch.from_numpy
     import mlx.core as mx
 
-    from mlx_port import sampling as mlx_sampling
+    from mlx_port.dia import sampling as mlx_sampling
 
     return mlx_sampling, mx.array

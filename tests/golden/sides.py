@@ -17,7 +17,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from tests.tolerance import assert_golden, assert_within
-from tts_core import dac, dia, dia_shapes
+from tts_core.codecs import dac
+from tts_core.dia import config as dia
+from tts_core.dia import shapes as dia_shapes
 
 SIDES = ("torch", "mlx")
 

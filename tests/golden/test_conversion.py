@@ -11,8 +11,8 @@ import pytest
 from safetensors import safe_open
 
 from converters.convert import convert
+from converters.files.readers import read_json
 from converters.published import open_published
-from converters.sources import read_json
 from tests.golden.cases import DEFAULT, golden_root
 
 mx = pytest.importorskip("mlx.core", reason="mlx is not installed: it reads what is written")

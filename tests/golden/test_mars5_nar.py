@@ -13,7 +13,7 @@ import pytest
 from tests.golden.cases import DEFAULT, golden_root
 from tests.golden.mars5_nar_checks import CHECKS, check
 from tests.golden.sides import SIDES
-from tts_core.mars5_schedule import schedule
+from tts_core.mars5.schedule import schedule
 
 pytestmark = pytest.mark.golden
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.golden.cases import DEFAULT, Case
 from tests.golden.sampler_checks import check_sampler
-from tts_core import sampling
-from tts_core.sampling import forbid_special, guide, keep_top_k, keep_top_p
+from tts_core.dia import sampling
+from tts_core.dia.sampling import forbid_special, guide, keep_top_k, keep_top_p
 
 SAMPLER = Case(DEFAULT / "dia" / "sampler")
 

@@ -18,8 +18,8 @@ from tests.layers.attention_cases import CASES, TWO_ROWS, WRONG, causal_fault, f
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.limits import Backend, enforce, observe
 from torch_ref.limits.workloads import pairs
-from tts_core.attention import Scores, block_sizes, lane_spans
 from tts_core.errors import ResourceError
+from tts_core.nn.attention import Scores, block_sizes, lane_spans
 
 attend: Callable[..., Tensor] = scaled_dot_product_attention
 POLICIES = {

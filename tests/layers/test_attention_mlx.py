@@ -13,7 +13,7 @@ from torch import Tensor
 import mlx_port.layers.attention
 from mlx_port.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from tests.layers.attention_cases import CASES, TWO_ROWS, causal_fault, fault
-from tts_core.attention import Scores, block_sizes
+from tts_core.nn.attention import Scores, block_sizes
 
 attend: Callable[..., mx.array] = scaled_dot_product_attention
 POLICIES = {

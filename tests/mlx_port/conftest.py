@@ -6,7 +6,7 @@ import pytest
 
 from converters.convert import convert
 from converters.published import open_published
-from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import converters.convert
-from converters.writer import appearing, check_destination
+from converters.files.writer import appearing, check_destination
 from mlx_port import api, generate, load
-from tts_core.embedded_voice import fingerprint
 from tts_core.errors import ResourceError, UsageError
+from tts_core.voice.embedded import fingerprint
 
 
 @pytest.fixture

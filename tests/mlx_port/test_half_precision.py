@@ -20,10 +20,10 @@ from mlx_port.dia.dia import Dia
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.metavoice.first_stage import FirstStage
-from tests.mars5_nar_tiny import TEXT, codes, weights
-from tests.metavoice_tiny import first_stage_config, first_stage_weights
-from tests.tiny import dia_config, dia_weights
-from tests.tiny_mars5_ar import ar_config, ar_tensors, deep_prompt, reference
+from tests.tiny.dia import dia_config, dia_weights
+from tests.tiny.mars5_ar import ar_config, ar_tensors, deep_prompt, reference
+from tests.tiny.mars5_nar import TEXT, codes, weights
+from tests.tiny.metavoice import first_stage_config, first_stage_weights
 from tts_core.models import KINDS
 
 Seen = defaultdict[str, set[mx.Dtype]]

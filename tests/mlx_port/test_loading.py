@@ -16,9 +16,9 @@ from mlx.utils import tree_flatten
 
 from mlx_port import load
 from mlx_port.api import converted_voice
-from tts_core.dia_shapes import is_norm
-from tts_core.embedded_voice import CODEC, DIA
+from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.voice.embedded import CODEC, DIA
 
 ROOT = Path(__file__).parents[2]
 

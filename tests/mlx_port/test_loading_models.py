@@ -12,17 +12,17 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from converters.convert import convert
-from converters.dequantize import Quantization
 from converters.published import Published, open_published
+from converters.rules.dequantize import Quantization
 from mlx_port.loading import load, open_networks, open_parts, read_configs
-from tests import mars5_nar_tiny
 from tests.converters.folders import write_safetensors
 from tests.converters.models import FOLDERS, SOURCES, edit, sources
-from tests.mbd_tiny import CONFIG as MBD_CONFIG
-from tests.mbd_tiny import mbd_tensors, published_content
-from tests.mbd_tiny import write_published as write_mbd
+from tests.tiny import mars5_nar as mars5_nar_tiny
+from tests.tiny.mbd import CONFIG as MBD_CONFIG
+from tests.tiny.mbd import mbd_tensors, published_content
+from tests.tiny.mbd import write_published as write_mbd
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
-from tts_core.mars5 import residual_transformer_parameter_shapes
+from tts_core.mars5.config import residual_transformer_parameter_shapes
 from tts_core.models import KINDS
 
 pytest.importorskip("torch", reason="the published pickles need torch")

@@ -13,11 +13,11 @@ from mlx import nn
 
 from benchmarks.quantised_parity import FORMS, TEXTS, compare, make, table, teacher_forced
 from converters.convert import convert
-from converters.dequantize import Quantization
 from converters.published import open_published
+from converters.rules.dequantize import Quantization
 from mlx_port import load
-from tts_core.dia_pipeline import DiaPipeline
-from tts_core.embedded_voice import CODEC, DIA
+from tts_core.dia.pipeline import DiaPipeline
+from tts_core.voice.embedded import CODEC, DIA
 
 FRAMES = 20
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.golden.dac_checks import check_codes, search
 from tests.golden.sides import SIDES, Bench, Loader, Side
-from tts_core.codec_policy import CodecPolicy
-from tts_core.dac import decoded_length
+from tts_core.codecs.dac import decoded_length
+from tts_core.codecs.policy import CodecPolicy
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

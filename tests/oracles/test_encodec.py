@@ -15,8 +15,8 @@ from tests.golden.codec_sides import encodec_bench
 from tests.golden.encodec_checks import embedding
 from tests.golden.sides import SIDES, Bench
 from tests.tolerance import FACTOR
-from tts_core.codec_policy import CodecPolicy
-from tts_core.encodec import codebooks_at
+from tts_core.codecs.encodec import codebooks_at
+from tts_core.codecs.policy import CodecPolicy
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

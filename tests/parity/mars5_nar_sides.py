@@ -19,11 +19,11 @@ import torch_ref.mars5.diffusion
 import torch_ref.mars5.encoder
 import torch_ref.mars5.residual_transformer
 import torch_ref.mars5.reverse
-from tests.mars5_nar_tiny import Weights
 from tests.parity.sides import PORT, Side
-from tts_core.mars5 import is_norm
-from tts_core.mars5_diffusion import Cells, Diffusion, numbers_for
-from tts_core.mars5_schedule import schedule
+from tests.tiny.mars5_nar import Weights
+from tts_core.mars5.config import is_norm
+from tts_core.mars5.diffusion import Cells, Diffusion, numbers_for
+from tts_core.mars5.schedule import schedule
 from tts_core.noise import Noise
 
 TORCH = torch_ref.mars5

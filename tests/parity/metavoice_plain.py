@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tts_core import metavoice_sampling as rules
-from tts_core.metavoice import END_OF_AUDIO
-from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice import sampling as rules
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.noise import Noise
 
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tts_core import sampling as rules
-from tts_core.sampling import Sampling
+from tts_core.dia import sampling as rules
+from tts_core.dia.sampling import Sampling
 
 
 class Tie(NamedTuple):

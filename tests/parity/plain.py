@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from tests.parity.sides import ORACLE, Side
-from tts_core import sampling as rules
-from tts_core.dia_grid import DelayGrid
+from tts_core.dia import sampling as rules
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.sampling import Sampling
+from tts_core.dia.tokenizer import tokenize
 from tts_core.noise import Noise
-from tts_core.sampling import Sampling
-from tts_core.tokenizer import tokenize
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tests.parity.sides import ORACLE
-from tts_core.mars5_sampling import Mars5Settings
-from tts_core.mars5_sequence import CodecSequence
+from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.sequence import CodecSequence
 from tts_core.noise import Noise
 
 

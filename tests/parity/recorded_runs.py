@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from tests import mars5_pipelines, metavoice_pipeline
+from tests.tiny import mars5 as mars5_pipelines
+from tests.tiny import metavoice_pipeline
 from tests.tolerance import bound
 from tts_core.results import GenerationResult, Prompt
 
@@ -271,7 +272,7 @@ def pipeline(side: str, model: str) -> Any:
     """Loaded model: the embedded voice for Dia, a small one for the others. side: torch, float64 or mlx."""
     if side == "float64":
         import torch_ref
-        from tts_core.embedded_voice import CODEC, DIA
+        from tts_core.voice.embedded import CODEC, DIA
 
         if model == "dia":
             return torch_ref.load(DIA, codec=CODEC, device="cpu", dtype="float64")

@@ -21,9 +21,9 @@ import torch_ref.dia.dia
 import torch_ref.dia.loading
 import torch_ref.dia.loop
 import torch_ref.host
-from tests.tiny import Weights
+from tests.tiny.dia import Weights
 from tests.tolerance import assert_within
-from tts_core.dac import mlx_axes
+from tts_core.codecs.dac import mlx_axes
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 
 from converters import cli
 from converters.convert import convert
-from converters.dequantize import Quantization
+from converters.files.readers import read_header
 from converters.published import open_published
-from converters.sources import read_header
+from converters.rules.dequantize import Quantization
 from mlx_port.loading import open_networks as open_mlx
 from tests.converters.folders import write_safetensors
 from tests.converters.models import (

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
-from tests.tiny import dac_config, dac_weights
+from tests.tiny.dia import dac_config, dac_weights
 from tests.tolerance import assert_within
-from tts_core.codec_policy import CodecPolicy
-from tts_core.dac import DacConfig, decode_lookahead, decoded_length, encode_window
+from tts_core.codecs.dac import DacConfig, decode_lookahead, decoded_length, encode_window
+from tts_core.codecs.policy import CodecPolicy
 
 TINY = dac_config()
 EVEN = replace(TINY, downsampling_ratios=(2, 4), upsampling_ratios=(4, 2))

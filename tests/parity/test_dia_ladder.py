@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
-from tests.tiny import dia_config, dia_weights
+from tests.tiny.dia import dia_config, dia_weights
 
 CONFIG = dia_config()
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])

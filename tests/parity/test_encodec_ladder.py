@@ -19,9 +19,9 @@ import torch_ref.codecs.encodec
 from tests.golden.codec_sides import bench_of
 from tests.golden.encodec_checks import after, embedding
 from tests.golden.sides import Bench, Side
-from tests.tiny_codecs import encodec_config, encodec_weights
-from tts_core.codec_policy import CodecPolicy
-from tts_core.encodec import EncodecConfig
+from tests.tiny.codecs import encodec_config, encodec_weights
+from tts_core.codecs.encodec import EncodecConfig
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
 
 TINY = encodec_config()

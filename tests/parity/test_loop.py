@@ -8,12 +8,12 @@ import pytest
 
 from tests.parity import plain
 from tests.parity.sides import ORACLE, SIDES, Side, assert_parity
-from tests.tiny import dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
 from tests.tolerance import assert_within
+from tts_core.dia.sampling import Sampling
+from tts_core.dia.tokenizer import tokenize
 from tts_core.noise import HostNoise
 from tts_core.results import Prompt
-from tts_core.sampling import Sampling
-from tts_core.tokenizer import tokenize
 
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))

@@ -23,12 +23,12 @@ import torch_ref.mars5.codec_lm
 import torch_ref.mars5.sampling
 from tests.parity import plain_mars5_ar as plain
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
-from tests.tiny_mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
+from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
 from tests.tolerance import assert_within
 from torch_ref.limits import Backend, enforce
-from tts_core.mars5 import CodecLMConfig, is_norm
-from tts_core.mars5_sampling import Mars5Settings
-from tts_core.mars5_tokens import CodecPrompt
+from tts_core.mars5.config import CodecLMConfig, is_norm
+from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.tokens import CodecPrompt
 from tts_core.noise import HostNoise
 
 CONFIG = ar_config()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.parity.mars5_nar_sides import code, hashed_bits, hashed_gumbel
 from tests.parity.sides import PORT, SIDES, Side
-from tts_core.mars5_diffusion import constants, gumbel
+from tts_core.mars5.diffusion import constants, gumbel
 from tts_core.noise import HostNoise
 
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))

@@ -13,9 +13,9 @@ import mlx_port.mars5.codec_lm
 import mlx_port.mars5.encoder as encoder
 import torch_ref.mars5.codec_lm
 import torch_ref.mars5.encoder
-from tests.tiny_mars5_ar import ar_config, ar_tensors, deep_prompt, reference
+from tests.tiny.mars5_ar import ar_config, ar_tensors, deep_prompt, reference
 from tests.tolerance import EPS, FACTOR, FLOOR, error
-from tts_core.mars5 import is_norm
+from tts_core.mars5.config import is_norm
 
 CONFIG = ar_config(hidden_size=192, intermediate_size=256)  # heads as wide as the published ones
 CODES = reference(30, CONFIG)

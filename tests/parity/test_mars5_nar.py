@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.mars5_nar_tiny import TEXT, codes, config, weights
 from tests.parity.mars5_nar_sides import Plain, code, network, plain_run
 from tests.parity.sides import ORACLE, PORT, SIDES, YARDSTICK, Side, assert_parity
+from tests.tiny.mars5_nar import TEXT, codes, config, weights
 from tests.tolerance import assert_within
 from tts_core.errors import GenerationError
-from tts_core.mars5_diffusion import Cells, Diffusion, first_noise, make_cells
+from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
 from tts_core.noise import HostNoise
 
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))

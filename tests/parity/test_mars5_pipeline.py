@@ -9,20 +9,20 @@ import pytest
 
 import mlx_port
 import torch_ref
-from tests.mars5_pipelines import LONG, SAID, TEXT, CountingNoise, converted, pipeline, reference, room, voice
+from tests.tiny.mars5 import LONG, SAID, TEXT, CountingNoise, converted, pipeline, reference, room, voice
 from tests.tolerance import assert_within
-from tts_core import mars5_pipeline
-from tts_core.codec_policy import CodecPolicy
+from tts_core.audio.joining import FADE, PAUSE
+from tts_core.audio.trim import loud_span
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import ResourceError, UsageError
-from tts_core.joining import FADE, PAUSE
-from tts_core.mars5_diffusion import FIRST_DRAW
-from tts_core.mars5_estimate import Mars5Job
-from tts_core.mars5_request import BANDWIDTH_ID, STAGES, for_vocoder
-from tts_core.mars5_sampling import Mars5Settings
+from tts_core.mars5 import pipeline as mars5_pipeline
+from tts_core.mars5.diffusion import FIRST_DRAW
+from tts_core.mars5.memory import Mars5Job
+from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
+from tts_core.mars5.sampling import Mars5Settings
 from tts_core.noise import HostNoise, piece_seed
-from tts_core.pieces import CHARACTERS_PER_SECOND
 from tts_core.results import Prompt, join
-from tts_core.trim import loud_span
+from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 SIDES = ("torch", "mlx")
 PIECES = {"piece_seconds": 1.4, "timesteps": 2}  # 21 characters a piece

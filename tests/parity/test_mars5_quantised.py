@@ -17,16 +17,16 @@ from safetensors.numpy import load_file, save_file
 import mlx_port.loading
 import torch_ref.loading
 from converters.convert import convert
-from converters.dequantize import Quantization
 from converters.published import open_published
-from tests import mars5_nar_tiny
+from converters.rules.dequantize import Quantization
 from tests.converters.models import AR
 from tests.parity.mars5_nar_sides import code
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side
+from tests.tiny import mars5_nar as mars5_nar_tiny
 from tests.tolerance import assert_within
-from tts_core.mars5 import is_norm, residual_transformer_parameter_shapes
-from tts_core.mars5_diffusion import Diffusion, first_noise, make_cells
-from tts_core.mars5_estimate import weight_bytes
+from tts_core.mars5.config import is_norm, residual_transformer_parameter_shapes
+from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
+from tts_core.mars5.memory import weight_bytes
 from tts_core.models import KINDS
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import MARS5_AR, MARS5_NAR

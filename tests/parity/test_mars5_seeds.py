@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.mars5_pipelines import pipeline
-from tts_core.mars5_diffusion import Diffusion, first_noise, make_cells
+from tests.tiny.mars5 import pipeline
+from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
 from tts_core.noise import HostNoise
 
 FRAMES, PROMPT = 14, 10

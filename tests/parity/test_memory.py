@@ -16,10 +16,12 @@ import torch_ref
 import torch_ref.dia.step
 import torch_ref.layers.cache
 from tests.parity.sides import PORT, SIDES, YARDSTICK, Side
-from tests.tiny import dac_config, dac_weights, dia_config, dia_weights
-from tts_core import attention, dac, estimate
+from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
+from tts_core.codecs import dac
+from tts_core.dia import memory as estimate
+from tts_core.dia.memory import Job
 from tts_core.errors import ResourceError, UsageError
-from tts_core.estimate import Job
+from tts_core.nn import attention
 from tts_core.results import Prompt
 
 TEXT = "[S1] One, two."
@@ -150,7 +152,7 @@ def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> N
     import torch_ref.loading
     from mlx_port import loading
     from mlx_port.api import converted_voice
-    from tts_core.embedded_voice import CODEC, DIA
+    from tts_core.voice.embedded import CODEC, DIA
 
     folder = converted_voice()
     for side in (torch_ref.dia.loading, mlx_port.dia.loading):
@@ -169,9 +171,9 @@ def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatc
     import mlx_port.dia.loading
     import torch_ref.dia.loading
     from mlx_port.api import converted_voice
-    from tts_core.codec_policy import CodecPolicy
-    from tts_core.embedded_voice import CODEC, DIA
-    from tts_core.room import codec_policy
+    from tts_core.codecs.policy import CodecPolicy
+    from tts_core.dia.room import codec_policy
+    from tts_core.voice.embedded import CODEC, DIA
 
     sides = (
         (torch_ref.dia.loading, "torch-cpu", lambda: torch_ref.load(DIA, codec=CODEC, device="cpu")),

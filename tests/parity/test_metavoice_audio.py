@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.mbd_tiny import CONFIG, mbd_tensors
-from tests.metavoice_audio_sides import AudioSide
+from tests.tiny.mbd import CONFIG, mbd_tensors
+from tests.tiny.metavoice_audio_sides import AudioSide
 from tests.tolerance import assert_within
-from tts_core.band_filters import lowpass_filters
+from tts_core.audio.bands import lowpass_filters
+from tts_core.codecs.mbd_schedule import Transition, default_steps, transitions
 from tts_core.errors import UsageError
-from tts_core.mbd_schedule import Transition, default_steps, transitions
-from tts_core.metavoice import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
+from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
 from tts_core.noise import HostNoise
 
 SPEAKER = SpeakerEncoderConfig(n_mels=11, hidden_size=10, num_hidden_layers=3, speaker_embedding_size=7)

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.metavoice_sides import Side, side_of
-from tests.metavoice_tiny import (
+from tests.parity import metavoice_plain as plain
+from tests.parity.device_reads import Forbidden, Watched
+from tests.parity.sides import PORT, YARDSTICK
+from tests.tiny.metavoice import (
     first_stage_config,
     first_stage_weights,
     second_stage_config,
     second_stage_weights,
     tokenizers,
 )
-from tests.parity import metavoice_plain as plain
-from tests.parity.device_reads import Forbidden, Watched
-from tests.parity.sides import PORT, YARDSTICK
+from tests.tiny.metavoice_sides import Side, side_of
 from tests.tolerance import assert_within
-from tts_core import metavoice_sampling as rules
 from tts_core.errors import GenerationError, UsageError
-from tts_core.metavoice_codes import by_position, second_stage_rows
-from tts_core.metavoice_sampling import SECOND_STAGE_STEP, FirstStageSampling
+from tts_core.metavoice import sampling as rules
+from tts_core.metavoice.codes import by_position, second_stage_rows
+from tts_core.metavoice.sampling import SECOND_STAGE_STEP, FirstStageSampling
 from tts_core.noise import HostNoise
 
 TORCH, MLX, ORACLE = side_of("torch"), side_of("mlx"), side_of("float64")

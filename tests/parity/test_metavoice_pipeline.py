@@ -14,12 +14,12 @@ import pytest
 
 import mlx_port
 import torch_ref
-from tests.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, write_model
+from tests.tiny.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, write_model
 from tests.tolerance import assert_within
+from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudness
 from tts_core.errors import ResourceError, UsageError
-from tts_core.loudness import TARGET, integrated_loudness, normalize_loudness
-from tts_core.metavoice_estimate import MetaVoiceJob, positions
-from tts_core.metavoice_request import STAGES, request_speech, tell_licence
+from tts_core.metavoice.memory import MetaVoiceJob, positions
+from tts_core.metavoice.request import STAGES, request_speech, tell_licence
 from tts_core.noise import HostNoise, piece_seed
 from tts_core.results import Prompt, join
 

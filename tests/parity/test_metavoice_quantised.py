@@ -16,14 +16,14 @@ from mlx import nn
 import mlx_port.loading
 import torch_ref.loading
 from converters.convert import convert
-from converters.dequantize import Quantization
-from converters.original_quant import MODES, quantization_of
 from converters.published import open_published
+from converters.rules.dequantize import Quantization
+from converters.rules.original_quant import MODES, quantization_of
 from tests.converters.models import FIRST
-from tests.metavoice_sides import Side, side_of
+from tests.tiny.metavoice_sides import Side, side_of
 from tests.tolerance import assert_within
-from tts_core.metavoice import is_quantisable
-from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice.config import is_quantisable
+from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.noise import HostNoise
 
 pytestmark = pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.parity.device_reads import Forbidden, Watched
 from tests.parity.sides import PORT, SIDES, Side
-from tests.tiny import EOS, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import EOS, dac_config, dac_weights, dia_config, dia_weights
 from tts_core.errors import CheckpointError
 from tts_core.noise import HostNoise
 from tts_core.results import Prompt, join

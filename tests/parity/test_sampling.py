@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-import mlx_port.sampling
-import torch_ref.sampling
+import mlx_port.dia.sampling
+import torch_ref.dia.sampling
 from tests.parity.sides import PORT, YARDSTICK
-from tts_core import sampling as rules
-from tts_core.sampling import Sampling
+from tts_core.dia import sampling as rules
+from tts_core.dia.sampling import Sampling
 
-SIDES = {"torch_ref": (YARDSTICK, torch_ref.sampling), "mlx_port": (PORT, mlx_port.sampling)}
+SIDES = {"torch_ref": (YARDSTICK, torch_ref.dia.sampling), "mlx_port": (PORT, mlx_port.dia.sampling)}
 RULES = ["candidates_0626", "candidates_v01"]
 SETTINGS = [
     Sampling(3.0, 1.2, 0.95, 45),

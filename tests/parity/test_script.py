@@ -10,12 +10,12 @@ import pytest
 
 from mlx_port.api import embedded_voice as mlx_voice
 from tests.parity.sides import PORT, SIDES, YARDSTICK, Side
-from tests.tiny import dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
 from torch_ref.api import embedded_voice as torch_voice
-from tts_core import dia_pipeline
+from tts_core.audio.joining import FADE, PAUSE
+from tts_core.audio.joining import join as join_waves
+from tts_core.dia import pipeline as dia_pipeline
 from tts_core.errors import ResourceError, UsageError
-from tts_core.joining import FADE, PAUSE
-from tts_core.joining import join as join_waves
 from tts_core.noise import HostNoise, piece_seed
 from tts_core.results import GenerationResult, Prompt, join
 

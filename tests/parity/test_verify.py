@@ -16,10 +16,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from converters.convert import convert
-from converters.dequantize import Quantization
 from converters.published import open_published
-from mlx_port import cli
-from mlx_port.verify import run as verifying
+from converters.rules.dequantize import Quantization
+from mlx_port.commands import main as cli
+from mlx_port.commands.verify import run as verifying
 from tests.converters.folders import DAC, DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01
 
 SOURCES = {"v_0626": (V_0626, DAC_PTH), "v_v01": (V_V01, DAC), "v_0626_hf": (V_0626_HF, DAC_HF)}

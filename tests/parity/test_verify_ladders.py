@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from converters.published import open_published
-from mlx_port.verify import ladder
-from mlx_port.verify.inputs import Given
-from mlx_port.verify.run import trace
-from mlx_port.verify_cli import layers_class
+from mlx_port.commands.verify import ladder
+from mlx_port.commands.verify.command import layers_class
+from mlx_port.commands.verify.inputs import Given
+from mlx_port.commands.verify.run import trace
 from tests.converters.models import AR, FIRST, sources
-from tests.mbd_tiny import mbd_tensors, published_content, write_published
-from tests.metavoice_pipeline import bands_for
+from tests.tiny.mbd import mbd_tensors, published_content, write_published
+from tests.tiny.metavoice_pipeline import bands_for
 from torch_ref.loading import open_parts
 from tts_core.models import MODELS
-from tts_core.stages import State, single_passes
+from tts_core.nn.layer_order import State, single_passes
 
 pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
 

@@ -11,22 +11,23 @@ import torch
 from converters.convert import convert
 from converters.published import Part, open_published
 from mlx_port.codecs.layerwise import DacLayers as MlxDac
+from mlx_port.commands.verify.dia import dia_state
+from mlx_port.commands.verify.inputs import Given, no_codes, signal
+from mlx_port.commands.verify.run import trace
+from mlx_port.commands.verify.stored import Stored
 from mlx_port.dia.layerwise import DiaLayers as MlxDia
 from mlx_port.loading import load as load_mlx
-from mlx_port.verify.dia import dia_state
-from mlx_port.verify.inputs import Given, no_codes, signal
-from mlx_port.verify.run import trace
-from mlx_port.verify.stored import Stored
 from tests.converters.folders import DAC, V_V01
-from tests.tiny import dac_config, dia_config
+from tests.tiny.dia import dac_config, dia_config
 from torch_ref.dia.layerwise import DiaLayers as TorchDia
 from torch_ref.loading import load as load_torch
-from tts_core import dac, dia_shapes
-from tts_core.codec_stages import dac_decode_stages, dac_encode_stages
-from tts_core.dia import DiaConfig
-from tts_core.dia_stages import dia_stages
-from tts_core.embedded_voice import CODEC, DIA
-from tts_core.stages import passes
+from tts_core.codecs import dac
+from tts_core.codecs.layer_order import dac_decode_stages, dac_encode_stages
+from tts_core.dia import shapes as dia_shapes
+from tts_core.dia.config import DiaConfig
+from tts_core.dia.layer_order import dia_stages
+from tts_core.nn.layer_order import passes
+from tts_core.voice.embedded import CODEC, DIA
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from converters.dequantize import BITS, Quantization, dequantize
-from converters.dtypes import narrow, widen
+from converters.files.dtypes import narrow, widen
+from converters.rules.dequantize import BITS, Quantization, dequantize
+from mlx_port.commands.verify.conversion import ROUNDING, SMALLEST_STEP, group_error, teacher_forced
+from mlx_port.commands.verify.measure import EPS, compare_choices, distances, measure
+from mlx_port.commands.verify.report import Report
 from mlx_port.loading import DTYPES
-from mlx_port.verify.conversion import ROUNDING, SMALLEST_STEP, group_error, teacher_forced
-from mlx_port.verify.measure import EPS, compare_choices, distances, measure
-from mlx_port.verify.report import Report
 from tests import tolerance
 
 

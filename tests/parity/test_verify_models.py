@@ -14,14 +14,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from converters.convert import convert
-from converters.dequantize import Quantization
 from converters.published import open_published
-from mlx_port import cli
-from mlx_port.verify import ladder
-from mlx_port.verify.inputs import Given
+from converters.rules.dequantize import Quantization
+from mlx_port.commands import main as cli
+from mlx_port.commands.verify import ladder
+from mlx_port.commands.verify.inputs import Given
 from tests.converters.models import AR, FIRST, edit, sources
-from tests.mbd_tiny import mbd_tensors, published_content, write_published
-from tests.metavoice_pipeline import bands_for
+from tests.tiny.mbd import mbd_tensors, published_content, write_published
+from tests.tiny.metavoice_pipeline import bands_for
 
 pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
 QUICK = ("--rows", "12", "--seconds", "0.06")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.golden.codec_sides import bench_of
 from tests.golden.sides import Bench, Side
-from tests.tiny_codecs import vocos_config, vocos_weights
-from tts_core.codec_policy import CodecPolicy
+from tests.tiny.codecs import vocos_config, vocos_weights
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.vocos import LARGEST_MAGNITUDE, VocosConfig, decode_lookahead
 from tts_core.errors import UsageError
-from tts_core.vocos import LARGEST_MAGNITUDE, VocosConfig, decode_lookahead
 
 TINY = vocos_config()
 REAL = replace(TINY, n_fft=32, hop_length=8, num_layers=1)  # four hops a frame, as published

@@ -10,10 +10,10 @@ from tests.parity import plain
 from tests.tolerance import assert_within
 from torch_ref import load
 from torch_ref.api import embedded_voice as torch_voice
-from tts_core.dia_pipeline import DiaPipeline
-from tts_core.embedded_voice import CODEC, DIA
+from tts_core.dia.pipeline import DiaPipeline
 from tts_core.noise import HostNoise
 from tts_core.results import GenerationResult, Prompt, join
+from tts_core.voice.embedded import CODEC, DIA
 
 TEXTS = [
     "[S1] Hello, this is a voice made by a small network.",

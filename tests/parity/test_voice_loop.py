@@ -22,12 +22,12 @@ from converters.published import open_published
 from tests.parity.near_ties import nearest
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tolerance import bound
-from tts_core import sampling as rules
-from tts_core.delay import apply_delay
-from tts_core.embedded_voice import FOLDER
+from tts_core.dia import sampling as rules
+from tts_core.dia.delay import apply_delay
+from tts_core.dia.sampling import Sampling
+from tts_core.dia.tokenizer import tokenize
 from tts_core.noise import HostNoise
-from tts_core.sampling import Sampling
-from tts_core.tokenizer import tokenize
+from tts_core.voice.embedded import FOLDER
 
 VOICE = Path(os.environ.get("MLX_PORT_VOICE", FOLDER))
 EVALUATION = Path(__file__).parents[2] / "examples/train_voice/evaluation"

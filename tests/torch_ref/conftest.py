@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 
 
 @pytest.fixture(scope="session")

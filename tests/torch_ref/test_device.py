@@ -11,8 +11,8 @@ import torch
 import torch_ref
 from torch_ref import device as policy
 from torch_ref.limits import backend
-from tts_core.embedded_voice import CODEC, DIA
 from tts_core.errors import UsageError
+from tts_core.voice.embedded import CODEC, DIA
 
 Machine = Callable[..., None]
 

@@ -8,7 +8,7 @@ import torch
 
 import torch_ref.layers.lstm
 from tests.golden.codec_sides import bench_of
-from tests.tiny_codecs import encodec_config, encodec_weights, vocos_config, vocos_weights
+from tests.tiny.codecs import encodec_config, encodec_weights, vocos_config, vocos_weights
 from tests.torch_ref.stand_ins import stand_ins
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos

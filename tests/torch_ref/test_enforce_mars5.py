@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.mars5_pipelines import SAID, TEXT, pipeline, reference, room
+from tests.tiny.mars5 import SAID, TEXT, pipeline, reference, room
 from tests.torch_ref.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
 from tts_core.results import Prompt

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import torch_ref
-from tests.metavoice_pipeline import Ending, reference, write_model
+from tests.tiny.metavoice_pipeline import Ending, reference, write_model
 from tests.torch_ref.stand_ins import stand_ins
 from tests.torch_ref.test_metavoice_precision import Refused
 from torch_ref import device as policy
 from torch_ref.limits import Backend, enforce
-from tts_core.speaker_cache import SpeakerCache
+from tts_core.metavoice.speaker_cache import SpeakerCache
 
 OLDEST, NEWEST = Backend("mps", "2.5.1", "13.6"), Backend("mps", "2.12.1", "15.2")
 

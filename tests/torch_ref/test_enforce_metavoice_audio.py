@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.mbd_tiny import CONFIG, SCHEDULE, mbd_tensors
+from tests.tiny.mbd import CONFIG, SCHEDULE, mbd_tensors
 from tests.torch_ref.stand_ins import stand_ins
 from torch_ref.codecs.band_split import match_levels, split_bands
 from torch_ref.codecs.mbd import DiffusionUnet, MultiBandDiffusion
 from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
-from tts_core.mbd import PUBLISHED_UNET
-from tts_core.metavoice import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
+from tts_core.codecs.mbd import PUBLISHED_UNET
+from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
 from tts_core.noise import HostNoise
 
 LENGTH = 96_000  # 4 s: more than the 65,536 that a convolution takes on some of them

@@ -9,11 +9,11 @@ import torch
 
 from converters.convert import convert
 from converters.published import open_published
-from tests.tiny import dia_config, dia_weights
+from tests.tiny.dia import dia_config, dia_weights
 from torch_ref import generate, load
-from tts_core.dia_shapes import is_norm
+from tts_core.dia.sampling import DEFAULTS_V01
+from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
-from tts_core.sampling import DEFAULTS_V01
 
 
 def test_a_published_folder_speaks(published: Path) -> None:

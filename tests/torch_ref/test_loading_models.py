@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.converters.models import AR, ENCODEC, NAR, SOURCES, sources, tensors
-from tests.mbd_tiny import CONFIG as MBD_CONFIG
-from tests.mbd_tiny import mbd_tensors, published_content
-from tests.mbd_tiny import write_published as write_mbd
+from tests.tiny.mbd import CONFIG as MBD_CONFIG
+from tests.tiny.mbd import mbd_tensors, published_content
+from tests.tiny.mbd import write_published as write_mbd
 from torch_ref.loading import open_networks, open_parts
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.models import KINDS

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import torch_ref.mars5.reverse as reverse
-from tests.mars5_nar_tiny import TEXT, codes, config, weights
+from tests.tiny.mars5_nar import TEXT, codes, config, weights
 from tests.torch_ref.test_dia_step import eager
 from torch_ref.limits import Backend, enforce
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from tts_core.mars5 import is_norm
-from tts_core.mars5_diffusion import Cells, Diffusion, first_noise, make_cells
+from tts_core.mars5.config import is_norm
+from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import MARS5_NAR
 

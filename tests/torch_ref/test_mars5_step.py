@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tiny_mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
+from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
 from tests.torch_ref.test_dia_step import eager
 from torch_ref.layers import row_kernels
 from torch_ref.mars5 import ar_loop, row, step
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw
 from tts_core.errors import GenerationError
-from tts_core.mars5 import is_norm
-from tts_core.mars5_sampling import Mars5Settings
+from tts_core.mars5.config import is_norm
+from tts_core.mars5.sampling import Mars5Settings
 from tts_core.noise import HostNoise
 
 DRAWS = 40

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.metavoice_sides import side_of
-from tests.metavoice_tiny import Weights, first_stage_config, first_stage_weights, tokenizers
+from tests.tiny.metavoice import Weights, first_stage_config, first_stage_weights, tokenizers
+from tests.tiny.metavoice_sides import side_of
 from tests.tolerance import assert_within
 from torch_ref.layers import row_kernels
 from torch_ref.metavoice import first_stage_loop, step
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.step import fix
-from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.noise import HostNoise
 
 CUDA = torch.cuda.is_available()

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from tests.metavoice_sides import side_of
-from tests.metavoice_tiny import (
+from tests.tiny.metavoice import (
     first_stage_config,
     first_stage_weights,
     second_stage_config,
     second_stage_weights,
     tokenizers,
 )
+from tests.tiny.metavoice_sides import side_of
 from tests.torch_ref.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
 from torch_ref.metavoice.codes import fill_codebooks, fill_codebooks_as_upstream
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
-from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.noise import HostNoise
 from tts_core.published_sizes import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE
 

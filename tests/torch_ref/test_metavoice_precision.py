@@ -11,8 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests.metavoice_sides import side_of
-from tests.metavoice_tiny import (
+from tests.tiny.metavoice import (
     Weights,
     first_stage_config,
     first_stage_weights,
@@ -20,6 +19,7 @@ from tests.metavoice_tiny import (
     second_stage_weights,
     tokenizers,
 )
+from tests.tiny.metavoice_sides import side_of
 from torch_ref import device as policy
 from torch_ref.device import Precision
 from torch_ref.metavoice.codes import fill_codebooks, predict
@@ -27,8 +27,8 @@ from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.metavoice.step import Step
-from tts_core.metavoice_codes import second_stage_rows
-from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice.codes import second_stage_rows
+from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.noise import HostNoise
 
 TEXTS = ["Hello there.", "a"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.layers.conv import conv1d
-from tts_core.band_filters import lowpass_filters
+from tts_core.audio.bands import lowpass_filters
 
 SILENT = 1e-12  # standard deviation below which a band is not amplified further
 

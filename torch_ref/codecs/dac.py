@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.selection import first_largest
-from tts_core.codec_policy import DEFAULT, CodecPolicy
-from tts_core.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
+from tts_core.codecs.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
+from tts_core.codecs.policy import DEFAULT, CodecPolicy
 
 
 class Snake1d(nn.Module):
@@ -223,7 +223,7 @@ class Dac(nn.Module):
     def decode_frames(self, codes: Tensor, start: int, stop: int) -> Tensor:
         """The samples of frames [start, stop), equal to that part of a whole decode.
 
-        codes: (B, q, T), where T reaches at least `tts_core.dac.decode_lookahead` frames beyond `stop`, or to
+        codes: (B, q, T), where T reaches at least `tts_core.codecs.dac.decode_lookahead` frames beyond `stop`, or to
         the end.
         """
         total = codes.shape[2]

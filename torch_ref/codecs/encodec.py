@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.lstm import LSTM, LSTMState
 from torch_ref.layers.selection import first_largest
-from tts_core.codec_policy import DEFAULT, CodecPolicy
-from tts_core.encodec import (
+from tts_core.codecs.encodec import (
     EncodecConfig,
     check_codebooks,
     decode_tail,
@@ -27,6 +26,7 @@ from tts_core.encodec import (
     encode_tail,
     encode_windows,
 )
+from tts_core.codecs.policy import DEFAULT, CodecPolicy
 
 
 class CausalConv1d(nn.Module):

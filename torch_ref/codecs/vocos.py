@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.istft import InverseSTFT
 from torch_ref.layers.norm import LayerNorm, at_least_float32
-from tts_core.codec_policy import CodecPolicy
-from tts_core.vocos import (
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.vocos import (
     KERNEL,
     LARGEST_MAGNITUDE,
     NORM_EPS,
@@ -138,7 +138,7 @@ class Vocos(nn.Module):
     def decode_frames(self, codes: Tensor, start: int, stop: int, bandwidth_id: int) -> Tensor:
         """The samples of frames [start, stop), equal to that part of a whole decode.
 
-        codes: (B, q, T), where T reaches at least `tts_core.vocos.decode_lookahead` frames beyond `stop`, or
+        codes: (B, q, T), where T reaches at least `tts_core.codecs.vocos.decode_lookahead` frames beyond `stop`, or
         to the end.
         """
         check_request(self.config, codes.shape[1], bandwidth_id)

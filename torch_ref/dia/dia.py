@@ -20,7 +20,7 @@ from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import FixedCache, KeyValueCache
 from torch_ref.layers.norm import RMSNorm, at_least_float32
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate
-from tts_core.dia import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
+from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 
 SCALE = 1.0  # attention scores are not divided by sqrt(E): the weights were trained that way
 

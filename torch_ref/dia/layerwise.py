@@ -7,11 +7,11 @@ from torch import nn
 
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layerwise import Layers, Tensors
-from tts_core.stages import passes
+from tts_core.nn.layer_order import passes
 
 
 class DiaLayers(Layers):
-    """Stages of tts_core.dia_stages."""
+    """Stages of tts_core.dia.layer_order."""
 
     KIND = "dia"
 

@@ -9,8 +9,8 @@ from torch_ref.dia.loop import DiaLoop
 from torch_ref.host import Host
 from torch_ref.loading import Parts
 from torch_ref.memory import backend_name, free_bytes
-from tts_core.dia_pipeline import DiaPipeline
-from tts_core.room import check_loading, codec_policy
+from tts_core.dia.pipeline import DiaPipeline
+from tts_core.dia.room import check_loading, codec_policy
 
 
 def assemble(parts: Parts) -> DiaPipeline:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from torch_ref.dia.dia import Cache, Dia, Source
+from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.guard import marked
 from torch_ref.layers.cache import FixedCache, KeyValueCache
 from torch_ref.layers.capture import capture
 from torch_ref.layers.selection import first_largest
-from torch_ref.sampling import candidates_0626, candidates_v01, draw
-from tts_core.sampling import Sampling
+from tts_core.dia.sampling import Sampling
 
 FIRST_CAPACITY = 512  # rows that a captured step attends to at first; doubled when full
 

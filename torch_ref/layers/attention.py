@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_ref import limits
 from torch_ref.limits.attention import last_contiguous
-from tts_core.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
+from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
 
 __all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.limits import longest_convolution
-from tts_core import windows
+from tts_core.nn import windows
 
 
 class Conv1d(nn.Conv1d):

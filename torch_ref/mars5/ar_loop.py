@@ -17,9 +17,9 @@ from torch_ref.device import name_of
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw
 from torch_ref.mars5.step import Draw, make_step
-from tts_core.guard import not_finite
-from tts_core.mars5_sampling import Mars5Settings
-from tts_core.mars5_sequence import CodecSequence
+from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.nn.guard import not_finite
 from tts_core.noise import Noise
 
 

@@ -26,7 +26,7 @@ from torch_ref.mars5.encoder import (
     speaker_vector,
     split_heads,
 )
-from tts_core.mars5 import CodecLMConfig
+from tts_core.mars5.config import CodecLMConfig
 
 Cache = RingCache | FixedCache
 

@@ -3,7 +3,7 @@
 Hoogeboom et al., "Argmax flows and multinomial diffusion", arXiv:2102.05379. Upstream: Camb-ai/MARS5-TTS@
 84697c8 (AGPL-3.0); written from a description, no code of it was used.
 Differs from upstream: a row of a code's own probabilities has two values, so that none is ever built; float32
-throughout; unknown cells alone get logits; how cells are drawn is told in tts_core/mars5_diffusion.py.
+throughout; unknown cells alone get logits; how cells are drawn is told in tts_core/mars5/diffusion.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch_ref.mars5.class_numbers import class_gumbel
 
 
 class Timestep(NamedTuple):
-    """A row of tts_core.mars5_diffusion.constants, where they are told; () each."""
+    """A row of tts_core.mars5.diffusion.constants, where they are told; () each."""
 
     keep: Tensor
     rest: Tensor

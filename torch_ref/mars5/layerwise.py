@@ -8,11 +8,11 @@ from torch_ref.layers.cache import RingCache
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layerwise import Layers, Tensors
 from torch_ref.mars5.encoder import speaker_rows
-from tts_core.stages import single_passes
+from tts_core.nn.layer_order import single_passes
 
 
 class CodecLMLayers(Layers):
-    """Stages of tts_core.mars5_stages: the AR."""
+    """Stages of tts_core.mars5.layer_order: the AR."""
 
     KIND = "mars5"
     wide = ("heard", "speaker")
@@ -55,7 +55,7 @@ class CodecLMLayers(Layers):
 
 
 class ResidualTransformerLayers(Layers):
-    """Stages of tts_core.mars5_stages: the NAR, with a speaker and without one."""
+    """Stages of tts_core.mars5.layer_order: the NAR, with a speaker and without one."""
 
     KIND = "mars5_nar"
     wide = ("heard", "nothing", "speakers", "text", "frames")

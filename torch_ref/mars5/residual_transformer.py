@@ -24,8 +24,8 @@ from torch_ref.mars5.encoder import (
     SwiGLU,
     speaker_vector,
 )
-from tts_core.mars5 import ResidualTransformerConfig
-from tts_core.sinusoid import timestep_table
+from tts_core.mars5.config import ResidualTransformerConfig
+from tts_core.nn.sinusoid import timestep_table
 
 
 class Source(NamedTuple):

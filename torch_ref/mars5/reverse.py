@@ -21,9 +21,9 @@ from torch_ref.mars5.diffusion import (
 )
 from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
 from tts_core.errors import GenerationError
-from tts_core.guard import REMEDY
-from tts_core.mars5_diffusion import Cells, Diffusion, constants, numbers_for
-from tts_core.mars5_schedule import reverse_order
+from tts_core.mars5.diffusion import Cells, Diffusion, constants, numbers_for
+from tts_core.mars5.schedule import reverse_order
+from tts_core.nn.guard import REMEDY
 from tts_core.noise import Noise
 
 
@@ -137,7 +137,7 @@ class ReverseDiffusion:
     ) -> np.ndarray:
         """All codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
 
-        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5_diffusion.
+        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.
         Raises GenerationError where the network gives NaN or infinity.
         """
         for codes in self.states(text, reference, cells, settings, noise=noise):

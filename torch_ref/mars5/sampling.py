@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tts_core.mars5_sampling import TYPICAL_OFF, Mars5Settings
+from tts_core.mars5.sampling import TYPICAL_OFF, Mars5Settings
 
 
 def occurrences(ids: Tensor, vocab_size: int) -> Tensor:

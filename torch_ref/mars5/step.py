@@ -12,8 +12,8 @@ from torch_ref.layers.capture import capture
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.row import fastest_row
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
-from tts_core.mars5_sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
-from tts_core.mars5_sequence import CodecSequence
+from tts_core.mars5.sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5.sequence import CodecSequence
 
 MARK = -1  # in the place of an id that was drawn from logits which are no numbers
 Draw = Callable[[Tensor, Tensor], Tensor]

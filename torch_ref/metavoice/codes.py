@@ -13,9 +13,9 @@ from torch import Tensor
 
 from torch_ref.metavoice.sampling import probabilities_slow, race
 from torch_ref.metavoice.second_stage import SecondStage
-from tts_core.metavoice import CODEBOOK_SIZE
-from tts_core.metavoice_codes import by_position, second_stage_rows, tilted
-from tts_core.metavoice_sampling import SECOND_STAGE_STEP, waiting_times
+from tts_core.metavoice.codes import by_position, second_stage_rows, tilted
+from tts_core.metavoice.config import CODEBOOK_SIZE
+from tts_core.metavoice.sampling import SECOND_STAGE_STEP, waiting_times
 from tts_core.noise import Noise
 
 TEMPERATURE, TOP_K = 1.0, 200  # upstream's, whatever its user asks for

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.codecs.vocos import Vocos
-from tts_core.codec_policy import CodecPolicy
-from tts_core.metavoice_request import BANDWIDTH_ID
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.noise import NormalNoise
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import FixedCache, KeyValueCache
 from torch_ref.layers.norm import at_least_float32
-from tts_core.metavoice import FirstStageConfig
+from tts_core.metavoice.config import FirstStageConfig
 
 Cache = KeyValueCache | FixedCache
 

@@ -20,10 +20,10 @@ from torch_ref.guard import watched
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.step import Step, make_step, stacked
 from tts_core.errors import GenerationError
-from tts_core.guard import not_finite
-from tts_core.metavoice import END_OF_AUDIO
-from tts_core.metavoice_sampling import FirstStageSampling, waiting_times
-from tts_core.metavoice_tokens import TokenRows, check_room, grouped
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
+from tts_core.metavoice.tokens import TokenRows, check_room, grouped
+from tts_core.nn.guard import not_finite
 from tts_core.noise import Noise
 
 

@@ -10,11 +10,11 @@ from converters.published import Part
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layerwise import Layers, Tensors
 from torch_ref.metavoice.speaker_encoder import unit
-from tts_core.stages import passes
+from tts_core.nn.layer_order import passes
 
 
 class SpeakerEncoderLayers(Layers):
-    """Stages of tts_core.metavoice_stages."""
+    """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice_speaker_encoder"
 
@@ -30,7 +30,7 @@ class SpeakerEncoderLayers(Layers):
 
 
 class FirstStageLayers(Layers):
-    """Stages of tts_core.metavoice_stages."""
+    """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice"
 
@@ -63,7 +63,7 @@ class FirstStageLayers(Layers):
 
 
 class SecondStageLayers(Layers):
-    """Stages of tts_core.metavoice_stages."""
+    """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice_second_stage"
 

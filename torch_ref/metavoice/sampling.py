@@ -1,6 +1,6 @@
 """Drawing MetaVoice's next token, and its second stage's codes.
 
-The rules are defined, slowly, in tts_core/metavoice_sampling.py; this is the same on tensors.
+The rules are defined, slowly, in tts_core/metavoice/sampling.py; this is the same on tensors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.layers.selection import first_largest
-from tts_core.metavoice_sampling import LOWEST_TEMPERATURE, FirstStageSampling
+from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
 
 def guide(rows: Sequence[Tensor], cfg_scale: float, text_cfg_scale: float = 1.0) -> Tensor:

@@ -13,8 +13,8 @@ from torch_ref.layers.capture import capture
 from torch_ref.metavoice.first_stage import Cache, FirstStage
 from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.sampling import guide, probabilities, race
-from tts_core.metavoice import END_OF_AUDIO
-from tts_core.metavoice_sampling import FirstStageSampling
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.sampling import FirstStageSampling
 
 MASK_ALIGNMENT = 16  # a mask whose rows are no multiple of it is copied by every layer's attention
 

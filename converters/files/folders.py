@@ -1,0 +1,59 @@
+"""The weights files of a source, a file or a folder with its subfolders, in the order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from converters.files.omegaconf_pickle import OmegaConfCheckpoint, holds_omegaconf
+from converters.files.readers import PICKLES, Checkpoint, SafetensorsCheckpoint, TorchCheckpoint, read_index
+from tts_core.errors import CheckpointError
+
+
+def safetensors(source: Path) -> Iterator[list[Path]]:
+    """Groups of files that belong together."""
+    if source.is_file():
+        if source.name.endswith(".safetensors.index.json"):
+            yield read_index(source)
+        elif source.suffix == ".safetensors":
+            shards = [files for index in _indexes(source.parent) if source in (files := read_index(index))]
+            yield shards[0] if shards else [source]
+        elif source.suffix not in PICKLES:
+            raise CheckpointError(
+                f"{source}: not a weights file; give .safetensors, {', '.join(PICKLES)}, "
+                "or the folder of the model"
+            )
+        return
+    for folder in _folders(source):
+        groups = [read_index(index) for index in _indexes(folder)]
+        sharded = {file for group in groups for file in group}
+        single = (file for file in sorted(folder.glob("*.safetensors")) if not file.is_dir())
+        yield from ([file] for file in single if file not in sharded)
+        yield from groups
+
+
+def pickles(source: Path) -> Iterator[Path]:
+    """Files that torch may have pickled."""
+    if source.is_file():
+        yield from [source] if source.suffix in PICKLES else []
+        return
+    for folder in _folders(source):
+        yield from (file for file in sorted(folder.iterdir()) if file.suffix in PICKLES and file.is_file())
+
+
+def open_checkpoint(files: Sequence[Path]) -> Checkpoint:
+    """The reader for one pickle or for safetensors files that belong together."""
+    if files[0].suffix not in PICKLES:
+        return SafetensorsCheckpoint(files)
+    return OmegaConfCheckpoint(files[0]) if holds_omegaconf(files[0]) else TorchCheckpoint(files[0])
+
+
+def _folders(source: Path) -> list[Path]:
+    return [
+        source,
+        *sorted(path for path in source.iterdir() if path.is_dir() and not path.name.startswith(".")),
+    ]
+
+
+def _indexes(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.safetensors.index.json"))

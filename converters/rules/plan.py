@@ -1,0 +1,191 @@
+"""Weight maps as data, and the plan that proves that checkpoint and model fit before a tensor is read."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from converters.rules.transforms import SAME, Shape, Transform
+from tts_core.errors import CheckpointError
+
+_SHOWN = 40  # names per kind of fault that a message lists
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One source tensor, or several in order, becomes one target; `{}` is an index that they all share.
+
+    optional: one of several forms in which the target is published, so no source of this form need be there.
+    (The target must still be filled, exactly once, by some rule.)
+    One source to several targets, for layers that a checkpoint may hold fused: `dst` and `how` are tuples of
+    equal length. It stays strict because it is one rule: the source is claimed once, each target is filled
+    once, and the transforms of `split_rows` ask for the exact number of rows that they cover together.
+    """
+
+    src: str | tuple[str, ...]
+    dst: str | tuple[str, ...]
+    how: Transform | tuple[Transform, ...] = SAME
+    optional: bool = False
+
+    def moves_to(self) -> list[tuple[str, Transform]]:
+        """Each target pattern with its transform."""
+        hows = self.how if isinstance(self.how, tuple) else (self.how,)
+        return list(zip(_tuple(self.dst), hows, strict=True))
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A source tensor that is not carried over, and why. optional: it need not be there."""
+
+    src: str
+    why: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Move:
+    """One target, the sources that make it, and how."""
+
+    sources: tuple[str, ...]
+    target: str
+    how: Transform
+    shape: Shape
+
+
+def plan(
+    rules: Sequence[Rule | Drop],
+    source_shapes: Mapping[str, Shape],
+    target_shapes: Mapping[str, Shape],
+    *,
+    what: str = "checkpoint",
+) -> list[Move]:
+    """The moves that fill every target, in the order of `target_shapes`. Reads no tensor.
+
+    Raises one CheckpointError, starting with `what`, that lists every fault: sources missing, claimed twice
+    or by no rule, targets filled twice or unknown to the model, wrong shapes, rules that match nothing.
+    """
+    claims: dict[str, int] = dict.fromkeys(source_shapes, 0)
+    moves: dict[str, Move] = {}
+    missing, unexpected, twice, shapes, idle = faults = [list[str]() for _ in range(5)]
+    reported: set[str] = set()  # targets that lack a source already listed as missing
+
+    waiting: list[Rule] = []
+    for rule in rules:
+        groups = list(_matches(rule, source_shapes))
+        if not groups and isinstance(rule, Rule):
+            waiting.append(rule)
+        elif not groups and not rule.optional:
+            idle += _tuple(rule.src)
+        for index, names in groups:
+            absent = [name for name in names if name not in source_shapes]
+            for name in names:
+                if name in claims:
+                    claims[name] += 1
+            if isinstance(rule, Drop):
+                continue
+            missing += absent
+            for pattern, how in rule.moves_to():
+                target = _fill(pattern, index)
+                if absent:
+                    reported.add(target)
+                    continue
+                if target not in target_shapes:
+                    unexpected.append(f"{' + '.join(names)} (the model has no {target})")
+                    continue
+                if target in moves:
+                    twice.append(
+                        f"{target} from {' + '.join(moves[target].sources)} and from {' + '.join(names)}"
+                    )
+                    continue
+                fault = _shape_fault(how, [source_shapes[name] for name in names], target_shapes[target])
+                if fault:
+                    shapes.append(f"{' + '.join(names)} has {fault}")
+                moves[target] = Move(names, target, how, target_shapes[target])
+
+    needed = [target for target in target_shapes if target not in moves and target not in reported]
+    missing += [_sources_of(target, rules) for target in needed]
+    for rule in waiting:
+        explained = any(
+            _index(pattern, target) is not None for target in needed for pattern in _tuple(rule.dst)
+        )
+        if not rule.optional and not explained:
+            idle.append(" + ".join(_tuple(rule.src)))
+    unexpected += [name for name, count in claims.items() if count == 0]
+    twice += [f"{name} claimed by {count} rules" for name, count in claims.items() if count > 1]
+
+    if any(faults):
+        labels = ("missing", "unexpected", "filled twice", "wrong shape", "rule without a source")
+        listed = [f"{label}: {_listing(names)}" for label, names in zip(labels, faults, strict=True) if names]
+        raise CheckpointError(f"{what}: the tensors do not fit the configured model; {'; '.join(listed)}")
+    return [moves[target] for target in target_shapes]
+
+
+def dropped(rules: Iterable[Rule | Drop], source_names: Iterable[str]) -> dict[str, str]:
+    """Source name → why it is not carried over."""
+    names = list(source_names)
+    drops = [rule for rule in rules if isinstance(rule, Drop)]
+    return {name: rule.why for rule in drops for name in names if _index(rule.src, name) is not None}
+
+
+def _matches(
+    rule: Rule | Drop, names: Mapping[str, Shape]
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """(index, source names) for every index at which at least one of the rule's sources is there."""
+    patterns = _tuple(rule.src)
+    if not any("{}" in pattern for pattern in patterns):
+        indices = [()] if any(pattern in names for pattern in patterns) else []
+    else:
+        found = (_index(pattern, name) for pattern in patterns for name in names)
+        indices = list(dict.fromkeys(index for index in found if index is not None))
+    for index in indices:
+        yield index, tuple(_fill(pattern, index) for pattern in patterns)
+
+
+def _index(pattern: str, name: str) -> tuple[str, ...] | None:
+    """The indices at which `pattern` is `name`, or None."""
+    match = _compiled(pattern).fullmatch(name)
+    return match.groups() if match else None
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.escape(pattern).replace(r"\{\}", r"(0|[1-9][0-9]*)"))
+
+
+def _fill(pattern: str, index: tuple[str, ...]) -> str:
+    return pattern.format(*index)
+
+
+def _sources_of(target: str, rules: Sequence[Rule | Drop]) -> str:
+    """What would have filled the target: the first rule for it names its sources."""
+    for rule in rules:
+        for pattern in _tuple(rule.dst) if isinstance(rule, Rule) else ():
+            index = _index(pattern, target)
+            if index is not None:
+                return " + ".join(_fill(source, index) for source in _tuple(rule.src))
+    return f"a rule for {target}"
+
+
+def _shape_fault(how: Transform, sources: list[Shape], target: Shape) -> str | None:
+    try:
+        made = how.shape(*sources)
+    except ValueError as fault:
+        return str(fault)
+    except IndexError:
+        return f"shape {', '.join(map(str, sources))}, which has too few axes"
+    return (
+        None
+        if made == target
+        else f"shape {', '.join(map(str, sources))}, which makes {made}, expected {target}"
+    )
+
+
+def _listing(names: list[str]) -> str:
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return names if isinstance(names, tuple) else (names,)

@@ -1,0 +1,195 @@
+"""`mlx-port doctor`: what this machine has, and whether it can speak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+PACKAGES = ("mlx-port", "numpy", "safetensors", "huggingface_hub", "soundfile", "soxr", "sounddevice")
+SIDES = {"mlx": "mlx_port.doctor", "torch": "torch_ref.doctor"}
+INSTALL = {
+    "mlx": "pip install 'mlx-port[cpu]' on Linux (or [cuda12], [cuda13]); on a Mac it comes with mlx-port",
+    "torch": "pip install 'mlx-port[torch]'",
+}
+SECONDS = 120  # that a framework may take to start
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.pass_context
+def doctor(context: click.Context, as_json: bool) -> None:
+    """Say what this machine has, which limits hold on it, and whether it can speak.
+
+    Exits with 1 if it cannot.
+    """
+    found = examine()
+    if as_json:
+        import json
+
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo(text(found))
+    if not found["generation"]["possible"]:
+        context.exit(1)
+
+
+def examine() -> dict[str, Any]:
+    """Everything that is told, as JSON can hold it; sizes in bytes."""
+    import platform
+
+    from tts_core.memory import machine
+    from tts_core.voice.embedded import cache_folders
+
+    sides = probe(SIDES)
+    found: dict[str, Any] = {
+        "machine": {
+            "system": machine.system(),
+            "processor": machine.processor(),
+            "python": platform.python_version(),
+            "memory_total": machine.total_bytes(),
+            "memory_free": machine.free_bytes(),
+        },
+        "packages": {name: version(name) for name in PACKAGES},
+        "cache": {
+            "folder": str(cache_folders()[0]),
+            "free": machine.free_disk_bytes(cache_folders()[0]),
+            "voice": sides["mlx"].get("voice"),
+        },
+        **sides,
+    }
+    return found | {"generation": verdict(found)}
+
+
+def version(package: str) -> str | None:
+    """Of an installed package; None if it is not."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def probe(modules: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """What `facts()` of each module tells, or its "fault", by name.
+
+    Each runs in a process of its own: a broken driver can abort a process, and no try would catch that.
+    """
+    import subprocess
+    import sys
+
+    code = "import json; from {} import facts; print(json.dumps(facts()))"
+    running = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", code.format(module)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name, module in modules.items()
+    }
+    return {name: _answer(name, process) for name, process in running.items()}
+
+
+def _answer(name: str, process: Any) -> dict[str, Any]:
+    import json
+    import subprocess
+
+    try:
+        out, err = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return {"fault": f"no answer within {SECONDS} s"}
+    if process.returncode == 0:
+        return json.loads(out.splitlines()[-1])
+    last = (err.strip().splitlines() or ["no message"])[-1]
+    if last.startswith(f"ModuleNotFoundError: No module named '{name}"):
+        return {"fault": f"not installed; {INSTALL[name]}"}
+    ended = f"signal {-process.returncode}" if process.returncode < 0 else f"code {process.returncode}"
+    return {"fault": f"{last} ({ended})"}
+
+
+def verdict(found: dict[str, Any]) -> dict[str, Any]:
+    """Whether the embedded voice can speak here, with which backend, or what is in the way."""
+    mlx, torch = found["mlx"], found["torch"]
+    if mlx["fault"] is None:
+        backend, free = f"mlx-{mlx['backend']}", mlx["memory_free"]
+        why = f"MLX computes on {mlx['backend']}"
+    elif torch["fault"] is None:
+        device = torch["devices"][0]
+        backend, free = f"torch-{device['device'].partition(':')[0]}", device["memory_free"]
+        why = "torch computes; give --backend torch, as MLX does not"
+    else:
+        return {"possible": False, "why": "neither MLX nor torch computes"}
+    needed = needed_bytes(backend)
+    if free is not None and free < needed:
+        why = f"{_size(free)} of memory are free, the embedded voice may take {_size(needed)}"
+    return {"possible": free is None or free >= needed, "why": why}
+
+
+def needed_bytes(backend: str) -> int:
+    """What the embedded voice takes at its longest."""
+    from mlx_port.commands.estimate import plan, read_model
+    from tts_core.dia.memory import estimate
+
+    config, codec, dtype, _ = read_model(None, None)
+    job = plan(config, codec, None, None, 1)
+    return estimate(config, codec, job, dtype=dtype, backend=backend).total
+
+
+def text(found: dict[str, Any]) -> str:
+    """The same for people."""
+    host, cache, generation = found["machine"], found["cache"], found["generation"]
+    packages = [f"{name} {number or 'not installed'}" for name, number in found["packages"].items()]
+    voice = cache["voice"] or "not converted yet; the first generation does it"
+    lines = [
+        f"machine     {host['system']}, {host['processor']}, Python {host['python']}",
+        f"memory      {_size(host['memory_free'])} free of {_size(host['memory_total'])}",
+        f"packages    {', '.join(packages)}",
+        f"cache       {cache['folder']}, {_size(cache['free'])} free on its disk",
+        f"voice       {voice}",
+        *_mlx(found["mlx"]),
+        *_torch(found["torch"]),
+        f"generation  {'possible' if generation['possible'] else 'not possible'}: {generation['why']}",
+    ]
+    return "\n".join(lines)
+
+
+def _mlx(told: dict[str, Any]) -> list[str]:
+    if "version" not in told:
+        return [f"MLX         {told['fault']}"]
+    state = "works" if told["fault"] is None else told["fault"]
+    return [
+        f"MLX         {told['version']}, {told['backend']}, {told['device']}: {state}",
+        f"            {_size(told['memory_free'])} free; TF32: {told['tf32']}",
+    ]
+
+
+def _torch(told: dict[str, Any]) -> list[str]:
+    if "version" not in told:
+        return [f"torch       {told['fault']}; without it the limits of torch's backends are not told"]
+    default, state = told["default"], "works" if told["fault"] is None else told["fault"]
+    lines = [
+        f"torch       {told['version']}: {state}; TF32: {told['tf32']}",
+        f"            takes {default['device']} in {default['dtype']} ({default['why']})",
+    ]
+    for device in told["devices"]:
+        count = len(device["rules"])
+        limits = (
+            f"{count} limit{'' if count == 1 else 's'}, which the layers keep to" if count else "no limits"
+        )
+        lines.append(
+            f"            {device['device']}: {device['name']}, {_size(device['memory_free'])} free, {limits}"
+        )
+        lines += [
+            f"              {rule['id']} ({rule['effect']}): {rule['condition']}. {rule['remedy']}"
+            for rule in device["rules"]
+        ]
+    return lines
+
+
+def _size(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1e9:.1f} GB"

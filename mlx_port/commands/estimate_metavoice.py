@@ -1,0 +1,73 @@
+"""What MetaVoice makes of the flags of `mlx-port estimate`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tts_core.dia.memory import BACKENDS, Estimate
+from tts_core.errors import UsageError
+from tts_core.metavoice.codes import most_frames
+from tts_core.metavoice.memory import MetaVoiceJob, estimate
+from tts_core.metavoice.request import FRAME_RATE, PIECE_CHARACTERS, cut, usual_characters
+from tts_core.published_sizes import (
+    ENCODEC_24KHZ,
+    METAVOICE_FIRST_STAGE,
+    METAVOICE_SECOND_STAGE,
+    METAVOICE_SPEAKER_ENCODER,
+    VOCOS_ENCODEC_24KHZ,
+)
+from tts_core.text.checks import check_words
+from tts_core.text.spoken import spoken
+
+PUBLISHED = "metavoiceio/metavoice-1B-v0.1"
+CONFIGS = {
+    "metavoice": METAVOICE_FIRST_STAGE,
+    "metavoice_second_stage": METAVOICE_SECOND_STAGE,
+    "metavoice_speaker_encoder": METAVOICE_SPEAKER_ENCODER,
+    "encodec": ENCODEC_24KHZ,
+    "vocos": VOCOS_ENCODEC_24KHZ,
+}
+
+
+def guess(
+    configs: Mapping[str, Any],
+    text: str | None,
+    seconds: float | None,
+    batch: int,
+    *,
+    dtype: str,
+    quantization: Mapping[str, Any] | None,
+) -> tuple[list[Estimate], MetaVoiceJob]:
+    """Estimates on each backend, of the longest run that the flags allow. With multi-band diffusion where the
+    model holds it.
+    """
+    job = plan(configs, text, seconds, batch)
+    how: dict[str, Any] = {"dtype": dtype, "quantization": quantization}
+    return [estimate(configs, job, backend=backend, **how) for backend in BACKENDS], job
+
+
+def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> MetaVoiceJob:
+    """One piece of a text; what is not told is taken as long as the windows allow."""
+    first, second = (configs[kind].max_position_embeddings for kind in list(CONFIGS)[:2])
+    if text is None:
+        ids = min(PIECE_CHARACTERS, usual_characters(second)) + 1
+    else:
+        check_words("text", text)
+        pieces = cut(spoken(text), PIECE_CHARACTERS, second)
+        ids = 1 + max(len(piece.encode("utf-8")) for piece in pieces)  # no merged bytes: at the most
+    room = most_frames(ids, first, second)
+    if room < 1:
+        raise UsageError(f"text: {ids} ids leave no room for speech; give a shorter text")
+    frames = room if seconds is None else min(room, math.ceil(seconds * FRAME_RATE))
+    decoder = "mbd" if "mbd" in configs else "vocos"
+    return MetaVoiceJob(ids, frames, batch, decoder=decoder)
+
+
+def headline(job: MetaVoiceJob) -> tuple[str, str]:
+    """The lines above and below the table."""
+    pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
+    above = f"MB at the peak of {pieces} of {job.text_ids} ids and {job.frames / FRAME_RATE:.1f} s of speech"
+    below = "Of voice, cache with activations, second stage and decoder the largest counts: one at a time."
+    return above, below

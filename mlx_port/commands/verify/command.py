@@ -1,0 +1,227 @@
+"""`mlx-port verify`: the flags. What is measured is in mlx_port/verify, imported when the command runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from converters.published import Part, Published
+    from mlx_port.commands.verify.report import Report
+    from mlx_port.commands.verify.run import Layers, Progress, Side
+
+
+@click.command()
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True)
+@click.argument("destination", metavar="DST")
+@click.option(
+    "--codec", metavar="SRC", help="The codec that went into DST.  [default: in SRC, or from the hub]"
+)
+@click.option(
+    "--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows that the decoders read."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 30, min_open=True),
+    default=0.25,
+    show_default=True,
+    help="Sound that the codec encodes and decodes.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Of the inputs."
+)
+@click.option(
+    "--cross-rope/--no-cross-rope",
+    default=None,
+    help="Dia: as SRC was converted with.  [default: by config.json's schema]",
+)
+@click.option("--config", metavar="FILE", help="MARS5: as SRC was converted with.")
+@click.option("--revision", metavar="REV", help="Branch, tag or commit where SRC is a hub id.")
+@click.option("--offline", is_flag=True, help="Never ask the hub; its cache is used.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--html", "page", metavar="FILE", help="Also write a page with plots.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.pass_context
+def verify(context: click.Context, **flags: Any) -> None:
+    """Compare a published checkpoint SRC with its converted copy DST, layer by layer.
+
+    Dia, MARS5 or MetaVoice, with all their parts: what DST holds. Several SRC where the parts lie apart.
+    Each layer of DST runs in MLX beside the same layer in torch, in float64 and float32, one at a time.
+    Exits with 1 if an error exceeds what rounding explains, or a tensor is not that of SRC.
+    """
+    if not _run(**flags):
+        context.exit(1)
+
+
+def _run(
+    sources: tuple[str, ...],
+    destination: str,
+    codec: str | None,
+    rows: int,
+    seconds: float,
+    seed: int,
+    cross_rope: bool | None,
+    config: str | None,
+    revision: str | None,
+    offline: bool,
+    as_json: bool,
+    page: str | None,
+) -> bool:
+    started = time.perf_counter()
+    if page is not None:
+        _check_page(page)
+    environment = {"TF32": _without_tf32()} | _frameworks()
+
+    from converters.published import open_published
+    from mlx_port.commands.verify import run
+    from mlx_port.commands.verify.report import Report
+    from tts_core.models import MODELS
+
+    converted = _converted(destination)
+    parts = list(converted.parts)
+    published = open_published(
+        sources,
+        codec=codec,
+        cross_rope=cross_rope,
+        config=config,
+        revision=revision,
+        offline=offline,
+        parts=parts,
+        flag="SRC",
+    )
+    root = next(part for kind, part in converted.parts.items() if kind in MODELS)
+    report = Report(
+        ", ".join(sources), destination, root.dtype, root.quantization, rows, seconds, seed, environment
+    )
+    reference, port = _sides()
+    with _Line() as progress:
+        run.verify(published, converted, reference, port, report, progress=progress)
+    report.seconds_taken = time.perf_counter() - started
+    report.peak_memory_bytes = _peak_bytes()
+    _write(report, as_json, page)
+    return report.passed
+
+
+def _converted(destination: str) -> Published:
+    """What DST holds. Raises UsageError for a folder that convert-weights did not write."""
+    import json
+    from pathlib import Path
+
+    from converters.published import open_published
+    from mlx_port.loading import read_configs
+    from tts_core.errors import UsageError
+
+    folder = Path(destination).expanduser()
+    try:
+        layout = json.loads((folder / "config.json").read_text("utf-8")).get("weights_layout")
+    except (OSError, ValueError, AttributeError):
+        layout = None
+    if folder.is_dir() and layout != "mlx":
+        raise UsageError(
+            f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
+        )
+    if folder.is_dir():
+        read_configs(folder)  # what is missing or broken in a converted folder is said as for loading it
+    return open_published(destination, offline=True, flag="DST")
+
+
+def _check_page(page: str) -> None:
+    from pathlib import Path
+
+    from tts_core.errors import NotFoundError
+
+    folder = Path(page).absolute().parent
+    if not folder.is_dir() or Path(page).is_dir() or not os.access(folder, os.W_OK):
+        raise NotFoundError(f"--html: {page}: no folder to write that file in; make it, or choose another")
+
+
+def _without_tf32() -> str:
+    """Switch MLX's reduced float32 products off; MLX reads the variable when it is imported."""
+    if "mlx.core" not in sys.modules:
+        os.environ["MLX_ENABLE_TF32"] = "0"
+    return "off" if os.environ.get("MLX_ENABLE_TF32") == "0" else "on (MLX was imported before)"
+
+
+def _frameworks() -> dict[str, str]:
+    """Versions of both. Raises NotFoundError where one is not installed."""
+    from tts_core.errors import NotFoundError
+
+    try:
+        import mlx.core as mx
+    except ImportError:
+        raise NotFoundError(
+            "verify: MLX is not installed; pip install 'mlx-port[cpu]', or cuda12, cuda13"
+        ) from None
+    from importlib.metadata import version
+
+    if find_spec("torch") is None:
+        raise NotFoundError("verify: PyTorch is not installed; pip install 'mlx-port[torch]'")
+    device = mx.default_device().type.name
+    return {"mlx": f"{version('mlx')} ({device})", "torch": f"{version('torch')} (cpu)"}
+
+
+def _sides() -> tuple[Side, Side]:
+    """torch's layers, read through the maps, and MLX's, from the files as they are stored."""
+    from mlx_port.commands.verify.stored import Stored
+
+    def reference(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
+        return layers_class("torch_ref", layers)(config, weights, dtype).run
+
+    def port(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
+        stored = Stored(weights.kind, weights.files, weights.quantization)
+        return layers_class("mlx_port", layers)(config, stored, dtype).run
+
+    return reference, port
+
+
+def layers_class(side: str, layers: str) -> Any:
+    """A class that runs layers. layers: its module and name inside the side's package."""
+    from importlib import import_module
+
+    module, _, name = layers.partition(":")
+    return getattr(import_module(f"{side}.{module}"), name)
+
+
+class _Line:
+    """What is being done, on stderr, if that is a terminal."""
+
+    def __enter__(self) -> Progress:
+        return self.show
+
+    def __exit__(self, *_: object) -> None:
+        self.show("")
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        if sys.stderr.isatty():
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+
+
+def _peak_bytes() -> int:
+    """Of this process, MLX's memory on an Apple GPU included."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _write(report: Report, as_json: bool, page: str | None) -> None:
+    if as_json:
+        import json
+
+        click.echo(json.dumps(report.to_dict(), indent=2, allow_nan=False))
+    else:
+        click.echo(report.text())
+    if page is not None:
+        from pathlib import Path
+
+        from mlx_port.commands.verify import html
+
+        Path(page).write_text(html.page(report), "utf-8")

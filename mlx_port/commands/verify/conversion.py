@@ -1,0 +1,179 @@
+"""What a conversion lost: tensor by tensor, and in what the network then says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlx_port.commands.verify.measure import EPS, decibels
+from tts_core.dia.shapes import is_norm
+from tts_core.models import KINDS
+
+if TYPE_CHECKING:
+    from converters.published import Part
+    from converters.rules.dequantize import Quantization
+
+CHUNK = 2**22  # numbers compared at a time
+CLASSES = {
+    ".self_attention.": "self-attention",
+    ".cross_attention.": "cross-attention",
+    ".mlp.": "mlp",
+    ".embedding": "embeddings",
+    "logits_dense.": "head",
+}
+# half a step, as a part of the number; float32 is copied, folded weight norms may differ in their last bits
+ROUNDING = {"float32": 4 * EPS["float32"], "bfloat16": EPS["bfloat16"] / 2, "float16": EPS["float16"] / 2}
+SMALLEST_STEP = {"float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24}
+# of a group's largest number: a scale that is a power of two may cut a third off, nvfp4's small scales
+# round to zero
+SHARE = {"mxfp4": 0.5, "mxfp8": 0.5, "nvfp4": 1.0}
+
+
+@dataclass(frozen=True)
+class TensorClass:
+    """Tensors of one kind. snr_db: of the converted ones, infinite where equal."""
+
+    name: str
+    tensors: int
+    parameters: int
+    snr_db: float
+    error: float  # largest absolute difference
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A tensor that is further from its source than its number format explains, with its worst number."""
+
+    part: str
+    tensor: str
+    error: float
+    allowed: float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Teacher-forced predictions of a converted network beside those of its source; conditional rows only.
+
+    codes: predictions compared.  agreement: share with the same likeliest code.  divergence: mean
+    Kullback-Leibler divergence from the source's distribution.  targets: predictions of a code that was then
+    fed; cross_entropy of those, in nats per code.
+    """
+
+    codes: int
+    agreement: float
+    divergence: float
+    targets: int
+    source_cross_entropy: float
+    cross_entropy: float
+
+    @property
+    def change(self) -> float:
+        """Of the cross-entropy."""
+        return self.cross_entropy - self.source_cross_entropy
+
+
+def compare_tensors(title: str, source: Part, destination: Part) -> tuple[list[TensorClass], list[Fault]]:
+    """Every tensor of a network, read one at a time. title: of the part."""
+    sums: dict[str, list[float]] = {}
+    faults = []
+    for name in source.names():
+        total = sums.setdefault(_class(title, source.kind, name), [0, 0, 0.0, 0.0, 0.0])
+        worst = Fault(title, name, 0.0, 0.0)
+        for before, after, allowed in _pieces(source, destination, name):
+            difference = np.abs(after.astype(np.float64) - before)
+            difference[np.isnan(difference)] = np.inf
+            total[1] += before.size
+            total[2] += float(np.square(before, dtype=np.float64).sum())
+            total[3] += float(np.square(difference).sum())
+            total[4] = max(total[4], float(difference.max(initial=0.0)))
+            over = np.where(difference > allowed, difference, 0.0)
+            if over.any() and over.max() > worst.error:
+                at = np.unravel_index(int(over.argmax()), over.shape)
+                worst = Fault(title, name, float(over[at]), float(allowed[at]))
+        total[0] += 1
+        faults += [worst] * (worst.error > 0)
+    classes = [
+        TensorClass(name, int(tensors), int(count), decibels(signal, noise), largest)
+        for name, (tensors, count, signal, noise, largest) in sums.items()
+    ]
+    return classes, faults
+
+
+def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, targets: np.ndarray) -> Loss:
+    """Logits (R, ..., V), of which the first row is the conditional one; targets (...), negative where no
+    code follows.
+    """
+    before, after = _log_softmax(source_logits[0]), _log_softmax(logits[0])
+    spoken = targets >= 0
+    places = np.maximum(targets, 0)[..., None].astype(np.int64)
+    entropies = [
+        float(-np.take_along_axis(side, places, -1)[..., 0][spoken].mean()) if spoken.any() else 0.0
+        for side in (before, after)
+    ]
+    return Loss(
+        int(before[..., 0].size),
+        float((before.argmax(-1) == after.argmax(-1)).mean()),
+        float((np.exp(before) * (before - after)).sum(-1).mean()),
+        int(spoken.sum()),
+        *entropies,
+    )
+
+
+def _pieces(
+    source: Part, destination: Part, name: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(before, after, allowed difference) in pieces of whole rows, (n, width) each."""
+    before, after = source.read(name), destination.read(name)
+    width = before.shape[-1]
+    before, after = before.reshape(-1, width), after.reshape(-1, width)
+    how = _quantization(destination, name)
+    dtype = "float32" if destination.stays_float32(name) else destination.dtype
+    step = max(1, CHUNK // width)
+    for start in range(0, len(before), step):
+        piece = before[start : start + step]
+        size = np.abs(piece).astype(np.float64)
+        allowed = size * (ROUNDING[dtype] + ROUNDING["float32"]) + SMALLEST_STEP[dtype] / 2
+        if how is not None:
+            allowed = group_error(piece, how, destination.dtype)
+        yield piece, after[start : start + step], allowed
+
+
+def _quantization(part: Part, name: str) -> Quantization | None:
+    from converters.rules.dequantize import Quantization
+
+    if part.quantization is None or len(part.moves[name].sources) == 1:
+        return None
+    return Quantization.read(part.quantization, name.removesuffix(".weight"))
+
+
+def group_error(values: np.ndarray, how: Quantization, dtype: str) -> np.ndarray:
+    """The most that quantisation may move a number: by what its group spans. (n, width) → same.
+
+    dtype: of scales and biases, where those are not of the format itself.
+    """
+    groups = values.astype(np.float64).reshape(len(values), -1, how.group_size)
+    largest = np.abs(groups).max(-1, keepdims=True)
+    if how.mode == "affine":  # two steps, and scale (times a code) and bias rounded
+        step = np.ptp(groups, axis=-1, keepdims=True) / (2**how.bits - 1)
+        allowed = 2 * step + 1.5 * EPS[dtype] * largest + 2**how.bits * SMALLEST_STEP[dtype]
+    else:
+        allowed = largest * SHARE[how.mode]
+    return np.broadcast_to(allowed, groups.shape).reshape(values.shape)
+
+
+def _class(title: str, kind: str, name: str) -> str:
+    """Of Dia by what it does, of others by its name: up to the layer's number where a dtype may be chosen."""
+    if kind == "dia":
+        return "norms" if is_norm(name) else next(known for part, known in CLASSES.items() if part in name)
+    above = name.split(".")[:-1]
+    numbers = [place for place, part in enumerate(above) if part.isdigit()]
+    depth = min(numbers, default=len(above)) if KINDS[kind].takes_dtype else 1
+    return f"{title} {'.'.join(above[:depth])}"
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))

@@ -1,0 +1,64 @@
+"""What both sides are fed: made from a seed, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tts_core.errors import UsageError
+from tts_core.nn.layer_order import State
+
+TEXT = "The quick brown fox jumps over the lazy dog. Does it? It does."
+
+
+@dataclass(frozen=True)
+class Given:
+    """What inputs are made from. configs, documents: of the source, by kind.
+
+    rows: that a decoder reads.  seconds: of sound.  made: what the oracle made before, by name.
+    """
+
+    configs: Mapping[str, Any]
+    documents: Mapping[str, Mapping[str, str]]
+    rows: int
+    seconds: float
+    seed: int
+    made: State = field(default_factory=dict)
+
+    def check_rows(self, room: int) -> None:
+        """Raises UsageError where the model has no room for `rows`."""
+        if self.rows > room:
+            raise UsageError(f"--rows: {self.rows} is outside 2 .. {room}, the rows that this model holds")
+
+    def codes(self, books: int, size: int, frames: int) -> np.ndarray:
+        """(books, frames) of the codec's own, repeated as often as needed; drawn where they do not fit."""
+        codes = self.made["codes"]
+        if codes.shape[1] < books or codes.max() >= size:
+            codes = np.random.default_rng(self.seed).integers(0, size, (1, books, frames), dtype=np.int32)
+        return codes[0, :books, np.arange(frames) % codes.shape[2]].T.astype(np.int32)
+
+
+def signal(config: Any, seconds: float, seed: int) -> np.ndarray:
+    """Whole frames of `sound` at a codec's rate. (1, L) float32 in [-1, 1]."""
+    frames = max(2, round(seconds * config.frame_rate))
+    return sound(config.sample_rate, frames * config.hop_length, seed)[None]
+
+
+def sound(sample_rate: int, samples: int, seed: int) -> np.ndarray:
+    """A voiced, gliding sound with syllables and noise. (L,) float32 in [-1, 1]."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(samples) / sample_rate
+    pitch = 120 + 40 * np.sin(2 * np.pi * 3 * time + rng.uniform(0, 6))
+    phase = 2 * np.pi * np.cumsum(pitch) / sample_rate
+    voiced = sum(np.sin(k * phase + rng.uniform(0, 6)) / k for k in range(1, 21))
+    syllables = 0.55 - 0.45 * np.cos(2 * np.pi * 4 * time)
+    made = 0.3 * syllables * voiced + 0.02 * rng.standard_normal(samples)
+    return np.clip(made, -1, 1).astype(np.float32)
+
+
+def no_codes(samples: np.ndarray, hop_length: int) -> np.ndarray:
+    """What a codec's quantizers add their codes to. (1, L) → (1, 0, T)."""
+    return np.zeros((1, 0, samples.shape[1] // hop_length), np.int32)

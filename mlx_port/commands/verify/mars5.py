@@ -1,0 +1,70 @@
+"""MARS5's networks: what is run, and on what."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlx_port.commands.verify.codecs import codec_rungs
+from mlx_port.commands.verify.inputs import TEXT, Given
+from mlx_port.commands.verify.ladder import Rung
+from tts_core.mars5.layer_order import codec_lm_stages, residual_transformer_stages
+from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.nn.layer_order import State
+
+REFERENCE_FRAMES = 24
+TIMESTEP = 100  # half of those that the diffusion has
+
+
+def ladder(given: Given) -> list[Rung]:
+    """The codecs, then the AR on ids of text and speech, then the NAR on the codec's codes."""
+    ar, nar = given.configs["mars5"], given.configs["mars5_nar"]
+    return [
+        *codec_rungs(given),
+        Rung(
+            "mars5",
+            "mars5",
+            "mars5.layerwise:CodecLMLayers",
+            codec_lm_stages(ar),
+            _ids,
+            targets=lambda state: np.append(state["ids"][0], -1),
+        ),
+        Rung(
+            "nar",
+            "mars5_nar",
+            "mars5.layerwise:ResidualTransformerLayers",
+            residual_transformer_stages(nar),
+            _noisy,
+            targets=lambda state: state["codes"][0, :, : nar.n_output_codebooks],
+        ),
+    ]
+
+
+def _ids(given: Given) -> State:
+    """A reference, and half text, half speech behind its vector."""
+    config, vocabulary = given.configs["mars5"], _vocabulary(given)
+    text = vocabulary.shallow(TEXT).tokens
+    codes = given.codes(config.n_codebooks, config.codebook_rows - 1, max(REFERENCE_FRAMES, given.rows))
+    speech = vocabulary.first_speech + np.array(vocabulary.speech.encode(codes[0].tolist()), np.int32)
+    count = max(1, given.rows // 2)
+    ids = np.concatenate((text[:count], np.resize(speech, max(0, given.rows - 1 - len(text[:count])))))
+    return {"reference": codes.T[None, :REFERENCE_FRAMES], "ids": ids[None].astype(np.int32)}
+
+
+def _noisy(given: Given) -> State:
+    """A reference, a text, and codes of which a half is noise."""
+    config = given.configs["mars5_nar"]
+    classes = min(config.n_classes, config.codebook_rows)
+    codes = given.codes(config.n_codebooks, classes, max(REFERENCE_FRAMES, given.rows))
+    random = np.random.default_rng(given.seed)
+    noisy = np.where(random.random(codes.shape) < 0.5, random.integers(0, classes, codes.shape), codes)
+    return {
+        "reference": codes.T[None, :REFERENCE_FRAMES],
+        "ids": _vocabulary(given).shallow(TEXT).tokens[None],
+        "codes": noisy.T[None, : given.rows].astype(np.int32),
+        "timestep": np.array([TIMESTEP], np.int32),
+    }
+
+
+def _vocabulary(given: Given) -> CodecVocabulary:
+    texts = given.documents["mars5"]
+    return CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE])

@@ -1,0 +1,241 @@
+"""What was measured, as a table and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Any
+
+from mlx_port.commands.verify.conversion import Fault, Loss, TensorClass
+from mlx_port.commands.verify.measure import FACTOR, FLOOR, Choices, Row
+
+WIDTH = 100
+HEAD = "  err mlx    /scale err torch  ratio      SNR     bound"
+METHOD = (
+    "Every layer is fed the same float32 input: what the float64 layer before it gave, rounded, so that "
+    "errors do not add up; in the rows 'whole network' they do."
+)
+UNJUDGED = (
+    "As this model runs here, without a verdict: MLX's quantised products on a CPU add up in 16 bits where "
+    "torch's add up in 32. The same layers in float32, above, are what the port is judged by."
+)
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """A part of the model. layers: rows that were judged.  nearest: the one that came nearest to its bound,
+    and by which share of it.
+    """
+
+    part: str
+    passed: bool
+    layers: int
+    nearest: str | None
+    share: float
+
+
+@dataclass
+class Report:
+    """How much is run, and the results as they come."""
+
+    source: str
+    destination: str
+    dtype: str  # of the converted model
+    quantization: Mapping[str, Any] | None
+    grid_rows: int
+    seconds: float
+    seed: int
+    environment: dict[str, str] = field(default_factory=dict)  # versions, device, TF32
+    rows: list[Row] = field(default_factory=list)
+    choices: list[Choices] = field(default_factory=list)
+    tensors: list[TensorClass] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)  # of the configurations
+    losses: dict[str, Loss] = field(default_factory=dict)  # by part: of those stored otherwise
+    seconds_taken: float = 0.0
+    peak_memory_bytes: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the converted model should hold its source's very numbers."""
+        return self.quantization is None and self.dtype == "float32"
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failures()
+
+    @property
+    def stored_as(self) -> str:
+        """The converted model's number format, in words."""
+        if self.quantization is None:
+            return self.dtype
+        how = self.quantization
+        return f"{how['mode']} {how['bits']} bits, groups of {how['group_size']}, {self.dtype} else"
+
+    def failures(self) -> list[str]:
+        """One line for each failed check, naming the layer, tensor or setting."""
+        found = [f"configuration: {line}" for line in self.differences]
+        found += [
+            f"{fault.part} {fault.tensor}: {fault.error:.2e} from its source, {fault.allowed:.2e} allowed"
+            for fault in self.faults
+        ]
+        found += [
+            f"{row.part} {row.layer} ({row.dtype}): error {row.error:.2e}, bound {row.bound:.2e}"
+            for row in self.rows
+            if not row.passed
+        ]
+        found += [
+            f"{one.part} {one.layer} ({one.dtype}): {len(one.wrong)} of {one.total} codes wrong, "
+            f"worst by {max(one.wrong):.2e}, {one.allowed:.2e} allowed"
+            for one in self.choices
+            if not one.passed
+        ]
+        return found
+
+    def parts(self) -> list[PartResult]:
+        """One entry for each part that was run, in order."""
+        return [self._part(name) for name in dict.fromkeys(row.part for row in self.rows)]
+
+    def _part(self, name: str) -> PartResult:
+        rows = [row for row in self.rows if row.part == name]
+        judged = [row for row in rows if row.judged]
+        worst = max(judged, key=lambda row: row.share, default=None)
+        checks = [*rows, *(one for one in self.choices if one.part == name)]
+        faults = [fault for fault in self.faults if name.split(",")[0] == fault.part]
+        return PartResult(
+            name,
+            not faults and all(check.passed for check in checks),
+            len(judged),
+            None if worst is None else f"{worst.layer} ({worst.dtype})",
+            0.0 if worst is None else worst.share,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; what is not finite is null: an SNR where nothing differs, an error that is NaN."""
+        losses = {part: vars(loss) | {"change": loss.change} for part, loss in self.losses.items()}
+        return _finite(
+            {
+                "format_version": 1,
+                "passed": self.passed,
+                "failures": self.failures(),
+                "source": self.source,
+                "destination": self.destination,
+                "dtype": self.dtype,
+                "quantization": None if self.quantization is None else dict(self.quantization),
+                "oracle": f"torch float64 on the {'source' if self.exact else 'converted model'}'s numbers",
+                "bound": f"err(mlx) <= {FACTOR} err(torch) + {FLOOR} eps scale",
+                "method": METHOD,
+                "grid_rows": self.grid_rows,
+                "seconds": self.seconds,
+                "seed": self.seed,
+                "environment": self.environment,
+                "layers": [
+                    vars(row) | {"relative": row.relative, "ratio": row.ratio, "passed": row.passed}
+                    for row in self.rows
+                ],
+                "codes": [vars(one) | {"passed": one.passed} for one in self.choices],
+                "tensors": [vars(one) for one in self.tensors],
+                "tensor_faults": [vars(fault) for fault in self.faults],
+                "configuration_differences": self.differences,
+                "parts": [vars(part) for part in self.parts()],
+                "conversion_loss": next(iter(losses.values()), None),  # of the language model
+                "conversion_losses": losses,
+                "seconds_taken": self.seconds_taken,
+                "peak_memory_bytes": self.peak_memory_bytes,
+            }
+        )
+
+    def text(self) -> str:
+        """For a terminal."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.source} -> {self.destination} ({self.stored_as})"
+        yield ", ".join(f"{name} {value}" for name, value in self.environment.items())
+        numbers = "the source's" if self.exact else "the converted model's"
+        yield from wrap(f"Oracle: torch float64 on {numbers} numbers. {METHOD}", WIDTH)
+        yield f"Bound: err(mlx) <= {FACTOR} err(torch) + {FLOOR} eps scale."
+        for part, dtype in dict.fromkeys((row.part, row.dtype) for row in self.rows):
+            rows = [row for row in self.rows if (row.part, row.dtype) == (part, dtype)]
+            width = max(len(row.layer) for row in rows)
+            yield ""
+            yield f"{f'{part}, {dtype}':<{width}}  {HEAD}"
+            yield from (_line(row, width) for row in rows)
+            if not all(row.judged for row in rows):
+                yield from wrap(UNJUDGED, WIDTH)
+        yield ""
+        yield from _choice_lines(self.choices)
+        yield ""
+        for one in self.tensors:
+            lost = (
+                "exact"
+                if one.snr_db == math.inf
+                else f"SNR {one.snr_db:.1f} dB, largest change {one.error:.2e}"
+            )
+            yield f"{one.name}: {one.tensors} tensors, {one.parameters:,} numbers, {lost}"
+        yield from (f"{part}, {loss_line(loss)}" for part, loss in self.losses.items())
+        yield f"{self.seconds_taken:.1f} s, peak memory {self.peak_memory_bytes / 1e9:.2f} GB"
+        yield ""
+        yield from map(_part_line, self.parts())
+        yield from (f"FAIL {line}" for line in self.failures())
+        if self.passed:
+            tensors = sum(one.tensors for one in self.tensors)
+            yield f"PASS: {sum(row.judged for row in self.rows)} layers within the bound, {tensors} tensors"
+
+
+def _part_line(part: PartResult) -> str:
+    near = f", nearest to it {part.nearest} at {100 * part.share:.0f}%" if part.nearest else ""
+    return f"{part.part}: {part.layers} layers against the bound{near}: {'ok' if part.passed else 'FAIL'}"
+
+
+def _line(row: Row, width: int) -> str:
+    ratio = f"{row.ratio:6.2f}" if row.ratio < 1000 else "  >999"
+    snr = "   exact" if row.snr_db == math.inf else f"{row.snr_db:5.1f} dB"
+    return (
+        f"{row.layer:<{width}}  {row.error:9.2e} {row.relative:9.2e} {row.torch_error:9.2e} {ratio} {snr} "
+        f"{row.bound:9.2e} {_verdict(row)}"
+    )
+
+
+def _verdict(row: Row) -> str:
+    return "FAIL" if not row.passed else "ok" if row.judged else "-"
+
+
+def _choice_lines(choices: Sequence[Choices]) -> Iterator[str]:
+    """The quantizers as one line, but for those that differ."""
+    books = [one for one in choices if one.layer.startswith("quantizer.")]
+    equal, total = sum(one.equal for one in books), sum(one.total for one in books)
+    yield f"codec, {len(books)} quantizers: {equal} of {total} codes equal"
+    for one in choices:
+        if one in books and one.equal == one.total:
+            continue
+        line = f"{one.part}, {one.layer} ({one.dtype}): {one.equal} of {one.total} codes equal"
+        if one.near_ties:
+            widest = max(one.near_ties)
+            line += f", {len(one.near_ties)} near-ties of up to {widest:.2e} ({one.allowed:.2e} allowed)"
+        yield line + (f", {len(one.wrong)} beyond that" if one.wrong else "")
+
+
+def loss_line(loss: Loss) -> str:
+    """What the converted model says differently, in a sentence."""
+    line = (
+        f"conversion: {100 * loss.agreement:.1f}% of {loss.codes} likeliest codes kept, "
+        f"divergence {loss.divergence:.3g} nats a code"
+    )
+    if loss.targets:
+        line += (
+            f", cross-entropy {loss.source_cross_entropy:.4f} -> {loss.cross_entropy:.4f} "
+            f"({loss.change:+.4f}) over {loss.targets} codes"
+        )
+    return line
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

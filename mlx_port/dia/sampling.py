@@ -1,0 +1,82 @@
+"""Drawing Dia's next row.
+
+The rules are defined, slowly, in tts_core/dia/sampling.py; this is the same on MLX arrays.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
+
+
+def guide(cond: mx.array, uncond: mx.array, cfg_scale: float) -> mx.array:
+    """Classifier-free guidance centred on the conditional logits."""
+    return cond + cfg_scale * (cond - uncond)
+
+
+def keep_top_k(ranking: mx.array, logits: mx.array, top_k: int) -> mx.array:
+    """`logits` where `ranking` is among its row's `top_k` largest, -inf elsewhere; ties at the edge stay."""
+    if not 0 < top_k < ranking.shape[-1]:
+        return logits
+    edge = mx.topk(ranking, top_k, axis=-1).min(axis=-1, keepdims=True)
+    return mx.where(ranking < edge, -mx.inf, logits)
+
+
+def keep_top_p(logits: mx.array, top_p: float) -> mx.array:
+    """Drop ids whose more probable predecessors already hold more than `top_p`; ties at the edge stay."""
+    if top_p >= 1:
+        return logits
+    probs = mx.softmax(logits, axis=-1)
+    falling = -mx.sort(-probs, axis=-1)
+    before = mx.cumsum(falling, axis=-1) - falling
+    edge = mx.where(before > top_p, mx.inf, falling).min(axis=-1, keepdims=True)
+    return mx.where(probs < edge, -mx.inf, logits)
+
+
+def forbid_special(logits: mx.array, eos: int) -> mx.array:
+    """-inf above EOS everywhere, and at EOS in every channel but the first. (..., C, V)."""
+    ids = mx.arange(logits.shape[-1])
+    channel = mx.arange(logits.shape[-2])[:, None]
+    return mx.where((ids > eos) | ((ids == eos) & (channel > 0)), -mx.inf, logits)
+
+
+def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: int) -> mx.array:
+    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
+
+    (..., C, V) float32.
+    """
+    # upstream samples from the conditional logits; guidance only picks the candidates
+    guided = guide(cond, uncond, sampling.cfg_scale)
+    allowed = forbid_special(cond, eos)
+    logits = keep_top_k(guided, allowed, sampling.top_k)
+    # where guidance picks forbidden ids alone upstream fails; every allowed id is a candidate then
+    logits = mx.where(mx.isneginf(logits).all(axis=-1, keepdims=True), allowed, logits)
+    if sampling.temperature == 0:
+        return logits
+    logits = logits / sampling.temperature
+    ids = mx.arange(logits.shape[-1])
+    ends = mx.argmax(logits, axis=-1, keepdims=True) == eos
+    logits = mx.where(mx.where(ends, ids < eos, ids == eos), -mx.inf, logits)
+    return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
+
+
+def candidates_v01(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: int) -> mx.array:
+    """The logits that the v0.1 rule draws from: guided ones, channel 0's EOS scaled. (..., C, V) float32."""
+    logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
+    logits[..., 0, eos] *= V01_EOS_SCALE
+    if sampling.temperature == 0:
+        return logits
+    logits = logits / sampling.temperature
+    ids = mx.arange(logits.shape[-1])
+    not_best = mx.argmax(logits, axis=-1, keepdims=True) != eos
+    logits = mx.where(not_best & (ids == eos), -mx.inf, logits)
+    return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
+
+
+def draw(logits: mx.array, uniform: mx.array) -> mx.array:
+    """One id per row with probability softmax(logits), by the Gumbel maximum.
+
+    (..., V) each → (...) uint32.
+    """
+    return mx.argmax(logits - mx.log(-mx.log(uniform)), axis=-1)

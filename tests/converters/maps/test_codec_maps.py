@@ -1,0 +1,89 @@
+"""The maps of EnCodec and Vocos against the names and shapes of the full-size published checkpoints."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from converters.maps import encodec_facebook, encodec_transformers, vocos_charactr
+from converters.rules.plan import dropped, plan
+from tts_core.codecs import encodec, vocos
+from tts_core.errors import CheckpointError
+from tts_core.published_sizes import ENCODEC_24KHZ, VOCOS_ENCODEC_24KHZ
+
+KEYS = Path(__file__).parents[2] / "data/keys"
+LISTS = {
+    "encodec_facebook": encodec_facebook,
+    "encodec_transformers": encodec_transformers,
+    "encodec_transformers_parametrized": encodec_transformers,
+    "vocos_charactr": vocos_charactr,
+}
+# what the tables of the published files say: tensors, numbers in all, tensors that are not carried over
+SIZES = {name: (252, 23_273_218, 96) for name in LISTS} | {"vocos_charactr": (82, 10_082_690, 1)}
+
+
+def key_list(name: str) -> dict[str, tuple[int, ...]]:
+    return {key: tuple(shape) for key, shape in json.loads((KEYS / f"{name}.json").read_text()).items()}
+
+
+def plan_list(name: str, shapes: dict[str, tuple[int, ...]]):
+    if name == "vocos_charactr":
+        return plan(
+            vocos_charactr.rules(VOCOS_ENCODEC_24KHZ), shapes, vocos.parameter_shapes(VOCOS_ENCODEC_24KHZ)
+        )
+    return plan(LISTS[name].rules(ENCODEC_24KHZ), shapes, encodec.parameter_shapes(ENCODEC_24KHZ))
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_full_size_list_is_planned(name):
+    shapes = key_list(name)
+    tensors, numbers, not_carried = SIZES[name]
+    assert (len(shapes), sum(map(math.prod, shapes.values()))) == (tensors, numbers)
+    moves = plan_list(name, shapes)
+    config = VOCOS_ENCODEC_24KHZ if name == "vocos_charactr" else ENCODEC_24KHZ
+    left = dropped(LISTS[name].rules(config), shapes)
+    assert len(left) == not_carried
+    assert sorted([*left, *(source for move in moves for source in move.sources)]) == sorted(shapes)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_names_tell_the_layout(name):
+    """All of its own names, and less than half of any other model's."""
+    for keys in sorted(path.stem for path in KEYS.glob("*.json")):
+        names = key_list(keys)
+        matching = sum(bool(re.match(LISTS[name].NAMES, each)) for each in names)
+        if LISTS.get(keys) is LISTS[name]:
+            assert matching == len(names), keys
+        else:
+            assert 2 * matching < len(names), keys
+
+
+@pytest.mark.parametrize("name", ["encodec_facebook", "encodec_transformers"])
+def test_other_forms_of_the_same_checkpoint(name):
+    """Weight norm folded, and without what only training needs."""
+    shapes = {
+        re.sub("weight_v$", "weight", key): shape
+        for key, shape in key_list(name).items()
+        if not key.endswith(("weight_g", "inited", "cluster_size", "embed_avg"))
+    }
+    assert len(plan_list(name, shapes)) == len(shapes) == len(encodec.parameter_shapes(ENCODEC_24KHZ))
+    assert encodec.from_shapes(shapes) == ENCODEC_24KHZ
+
+
+@pytest.mark.parametrize("name", [name for name in LISTS if name != "vocos_charactr"])
+def test_sizes_come_from_the_shapes(name):
+    assert encodec.from_shapes(key_list(name)) == ENCODEC_24KHZ
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_any_tensor_missing_or_of_another_shape_is_named(name):
+    shapes = key_list(name)
+    config = VOCOS_ENCODEC_24KHZ if name == "vocos_charactr" else ENCODEC_24KHZ
+    needed = shapes.keys() - dropped(LISTS[name].rules(config), shapes).keys()
+    for key in sorted(needed)[:: len(needed) // 12]:
+        with pytest.raises(CheckpointError, match=re.escape(key)):
+            plan_list(name, {other: shape for other, shape in shapes.items() if other != key})
+        with pytest.raises(CheckpointError, match=re.escape(key)):
+            plan_list(name, shapes | {key: (*shapes[key], 1)})

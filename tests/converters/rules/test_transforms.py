@@ -1,0 +1,93 @@
+"""Each transform against the torch operation that it serves, and its predicted shape against its result."""
+
+import numpy as np
+import pytest
+
+from converters.rules.transforms import CONCAT_ROWS, FOLD_WEIGHT_NORM, SAME, dense, permute, split_rows
+
+torch = pytest.importorskip("torch", reason="torch is the oracle of the transforms")
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def apply(transform, *arrays: np.ndarray) -> np.ndarray:
+    result = transform.apply(*arrays)
+    assert transform.shape(*[array.shape for array in arrays]) == result.shape
+    return result
+
+
+@pytest.mark.parametrize(("into", "out"), [((5,), (3, 4)), ((3, 4), (5,)), ((5,), (2, 7)), ((6,), (5,))])
+def test_dense_is_nari_tensordot(into, out):
+    kernel, x = random(*into, *out), random(2, *into)
+    axes = len(into)
+    expected = torch.tensordot(torch.tensor(x), torch.tensor(kernel), dims=axes).reshape(2, -1)
+    linear = torch.nn.functional.linear(
+        torch.tensor(x).reshape(2, -1), torch.tensor(apply(dense(into, out), kernel))
+    )
+    torch.testing.assert_close(linear, expected)
+
+
+def test_dense_slots_become_rows_gate_first():
+    kernel = random(5, 2, 7)
+    gate_up = apply(dense((5,), (2, 7)), kernel)
+    np.testing.assert_array_equal(gate_up[:7], kernel[:, 0].T)
+    np.testing.assert_array_equal(gate_up[7:], kernel[:, 1].T)
+
+
+def test_dense_refuses_swapped_axes_of_the_same_size():
+    with pytest.raises(ValueError, match=r"shape \(5, 4, 3\), expected \(5, 3, 4\)"):
+        dense((5,), (3, 4)).shape((5, 4, 3))
+
+
+def test_concat_rows_is_a_sum_of_embeddings_with_offsets():
+    tables = [random(6, 4), random(6, 4) + 1, random(6, 4) + 2]
+    tokens = torch.tensor([[1, 5, 0], [3, 3, 3]])
+    one = torch.tensor(apply(CONCAT_ROWS, *tables))
+    expected = sum(
+        torch.nn.functional.embedding(tokens[:, c], torch.tensor(table)) for c, table in enumerate(tables)
+    )
+    found = torch.nn.functional.embedding(tokens + torch.tensor([0, 6, 12]), one).sum(dim=1)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 7), (5, 2, 16), (4, 6, 1), (1, 9, 7)])
+def test_fold_weight_norm_is_torch_weight_norm(shape):
+    g, v = np.abs(random(shape[0], 1, 1)) + 0.1, random(*shape)
+    expected = torch._weight_norm(
+        torch.tensor(v, dtype=torch.float64), torch.tensor(g, dtype=torch.float64), 0
+    )
+    np.testing.assert_allclose(apply(FOLD_WEIGHT_NORM, g, v), expected.float().numpy(), rtol=2**-23, atol=0)
+
+
+def test_fold_weight_norm_keeps_the_input_axis_of_transposed_convolutions():
+    layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.ConvTranspose1d(6, 3, 4), dim=0)
+    g, v = (
+        getattr(layer.parametrizations.weight, name).detach().numpy() for name in ("original0", "original1")
+    )
+    assert v.shape == (6, 3, 4)
+    torch.testing.assert_close(torch.tensor(apply(FOLD_WEIGHT_NORM, g, v)), layer.weight.detach())
+
+
+def test_fold_weight_norm_refuses_one_gain_for_all():
+    with pytest.raises(ValueError, match="one gain per row"):
+        FOLD_WEIGHT_NORM.shape((1, 1, 1), (3, 4, 7))
+
+
+def test_split_rows_is_torch_split():
+    fused = random(9, 4)
+    parts = [apply(part, fused) for part in split_rows(4, 2, 3)]
+    for part, expected in zip(parts, torch.tensor(fused).split([4, 2, 3]), strict=True):
+        np.testing.assert_array_equal(part, expected.numpy())
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 1), (1, 2, 0)])
+def test_permute_is_torch_permute(axes):
+    tensor = random(2, 3, 4)
+    np.testing.assert_array_equal(apply(permute(axes), tensor), torch.tensor(tensor).permute(axes).numpy())
+
+
+def test_same():
+    tensor = random(2, 3)
+    assert apply(SAME, tensor) is tensor

@@ -1,0 +1,88 @@
+"""A pipeline that hums, in the place of a model, and a loudspeaker that keeps what it is given."""
+
+import math
+
+import numpy as np
+
+from mlx_port.commands import speak as cli_speak
+from tts_core.results import GenerationResult, SpokenPiece
+
+
+class FakePipeline:
+    """Three pieces of a tone at the embedded voice's rate; remembers what it was asked."""
+
+    def __init__(self, pieces=3, seconds=0.5, level=0.5, error=None):
+        self.pieces, self.seconds, self.level, self.error = pieces, seconds, level, error
+        self.asked, self.loaded, self.stages = {}, [], {}
+        self.ends = []  # of the pieces of a long text
+        self.bad = None  # a sample of the second piece
+
+    def stream(self, text, **asked):
+        self.asked = {"text": text, **asked}
+        return self._pieces()
+
+    def _pieces(self):
+        for place in range(self.pieces):
+            if self.error is not None and place == 1:
+                raise self.error
+            length = int(self.seconds * 16000)
+            audio = (self.level * np.sin(np.arange(length) / 20)).astype(np.float32)
+            if self.bad is not None and place == 1:
+                audio[length // 2] = self.bad
+            made = (place + 1) * self.seconds
+            yield GenerationResult(
+                audio=audio,
+                sample_rate=16000,
+                codes=np.zeros((6, 25), np.int32),
+                seed=7 if self.asked["seed"] is None else self.asked["seed"],
+                finish_reason="stop" if place + 1 == self.pieces else None,
+                token_count=30 * (place + 1),
+                real_time_factor=0.42 if made else math.inf,
+                time_to_first_audio=0.1,
+                processing_time_seconds=0.42 * made,
+                peak_memory_usage=123_000_000,
+                segment_idx=place,
+                is_final_chunk=place + 1 == self.pieces,
+                stage_seconds=self.stages,
+                pieces=tuple(self._piece(end) for end in self.ends[place : place + 1]),
+            )
+
+    def _piece(self, end):
+        nothing = np.zeros((6, 0), np.int32)
+        return SpokenPiece("[S1] Hm.", None, 7, 1, nothing, np.zeros(0, np.float32), end)
+
+
+def install(monkeypatch, pipeline):
+    """Let the command load `pipeline`, whose `loaded` gets an entry each time."""
+    monkeypatch.setattr(cli_speak, "load_pipeline", lambda *args: pipeline.loaded.append(args) or pipeline)
+    return pipeline
+
+
+class Speaker:
+    """sounddevice with one device that keeps what it is given."""
+
+    class PortAudioError(Exception):
+        pass
+
+    def __init__(self, devices=1):
+        self.devices, self.heard, self.rate = devices, [], None
+        self.OutputStream = lambda **how: self._open(**how)
+
+    def query_devices(self, kind):
+        if not self.devices:
+            raise self.PortAudioError("Error querying device -1")
+
+    def _open(self, samplerate, channels, dtype):
+        self.rate = samplerate
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def write(self, samples):
+        assert samples.dtype == np.float32
+        assert samples.shape[1] == 1
+        self.heard.append(samples[:, 0])

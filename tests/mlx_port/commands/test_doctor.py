@@ -1,0 +1,139 @@
+"""`mlx-port doctor`: this machine, and machines made up."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from mlx_port.commands import doctor as cli_doctor
+from mlx_port.commands import main as cli
+from torch_ref import doctor as torch_doctor
+from torch_ref.limits import Backend, active
+
+MLX = {
+    "version": "0.32.4",
+    "backend": "metal",
+    "device": "Apple M2",
+    "memory_free": 12 * 10**9,
+    "tf32": "on",
+    "voice": "/cache/voice",
+    "fault": None,
+}
+RULE = {"id": "conv-65536", "condition": "a size over 65536", "effect": "error", "remedy": "cut it"}
+TORCH = {
+    "version": "2.8.0",
+    "default": {"device": "mps", "dtype": "float32", "why": "because"},
+    "devices": [
+        {"device": "mps", "name": "Apple M2", "memory_free": 10**10, "dtype": "float32", "rules": [RULE]}
+    ],
+    "tf32": "off",
+    "fault": None,
+}
+MISSING = {"fault": "not installed; pip install it"}
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    """Exit code, stdout, stderr."""
+    code = cli.run(["doctor", *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def install(monkeypatch, mlx=MLX, torch=TORCH):
+    monkeypatch.setattr(cli_doctor, "probe", lambda modules: {"mlx": mlx, "torch": torch})
+
+
+def test_this_machine_can_speak():
+    """The installed command, which exits with its verdict."""
+    code = "import sys; from mlx_port.commands.main import main; sys.argv[1:] = ['doctor', '--json']; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["generation"]["possible"]
+    assert found["mlx"]["fault"] is None
+    assert found["torch"]["fault"] is None
+    assert found["torch"]["version"] == torch.__version__
+    assert [device["device"] for device in found["torch"]["devices"]][-1] == "cpu"
+    assert found["packages"]["numpy"]
+    assert found["machine"]["memory_free"] > 0
+    assert found["cache"]["free"] > 0
+
+
+def test_the_page_for_people(capsys, monkeypatch):
+    install(monkeypatch)
+    code, out, err = run(capsys)
+    assert (code, err) == (0, "")
+    heads = [line.split()[0] for line in out.splitlines() if line[0] != " "]
+    assert heads == ["machine", "memory", "packages", "cache", "voice", "MLX", "torch", "generation"]
+    assert "voice       /cache/voice" in out
+    assert "0.32.4, metal, Apple M2: works" in out
+    assert "takes mps in float32 (because)" in out
+    assert "1 limit, which the layers keep to" in out
+    assert "conv-65536 (error): a size over 65536. cut it" in out
+    assert out.splitlines()[-1] == "generation  possible: MLX computes on metal"
+
+
+@pytest.mark.parametrize(
+    ("mlx", "torch", "code", "why"),
+    [
+        (MISSING, TORCH, 0, "give --backend torch"),
+        ({**MLX, "fault": "RuntimeError: no kernel"}, TORCH, 0, "give --backend torch"),
+        (MLX, MISSING, 0, "MLX computes on metal"),
+        (MISSING, MISSING, 1, "neither MLX nor torch computes"),
+        ({**MLX, "memory_free": 10**7}, TORCH, 1, "0.0 GB of memory are free, the embedded voice may take"),
+        ({**MLX, "memory_free": None}, TORCH, 0, "MLX computes on metal"),
+    ],
+)
+def test_the_verdict(capsys, monkeypatch, mlx, torch, code, why):
+    install(monkeypatch, mlx, torch)
+    found, out, _ = run(capsys)
+    assert found == code
+    assert why in out.splitlines()[-1]
+    found, out, _ = run(capsys, "--json")
+    assert found == code
+    assert json.loads(out)["generation"]["possible"] == (code == 0)
+
+
+def test_missing_frameworks_are_told_with_the_remedy(capsys, monkeypatch):
+    install(monkeypatch, MISSING, MISSING)
+    out = run(capsys)[1]
+    assert "MLX         not installed; pip install it" in out
+    assert "without it the limits of torch's backends are not told" in out
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("import os; os.abort()", "no message (signal 6)"),
+        ("raise ValueError('broken driver')", "ValueError: broken driver (code 1)"),
+        ("import mlx_not_there", "not installed; "),
+        ("facts = lambda: {'fault': None}", None),
+    ],
+)
+def test_a_framework_that_dies_takes_nobody_along(tmp_path, monkeypatch, code, fault):
+    (tmp_path / "probed.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = cli_doctor.probe({"mlx": "probed"})["mlx"]["fault"]
+    assert found == fault or found.startswith(fault)
+
+
+def test_a_framework_that_hangs_is_given_up(tmp_path, monkeypatch):
+    (tmp_path / "probed.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(cli_doctor, "SECONDS", 0.5)
+    assert cli_doctor.probe({"mlx": "probed"}) == {"mlx": {"fault": "no answer within 0.5 s"}}
+
+
+@pytest.mark.parametrize(("version", "macos"), [("2.6.0", "14.5"), ("2.13.0", "15.2")])
+def test_the_rules_of_a_mac_are_told(monkeypatch, version, macos):
+    backend = Backend("mps", version, macos, "Apple M2")
+    monkeypatch.setattr(torch_doctor.Backend, "here", classmethod(lambda cls, device: backend))
+    monkeypatch.setattr(torch_doctor, "free_bytes", lambda device: 1)
+    told = torch_doctor._describe(torch.device("mps"))
+    assert told["name"] == f"Apple M2, macOS {macos}"
+    assert [rule["id"] for rule in told["rules"]] == [rule.id for rule in active(backend)]
+    assert all(rule["remedy"] for rule in told["rules"])
+    ids = {rule["id"] for rule in told["rules"]}
+    assert ("conv-65536" in ids) == (macos == "14.5")

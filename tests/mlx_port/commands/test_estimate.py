@@ -1,0 +1,128 @@
+"""`mlx-port estimate`: the table, its JSON, and what it refuses."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mlx_port.commands import main as cli
+from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
+from tts_core.dia.memory import BACKENDS
+from tts_core.dia.text import prepare
+from tts_core.dia.tokenizer import tokenize
+
+PUBLISHED = "nari-labs/Dia-1.6B-0626"
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    """Exit code, stdout, stderr."""
+    code = cli.run(["estimate", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def told(capsys, *arguments):
+    code, out, err = run(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def refused(capsys, code, message, *arguments):
+    found, out, err = run(capsys, *arguments)
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_a_published_model_needs_no_files(capsys):
+    code, out, err = run(capsys, "--model", PUBLISHED, "--seconds", 10)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "MB at the peak of a text of 1024 bytes and 10.0 s of speech"
+    assert lines[2].split() == list(BACKENDS)
+    rows = {line[:14].strip(): line[14:].split() for line in lines[3:11]}
+    assert rows["weights"] == ["6,448"] * 6
+    assert len(rows["total"]) == 6
+    assert "codec weights: float32" in lines
+
+
+def test_a_long_text_takes_what_a_full_window_takes(capsys):
+    """It goes in pieces."""
+    code, out, _ = run(capsys, "--model", PUBLISHED, "--text", "word " * 400)
+    assert code == 0
+    assert out.splitlines()[0] == "MB at the peak of a text of 1024 bytes and 35.5 s of speech"
+
+
+def test_the_embedded_voice_is_the_default(capsys):
+    found = told(capsys)
+    assert found["dtype"] == "float32"
+    assert set(found["backends"]) == set(BACKENDS)
+    assert found["backends"]["torch-cpu"]["total"] < 1e9
+
+
+def test_flags_reach_the_estimate(capsys):
+    text = "[S1] Hello there."
+    flags = ["--text", text, "--seconds", "1.01", "--batch", "3", "--dtype", "bfloat16"]
+    found = told(capsys, "--model", PUBLISHED, *flags, "-q", "--q-bits", "8")
+    size = len(tokenize(prepare(text, None)))
+    assert found["job"] == {
+        "text_bytes": size,
+        "frames": 87,  # 86.13 a second, rounded up
+        "prompt_frames": 0,
+        "batch": 3,
+        "guided": True,
+    }
+    assert found["quantization"] == {"mode": "affine", "group_size": 64, "bits": 8}
+    sizes = {name: one["terms"]["weights"]["bytes"] for name, one in found["backends"].items()}
+    assert sizes["torch-cuda"] > 3.2e9 > 2e9 > sizes["mlx-metal"]
+    one = found["backends"]["mlx-cpu"]
+    parts = {name: term["bytes"] for name, term in one["terms"].items()}
+    assert one["total"] == sum(parts.values()) - min(parts["activations"], parts["codec"])
+
+
+def test_a_folder_of_published_files_is_read(capsys, tmp_path):
+    codec = replace(dac_config(), codebook_dim=(4,) * 4)
+    folder = write_published(tmp_path / "dia", dia_weights(dia_config()), dac_weights(codec))
+    found = told(capsys, "--model", folder, "--dtype", "float16")
+    assert found["dtype"] == "float16"
+    assert found["job"]["frames"] == dia_config().max_frames
+
+
+def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
+    from converters.cli import convert_weights
+    from converters.cli import run as run_converter
+    from tts_core.voice.embedded import CODEC, DIA
+
+    flags = [
+        "--hf-path",
+        DIA,
+        "--codec",
+        CODEC,
+        "--mlx-path",
+        tmp_path / "voice",
+        "-q",
+        "--dtype",
+        "bfloat16",
+    ]
+    assert run_converter(convert_weights, list(map(str, flags)), debug=False) == 0
+    capsys.readouterr()
+    found = told(capsys, "--model", tmp_path / "voice")
+    assert (found["dtype"], found["quantization"]["bits"]) == ("bfloat16", 4)
+    refused(capsys, 2, "is quantised already", "--model", tmp_path / "voice", "-q")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "arguments"),
+    [
+        (3, "--model: no/such/folder: no such file", ["--model", "no/such/folder"]),
+        (3, "nothing is downloaded here", ["--model", "someone/something"]),
+        (2, "is more than this model can make, 35.5", ["--model", PUBLISHED, "--seconds", 60]),
+        (2, "there are no words", ["--text", " "]),
+        (2, "--batch", ["--batch", 0]),
+        (2, "--dtype", ["--dtype", "int8"]),
+        (2, "affine takes", ["--q-group-size", 7]),
+    ],
+)
+def test_what_cannot_be_estimated(capsys, code, message, arguments):
+    refused(capsys, code, message, *arguments)

@@ -1,0 +1,458 @@
+"""`mlx-port generate` around a fake pipeline: flags, checks, exit codes, files, reports."""
+
+import io
+import json
+import sys
+import types
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from mlx_port.commands import main as cli
+from mlx_port.commands import speak as cli_speak
+from tests.mlx_port.commands.fake import FakePipeline, Speaker, install
+from tts_core.audio.files import read_audio
+from tts_core.errors import GenerationError
+
+SECRET = "Xylophones"  # stands in every text here, and must never be printed
+
+
+@pytest.fixture
+def pipeline(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return install(monkeypatch, FakePipeline())
+
+
+def run(capsys, *arguments):
+    """Exit code, stdout, stderr."""
+    code = cli.run(["generate", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    assert SECRET not in out + err
+    assert "Traceback" not in err
+    return code, out, err
+
+
+def refused(capsys, pipeline, code, message, *arguments):
+    """The arguments give this exit code and one line, before weights are loaded, leaving nothing behind."""
+    before = sorted(path.name for path in Path.cwd().iterdir())
+    found, out, err = run(capsys, *arguments)
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert pipeline.loaded == []
+    assert sorted(path.name for path in Path.cwd().iterdir()) == before
+
+
+@pytest.fixture
+def reference(pipeline, tmp_path):
+    soundfile.write(tmp_path / "voice.wav", np.zeros(16000, np.float32) + 0.1, 16000)
+    return tmp_path / "voice.wav"
+
+
+def test_a_sentence_is_written_and_reported(pipeline, capsys):
+    code, out, err = run(capsys, "--text", f"[S1] {SECRET}.")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "speech.wav: 1.50 s of speech, seed 7",
+        "RTF 0.42 (2.4x faster than real time)",
+        "first audio after 0.10 s, peak memory 0.12 GB",
+    ]
+    assert read_audio("speech.wav", 16000).shape == (24000,)
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (0.42, "RTF 0.42 (2.4x faster than real time)"),
+        (3.14, "RTF 3.14 (3.1x slower than real time)"),
+        (float("inf"), "RTF inf"),
+    ],
+)
+def test_real_time_factors_cannot_be_misread(factor, words):
+    assert cli_speak.speed(factor) == words
+
+
+def test_flags_reach_the_pipeline(pipeline, capsys, reference):
+    flags = "--cfg-scale 2.5 --temp 0.7 --top-p 0.9 --top-k 20 --seed 11 --max-seconds 1.01 --quiet"
+    reference_flags = ["--ref-audio", reference, "--ref-text", "[S2] Hello."]
+    assert run(capsys, "-t", SECRET, *flags.split(), *reference_flags) == (0, "", "")
+    prompt = pipeline.asked.pop("prompt")
+    assert prompt.transcript == "[S2] Hello."
+    assert prompt.audio.shape == (16000,)
+    assert pipeline.asked == {
+        "text": SECRET,
+        "cfg_scale": 2.5,
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "top_k": 20,
+        "seed": 11,
+        "max_frames": 34,  # 33.3 frames a second, rounded up
+    }
+
+
+def test_unset_flags_are_left_to_the_model(pipeline, capsys):
+    assert run(capsys, "-t", SECRET)[0] == 0
+    del pipeline.asked["text"]
+    assert set(pipeline.asked.values()) == {None}
+
+
+def test_snake_case_flags_of_other_tools_work(pipeline, capsys, reference):
+    flags = [
+        "--ref_audio",
+        reference,
+        "--ref_text",
+        "Hello.",
+        "--cfg_scale",
+        2,
+        "--top_k",
+        9,
+        "--max_seconds",
+        1,
+    ]
+    assert run(capsys, "--text", SECRET, *flags)[0] == 0
+    assert pipeline.asked["top_k"] == 9
+
+
+@pytest.mark.parametrize("flags", [[], ["--text", "-"]])
+def test_text_comes_from_stdin(pipeline, capsys, monkeypatch, flags):
+    given = io.TextIOWrapper(io.BytesIO(f"\ufeff[S1] {SECRET} für dich.\n".encode()))
+    monkeypatch.setattr(sys, "stdin", given)
+    assert run(capsys, *flags)[0] == 0
+    assert pipeline.asked["text"] == f"[S1] {SECRET} für dich.\n"
+
+
+def test_stdin_that_is_no_text(pipeline, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"abc \xff")))
+    refused(capsys, pipeline, 2, "text: byte 5 of stdin is not UTF-8")
+
+
+def test_no_text_on_a_terminal(pipeline, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: True))
+    refused(capsys, pipeline, 2, "text: nothing to say; give --text, or pipe a text in")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there are no words in it"),
+        (" \n", "there are no words in it"),
+        ("[S1] [S2]", "there are no words in it"),
+        (f"[S3] {SECRET}", "[S3] is not a speaker"),
+        (f"[S1] [S2] {SECRET}", "turn 1 of 2, [S1], has no words"),
+        (f"{SECRET}\0", "is U+0000, a control character"),
+        (f"{SECRET} \udcff", "is U+DCFF, a control character"),
+        (f"[S1] {SECRET} and more. " * 4000 + "[S1] [S2] No.", "turn 4001 of 4002, [S1], has no words"),
+    ],
+)
+def test_texts_that_cannot_be_spoken(pipeline, capsys, text, message):
+    refused(capsys, pipeline, 2, message, "--text", text)
+
+
+@pytest.mark.parametrize("times", [20, 140, 1500])
+def test_a_long_text_is_announced(pipeline, capsys, times):
+    """Of any length, without a word of it; --piece-seconds reaches the pipeline."""
+    text = f"[S1] {SECRET} and more. " * times
+    code, out, err = run(capsys, "-t", text)
+    assert code == 0
+    pieces, seconds = int(err.split()[0]), int(err.split()[3])
+    assert err == f"{pieces} pieces, about {seconds} s of speech\n"
+    assert 3 * pieces <= seconds <= 7.7 * pieces, "a quarter of the window at most"
+    assert "pieces" not in out
+    assert pipeline.asked["text"] == text
+    assert "piece_seconds" not in pipeline.asked
+    assert run(capsys, "-t", text, "--quiet") == (0, "", "")
+
+
+def test_piece_seconds(pipeline, capsys):
+    text = f"[S1] {SECRET} and more. " * 20
+    assert int(run(capsys, "-t", text, "--piece-seconds", 3)[2].split()[0]) >= 9
+    assert pipeline.asked["piece_seconds"] == 3
+    assert run(capsys, "-t", text, "--piece-seconds", 0)[::2] == (0, "")
+    assert pipeline.asked["piece_seconds"] is None
+    pipeline.loaded.clear()
+    message = "bytes, the model takes 512; split it after character"
+    refused(capsys, pipeline, 2, message, "-t", text * 2, "--piece-seconds", 0)
+    message = "piece_seconds: 0.5 is not a number of 1 and more"
+    refused(capsys, pipeline, 2, message, "-t", text, "--piece-seconds", 0.5)
+
+
+def test_a_long_text_may_have_more_seconds_than_the_window(pipeline, capsys):
+    text = f"[S1] {SECRET} and more. " * 200
+    assert run(capsys, "-t", text, "--max-seconds", 100, "--quiet")[0] == 0
+    assert pipeline.asked["max_frames"] == 3334
+
+
+def test_pieces_without_an_end_are_told(pipeline, capsys):
+    pipeline.ends = ["stop", "length", "length"]
+    out = run(capsys, "-t", SECRET)[1]
+    assert out.startswith("speech.wav: 1.50 s of speech, 2 of 3 pieces cut at their limits, seed 7\n")
+    assert "pieces" not in run(capsys, "-t", SECRET, "--max-seconds", 1)[1], "the limit was asked for"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[S2] {SECRET}. [S1] Yes.",
+        f"[S1] {SECRET}. [S1]",
+        SECRET,
+        f"Oh [S2] {SECRET}",
+        f"[S1] A. [S2] {SECRET}. [S1] C.",
+    ],
+)
+def test_texts_that_can(pipeline, capsys, text):
+    assert run(capsys, "--text", text)[0] == 0
+    assert pipeline.asked["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--temperature", "-5"], "temperature: -5.0 is not a number >= 0"),
+        (["--temperature", "nan"], "temperature: nan"),
+        (["--temperature", "warm"], "'warm' is not a valid float"),
+        (["--top-p", "7"], "top_p: 7.0 is outside (0, 1]"),
+        (["--top-p", "0"], "top_p: 0.0 is outside (0, 1]"),
+        (["--top-k", "-1"], "top_k: -1 is not a whole number >= 0"),
+        (["--cfg-scale", "-1"], "cfg_scale: -1.0"),
+        (["--seed", "-1"], "'--seed': -1 is not in the range"),
+        (["--seed", str(2**64)], "is not in the range"),
+        (["--max-seconds", "0"], "max-seconds: 0.0 is not a number above 0"),
+        (["--max-seconds", "inf"], "max-seconds: inf"),
+        (["--max-seconds", "9999"], "max-seconds: 9999 is more than this model can make"),
+        (["--backend", "jax"], "'jax' is not one of"),
+        (["--output", "a.xyz"], "output: a.xyz ends in '.xyz'; use .wav, .flac, .mp3"),
+        (["--output", "a"], "output: a ends in 'no suffix'"),
+        (["--stream", "--output", "a.mp3"], "output: --stream writes WAV only"),
+        (["--ref-text", "Hello."], "ref-text: --ref-audio is missing"),
+        (["--ref-audio", "a.wav"], "ref-audio: --ref-text is missing; the model reads"),
+        (["--no-such-flag"], "No such option"),
+        (["more", "words"], "2 words stand after the flags; put the text in quotes"),
+    ],
+)
+def test_flags_that_cannot_be_used(pipeline, capsys, flags, message):
+    refused(capsys, pipeline, 2, message, "--text", SECRET, *flags)
+
+
+def test_an_unquoted_text_is_not_printed(pipeline, capsys):
+    refused(capsys, pipeline, 2, "put the text in quotes", "--text", "Hello", SECRET)
+
+
+def test_what_is_not_there(pipeline, capsys, tmp_path):
+    (tmp_path / "voices").mkdir()
+    refused(capsys, pipeline, 3, "is not there; did you mean voices?", "-t", SECRET, "--model", "voicse")
+    refused(capsys, pipeline, 3, "neither is the folder no/such", "-t", SECRET, "--model", "./no/such/dir")
+    refused(
+        capsys,
+        pipeline,
+        3,
+        "convert-weights --hf-path nari/Dia --mlx-path",
+        "-t",
+        SECRET,
+        "--model",
+        "nari/Dia",
+    )
+    refused(capsys, pipeline, 3, "a folder without config.json", "-t", SECRET, "--model", "voices")
+    refused(capsys, pipeline, 3, "the folder none is not there", "-t", SECRET, "-o", "none/a.wav")
+    given = ["--ref-text", "Hello.", "--ref-audio", "nofile.wav"]
+    refused(capsys, pipeline, 3, "audio: nofile.wav is not there", "-t", SECRET, *given)
+
+
+def test_published_weights_are_told_from_converted_ones(pipeline, capsys, tmp_path):
+    from tts_core.voice.embedded import DIA
+
+    refused(capsys, pipeline, 4, "run: convert-weights --hf-path", "-t", SECRET, "--model", DIA)
+    (tmp_path / "config.json").write_text("{")
+    refused(capsys, pipeline, 4, "is not JSON", "-t", SECRET, "--model", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"no sound" * 99, "ffmpeg -i voice.wav"), (b"", "cannot be decoded")]
+)
+def test_a_reference_that_is_no_sound(pipeline, capsys, reference, content, message):
+    reference.write_bytes(content)
+    refused(capsys, pipeline, 2, message, "-t", SECRET, "--ref-audio", reference, "--ref-text", "Hello.")
+
+
+def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
+    soundfile.write(reference, np.zeros(16000 * 60, np.float32), 16000)
+    flags = ["--ref-audio", reference, "--ref-text", "Hello."]
+    refused(capsys, pipeline, 2, "ref-audio: 60.0 s leave no room for speech", "-t", SECRET, *flags)
+
+
+def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
+    _, configs = cli_speak.read_configs(None, "torch")
+    longest = (configs["dia"].max_frames - 1) * configs["dac"].hop_length
+    flags = ["--ref-audio", reference, "--ref-text", "Hello.", "--piece-seconds", 0, "--quiet"]
+    soundfile.write(reference, np.zeros(longest + 1, np.float32), 16000)
+    refused(capsys, pipeline, 2, "leave no room for speech", "-t", SECRET, *flags)
+    soundfile.write(reference, np.zeros(longest, np.float32), 16000)
+    assert run(capsys, "-t", SECRET, *flags) == (0, "", "")
+    assert len(pipeline.asked["prompt"].audio) == longest
+
+
+def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
+    flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 72]
+    message = (
+        "prompt: 1.0 s and 505 bytes of text leave too little room for this text, the model holds 30.5 s"
+    )
+    refused(capsys, pipeline, 2, message, "-t", f"{SECRET} {SECRET}", *flags)
+
+
+@pytest.mark.parametrize("backend", ["mlx", "torch"])
+def test_a_backend_that_is_not_installed(pipeline, capsys, monkeypatch, backend):
+    monkeypatch.setitem(sys.modules, "mlx.core" if backend == "mlx" else "torch", None)
+    refused(capsys, pipeline, 3, f"backend {backend}: ", "-t", SECRET, "--backend", backend)
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".flac", ".mp3"])
+def test_formats(pipeline, capsys, suffix):
+    assert run(capsys, "-t", SECRET, "-o", f"a{suffix}")[0] == 0
+    assert read_audio(f"a{suffix}", 16000).shape == (24000,)
+
+
+def test_streaming_writes_the_same_file(pipeline, capsys):
+    assert run(capsys, "-t", SECRET, "-o", "whole.wav")[0] == 0
+    assert run(capsys, "-t", SECRET, "-o", "pieces.wav", "--stream")[0] == 0
+    np.testing.assert_array_equal(read_audio("whole.wav", 16000), read_audio("pieces.wav", 16000))
+
+
+def test_json(pipeline, capsys):
+    code, out, err = run(capsys, "-t", SECRET, "--json", "--seed", 5)
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    assert json.loads(out) == {
+        "output": "speech.wav",
+        "model": None,
+        "backend": "mlx",
+        "seed": 5,
+        "audio_seconds": 1.5,
+        "sample_rate": 16000,
+        "samples": 24000,
+        "frames": 75,
+        "token_count": 90,
+        "finish_reason": "stop",
+        "real_time_factor": pytest.approx(0.42),
+        "time_to_first_audio": 0.1,
+        "processing_time_seconds": pytest.approx(0.63),
+        "stage_seconds": {},
+        "peak_memory_usage": 123_000_000,
+    }
+
+
+def test_progress_only_on_a_terminal(pipeline, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    code, _, err = run(capsys, "-t", SECRET)
+    assert code == 0
+    assert "1.0 s of speech, RTF 0.42 (2.4x faster than real time)" in err
+    for flag in ("--quiet", "--json"):
+        assert run(capsys, "-t", SECRET, flag)[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (GenerationError("generation: it stopped"), 6, "error: generation: it stopped\n"),
+        (MemoryError("9 GB"), 5, "error: memory: not enough (9 GB); use a smaller"),
+        (RuntimeError("[metal::malloc] Attempting to allocate 9 bytes"), 5, "error: memory: not enough"),
+        (OSError(28, "No space left on device"), 5, "error: disk: No space left on device"),
+        (KeyboardInterrupt(), 130, "error: interrupted\n"),
+        (
+            ZeroDivisionError("oops\noops"),
+            6,
+            "error: internal: ZeroDivisionError: oops oops; run again with --debug",
+        ),
+    ],
+)
+def test_failures_on_the_way(pipeline, capsys, tmp_path, error, code, message):
+    pipeline.error = error
+    found, out, err = run(capsys, "-t", SECRET)
+    assert (found, out) == (code, "")
+    assert err.lstrip("\n").startswith(message)
+    assert err.strip().count("\n") == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_stream_keeps_what_was_made(pipeline, capsys):
+    pipeline.error = KeyboardInterrupt()
+    assert run(capsys, "-t", SECRET, "--stream", "-o", "a.wav")[0] == 130
+    assert read_audio("a.wav", 16000).shape == (8000,)
+
+
+def test_silence_is_a_failure(pipeline, capsys, tmp_path):
+    pipeline.seconds = 0
+    assert run(capsys, "-t", SECRET)[::2] == (
+        6,
+        "error: generation: the model ended before any sound, with seed 7; try another --seed\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["error", "ignore"])
+@pytest.mark.parametrize("flags", ["", "-o a.mp3", "--stream", "--play", "--play --stream"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_samples_that_are_not_finite(pipeline, capsys, tmp_path, monkeypatch, bad, flags, action):
+    """One is enough, and nothing of its piece goes out. NumPy's warnings neither make the error nor occur."""
+    speaker = Speaker()
+    monkeypatch.setitem(sys.modules, "sounddevice", speaker)
+    pipeline.bad = bad
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        assert run(capsys, "-t", SECRET, *flags.split()) == (
+            6,
+            "",
+            "error: generation: the samples contain NaN or infinity; check the model with: mlx-port verify\n",
+        )
+    written = list(tmp_path.iterdir())
+    assert len(written) == (flags == "--stream")
+    for file in written:
+        assert len(read_audio(file, 16000)) == 8000
+    assert all(np.isfinite(heard).all() for heard in speaker.heard)
+
+
+def test_debug_shows_the_traceback(pipeline, capsys):
+    pipeline.error = GenerationError("generation: it stopped")
+    assert cli.run(["generate", "-t", SECRET, "--debug"]) == 6
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith("error: generation: it stopped\n")
+
+
+def test_a_full_disk_at_the_end(pipeline, capsys, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(soundfile, "write", full)
+    code, _, err = run(capsys, "-t", SECRET)
+    assert code == 5
+    assert "No space left on device" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_embedded_voice_has_its_own_dtype(pipeline, capsys):
+    refused(capsys, pipeline, 2, "dtype", "--text", f"[S1] {SECRET}.", "--dtype", "float16")
+
+
+@pytest.mark.parametrize("flags", [["--deep"], ["--shallow"], ["--decoder", "mbd"], ["--as-written"]])
+def test_flags_of_other_models(pipeline, capsys, flags):
+    name = "deep" if flags == ["--shallow"] else flags[0].removeprefix("--")
+    refused(capsys, pipeline, 2, f"{name}: dia takes no", "--text", f"[S1] {SECRET}.", *flags)
+
+
+def test_stages_are_told(pipeline, capsys):
+    pipeline.stages = {"AR": 1.25, "NAR": 0.5}
+    code, out, _ = run(capsys, "--text", f"[S1] {SECRET}.")
+    assert code == 0
+    assert "AR 1.25 s, NAR 0.50 s\n" in out
+
+
+def test_dtype_reaches_the_loader(pipeline, capsys, monkeypatch, tmp_path):
+    """`load_pipeline` is faked: what it is asked for is what counts."""
+    monkeypatch.setattr(
+        cli_speak, "read_configs", lambda model, backend, read=cli_speak.read_configs: read(None, backend)
+    )
+    code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--model", "somewhere", "--dtype", "bfloat16")
+    assert (code, err) == (0, "")
+    assert pipeline.loaded == [("somewhere", "mlx", "bfloat16")]

@@ -1,0 +1,157 @@
+"""`mlx-port generate` and `estimate` with a small MetaVoice, in this process, on both backends."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+pytest.importorskip("torch", reason="the published pickles need torch")
+pytest.importorskip("mlx.core", reason="the port needs MLX")
+
+from mlx_port.commands import main as cli
+from tests.tiny.metavoice_pipeline import RATE, reference, write_model
+from tts_core.metavoice.request import STAGES, tell_licence
+
+SECRET = "Xylophones"  # stands in every text here, and must never be printed
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("metavoice")
+    write_model(place)
+    for name, seconds in (("speaker.wav", 30.5), ("short.wav", 4.0), ("shorter.wav", 1.5)):
+        soundfile.write(place / name, np.asarray(reference(seconds).audio), RATE)
+    return place
+
+
+@pytest.fixture
+def work(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def run(capsys, *arguments):
+    """Exit code, stdout, stderr."""
+    code = cli.run(list(map(str, arguments)))
+    out, err = capsys.readouterr()
+    assert SECRET not in out + err
+    assert "Traceback" not in err
+    return code, out, err
+
+
+def speak(capsys, work, *arguments, voice="speaker.wav", text=f"{SECRET}."):
+    model = ["--model", work / "model", "--ref-audio", work / voice, "--text", text]
+    return run(capsys, "generate", *model, "--max-seconds", "0.15", "--seed", 3, *arguments)
+
+
+@pytest.mark.parametrize("decoder", [[], ["--decoder", "mbd"]], ids=["vocos", "mbd"])
+def test_both_backends_say_the_same(work, capsys, decoder):
+    told, made = [], []
+    for backend in ("mlx", "torch"):
+        flags = ["--backend", backend, "--guidance", 2, "--json", "-o", f"{backend}.wav"]
+        code, out, _ = speak(capsys, work, *flags, *decoder)
+        assert code == 0
+        told.append(json.loads(out))
+        made.append(soundfile.read(f"{backend}.wav")[0])
+        assert list(told[-1]["stage_seconds"]) == list(STAGES)
+        assert told[-1]["real_time_factor"] > 0
+    same = ("frames", "samples", "seed", "token_count", "finish_reason", "sample_rate")
+    assert [told[0][name] for name in same] == [told[1][name] for name in same]
+    assert told[0]["sample_rate"] == RATE
+    np.testing.assert_allclose(made[0], made[1], rtol=0, atol=1e-3)
+
+
+def test_the_report_tells_stages_and_speed(work, capsys):
+    code, out, _ = speak(capsys, work, "--as-written", "--cfg-scale", 3, "--top-k", 0)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("speech.wav: 0.")
+    assert "than real time)" in lines[1]
+    assert [part.rsplit(" ", 2)[0] for part in lines[2].split(", ")] == list(STAGES)
+
+
+def test_a_stream_is_the_same_sound(work, capsys):
+    for flags in (["-o", "whole.wav"], ["--stream", "-o", "parts.wav"]):
+        assert speak(capsys, work, *flags)[0] == 0
+    np.testing.assert_array_equal(soundfile.read("whole.wav")[0], soundfile.read("parts.wav")[0])
+
+
+def test_short_references_are_warned_about_and_shorter_ones_refused(work, capsys, caplog):
+    assert speak(capsys, work, voice="short.wav")[0] == 0
+    assert "reference: 4.0 s; the voice is caught better from 30 s" in caplog.text
+    code, out, err = speak(capsys, work, voice="shorter.wav")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ref-audio: 1.5 s are too little for a voice")
+
+
+def test_the_licence_of_the_diffusion_is_told(work, capsys, caplog):
+    tell_licence.cache_clear()
+    assert speak(capsys, work, "--decoder", "mbd")[0] == 0
+    assert caplog.text.count("CC-BY-NC") == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("metavoice takes no --ref-text", ["--ref-text", "Hello."]),
+        ("metavoice takes no --deep", ["--deep"]),
+        ("Latin-1", ["--text", "漢"]),
+        ("no words", ["--text", "..."]),
+        ("temperature", ["--temperature", -1]),
+        ("cfg_scale", ["--cfg-scale", -1]),
+        ("top_p", ["--top-p", 2]),
+        ("max-seconds: -1.0", ["--max-seconds", -1]),
+        ("--decoder", ["--decoder", "wave"]),
+    ],
+)
+def test_flags_are_checked_before_weights_are_read(work, capsys, monkeypatch, message, arguments):
+    monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))
+    code, out, err = speak(capsys, work, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_reference_is_needed(work, capsys):
+    code, out, err = run(capsys, "generate", "--model", work / "model", "--text", SECRET)
+    assert (code, out) == (2, "")
+    assert "give --ref-audio" in err
+
+
+def test_nothing_is_fetched(work, capsys, monkeypatch):
+    def refuse(*_, **__):
+        pytest.fail("the network was asked")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    assert speak(capsys, work)[0] == 0
+    model = ["--model", work / "model", "--text", f"{SECRET}."]
+    code, out, err = run(capsys, "generate", *model, "--ref-audio", "https://example.org/speaker.wav")
+    assert (code, out) == (3, "")
+    assert "example.org/speaker.wav is not there" in err
+    assert err.count("\n") == 1
+
+
+def estimated(capsys, *arguments):
+    code, out, err = run(capsys, "estimate", *arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_estimates_of_the_published_model_need_no_files(capsys):
+    model = ["--model", "metavoiceio/metavoice-1B-v0.1", "--dtype", "bfloat16"]
+    whole, four = estimated(capsys, *model), estimated(capsys, *model, "-q", "--seconds", 3)
+    assert whole["job"]["frames"] == 852
+    assert 3.2e9 < whole["backends"]["mlx-metal"]["total"] < 3.6e9
+    assert four["backends"]["mlx-metal"]["total"] < 1.2e9 < 2.8e9 < four["backends"]["torch-cuda"]["total"]
+    code, out, _ = run(capsys, "estimate", *model, "--text", "Hello.", "--batch", 2)
+    assert code == 0
+    assert out.splitlines()[0] == "MB at the peak of 2 pieces of 7 ids and 13.5 s of speech"
+
+
+def test_estimates_of_a_converted_folder(work, capsys):
+    told = estimated(capsys, "--model", work / "model", "--text", "Hello.")
+    assert told["job"]["decoder"] == "mbd"
+    assert told["dtype"] == "float32"

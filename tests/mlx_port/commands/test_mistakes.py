@@ -1,0 +1,180 @@
+"""What newcomers get wrong with MARS5 and MetaVoice: one line says what to do, before weights are read."""
+
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from converters.convert import convert
+from converters.published import open_published
+from converters.rules.dequantize import Quantization
+from mlx_port.commands import main as cli
+from tests.converters.models import sources
+from tests.mlx_port.commands.fake import FakePipeline, install
+
+MODELS = ("mars5", "metavoice")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Callable[[str], Path]:
+    @cache
+    def make(model: str) -> Path:
+        place = tmp_path_factory.mktemp("converted") / model
+        convert(open_published(sources(model)), place, dtype="float32")
+        return place
+
+    return make
+
+
+@pytest.fixture
+def voice(tmp_path, monkeypatch) -> np.ndarray:
+    """Eight seconds in the working folder: voice.wav, in stereo at 44.1 kHz, voice.mp3; and silent.wav."""
+    monkeypatch.chdir(tmp_path)
+    sound = 0.2 * np.sin(np.arange(8 * 44100) / 44100 * 2 * np.pi * 150)
+    stereo = np.stack([sound, 0.5 * sound], axis=1)
+    for name, samples in (("voice.wav", stereo), ("voice.mp3", stereo), ("silent.wav", 0 * sound)):
+        soundfile.write(name, samples, 44100)
+    return sound
+
+
+@pytest.fixture
+def refused(monkeypatch, capsys) -> Callable[..., str]:
+    """Runs the command, which must refuse with that exit code and one line: its text."""
+    pipeline = install(monkeypatch, FakePipeline())
+
+    def run(code: int, *arguments: str | Path) -> str:
+        capsys.readouterr()
+        assert cli.run(list(map(str, arguments))) == code
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n"), pipeline.loaded) == ("", 1, [])
+        assert err.startswith("error: ")
+        return err
+
+    return run
+
+
+def speak(model: Path, **flags: str) -> list[str | Path]:
+    given = {"text": "Hello there.", "ref_audio": "voice.wav"} | flags
+    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
+    return ["generate", "--model", model, *words]
+
+
+@pytest.mark.parametrize("file", ["voice.wav", "voice.mp3"])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_reference_may_be_stereo_and_mp3(model, file, folder, voice, monkeypatch, capsys):
+    pipeline = install(monkeypatch, FakePipeline())
+    assert cli.run(list(map(str, [*speak(folder(model), ref_audio=file), "--quiet"]))) == 0
+    heard = pipeline.asked["prompt"].audio
+    assert len(heard) == pytest.approx(8 * 24000, rel=0.01)
+    assert 0.1 < np.abs(heard).max() < 0.2
+
+
+@pytest.mark.parametrize(("model", "title"), [("mars5", "MARS5"), ("metavoice", "MetaVoice")])
+def test_marks_of_speakers_are_dias(model, title, folder, voice, refused):
+    err = refused(2, *speak(folder(model), text="Hello. [S2] Hi."))
+    assert f"[S2] at character 8 is Dia's mark of a speaker; {title} has the one voice" in err
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_silent_reference_is_named_by_its_flag(model, folder, voice, refused):
+    assert "error: ref-audio: nothing is to be heard" in refused(
+        2, *speak(folder(model), ref_audio="silent.wav")
+    )
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="no /proc, whose permissions say that root may write")
+@pytest.mark.parametrize("model", MODELS)
+def test_a_place_that_takes_no_files(model, folder, voice, refused):
+    assert "output: /proc cannot be written to" in refused(2, *speak(folder(model), output="/proc/a.wav"))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_broken_wav_is_not_to_be_made_of_itself(model, folder, voice, refused):
+    Path("voice.wav").write_bytes(b"RIFF and nothing more")
+    assert "ffmpeg -i voice.wav voice_new.wav" in refused(2, *speak(folder(model)))
+
+
+def test_a_temperature_is_told_its_range(folder, voice, refused):
+    assert "temperature: -1.0 is not a number >= 0" in refused(
+        2, *speak(folder("metavoice"), temperature="-1")
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "part", "title"),
+    [
+        ("mars5", "nar", "MARS5 (NAR)"),
+        ("mars5", "vocoder", "Vocos (the vocoder)"),
+        ("metavoice", "speaker_encoder", "MetaVoice (speaker encoder)"),
+    ],
+)
+def test_a_part_is_not_a_model(model, part, title, folder, voice, refused):
+    whole = folder(model)
+    err = refused(2, *speak(whole / part))
+    assert f"holds {title} alone, a part of a converted model; give the whole model's folder: {whole}" in err
+
+
+@pytest.mark.parametrize(
+    ("model", "lost", "message"),
+    [
+        ("mars5", "nar", "nar: no such folder; MARS5 (NAR) should be in it; convert again"),
+        (
+            "mars5",
+            "codec/config.json",
+            "codec: a folder without config.json; EnCodec (the codec) should be in it",
+        ),
+        ("mars5", "texttok.model", "texttok.model: a part of the model, but it is missing; convert again"),
+        (
+            "metavoice",
+            "second_stage",
+            "second_stage: no such folder; MetaVoice (second stage) should be in it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["generate", "verify"])
+def test_a_folder_that_lacks_a_part(command, model, lost, message, folder, voice, refused, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(folder(model), broken)
+    (shutil.rmtree if (broken / lost).is_dir() else Path.unlink)(broken / lost)
+    arguments = speak(broken) if command == "generate" else ["verify", *sources(model), broken, "--offline"]
+    assert message in refused(3, *arguments)
+
+
+def test_published_files_are_to_be_converted(folder, voice, refused):
+    published = sources("mars5")[0].parent
+    err = refused(3, *speak(published))
+    assert f"if these are published weights, run: convert-weights --hf-path {published} --mlx-path" in err
+
+
+def test_verify_names_its_own_arguments(folder, voice, refused):
+    model = folder("mars5")
+    assert "error: SRC: nowhere is not there" in refused(3, "verify", "nowhere", model)
+    assert "error: DST: nowhere is not there" in refused(3, "verify", model, "nowhere")
+    assert "error: Missing argument 'SRC...'" in refused(2, "verify", model)
+    err = refused(2, "verify", *sources("mars5"), folder("metavoice"), model)
+    assert err.startswith("error: SRC: ")
+
+
+def test_estimate_says_what_is_missing_of_the_model_that_it_is(folder, refused):
+    err = refused(3, "estimate", "--model", folder("mars5") / "nar")
+    assert "missing: weights of MARS5 (AR) and " in err
+    assert "Dia" not in err
+
+
+def test_commands_that_there_are_not(refused):
+    err = refused(2, "speak")
+    assert "No such command 'speak'; there are generate, convert, verify, estimate, doctor." in err
+    assert "command missing; there are generate, convert" in refused(2)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_quantised_is_not_quantised_again(model, refused, tmp_path):
+    made = tmp_path / "8bit"
+    convert(open_published(sources(model)), made, quantization=Quantization.of("affine", 32, 8))
+    err = refused(2, "convert", "--hf-path", made, "--mlx-path", tmp_path / "4bit", "-q", "--offline")
+    assert f"-q: {made} is quantised already; give the unquantised model" in err
+    assert not (tmp_path / "4bit").exists()

@@ -1,0 +1,1 @@
+"""Small networks of every model, with random weights."""

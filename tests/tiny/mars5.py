@@ -1,0 +1,75 @@
+"""MARS5's pipelines from the golden checkpoints: published files for PyTorch, converted ones for MLX."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from tests.converters.models import MARS5, sources
+from tts_core.mars5.sampling import Mars5Settings
+from tts_core.noise import HostNoise
+from tts_core.results import Prompt
+
+TEXT = "A small green kettle."
+LONG = "The inn is near. Then it thins out. There it ends! A small green kettle."
+SAID = "Then the rain came in."
+SHORT = {"timesteps": 3, "generate_max_len_override": 30}  # the random network never ends by itself
+
+
+@cache
+def converted() -> Path:
+    """A folder in our layout, for the whole run."""
+    from converters.convert import convert
+    from converters.published import open_published
+
+    folder = Path(tempfile.mkdtemp(prefix="mlx-port-mars5-")) / "mars5"
+    convert(open_published(sources("mars5")), folder, dtype="float32")
+    return folder
+
+
+@cache
+def pipeline(side: str, dtype: str = "float32") -> Any:
+    """side: "torch" or "mlx"."""
+    if side == "mlx":
+        import mlx_port
+
+        return mlx_port.load(converted(), dtype=dtype)
+    import torch_ref
+
+    return torch_ref.load(sources("mars5"), device="cpu", dtype=dtype)
+
+
+@cache
+def reference() -> np.ndarray:
+    """(L,) samples whose codes are no near-ties."""
+    return load_file(MARS5 / "tts_e2e.safetensors")["deep.ref_audio"]
+
+
+def voice(*, said: str | None = None) -> Prompt:
+    return Prompt(audio=reference(), transcript=said)
+
+
+def room(vocabulary: Any, text: str, ids: int, *, said: str | None = None, codes: Any = None) -> int:
+    """The limit that leaves so many ids to be drawn."""
+    prompt = vocabulary.shallow(text) if said is None else vocabulary.deep(text, said, codes[0])
+    return len(prompt.tokens) + ids
+
+
+class CountingNoise(HostNoise):
+    """Remembers which numbers were drawn: what work has been done, whatever a result says."""
+
+    def __init__(self, seed: int):
+        super().__init__(seed)
+        self.steps: list[int] = []
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        self.steps.append(step)
+        return super().uniform(step, shape)
+
+
+DEFAULTS = Mars5Settings()

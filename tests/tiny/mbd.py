@@ -1,0 +1,186 @@
+"""Multi-band diffusion of the real structure, tiny: two bands that agree in nothing but the codec's width.
+
+The second band's kernel is no multiple of its stride, and it has a processor.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tts_core.codecs.mbd import (
+    MbdBandConfig,
+    MbdConfig,
+    MbdProcessorConfig,
+    MbdScheduleConfig,
+    MbdUnetConfig,
+    parameter_shapes,
+)
+
+SCHEDULE = MbdScheduleConfig(
+    beta_t0=1e-5, beta_t1=0.03, beta_exp=7.5, num_steps=120, clip=5.0, noise_scale=1.0
+)
+FIRST = MbdUnetConfig(
+    hidden=4,
+    depth=3,
+    res_blocks=2,
+    norm_groups=4,
+    kernel=8,
+    stride=4,
+    growth=2,
+    max_channels=12,
+    codec_dim=5,
+)
+SECOND = MbdUnetConfig(
+    hidden=6,
+    depth=2,
+    res_blocks=1,
+    norm_groups=3,
+    kernel=5,
+    stride=3,
+    growth=2.5,
+    max_channels=100,
+    codec_dim=5,
+)
+CONFIG = MbdConfig(
+    sample_rate=2400,
+    bands=(
+        MbdBandConfig(FIRST, SCHEDULE, None),
+        MbdBandConfig(SECOND, SCHEDULE, MbdProcessorConfig(3, (0.4, 0.75, 1.0))),
+    ),
+)
+
+
+def mbd_tensors(config: MbdConfig = CONFIG, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random weights by canonical names, in PyTorch's axis order."""
+    random = np.random.default_rng(seed)
+    tensors = {}
+    for name, shape in parameter_shapes(config).items():
+        if ".norm" in name and name.endswith("weight"):
+            tensors[name] = random.uniform(0.5, 1.5, shape)
+        elif name.endswith(".counts"):
+            tensors[name] = np.full(shape, 9.0)
+        elif name.endswith(("sum_x2", "sum_target_x2")):
+            tensors[name] = random.uniform(5, 20, shape)
+        elif ".processor." in name or name.endswith(".bias") or ".embedding" in name:
+            tensors[name] = random.normal(0, 0.3, shape)
+        else:
+            tensors[name] = random.normal(0, (shape[1] * shape[2]) ** -0.5, shape)
+    return {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+
+
+def published_cfg(band: MbdBandConfig, sample_rate: int) -> dict[str, Any]:
+    """A band's cfg as the published file has it, with entries that do not matter."""
+    unet = {name: getattr(band.unet, name) for name in MbdUnetConfig.__dataclass_fields__}
+    schedule = {name: getattr(band.schedule, name) for name in MbdScheduleConfig.__dataclass_fields__}
+    off = {"bilstm": False, "transformer": False, "cross_attention": False}
+    processor = {"name": "multi_band_processor", "num_samples": 10000, "use": band.processor is not None}
+    processor["n_bands"] = band.processor.n_bands if band.processor else 8
+    processor["power_std"] = list(band.processor.power_std) if band.processor else 0.4
+    return {
+        "channels": 1,
+        "sample_rate": sample_rate,
+        "schedule": {**schedule, "repartition": "power", "variance": "beta", "rescale": 1.0, "n_bands": None},
+        "diffusion_unet": {**unet, **off, "emb_all_layers": True, "dropout": 0.0},
+        "processor": processor,
+        "filter": {"use": True, "n_bands": 4, "idx_band": 0, "cutoffs": None},
+    }
+
+
+def published_content(config: MbdConfig, tensors: Mapping[str, Any]) -> dict[Any, Any]:
+    """What torch.save was given, cfg as plain dicts. tensors: by canonical names."""
+    content: dict[Any, Any] = {"sample_rate": config.sample_rate, "n_bands": len(config.bands)}
+    for b, band in enumerate(config.bands):
+        states: dict[str, dict[str, Any]] = {"unet": {}, "processor": {}}
+        for name, tensor in tensors.items():
+            _, index, part, rest = name.split(".", 3)
+            if int(index) == b:
+                states[part][rest] = tensor
+        content[b] = {"cfg": published_cfg(band, config.sample_rate)}
+        content[b] |= {"model_state": states["unet"], "processor_state": states["processor"]}
+    return content
+
+
+def write_published(path: Path, content: Mapping[Any, Any]) -> Path:
+    """As audiocraft saves it: tensors by torch.save, every `cfg` an OmegaConf object. Returns `path`.
+
+    Tensors are NumPy's or PyTorch's.
+    """
+    import torch
+
+    def tensor_of(value: Any) -> torch.Tensor:
+        return value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
+
+    with stand_ins() as kinds:
+        saved = {
+            key: {
+                name: _omegaconf(part, kinds)
+                if name == "cfg"
+                else {inner: tensor_of(tensor) for inner, tensor in part.items()}
+                for name, part in value.items()
+            }
+            if isinstance(key, int)
+            else value
+            for key, value in content.items()
+        }
+        torch.save(saved, path)
+    return path
+
+
+@contextmanager
+def stand_ins() -> Iterator[dict[str, type]]:
+    """Classes under the names of OmegaConf's, importable inside the context only, as pickling asks."""
+    places = {
+        "omegaconf.dictconfig": ["DictConfig"],
+        "omegaconf.listconfig": ["ListConfig"],
+        "omegaconf.nodes": ["AnyNode"],
+        "omegaconf.base": ["ContainerMetadata", "Metadata"],
+    }
+    modules = {name: ModuleType(name) for name in ("omegaconf", *places)}
+    kinds = {}
+    for module, names in places.items():
+        for name in names:
+            kinds[name] = type(name, (), {"__module__": module})
+            setattr(modules[module], name, kinds[name])
+    before = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update(modules)
+    try:
+        yield kinds
+    finally:
+        for name, module in before.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+
+
+def _omegaconf(value: Any, kinds: Mapping[str, type], parent: Any = None, key: Any = None) -> Any:
+    """The objects and attributes that OmegaConf 2.3 pickles, the links to parents included."""
+    container = isinstance(value, dict | list)
+    kind = "DictConfig" if isinstance(value, dict) else "ListConfig" if container else "AnyNode"
+    node = kinds[kind]()
+    node._metadata = kinds["ContainerMetadata" if container else "Metadata"]()
+    node._metadata.__dict__.update(
+        ref_type=Any,
+        object_type=type(value) if container else None,
+        optional=True,
+        key=key,
+        flags={},
+        flags_root=False,
+        resolver_cache=defaultdict(dict),
+    )
+    node._parent = parent
+    if isinstance(value, dict):
+        node._content = {name: _omegaconf(item, kinds, node, name) for name, item in value.items()}
+    elif isinstance(value, list):
+        node._content = [_omegaconf(item, kinds, node, i) for i, item in enumerate(value)]
+    else:
+        node._val = value
+    return node

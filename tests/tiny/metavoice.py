@@ -1,0 +1,95 @@
+"""MetaVoice's networks of the real structure, small enough to run hundreds of times; random weights from a
+seed. Heads, widths and layers divide nothing evenly that they need not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tts_core.metavoice import config as metavoice
+from tts_core.metavoice.config import FirstStageConfig, SecondStageConfig
+from tts_core.metavoice.text import Tokenizer, Tokenizers
+
+MERGES = (b"th", b"the", b" the", b"er", b"in", b" a", b"re", b"he", b"ll", b"hello")
+PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+TEXT_IDS = 256 + len(MERGES) + 1
+
+
+@cache
+def tokenizers() -> Tokenizers:
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    ranks |= {piece: 256 + i for i, piece in enumerate(MERGES)}
+    special = {"<|endoftext|>": 256 + len(MERGES)}
+    return Tokenizers(*(Tokenizer(PATTERN, ranks, special, offset) for offset in (2049, 1025)))
+
+
+def first_stage_config(*, bias: bool = False) -> FirstStageConfig:
+    return FirstStageConfig(
+        hidden_size=36,
+        intermediate_size=52,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        max_position_embeddings=60,
+        vocab_size=2049 + TEXT_IDS,
+        speaker_embedding_size=10,
+        norm_eps=1e-5,
+        bias=bias,
+    )
+
+
+def second_stage_config(*, bias: bool = False) -> SecondStageConfig:
+    return SecondStageConfig(
+        hidden_size=28,
+        intermediate_size=44,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=40,
+        vocab_sizes=(1025 + TEXT_IDS, 1025),
+        target_vocab_sizes=(1025,) * 3,
+        speaker_embedding_size=10,
+        bias=bias,
+    )
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A network's tensors under canonical names: what a checkpoint's part offers."""
+
+    config: FirstStageConfig | SecondStageConfig
+    tensors: dict[str, np.ndarray]
+
+    def names(self) -> list[str]:
+        return list(self.tensors)
+
+    def read(self, name: str) -> np.ndarray:
+        return self.tensors[name].copy()
+
+
+def first_stage_weights(config: FirstStageConfig, seed: int = 0, *, end: float = 1.0) -> Weights:
+    """end: how much larger the end of audio's logits are than those of codes."""
+    weights = _weights(config, metavoice.first_stage_parameter_shapes(config), seed)
+    weights.tensors["transformer.wtes.0.weight"][metavoice.END_OF_AUDIO] *= np.float32(end)
+    return weights
+
+
+def second_stage_weights(config: SecondStageConfig, seed: int = 1) -> Weights:
+    return _weights(config, metavoice.second_stage_parameter_shapes(config), seed)
+
+
+def _weights(
+    config: FirstStageConfig | SecondStageConfig, shapes: dict[str, tuple[int, ...]], seed: int
+) -> Weights:
+    random, tensors = np.random.default_rng(seed), {}
+    for name, shape in shapes.items():
+        if metavoice.is_norm(name):
+            tensors[name] = random.uniform(0.5, 1.5, shape)
+        elif name.endswith(".bias"):
+            tensors[name] = random.normal(0, 0.3, shape)
+        elif ".wte" in name or ".wpe." in name:
+            tensors[name] = random.normal(0, 0.6, shape)
+        else:
+            tensors[name] = random.normal(0, 1.5 * shape[-1] ** -0.5, shape)
+    return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})

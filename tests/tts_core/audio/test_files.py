@@ -1,0 +1,187 @@
+import os
+import stat
+import subprocess
+import sys
+import wave
+
+import numpy as np
+import pytest
+import soundfile
+
+from tts_core.audio import files as audio
+from tts_core.errors import NotFoundError, ResourceError, UsageError
+
+
+def tone(length, rate, frequency=220.0):
+    return (0.5 * np.sin(2 * np.pi * frequency * np.arange(length) / rate)).astype(np.float32)
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".flac", ".WAV"])
+@pytest.mark.parametrize("rate", [8000, 11111, 16000, 44100])
+@pytest.mark.parametrize("length", [1, 2, 997])
+def test_lossless_round_trip_is_within_half_a_step(tmp_path, suffix, rate, length):
+    path, samples = tmp_path / f"a{suffix}", tone(length, rate)
+    audio.write_audio(path, samples, rate)
+    back = audio.read_audio(path, rate)
+    assert back.dtype == np.float32
+    assert back.shape == (length,)
+    # written x 32767, read / 32768
+    np.testing.assert_allclose(back * (32768 / 32767), samples, atol=0.5 / 32767 + 1e-7)
+
+
+def test_mp3_round_trip(tmp_path):
+    samples = tone(16000, 16000)
+    audio.write_audio(tmp_path / "a.mp3", samples, 16000)
+    back = audio.read_audio(tmp_path / "a.mp3", 16000)
+    assert back.shape == samples.shape
+    inner = slice(2000, -2000)  # the coder fades at both ends
+    assert np.abs(back - samples)[inner].max() < 0.05
+
+
+def test_mp3_of_one_sample(tmp_path):
+    audio.write_audio(tmp_path / "a.mp3", np.zeros(1, np.float32), 16000)
+    assert audio.read_audio(tmp_path / "a.mp3", 16000).shape == (1,)
+
+
+def test_mp3_refuses_a_rate_it_cannot_hold_and_leaves_nothing(tmp_path):
+    with pytest.raises(UsageError, match=r"MP3 cannot hold 11111 Hz; use \.wav"):
+        audio.write_audio(tmp_path / "a.mp3", tone(5000, 11111), 11111)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ogg_is_read(tmp_path):
+    soundfile.write(tmp_path / "a.ogg", tone(8000, 16000), 16000)
+    assert audio.read_audio(tmp_path / "a.ogg", 16000).shape == (8000,)
+
+
+def test_channels_are_averaged(tmp_path):
+    left, right = tone(500, 16000), tone(500, 16000, 333.0)
+    soundfile.write(tmp_path / "a.wav", np.stack([left, right, left], axis=1), 16000, subtype="FLOAT")
+    expected = (2 * left + right) / 3
+    np.testing.assert_allclose(audio.read_audio(tmp_path / "a.wav", 16000), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("rate", "new_rate"), [(44100, 16000), (11111, 16000), (8000, 44100), (48000, 44100)]
+)
+def test_resampling_keeps_a_tone(tmp_path, rate, new_rate):
+    soundfile.write(tmp_path / "a.wav", tone(rate, rate), rate, subtype="FLOAT")
+    back = audio.read_audio(tmp_path / "a.wav", new_rate)
+    assert abs(len(back) - new_rate) <= 1
+    middle = slice(new_rate // 4, new_rate // 2)
+    np.testing.assert_allclose(back[middle], tone(new_rate, new_rate)[middle], atol=2e-3)
+
+
+def test_loud_samples_are_clipped_not_wrapped(tmp_path):
+    audio.write_audio(tmp_path / "a.wav", np.array([2.0, -3.0, 1.0, -1.0], np.float32), 8000)
+    raw, _ = soundfile.read(tmp_path / "a.wav", dtype="int16")
+    assert raw.tolist() == [32767, -32767, 32767, -32767]
+
+
+def test_wav_is_16_bit_by_default(tmp_path):
+    audio.write_audio(tmp_path / "a.wav", tone(10, 8000), 8000)
+    assert soundfile.info(tmp_path / "a.wav").subtype == "PCM_16"
+
+
+def test_a_missing_file_is_named_with_its_neighbour(tmp_path):
+    soundfile.write(tmp_path / "speaker.wav", tone(10, 8000), 8000)
+    with pytest.raises(NotFoundError, match=r"speeker\.wav is not there; did you mean .*speaker\.wav\?"):
+        audio.read_audio(tmp_path / "speeker.wav", 8000)
+    with pytest.raises(NotFoundError, match="neither is the folder"):
+        audio.read_audio(tmp_path / "no" / "such.wav", 8000)
+
+
+def test_what_is_not_sound_is_refused_with_a_remedy(tmp_path):
+    (tmp_path / "bad.m4a").write_bytes(b"not audio at all" * 100)
+    with pytest.raises(UsageError, match=r"bad\.m4a cannot be decoded; .* ffmpeg -i bad\.m4a bad\.wav"):
+        audio.read_audio(tmp_path / "bad.m4a", 8000)
+    (tmp_path / "empty.wav").write_bytes(b"")
+    with pytest.raises(UsageError, match="cannot be decoded"):
+        audio.read_audio(tmp_path / "empty.wav", 8000)
+    with pytest.raises(UsageError, match="is a folder"):
+        audio.read_audio(tmp_path, 8000)
+
+
+def test_a_file_without_samples_is_refused(tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.zeros((0, 1), np.float32), 8000)
+    with pytest.raises(UsageError, match="is empty"):
+        audio.read_audio(tmp_path / "a.wav", 8000)
+
+
+def test_a_file_too_short_to_resample_is_refused(tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.zeros(1, np.float32), 44100)
+    with pytest.raises(UsageError, match="only 1 samples long"):
+        audio.read_audio(tmp_path / "a.wav", 8000)
+
+
+def test_samples_that_are_not_numbers_are_refused(tmp_path):
+    samples = tone(100, 8000)
+    samples[7] = np.nan
+    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype="FLOAT")
+    with pytest.raises(UsageError, match="not numbers"):
+        audio.read_audio(tmp_path / "a.wav", 8000)
+
+
+@pytest.mark.parametrize("name", ["a.xyz", "a", "a.m4a", "wav"])
+def test_an_unknown_suffix_is_refused_before_any_work(tmp_path, name):
+    with pytest.raises(UsageError, match=r"use \.wav, \.flac, \.mp3"):
+        audio.check_output(tmp_path / name)
+
+
+def test_check_output_on_folders(tmp_path):
+    (tmp_path / "folder.wav").mkdir()
+    with pytest.raises(UsageError, match="is a folder"):
+        audio.check_output(tmp_path / "folder.wav")
+    with pytest.raises(NotFoundError, match="is not there; make it first"):
+        audio.check_output(tmp_path / "none" / "a.wav")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written to"):
+        audio.check_output(tmp_path / "file" / "a.wav")
+    audio.check_output(tmp_path / "a.wav")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.wav"]
+
+
+def test_check_output_on_a_folder_without_write_permission(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(UsageError, match="cannot be written to"):
+        audio.check_output(tmp_path / "a.wav")
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.wav"
+    audio.write_audio(path, tone(10, 8000), 8000)
+    before = path.read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(soundfile, "write", full)
+    with pytest.raises(ResourceError, match="No space left on device"):
+        audio.write_audio(path, tone(99, 8000), 8000)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["a.wav"]
+
+
+def test_the_written_file_has_ordinary_permissions(tmp_path):
+    audio.write_audio(tmp_path / "a.wav", tone(10, 8000), 8000)
+    (tmp_path / "plain").write_text("")
+    assert stat.S_IMODE((tmp_path / "a.wav").stat().st_mode) == stat.S_IMODE(
+        (tmp_path / "plain").stat().st_mode
+    )
+
+
+def test_a_growing_wav_is_valid_after_each_piece_and_equals_the_whole(tmp_path):
+    samples = tone(1000, 8000)
+    with audio.WavWriter(tmp_path / "grown.wav", 8000) as file:
+        for start in range(0, 1000, 300):
+            file.write(samples[start : start + 300])
+            with wave.open(str(tmp_path / "grown.wav")) as so_far:
+                assert so_far.getnframes() == min(start + 300, 1000)
+    audio.write_audio(tmp_path / "whole.wav", samples, 8000)
+    grown, whole = (audio.read_audio(tmp_path / name, 8000) for name in ("grown.wav", "whole.wav"))
+    np.testing.assert_array_equal(grown, whole)
+
+
+def test_no_sound_library_is_imported_before_it_is_used():
+    code = "import sys, tts_core.audio.files; sys.exit(bool({'soundfile', 'soxr'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,241 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tts_core.nn.test_windows import run_all
+from tts_core.codecs.dac import (
+    DacConfig,
+    decode_lookahead,
+    decode_window,
+    decoded_length,
+    decoder_layers,
+    encode_window,
+    encoder_layers,
+    mlx_axes,
+    parameter_shapes,
+    read_converted,
+    read_descript,
+    read_transformers,
+)
+from tts_core.errors import CheckpointError
+from tts_core.nn.windows import Window, input_span, output_length
+
+DESCRIPT = {  # metadata.kwargs of the 44.1 kHz 8 kbps checkpoint
+    "encoder_dim": 64,
+    "encoder_rates": [2, 4, 8, 8],
+    "latent_dim": None,
+    "decoder_dim": 1536,
+    "decoder_rates": [8, 8, 4, 2],
+    "n_codebooks": 9,
+    "codebook_size": 1024,
+    "codebook_dim": 8,
+    "quantizer_dropout": 0.5,
+    "sample_rate": 44100,
+}
+TRANSFORMERS = {  # descript/dac_44khz
+    "architectures": ["DacModel"],
+    "model_type": "dac",
+    "encoder_hidden_size": 64,
+    "downsampling_ratios": [2, 4, 8, 8],
+    "upsampling_ratios": [8, 8, 4, 2],
+    "decoder_hidden_size": 1536,
+    "hidden_size": 1024,
+    "n_codebooks": 9,
+    "codebook_size": 1024,
+    "codebook_dim": 8,
+    "hop_length": 512,
+    "sampling_rate": 44100,
+    "quantizer_dropout": 0.0,
+    "commitment_loss_weight": 0.25,
+    "codebook_loss_weight": 1.0,
+    "torch_dtype": "float32",
+    "transformers_version": "4.50.0",
+}
+FULL = read_descript(DESCRIPT)
+
+
+def test_both_published_schemas_mean_the_same():
+    assert read_transformers(TRANSFORMERS) == FULL
+    assert (FULL.hop_length, FULL.hidden_size, FULL.sample_rate) == (512, 1024, 44100)
+    assert FULL.frame_rate == pytest.approx(86.1328125, abs=0)
+    assert FULL.codebook_dim == (8,) * 9
+
+
+def test_parameters_of_the_published_codec():
+    shapes = parameter_shapes(FULL)
+    assert sum(math.prod(shape) for shape in shapes.values()) == 76_620_777
+    assert shapes["encoder.conv1.weight"] == (64, 1, 7)
+    assert shapes["encoder.block.3.conv1.weight"] == (1024, 512, 16)
+    assert shapes["decoder.block.0.conv_t1.weight"] == (1536, 768, 16)
+    assert shapes["decoder.conv2.weight"] == (1, 96, 7)
+    assert shapes["quantizer.quantizers.8.codebook.weight"] == (1024, 8)
+
+
+def test_latent_width_and_codebook_widths_of_their_own():
+    config = read_descript(
+        DESCRIPT | {"latent_dim": 72, "codebook_dim": list(range(1, 10)), "something_new": 1}
+    )
+    assert (config.hidden_size, config.encoder_width) == (72, 1024)
+    assert config.codebook_dim == tuple(range(1, 10))
+    shapes = parameter_shapes(config)
+    assert shapes["encoder.conv2.weight"] == (72, 1024, 3)
+    assert shapes["decoder.conv1.weight"] == (1536, 72, 7)
+    assert shapes["quantizer.quantizers.2.in_proj.weight"] == (3, 72, 1)
+
+
+def test_transformers_fields_that_can_be_derived():
+    given_less = {
+        k: v for k, v in TRANSFORMERS.items() if k not in ("hidden_size", "upsampling_ratios", "hop_length")
+    }
+    assert read_transformers(given_less) == FULL
+
+
+@pytest.mark.parametrize(
+    ("read", "full", "needed"),
+    [
+        (
+            read_descript,
+            DESCRIPT,
+            "encoder_dim encoder_rates decoder_dim decoder_rates n_codebooks sample_rate",
+        ),
+        (
+            read_transformers,
+            TRANSFORMERS,
+            "sampling_rate downsampling_ratios decoder_hidden_size codebook_dim",
+        ),
+        (read_converted, FULL.to_dict(), " ".join(FULL.to_dict())),
+    ],
+)
+def test_missing_fields_are_named(read, full, needed):
+    for name in needed.split():
+        with pytest.raises(CheckpointError, match=name):
+            read({k: v for k, v in full.items() if k != name})
+    with pytest.raises(CheckpointError) as caught:
+        read({})
+    assert all(name in str(caught.value) for name in needed.split())
+
+
+def test_unknown_fields_are_named():
+    with pytest.raises(CheckpointError, match="causal, extra"):
+        read_transformers(TRANSFORMERS | {"extra": 1, "causal": True})
+    with pytest.raises(CheckpointError, match="extra"):
+        read_converted(FULL.to_dict() | {"extra": 1})
+
+
+def test_our_schema_survives_json():
+    assert read_converted(json.loads(json.dumps(FULL.to_dict()))) == FULL
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"codebook_dim": [8, 8]}, "2 .*9 codebooks"),
+        ({"decoder_rates": [8, 8, 4, 4]}, "do not match"),
+        ({"decoder_dim": 1000}, "1000.*halve"),
+        ({"sample_rate": 0}, "must be positive"),
+        ({"encoder_rates": [2, 4, 8, -8]}, "must be positive"),
+    ],
+)
+def test_nonsense_is_refused(change, message):
+    with pytest.raises(CheckpointError, match=message):
+        read_descript(DESCRIPT | change)
+
+
+def test_mlx_axes_move_channels_last():
+    shapes = parameter_shapes(FULL)
+    for name, shape in shapes.items():
+        axes = mlx_axes(name, len(shape))
+        if len(shape) != 3:
+            assert axes is None
+            continue
+        assert axes is not None
+        moved = tuple(shape[a] for a in axes)
+        if name.endswith("alpha"):
+            assert moved == (1, 1, shape[1])
+        elif ".conv_t1." in name:
+            assert moved == (shape[1], shape[2], shape[0])
+        else:
+            assert moved == (shape[0], shape[2], shape[1])
+
+
+def test_receptive_field_of_the_published_codec():
+    """The figures measured on the original (specs of DAC): 10 frames around for decoding, 8 for encoding."""
+    assert decode_window(FULL, 20, 21, 100) == Window(20, 21, 10, 31)
+    assert decode_lookahead(FULL) == 10
+    assert encode_window(FULL, 20, 21, 100) == Window(20, 21, 12, 29)
+    first, last = input_span(encoder_layers(FULL), 0, 1)
+    assert (-first, last - 512) == (3733, 3733)
+    reached = [s for s in range(20 * 512 - 6000, 21 * 512 + 6000) if _reads(FULL, s, 20)]
+    assert (reached[0] - 512 * 20, reached[-1] + 1 - 512 * 20) == (-4757, 5269)
+
+
+def _reads(config: DacConfig, sample: int, frame: int) -> bool:
+    first, last = input_span(decoder_layers(config), sample, sample + 1)
+    return first <= frame < last
+
+
+@pytest.mark.parametrize("strides", [(2, 4, 8, 8), (2, 4, 5, 8), (3, 5), (2, 2), (7,)])
+def test_lengths(strides):
+    config = _codec(strides)
+    hop = config.hop_length
+    for frames in (1, 2, 7):
+        assert output_length(encoder_layers(config), frames * hop) == frames
+        short = 0
+        for stride in config.upsampling_ratios:
+            short = short * stride + stride % 2
+        assert decoded_length(config, frames) == hop * frames - short
+    if strides == (2, 4, 5, 8):
+        assert decoded_length(config, 100) == 320 * 100 - 8
+
+
+@given(st.lists(st.integers(2, 5), min_size=1, max_size=2), st.integers(1, 24), st.data())
+@settings(deadline=None, max_examples=30)
+def test_decode_windows_equal_the_whole_decode(strides, frames, data):
+    config = _codec(strides)
+    hop, layers = config.hop_length, decoder_layers(config)
+    x = np.array([(7 * i * i + 3 * i) % 11 - 5 for i in range(frames)], dtype=np.int64)
+    whole = run_all(layers, x)
+    start = data.draw(st.integers(0, frames - 1))
+    stop = data.draw(st.integers(start + 1, frames))
+    window = decode_window(config, start, stop, frames)
+    assert (window.start, window.stop) == (start, stop)
+    assert 0 <= window.first <= start
+    assert stop <= window.last <= min(frames, stop + decode_lookahead(config))
+    part = run_all(layers, x[window.first : window.last])
+    wanted = whole[start * hop : stop * hop]
+    offset = (start - window.first) * hop
+    assert part[offset : offset + len(wanted)].tolist() == wanted.tolist()
+
+
+@given(st.lists(st.integers(2, 5), min_size=1, max_size=2), st.integers(1, 20), st.data())
+@settings(deadline=None, max_examples=30)
+def test_encode_windows_equal_the_whole_encode(strides, frames, data):
+    config = _codec(strides)
+    hop, layers = config.hop_length, encoder_layers(config)
+    x = np.array([(7 * i * i + 3 * i) % 11 - 5 for i in range(frames * hop)], dtype=np.int64)
+    whole = run_all(layers, x)
+    assert len(whole) == frames
+    start = data.draw(st.integers(0, frames - 1))
+    stop = data.draw(st.integers(start + 1, frames))
+    window = encode_window(config, start, stop, frames)
+    part = run_all(layers, x[window.first * hop : window.last * hop])
+    assert part[start - window.first : stop - window.first].tolist() == whole[start:stop].tolist()
+
+
+def _codec(strides) -> DacConfig:
+    return read_descript(
+        {
+            "encoder_dim": 4,
+            "encoder_rates": list(strides),
+            "decoder_dim": 16,
+            "decoder_rates": list(strides)[::-1],
+            "n_codebooks": 2,
+            "codebook_size": 16,
+            "codebook_dim": 3,
+            "sample_rate": 8000,
+        }
+    )

@@ -1,0 +1,42 @@
+"""Windows of a codec: refused where there are none, halved until they fit."""
+
+import pytest
+
+from tts_core.codecs.policy import DEFAULT, CodecPolicy, fitting, smaller
+from tts_core.errors import UsageError
+
+
+@pytest.mark.parametrize("name", ["max_frames", "first_frames"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_windows_of_nothing_are_refused(name, value):
+    with pytest.raises(UsageError, match=f"^{name}: {value} is not a number of frames"):
+        CodecPolicy(**{name: value})
+
+
+def test_a_decode_starts_small_and_an_encode_does_not():
+    policy = CodecPolicy(max_frames=10, first_frames=4)
+    assert list(policy.decode_cuts(27)) == [(0, 4), (4, 12), (12, 22), (22, 27)]
+    assert list(policy.even_cuts(27)) == [(0, 10), (10, 20), (20, 27)]
+    assert list(CodecPolicy(3).decode_cuts(7)) == [(0, 3), (3, 6), (6, 7)]
+
+
+def test_smaller_ones_are_halves_down_to_the_first_window():
+    assert [policy.max_frames for policy in smaller(CodecPolicy(100, 8))] == [50, 25, 12, 8]
+    assert {policy.first_frames for policy in smaller(CodecPolicy(100, 5))} == {5}
+    assert list(smaller(CodecPolicy(8))) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "frames"), [(None, 256), (512, 256), (511, 128), (64, 32), (17, 8), (3, 8), (0, 8)]
+)
+def test_half_of_what_is_free_decides(free, frames):
+    assert fitting(lambda policy: policy.max_frames, "torch-cpu", free) == CodecPolicy(frames)
+
+
+@pytest.mark.parametrize(("free", "frames"), [(None, 384), (768, 384), (767, 192), (191, 48), (0, 8)])
+def test_cuda_has_larger_windows(free, frames):
+    assert fitting(lambda policy: policy.max_frames, "torch-cuda", free) == CodecPolicy(frames)
+
+
+def test_nothing_is_asked_where_nobody_tells():
+    assert fitting(lambda policy: pytest.fail("asked"), "mlx-metal", None) == DEFAULT

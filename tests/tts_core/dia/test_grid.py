@@ -1,0 +1,153 @@
+"""The grid against its definition: forced, drawn, EOS or PAD, worked out for every slot on its own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tts_core.dia.test_config import FLAT
+from tts_core.dia.config import DiaConfig, read_published
+from tts_core.dia.grid import FREE, DelayGrid
+
+EOS, PAD, BOS = 1024, 1025, 1026
+
+
+def config_with(delays) -> DiaConfig:
+    published = read_published(FLAT)
+    decoder = replace(published.decoder_config, num_channels=len(delays))
+    return replace(published, decoder_config=decoder, delay_pattern=tuple(delays))
+
+
+@st.composite
+def runs(draw):
+    """A batch, and the id that the model would draw for every slot."""
+    delays = [0, *draw(st.lists(st.integers(0, 6), min_size=1, max_size=3))]
+    texts = draw(st.integers(1, 3))
+    lengths = draw(st.lists(st.integers(0, 5), min_size=texts, max_size=texts))
+    limits = draw(st.lists(st.integers(1, 8), min_size=texts, max_size=texts))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    drawn = rng.integers(0, 1024, (texts, 40, len(delays)))
+    drawn[..., 0] = np.where(
+        rng.random((texts, 40)) < draw(st.sampled_from([0, 0.1, 0.5])), EOS, drawn[..., 0]
+    )
+    prompts = [rng.integers(0, 1024, (len(delays), p)).astype(np.int32) if p else None for p in lengths]
+    return config_with(delays), prompts, limits, drawn
+
+
+def end_of(drawn, prompt, limit):
+    """The row of channel 0's EOS, drawn behind the prompt or forced by the limit; and whether drawn."""
+    rows = range(prompt + 1, prompt + limit + 1)
+    return next(((row, True) for row in rows if drawn[row, 0] == EOS), (prompt + limit + 1, False))
+
+
+def slot(config, drawn, codes, end, row, channel):
+    """What stands in one slot of a finished text."""
+    frame = row - 1 - config.delay_pattern[channel]
+    if row == 0 or frame < 0:
+        return BOS
+    if codes is not None and frame < codes.shape[1]:
+        return codes[channel, frame]
+    since = row - end
+    if since >= config.delay_pattern[channel]:
+        return EOS if since == config.delay_pattern[channel] else PAD
+    return drawn[row, channel]
+
+
+@given(runs())
+def test_every_slot_and_every_code(run):
+    config, prompts, limits, drawn = run
+    grid = DelayGrid(config, prompts, limits)
+    assert grid.filled == 1 + min(0 if p is None else p.shape[1] for p in prompts)
+    seen = [grid.codes(item) for item in range(len(prompts))]
+    while not grid.done:
+        row = grid.filled
+        assert grid.steps().tolist() == [row - 1 - (0 if p is None else p.shape[1]) for p in prompts]
+        grid.accept(drawn[:, row])
+        for item, before in enumerate(seen):
+            now = grid.codes(item)
+            assert now.shape[1] == grid.frames(item)
+            np.testing.assert_array_equal(now[:, : before.shape[1]], before)  # what is known does not change
+            seen[item] = now
+    ends = []
+    for item, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
+        start = 0 if prompt is None else prompt.shape[1]
+        end, stopped = end_of(drawn[item], start, limit)
+        ends.append(end)
+        assert grid.finish_reason(item) == ("stop" if stopped else "length")
+        frames = end - 1 - start
+        assert seen[item].shape == (len(config.delay_pattern), frames)
+        assert seen[item].dtype == np.int32
+        rows = range(grid.filled)
+        expected = [
+            [slot(config, drawn[item], prompt, end, r, c) for c in range(len(config.delay_pattern))]
+            for r in rows
+        ]
+        np.testing.assert_array_equal(grid.rows[item, : grid.filled], expected)
+        for channel, delay in enumerate(config.delay_pattern):
+            own = [grid.rows[item, start + 1 + f + delay, channel] for f in range(frames)]
+            assert seen[item][channel].tolist() == own
+    assert grid.filled == max(
+        end + max(1, config.longest_delay) for end in ends
+    )  # not a row more than is needed
+
+
+@given(runs())
+def test_a_text_does_not_depend_on_its_neighbours(run):
+    config, prompts, limits, drawn = run
+    grid = DelayGrid(config, prompts, limits)
+    while not grid.done:
+        grid.accept(drawn[:, grid.filled])
+    for item, prompt in enumerate(prompts):
+        alone = DelayGrid(config, [prompt], [limits[item]])
+        while not alone.done:
+            alone.accept(drawn[[item], alone.filled])
+        np.testing.assert_array_equal(grid.codes(item), alone.codes(0))
+        assert grid.finish_reason(item) == alone.finish_reason(0)
+
+
+@given(runs())
+def test_last_channel_free_frees_one_row_of_the_longest_prompts(run):
+    config, prompts, limits, _ = run
+    lengths = [0 if p is None else p.shape[1] for p in prompts]
+    forced = DelayGrid(config, prompts, limits).rows
+    free = DelayGrid(config, prompts, limits, last_channel_free=True).rows
+    expected = forced.copy()
+    for item, length in enumerate(lengths):
+        if length == max(lengths) and length + config.longest_delay:
+            last = [c for c, d in enumerate(config.delay_pattern) if d == config.longest_delay]
+            expected[item, length + config.longest_delay, last] = FREE
+    np.testing.assert_array_equal(free, expected)
+
+
+def test_by_hand():
+    """Delays 0, 1, 2; a prompt of one frame; EOS drawn behind two frames."""
+    config = config_with([0, 1, 2])
+    grid = DelayGrid(config, [np.array([[11], [12], [13]], np.int32)], [9])
+    assert grid.filled == 2
+    draws = [[21, 90, 91], [31, 22, 92], [EOS, 32, 23], [93, 94, 33]]
+    for count, ids in enumerate(draws):
+        assert not grid.done, count
+        grid.accept(np.array([ids]))
+    assert grid.done
+    assert grid.rows[0, :6].tolist() == [
+        [BOS, BOS, BOS],
+        [11, BOS, BOS],
+        [21, 12, BOS],
+        [31, 22, 13],
+        [EOS, 32, 23],
+        [PAD, EOS, 33],
+    ]
+    assert grid.codes(0).tolist() == [[21, 31], [22, 32], [23, 33]]
+    assert grid.finish_reason(0) == "stop"
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_the_limit_counts_frames_behind_the_prompt(limit):
+    config = config_with([0, 4])
+    grid = DelayGrid(config, [np.zeros((2, 5), np.int32), None], [limit, limit])
+    while not grid.done:
+        grid.accept(np.ones((2, 2), np.int32))
+    assert [grid.frames(item) for item in (0, 1)] == [limit, limit]
+    assert [grid.finish_reason(item) for item in (0, 1)] == ["length", "length"]

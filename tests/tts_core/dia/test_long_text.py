@@ -1,0 +1,76 @@
+"""A long text's memory is what the longest of its pieces takes, behind the longest anchors."""
+
+import numpy as np
+import pytest
+
+from tests.tiny.dia import dac_config, dia_config
+from tts_core.dia.long_text import SIDE_BY_SIDE, Script, ask
+from tts_core.dia.memory import Job
+from tts_core.dia.room import job_of
+from tts_core.results import Prompt, SpokenPiece
+
+CONFIG = dia_config(positions=400, text_positions=300)  # 11.9 s; a piece has up to 44 characters
+CODEC = dac_config()
+TEXT = (
+    "[S1] Lorem. [S2] Sit! [S1] Consectetur adipiscing elit, sed do. [S2] Eiusmod tempor incididunt ut. "
+    "[S1] Ut labore et dolore magna. [S2] Aliqua? [S2]"
+)
+LATE = "[S1] " + "Lorem ipsum dolor sit amet elit. " * 3 + "[S2] Consectetur? [S1] Adipiscing elit, sed do."
+CODES = np.zeros((4, 20), np.int32)
+
+
+def script(text: str, prompt: Prompt | None) -> Script:
+    made = ask(
+        CONFIG,
+        CODEC,
+        lambda samples: CODES,
+        text,
+        prompt=prompt,
+        piece_seconds="auto",
+        temperature=None,
+        cfg_scale=1.5,
+        top_k=None,
+        top_p=None,
+        max_frames=None,
+        seed=1,
+        noise=None,
+        last_channel_free=False,
+    )
+    assert isinstance(made, Script)
+    return made
+
+
+def jobs(asked: Script) -> list[Job]:
+    """Of each piece alone, where every one before it was spoken for as long as it may be."""
+    found = []
+    for place, piece in enumerate(asked.pieces):
+        request = asked.request([place])
+        found.append(job_of(request))
+        codes = np.zeros((4, request.max_frames[0]), np.int32)
+        asked.said[place] = SpokenPiece(
+            piece.text, asked.prompt(place), 1, codes.shape[1], codes, np.zeros(0, np.float32), "length"
+        )
+    return found
+
+
+@pytest.mark.parametrize("text", [TEXT, LATE], ids=["bare", "late"])
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        None,
+        Prompt(codes=CODES, transcript="[S1] Before. [S2] That."),
+        Prompt(audio=np.zeros(600, np.float32), transcript="[S2] Before."),
+    ],
+    ids=["no prompt", "prompt", "half a prompt"],
+)
+def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(text: str, prompt: Prompt | None) -> None:
+    asked = script(text, prompt)
+    whole, alone = asked.job(1), jobs(asked)
+    assert len(alone) >= 3
+    assert whole.prompt_frames == max(job.prompt_frames for job in alone)
+    longest = max(job.prompt_frames + job.frames for job in alone)
+    assert whole.prompt_frames + whole.frames == longest
+    # spaces between the texts: of a reference, two anchors and a piece
+    assert 0 <= whole.text_bytes - max(job.text_bytes for job in alone) <= 4
+    assert (whole.batch, whole.guided) == (1, True)
+    assert asked.job(SIDE_BY_SIDE).batch == min(SIDE_BY_SIDE, len(alone))

@@ -1,0 +1,142 @@
+"""Estimates against the tables and files they speak of. What is live at once: tests/parity/test_memory.py."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from converters.convert import outline
+from converters.published import open_published
+from converters.rules.dequantize import Quantization
+from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
+from tts_core.dia.memory import (
+    BACKENDS,
+    Job,
+    cache_rows,
+    codec_weight_bytes,
+    estimate,
+    grid_rows,
+    weight_bytes,
+)
+from tts_core.published_sizes import DAC_44KHZ, DIA
+
+FULL = DIA["nari-labs/Dia-1.6B-0626"]
+JOB = Job(text_bytes=200, frames=860)
+
+
+def total(job: Job = JOB, backend: str = "torch-cpu", dtype: str = "float32", **given: Any) -> int:
+    return estimate(FULL, DAC_44KHZ, job, dtype=dtype, backend=backend, **given).total
+
+
+def test_full_size_weights_are_the_published_ones():
+    """6,444,642,304 bytes lie in the published file; beside them stand rotary tables of three kinds."""
+    tables = 4 * (1024 + 3072 + 3072) * 128
+    assert weight_bytes(FULL, "float32") == 6_444_642_304 + tables
+    assert 3.22e9 < weight_bytes(FULL, "bfloat16") - tables < 3.23e9
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "mode",
+    [None, ("affine", 64, 4), ("affine", 32, 8), ("affine", 128, 3), ("mxfp4", 32, 4), ("nvfp4", 16, 4)],
+)
+def test_weights_are_what_convert_writes(tmp_path, mode, dtype):
+    config = dia_config()  # 44 and 72 wide: some layers divide by no group
+    encoder = replace(config.encoder_config, hidden_size=64, intermediate_size=128)
+    config = replace(
+        config,
+        encoder_config=encoder,
+        decoder_config=replace(config.decoder_config, hidden_size=128, cross_hidden_size=64),
+    )
+    folder = write_published(tmp_path / "dia", dia_weights(config), dac_weights(published_codec()))
+    how = None if mode is None else Quantization.of(*mode)
+    whole = outline(open_published([folder], offline=True), dtype=dtype, quantization=how)
+    written = {plan.part.kind: plan.nbytes for plan in whole.plans}
+    entry = whole.plans[0].said_quantization()
+    positions = [encoder.max_position_embeddings, config.decoder_config.max_position_embeddings]
+    tables = positions[0] * encoder.head_dim + positions[1] * config.decoder_config.head_dim
+    tables += max(positions) * config.decoder_config.cross_head_dim
+    assert weight_bytes(config, dtype, entry) == written["dia"] + 4 * tables
+    assert codec_weight_bytes(published_codec()) == written["dac"]
+
+
+def published_codec():
+    return replace(dac_config(), codebook_dim=(4,) * 4)
+
+
+@pytest.mark.parametrize(
+    ("backend", "rows", "room"),
+    [
+        ("torch-cpu", 1, 256),
+        ("torch-cpu", 256, 256),
+        ("torch-mps", 257, 512),
+        ("mlx-metal", 513, 768),
+        ("torch-cuda", 1, 512),
+        ("torch-cuda", 512, 512),
+        ("torch-cuda", 513, 1024),
+        ("torch-cuda", 3072, 4096),
+    ],
+)
+def test_the_cache_grows_by_chunks_or_doubles(backend, rows, room):
+    assert cache_rows(rows, backend) == room
+
+
+def test_rows_are_bos_prompt_frames_and_delay():
+    assert grid_rows(FULL, Job(10, frames=100, prompt_frames=40)) == 1 + 40 + 100 + 15
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "larger",
+    [
+        {"text_bytes": 1024},
+        {"frames": 3056},
+        {"batch": 8},
+        {"prompt_frames": 2000},
+        {"batch": 2, "guided": True},
+    ],
+)
+def test_more_of_anything_takes_more(backend, larger):
+    assert total(replace(JOB, **larger), backend) > total(JOB, backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_narrower_and_quantised_take_less(backend):
+    four = {"group_size": 64, "bits": 4, "mode": "affine"}
+    short = replace(JOB, frames=60)  # the codec stays float32
+    assert total(short, dtype="bfloat16", backend=backend) < 0.65 * total(short, backend=backend)
+    assert total(replace(JOB, guided=False), backend) < total(JOB, backend)
+    less = total(dtype="bfloat16", backend=backend, quantization=four) < total(
+        dtype="bfloat16", backend=backend
+    )
+    assert less == backend.startswith("mlx"), "torch dequantises when it loads"
+
+
+def test_terms_add_up_and_say_why():
+    guess = estimate(FULL, DAC_44KHZ, JOB, dtype="float32", backend="torch-cpu")
+    sizes = {term.name: term.bytes for term in guess.terms}
+    assert guess.total == sum(sizes.values()) - min(sizes["activations"], sizes["codec"])
+    assert guess.total == guess.loaded + guess.running
+    assert all(term.why and term.bytes > 0 for term in guess.terms)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_prompts_are_encoded_before_the_rest(backend):
+    long = Job(text_bytes=5, frames=4, prompt_frames=2000)
+    guess = estimate(FULL, DAC_44KHZ, long, dtype="bfloat16", backend=backend)
+    sizes = {term.name: term.bytes for term in guess.terms}
+    rows = sizes["cache"] + sizes["text"] + max(sizes["activations"], sizes["codec"])
+    assert guess.running == max(sizes["prompts"], rows)
+    assert sizes["prompts"] > sizes["codec"]
+    assert all(term.why for term in guess.terms)
+
+
+@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 0.6e9)])
+def test_the_codec_is_bounded_by_its_window(backend, bytes_):
+    """The longest speech takes no more for the codec than the first of the largest windows."""
+    guesses = [
+        estimate(FULL, DAC_44KHZ, Job(10, frames), dtype="float32", backend=backend)
+        for frames in (600, 1000, 3056)
+    ]
+    assert len({guess.codec.bytes for guess in guesses[1:]}) == 1
+    assert guesses[0].codec.bytes <= guesses[1].codec.bytes < bytes_

@@ -1,0 +1,263 @@
+"""Scripts are cut where speakers change, nothing is lost or said twice, and voices are heard before they are
+needed.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from tests.tiny.dia import dia_config
+from tts_core.dia.pieces import ANCHOR, Piece, Size, bare, characters, cut, read
+from tts_core.dia.text import prepare, speakable, turns
+from tts_core.dia.tokenizer import tokenize
+from tts_core.errors import UsageError
+
+CONFIG = dia_config(positions=1000, text_positions=500)
+RATE = (CONFIG.max_frames) / 40.0  # Hz: the window holds 40 s, a piece of "auto" 10 s or 150 characters
+DIALOGUES = Path(__file__).parents[3] / "examples/train_voice/evaluation/dialogues.txt"
+STORY = "[S1] It was late. The inn, which stood by the sea, was dark; nobody had come for days. " * 6
+
+SAID = st.lists(
+    st.sampled_from(
+        ["One two.", "Is it?", "Yes, it is!", "Mr. Fox ran 3.5 miles", "(laughs)", "Größe 😀", "…"]
+    ),
+    min_size=1,
+    max_size=8,
+).map(" ".join)
+TURN = st.tuples(st.sampled_from(["[S1]", "[S2]"]), st.sampled_from([" ", "", "\n"]), SAID).map("".join)
+SCRIPTS = st.tuples(
+    st.sampled_from(["", "Before that. "]),
+    st.lists(TURN, min_size=1, max_size=12).map(" ".join),
+    st.sampled_from(["", " [S1]", "\n[S2] "]),
+).map("".join)
+ANY = st.text(
+    st.sampled_from("abc XY.,;!\n") | st.characters(exclude_categories=("C", "Z", "M")), max_size=300
+)
+SIZES = st.builds(Size, st.integers(15, 90), st.integers(20, 120))
+HEARD = st.sampled_from([(), ("S1",), ("S2",), ("S1", "S2")])
+
+
+def spoken(text: str) -> list[tuple[str, str]]:
+    """Who says which visible characters, in order, whatever the turns are."""
+    return [(str(turn.speaker), char) for turn in turns(text) for char in turn.words if not char.isspace()]
+
+
+@given(SCRIPTS | ANY, SIZES, HEARD)
+@example(STORY, Size(30, 40), ())
+@example("[S1]" + "a" * 100 + "[S2]b", Size(15, 20), ())
+@example("[S1] a [S2] " + "😀" * 30, Size(40, 20), ("S1",))
+def test_nothing_is_lost_or_said_twice(text: str, most: Size, heard: tuple[str, ...]) -> None:
+    try:
+        script = prepare(text, None)
+    except UsageError:
+        assume(False)
+    pieces = cut(script, most, heard=heard)
+    assert [one for piece in pieces for one in spoken(piece.text)] == spoken(script)
+    for piece in pieces:
+        assert piece.text.startswith(("[S1]", "[S2]"))
+        assert piece.text == prepare(piece.text, None), "every piece can be spoken alone"
+    for piece in pieces[:-1]:
+        assert all(speakable(turn.words) for turn in turns(piece.text))
+        assert most.holds(piece.text)
+    *_, last = turns(script)
+    tail = 0 if speakable(last.words) else len(pieces[-1].text) - len(bare(pieces[-1].text))
+    assert most.holds(pieces[-1].text[: len(pieces[-1].text) - tail])
+    assert (tail > 0) == (not speakable(last.words)), "a lone tag at the end stays there"
+
+
+@given(SCRIPTS, SIZES, HEARD)
+def test_every_voice_is_heard_before_it_is_needed(text: str, most: Size, heard: tuple[str, ...]) -> None:
+    """A piece's anchors come before it, hold whoever has spoken by then, and are as few as can be."""
+    pieces = cut(prepare(text, None), most, heard=heard)
+    known, anchors = set(heard), ()
+    for place, piece in enumerate(pieces):
+        assert piece.anchors == anchors
+        speakers = {str(turn.speaker) for turn in turns(piece.text) if speakable(turn.words)}
+        if speakers - known:
+            if known:  # the second anchor, or the first beside a reference
+                assert most.times(ANCHOR).holds(bare(piece.text)) or place == len(pieces) - 1
+            anchors = (*anchors, place)
+            known |= speakers
+    assert len(anchors) <= 2 - len(heard)
+
+
+def test_the_first_piece_holds_both_speakers_where_it_can() -> None:
+    text = DIALOGUES.read_text().replace("\n", " ")
+    pieces = cut(prepare(text, None), Size(110, 200))
+    assert {turn.speaker for turn in turns(pieces[0].text)} == {"S1", "S2"}
+    assert {piece.anchors for piece in pieces[1:]} == {(0,)}
+
+
+def test_a_speaker_who_comes_late_makes_a_second_anchor() -> None:
+    pieces = cut(
+        prepare(STORY + "[S2] Who told you so? I do not believe it. [S1] My aunt, who lives there.", None),
+        Size(100, 200),
+    )
+    late = next(place for place, piece in enumerate(pieces) if "[S2]" in piece.text)
+    assert late > 2
+    assert pieces[late].text == "[S2] Who told you so? I do not believe it."
+    assert [piece.anchors for piece in pieces] == [(), *[(0,)] * late, (0, late)]
+
+
+def test_a_reference_with_one_speaker_needs_the_other() -> None:
+    text = "[S1] Hello there, my friend. [S2] Oh, hello. [S1] How are you? [S2] Well, and how are you?"
+    pieces = cut(text, Size(60, 90), heard={"S1"})
+    assert pieces == [
+        Piece("[S1] Hello there, my friend."),
+        Piece("[S2] Oh, hello. [S1] How are you?"),
+        Piece("[S2] Well, and how are you?", (1,)),
+    ]
+    assert {piece.anchors for piece in cut(text, Size(60, 90), heard={"S1", "S2"})} == {()}
+
+
+def test_turns_before_sentences_before_clauses() -> None:
+    pieces = cut(
+        "[S1] One is here. Two is there. [S2] Three is nowhere. [S1] Four is late.",
+        Size(60, 90),
+        heard=("S1", "S2"),
+    )
+    assert [piece.text for piece in pieces] == [
+        "[S1] One is here. Two is there.",
+        "[S2] Three is nowhere. [S1] Four is late.",
+    ]
+    pieces = cut("[S1] The inn was dark, as ever. Nobody knew, or said, who might have come.", Size(60, 90))
+    assert [piece.text for piece in pieces] == [
+        "[S1] The inn was dark, as ever.",
+        "[S1] Nobody knew, or said, who might have come.",
+    ]
+    pieces = cut(
+        "[S1] The inn stood there by the sea in the rain, and in Mr. Fox's room was no light.", Size(60, 90)
+    )
+    assert [piece.text for piece in pieces] == [
+        "[S1] The inn stood there by the sea in the rain,",
+        "[S1] and in Mr. Fox's room was no light.",
+    ]
+
+
+def test_pieces_are_of_about_the_same_length() -> None:
+    text = prepare(DIALOGUES.read_text().replace("\n", " "), None)
+    sizes = [characters(piece.text) for piece in cut(text, Size(120, 300))]
+    assert max(sizes) <= 120
+    assert min(sizes) >= 40
+    assert 60 <= sum(sizes) / len(sizes) <= 90
+
+
+def of(
+    text: str, seconds: float | str | None = "auto", said: str | None = None, frames: int = 0
+) -> list[Piece]:
+    return read(text, said, frames, CONFIG, RATE, seconds)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("length", "seconds", "pieces"),
+    [
+        (200, "auto", 1),
+        (201, "auto", 2),
+        (100, 5, 1),
+        (101, 5, 2),
+        (140, 7, 1),
+        (141, 7, 2),
+        (300, 15, 1),
+        (301, 15, 3),
+        (450, None, 1),
+    ],
+)
+def test_what_is_cut(length: int, seconds: float | str | None, pieces: int) -> None:
+    """A third more than a piece is spoken at once; what is longer goes in pieces that fit the window."""
+    text = ("[S1] " + "Lorem ipsum. " * 40)[: length + 3 - 1] + "."
+    assert characters(text) == length
+    assert len(of(text, seconds)) == pieces
+    if pieces == 1:
+        assert of(text, seconds) == [Piece(text)], "exactly as it is given"
+
+
+def test_sizes_hold_what_is_exactly_as_long() -> None:
+    text = "[S1] ab é"  # 6 characters, the tag being one; 7 bytes, the tag being one
+    assert (characters(text), len(tokenize(text))) == (6, 7)
+    assert Size(6, 7).holds(text)
+    assert not Size(5, 7).holds(text)
+    assert not Size(6, 6).holds(text)
+    assert [Size(6, 7).count(text), Size(3, 7).count(text), Size(2, 7).count(text)] == [1, 2, 3]
+    assert [Size(9, 4).count(text), Size(9, 2).count(text), Size(9, 1).count(text)] == [2, 4, 7]
+
+
+def test_a_text_of_exactly_the_model_s_bytes_is_spoken_at_once() -> None:
+    text = "[S1] " + "é" * 150  # as many as a piece holds at least: the bytes decide
+    for bytes_more in (0, 1):
+        config = dia_config(positions=1000, text_positions=len(tokenize(text)) - bytes_more)
+        pieces = read(text, None, 0, config, RATE, "auto")
+        assert (pieces == [Piece(text)]) == (bytes_more == 0)
+
+
+@pytest.mark.parametrize(("left", "fits"), [(42, True), (41, False)])
+def test_a_piece_has_four_spare_bytes(left: int, fits: bool) -> None:
+    """Spaces behind a reference and an anchor, and a lone tag with its own: of what a reference leaves, 4
+    bytes less are for pieces, each of which takes two fifths of it and has 15 bytes at least.
+    """
+    said = "[S1] " + "a" * (CONFIG.max_text_bytes - left - 2)
+    assert len(tokenize(said)) == CONFIG.max_text_bytes - left
+    text = "[S1] " + "b" * 300
+    if fits:
+        pieces = of(text, "auto", said)
+        assert max(len(tokenize(piece.text)) for piece in pieces) == int((left - 4) / 2.5) == 15
+    else:
+        with pytest.raises(UsageError, match="leave too little room for this text"):
+            of(text, "auto", said)
+
+
+def test_pieces_leave_room_for_a_reference() -> None:
+    """In text and in sound: anchors and a piece, and patience."""
+    said = "[S1] " + "So I said. " * 8 + "[S2] And I."
+    text = "[S1] Lorem ipsum, dolor sit amet. [S2] Consectetur. " * 20
+    for frames in (0, 100, 500, 800):
+        pieces = of(text, "auto", said, frames)
+        room = CONFIG.max_frames - frames
+        assert max(piece.seconds for piece in pieces) * RATE <= room / 4 + 1
+        for piece in pieces:
+            behind = " ".join([said, *(pieces[place].text for place in piece.anchors), piece.text])
+            assert len(tokenize(behind)) <= CONFIG.max_text_bytes
+    with pytest.raises(UsageError, match=r"^prompt: 38\.0 s and 98 bytes of text leave too little room"):
+        of(text, "auto", said, round(38 * RATE))
+    with pytest.raises(UsageError, match=r"^prompt: 4\.0 s and 470 bytes of text leave too little room"):
+        of(text, "auto", "[S1] " + "a" * 468, round(4 * RATE))
+
+
+@given(SCRIPTS, st.sampled_from([None, "[S1] I said.", "[S2] " + "Größe. " * 20]))
+def test_anchors_and_a_piece_fit_the_window(text: str, said: str | None) -> None:
+    pieces = of(bare(text) * 3, 4, said, 50)
+    for piece in pieces:
+        parts = [said and bare(said), *(pieces[place].text for place in piece.anchors), piece.text]
+        whole = prepare(
+            piece.text, CONFIG.max_text_bytes, transcript=" ".join(filter(None, parts[:-1])) or None
+        )
+        assert whole.endswith(piece.text)
+
+
+def test_words_without_a_tag_go_on_in_the_turn_of_the_reference() -> None:
+    pieces = of("And so it went. " * 30, "auto", "[S1] I said. [S2] And I.", 100)
+    assert {piece.text[:4] for piece in pieces} == {"[S2]"}
+    assert {piece.anchors for piece in pieces} == {()}
+    asked = of("And so it went. " * 30, "auto", "[S1] I said. [S2]", 100)
+    assert {piece.text[:4] for piece in asked} == {"[S2]"}
+    assert [piece.anchors for piece in asked] == [(), *[(0,)] * (len(asked) - 1)]
+    assert bare("I said. [S2]") == "[S1] I said."
+
+
+def test_text_that_cannot_be_spoken_is_refused_whole() -> None:
+    with pytest.raises(UsageError, match="turn 31 of 32"):
+        of("[S1] One two three. " * 30 + "[S2] [S1] Four.")
+    with pytest.raises(UsageError, match="502 bytes, the model takes 500; split it"):
+        of("[S1] " + "a" * 500, None)
+    for seconds in (0, 0.5, -1, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match=r"piece_seconds: .* is not a number of 1 and more"):
+            of("Hello.", seconds)
+
+
+def test_a_book_is_cut_in_no_time() -> None:
+    text = "[S1] " + "It rained, and nobody came. [S2] Who? [S1] Nobody! " * 600
+    pieces = of(text)
+    assert len(pieces) > 210
+    assert not re.search(r"\[S\d\]\s*(\[|$)", " ".join(piece.text for piece in pieces))

@@ -1,0 +1,233 @@
+"""Everything that Dia cannot be asked, told in one line that names the argument, and what it fills in."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tiny.dia import SAMPLING, dia_config
+from tts_core.dia import room
+from tts_core.dia.memory import Job
+from tts_core.dia.request import Request, joined, make_request, prepared
+from tts_core.errors import UsageError
+from tts_core.noise import HostNoise
+from tts_core.results import Prompt
+
+CONFIG = dia_config(positions=30, text_positions=20)  # room for 26 frames
+CODES = np.zeros((4, 5), np.int32)
+
+
+def no_encoding(_: np.ndarray) -> np.ndarray:
+    raise AssertionError("a prompt was encoded before all else was known to be good")
+
+
+def request(
+    texts: list[str] | None = None, prompts: Any = None, encode: Any = no_encoding, **given: Any
+) -> Request:
+    names = ("temperature", "cfg_scale", "top_k", "top_p", "max_frames", "seed", "noise")
+    every: dict[str, Any] = dict.fromkeys(names) | given
+    texts = ["[S1] a", "b"] if texts is None else texts
+    return make_request(CONFIG, texts, prompts, encode, last_channel_free=False, **every)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no text": ({"texts": []}, "texts: the list is empty"),
+    "an empty text": ({"texts": ["a", ""]}, "text 2: empty; there is nothing to say"),
+    "a long text": (
+        {"texts": ["[S1]" + "é" * 10]},
+        "text 1: 21 bytes, limit 20; split it at a turn",
+    ),
+    "seeds": ({"seed": [1]}, "seed: 1 values for 2 texts; give one number, or one per text"),
+    "a negative seed": ({"seed": -1}, "seed: -1 is outside 0 .. 2**64 - 1"),
+    "a large seed": ({"seed": [0, 2**64]}, f"seed: {2**64} is outside 0 .. 2**64 - 1"),
+    "half a seed": ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
+    "noises": ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 2 texts; give one, or one per text"),
+    "no frames": ({"max_frames": 0}, "max_frames: 0 is below 1"),
+    "no frames for one": ({"max_frames": [3, -2]}, "max_frames: -2 is below 1"),
+    "limits": (
+        {"max_frames": [1, 2, 3]},
+        "max_frames: 3 values for 2 texts; give one number, or one per text",
+    ),
+    "half a frame": ({"max_frames": [1, 2.0]}, "max_frames: 2.0 is not a whole number"),
+    "frames": (
+        {"max_frames": [26, 27]},
+        "max_frames: 27 exceeds the 26 frames that this model has room for",
+    ),
+    "frames behind a prompt": (
+        {"prompts": [None, CODES], "max_frames": 22},
+        "max_frames: 22 exceeds the 21 frames that this model has room for",
+    ),
+    "a long prompt": (
+        {"prompts": [None, np.zeros((4, 26), np.int32)]},
+        "prompt 2: 26 frames fill all of the model's 26",
+    ),
+    "temperature": ({"temperature": -0.1}, "temperature: -0.1 is not a number >= 0 (0 is greedy)"),
+    "no temperature": ({"temperature": np.nan}, "temperature: nan is not a number >= 0 (0 is greedy)"),
+    "cfg_scale": ({"cfg_scale": -1.0}, "cfg_scale: -1.0 is not a number >= 0"),
+    "endless cfg_scale": ({"cfg_scale": np.inf}, "cfg_scale: inf is not a number >= 0"),
+    "top_p": ({"top_p": 0.0}, "top_p: 0.0 is outside (0, 1]"),
+    "top_p above": ({"top_p": 1.01}, "top_p: 1.01 is outside (0, 1]"),
+    "no top_p": ({"top_p": np.nan}, "top_p: nan is outside (0, 1]"),
+    "top_k": ({"top_k": -1}, "top_k: -1 is not a whole number >= 0 (0 keeps every id)"),
+    "half a top_k": ({"top_k": 1.5}, "top_k: 1.5 is not a whole number >= 0 (0 keeps every id)"),
+    "codes of one axis": (
+        {"prompts": [np.zeros(4, np.int32), None]},
+        "prompt 1: codes of shape (4,); expected (4, frames)",
+    ),
+    "codes of other channels": (
+        {"prompts": [None, CODES.T]},
+        "prompt 2: codes of shape (5, 4); expected (4, frames)",
+    ),
+    "special codes": ({"prompts": [CODES + 60, None]}, "prompt 1: codes outside 0 .. 59"),
+    "negative codes": ({"prompts": [CODES - 1, None]}, "prompt 1: codes outside 0 .. 59"),
+    "codes in fractions": (
+        {"prompts": [CODES + 0.5, None]},
+        "prompt 1: codes of type float64; give whole numbers",
+    ),
+    "audio, then codes of other channels": (
+        {"prompts": [Prompt(transcript="a", audio=np.zeros(9)), CODES.T]},
+        "prompt 2: codes of shape (5, 4); expected (4, frames)",
+    ),
+    "no audio": (
+        {"prompts": [Prompt(transcript="a", audio=np.zeros(0, np.float32)), None]},
+        "prompt 1: audio must be a non-empty 1-D array of finite samples",
+    ),
+    "stereo": (
+        {"prompts": [None, Prompt(transcript="a", audio=np.zeros((9, 2), np.float32))]},
+        "prompt 2: audio must be a non-empty 1-D array of finite samples",
+    ),
+    "broken audio": (
+        {"prompts": [Prompt(transcript="a", audio=np.array([0.0, np.nan])), None]},
+        "prompt 1: audio must be a non-empty 1-D array of finite samples",
+    ),
+    "16-bit audio": (
+        {"prompts": [Prompt(transcript="a", audio=np.ones(9, np.int16)), None]},
+        "prompt 1: audio must be floating-point samples in [-1, 1]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    given, message = REFUSED[name]
+    with pytest.raises(UsageError) as caught:
+        request(**given)
+    assert str(caught.value) == message
+
+
+def test_what_fits_exactly_is_taken() -> None:
+    """Text of 20 bytes, a tag counting as one; a prompt that leaves one frame."""
+    filled = request(
+        ["[S1]" + "é" * 9 + "a", "b"], [None, np.zeros((4, 25), np.int32)], max_frames=[26, 1], seed=2**64 - 1
+    )
+    assert [len(ids) for ids in filled.tokens] == [20, 1]
+    assert filled.max_frames == [26, 1]
+
+
+@pytest.mark.parametrize(
+    ("frames", "prompt_frames", "new"),
+    [([26, 3], 5, 21), ([7, 3], 5, 3), ([3, 21], 5, 21), ([8, 3], 0, 8)],
+    ids=["the text without a prompt", "it, within the other's prompt", "the other", "no prompt"],
+)
+def test_memory_is_for_the_longest_and_a_prompt_counts_once(
+    frames: list[int], prompt_frames: int, new: int
+) -> None:
+    """The longest sequence is prompt and new frames together, whichever text's."""
+    prompts = [None, CODES[:, :prompt_frames]]
+    asked = request(["[S1] abcdef", "b"], prompts, max_frames=frames, cfg_scale=1.5)
+    assert room.job_of(asked) == Job(
+        text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True
+    )
+
+
+@pytest.mark.parametrize("read", [prepared, joined])
+def test_refused_texts(read: Any) -> None:
+    limit = () if read is joined else (90,)
+    with pytest.raises(UsageError, match=r"^texts: got one string; give a list of strings$"):
+        read("[S1] a", None, *limit)
+    with pytest.raises(
+        UsageError, match=r"^prompts: 1 for 2 texts; give one per text, None where there is none$"
+    ):
+        read(["[S1] a", "b"], [None], *limit)
+
+
+@pytest.mark.parametrize("read", [prepared, joined])
+def test_a_prompt_needs_its_transcript(read: Any) -> None:
+    limit = () if read is joined else (90,)
+    with pytest.raises(UsageError, match=r"^prompt 2: its transcript is missing; Dia reads what"):
+        read(["[S1] a", "b"], [None, Prompt(codes=CODES)], *limit)
+
+
+def test_a_prompt_is_audio_or_codes() -> None:
+    for both in ({}, {"audio": np.zeros(3), "codes": CODES}):
+        with pytest.raises(ValueError, match="exactly one of them"):
+            Prompt(transcript="a", **both)
+
+
+def test_the_defaults_are_the_models() -> None:
+    filled = request(prompts=[None, CODES])
+    assert filled.sampling == SAMPLING
+    assert filled.max_frames == [26, 21]
+    assert filled.seeds[0] == filled.seeds[1]
+    assert [list(ids) for ids in filled.tokens] == [[1, 32, 97], [98]]
+
+
+def test_given_values_replace_them_one_by_one() -> None:
+    for name, value in {"temperature": 0.0, "cfg_scale": 0.0, "top_p": 1.0, "top_k": 0}.items():
+        sampling = request(**{name: value}).sampling
+        assert getattr(sampling, name) == value
+        others = {field for field in vars(SAMPLING) if field != name}
+        assert all(getattr(sampling, field) == getattr(SAMPLING, field) for field in others)
+
+
+def test_one_number_or_one_per_text() -> None:
+    assert request(seed=3, max_frames=4).seeds == [3, 3]
+    assert request(seed=np.int64(3), max_frames=4).max_frames == [4, 4]
+    mixed = request(seed=np.array([5, 6]), max_frames=(1, 2))
+    assert (mixed.seeds, mixed.max_frames) == ([5, 6], [1, 2])
+    assert [source.seed for source in mixed.noise if isinstance(source, HostNoise)] == [5, 6]
+
+
+def test_prompts() -> None:
+    """Audio through the codec, in float32; codes as int32, whatever kind of whole number they were."""
+    heard: list[np.ndarray] = []
+
+    def encode(samples: np.ndarray) -> np.ndarray:
+        heard.append(samples)
+        return CODES[:, :2]
+
+    filled = request(
+        ["a", "b", "c", "d"],
+        [
+            Prompt(transcript="x", audio=np.array([0.5, -0.5])),
+            CODES.astype(np.uint16),
+            None,
+            Prompt(transcript="y", codes=CODES[:, :0]),
+        ],
+        encode,
+    )
+    assert [None if prompt is None else prompt.shape for prompt in filled.prompts] == [
+        (4, 2),
+        (4, 5),
+        None,
+        (4, 0),
+    ]
+    assert {prompt.dtype for prompt in filled.prompts if prompt is not None} == {np.dtype(np.int32)}
+    assert [samples.dtype for samples in heard] == [np.dtype(np.float32)]
+
+
+def test_transcripts_go_in_front() -> None:
+    texts, prompts = [" one", "two ", "three"], [Prompt(transcript="[S1] Said. ", codes=CODES), None, CODES]
+    assert joined(texts, prompts) == ["[S1] Said. one", "two ", "three"]
+    assert joined(texts, None) == texts
+    assert prepared(texts, prompts, 90) == ["[S1] Said. one", "[S1] two", "[S1] three"]
+
+
+def test_uniform_numbers() -> None:
+    """None at temperature 0; a text inside its prompt takes none from its source."""
+    filled = request(seed=[1, 2])
+    numbers = filled.uniform(np.array([4, -1]), (4, 67))
+    assert numbers is not None
+    np.testing.assert_array_equal(numbers[0], HostNoise(1).uniform(4, (4, 67)))
+    assert (numbers[1] == 0.5).all()
+    assert request(temperature=0).uniform(np.array([4, 4]), (4, 67)) is None

@@ -1,0 +1,200 @@
+import re
+import unicodedata
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tts_core.dia.text import prepare, turns
+from tts_core.dia.tokenizer import tokenize
+from tts_core.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[S1] One. [S2] Two.", "[S1] One. [S2] Two."),
+        ("Hello.", "[S1] Hello."),
+        ("intro [S1] a [S2] b", "[S1] intro [S1] a [S2] b"),
+        ("[S2] First by S2. [S1] Then S1.", "[S2] First by S2. [S1] Then S1."),
+        ("[S1] One. [S2]", "[S1] One. [S2]"),
+        ("[S1] One. [S1]", "[S1] One. [S1]"),
+        ("Hello. [S1]", "[S1] Hello. [S1]"),
+        ("[S1] One. [S2] Two. [S1] Three.", "[S1] One. [S2] Two. [S1] Three."),
+        ("[S1]One.[S2]Two.", "[S1]One.[S2]Two."),
+        ("[S1] Same. [S1] Again.", "[S1] Same. [S1] Again."),
+        ("  \n[S1] One.\n[S2] Two.\n\n", "[S1] One.\n[S2] Two."),
+        ("[S1] One.\r\n[S2] Two.\r[S1] Three.", "[S1] One.\n[S2] Two.\n[S1] Three."),
+        ("[S1]\tTab", "[S1]\tTab"),
+        ("(laughs)", "[S1] (laughs)"),
+        ("...", "[S1] ..."),
+        ("[S] [SS1] [12]", "[S1] [S] [SS1] [12]"),
+        ("Größe 😀", "[S1] Größe 😀"),
+    ],
+)
+def test_what_is_tokenised(text, expected):
+    assert prepare(text, 1024) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "text: there are no words in it"),
+        (" \n\t ", "text: there are no words in it"),
+        ("[S1]", "text: there are no words in it"),
+        ("[S1] [S2]\n[S1]", "text: there are no words in it"),
+        ("\u200b\ufeff", "text: there are no words in it"),
+        ("[S1] One. [S3] Two.", r"text: \[S3\] is not a speaker; there are \[S1\] and \[S2\]"),
+        ("[s1] One.", r"\[s1\] is not a speaker"),
+        ("[ S1 ] One.", r"\[ S1 \] is not a speaker"),
+        ("[S12] One.", r"\[S12\] is not a speaker"),
+        ("[S1] [S2] Hi.", r"text: turn 1 of 2, \[S1\], has no words; write them or remove its tag"),
+        ("[S1] Hi. [S2] \n [S1] You.", r"text: turn 2 of 3, \[S2\], has no words"),
+        ("[S1] Hi. [S2] [S1]", r"text: turn 2 of 3, \[S2\], has no words"),
+        ("Hi\0you", r"text: character 3 is U\+0000, a control character; remove it"),
+        ("\x01 Hi", r"character 1 is U\+0001"),
+        ("Hi\x1f", r"character 3 is U\+001F"),
+        ("Hi\x7f", r"character 3 is U\+007F"),
+        ("Hi\x85you", r"character 3 is U\+0085"),
+        ("Hi \udce9", r"character 4 is U\+DCE9"),
+    ],
+)
+def test_what_is_refused(text, message):
+    with pytest.raises(UsageError, match=f"^{message}" if message.startswith("text") else message) as caught:
+        prepare(text, 1024)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("transcript", "text", "expected"),
+    [
+        ("[S1] I said this.", "[S2] And I that.", "[S1] I said this. [S2] And I that."),
+        ("I said this.", "And I go on.", "[S1] I said this. And I go on."),
+        ("[S2] I said this.\n", " And I go on.", "[S2] I said this. And I go on."),
+        ("[S1] I said this. [S2]", "Did you?", "[S1] I said this. [S2] Did you?"),
+    ],
+)
+def test_a_transcript_goes_in_front(transcript, text, expected):
+    assert prepare(text, 1024, transcript=transcript) == expected
+
+
+@pytest.mark.parametrize(
+    ("transcript", "text", "message"),
+    [
+        ("", "Hi.", "transcript: there are no words"),
+        ("[S1]", "Hi.", "transcript: there are no words"),
+        ("Hi.", "[S1]", "text: there are no words"),
+        ("Hi\0", "Hi.", "transcript: character 3"),
+        ("[S1] Hi. [S2]", "[S1] Hi.", r"turn 2 of 3, \[S2\], has no words"),
+        ("[S1] Hi. [S4] You.", "[S1] Hi.", r"\[S4\] is not a speaker"),
+        ("x" * 60, "Hi.", "transcript: 63 bytes, the model takes 64 with the text; use a shorter reference"),
+        (
+            "x" * 40,
+            "y" * 40,
+            "text: 83 bytes, 43 of them the transcript's, the model takes 64; split it after character 21",
+        ),
+    ],
+)
+def test_a_transcript_is_checked_too(transcript, text, message):
+    with pytest.raises(UsageError, match=message):
+        prepare(text, 64, transcript=transcript)
+
+
+def test_the_limit_counts_a_tag_as_one_byte():
+    assert prepare("[S1]" + "x" * 63, 64)
+    with pytest.raises(UsageError, match=r"^text: 65 bytes, the model takes 64"):
+        prepare("[S1]" + "x" * 64, 64)
+    assert prepare("x" * 1_000, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "where"),
+    [
+        ("[S1] Hello there. [S2] And you? [S1] I am fine.", 30, r"after character 32 \(the end of a turn\)$"),
+        (
+            "[S2] Hello. There is more. And more.",
+            25,
+            r"character 26 \(the end of a sentence\), and begin the rest with \[S2\]$",
+        ),
+        (
+            "Hello there is much more",
+            16,
+            r"character 14 \(the end of a word\), and begin the rest with \[S1\]$",
+        ),
+        ("x" * 100, 20, r"character 18 \(inside a word\), and begin the rest with \[S1\]$"),
+        ("é" * 100, 20, r"character 9 \(inside a word\)"),
+        ("\r\n Hi.\r\nYou there.", 10, r"character 6 \(the end of a sentence\)"),
+    ],
+)
+def test_a_long_text_is_told_where_to_split(text, limit, where):
+    with pytest.raises(UsageError, match=where):
+        prepare(text, limit)
+
+
+SPOKEN = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cf"]), min_size=1, max_size=40).filter(
+    lambda words: "[" not in words and any(unicodedata.category(char)[0] != "Z" for char in words)
+)
+TURN = st.tuples(st.sampled_from(["[S1]", "[S2] "]), SPOKEN).map("".join)
+SCRIPT = st.tuples(st.one_of(st.just(""), SPOKEN), st.lists(TURN, max_size=6)).map(
+    lambda parts: parts[0] + "".join(parts[1])
+)
+
+
+def visible(text):
+    return [char for char in text if not char.isspace()]
+
+
+@given(SCRIPT)
+def test_no_visible_character_is_lost_or_moved(text):
+    assume(text)
+    whole = prepare(text, None)
+    added = "" if text.strip().startswith(("[S1]", "[S2]")) else "[S1] "
+    assert whole.startswith(added)
+    assert visible(whole[len(added) :]) == visible(text)
+
+
+@given(st.text())
+def test_any_text_is_taken_whole_or_refused(text):
+    try:
+        whole = prepare(text, 200)
+    except UsageError:
+        return
+    assert visible(whole)[-len(visible(text)) :] == visible(text)
+    assert len(tokenize(whole)) <= 200
+
+
+@given(SCRIPT)
+def test_turns_joined_are_the_text(text):
+    found = turns(text)
+    assert "".join(text[turn.start : turn.stop] for turn in found) == text
+    assert [turn.speaker for turn in found[1:]] == re.findall(r"\[(S[12])\]", text)[
+        -len(found) + 1 or len(text) :
+    ]
+
+
+def split_as_told(text, limit):
+    """The parts that following the messages gives, each with the tag that it was told to begin with."""
+    parts = []
+    while True:
+        try:
+            prepare(text, limit)
+        except UsageError as error:
+            told = re.search(
+                r"after character (\d+) \(.*?\)(?:, and begin the rest with (\[S\d\]))?$", str(error)
+            )
+            assert told, error  # noqa: PT017
+            parts.append(text[: int(told[1])])
+            text = (told[2] or "") + text[int(told[1]) :]
+        else:
+            return [*parts, text]
+
+
+@given(SCRIPT, st.integers(min_value=20, max_value=60))
+def test_splitting_as_told_gives_parts_that_fit_and_make_up_the_text(text, limit):
+    assume(text)
+    parts = split_as_told(text, limit)
+    for part in parts:
+        prepare(part, limit)
+    words = re.sub(r"\[S[12]\]", "", "".join(parts))
+    assert words == re.sub(r"\[S[12]\]", "", text)

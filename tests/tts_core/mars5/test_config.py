@@ -1,0 +1,129 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from tts_core.errors import CheckpointError
+from tts_core.mars5.config import (
+    codec_lm_from_shapes,
+    codec_lm_parameter_shapes,
+    is_norm,
+    read_converted_codec_lm,
+    read_converted_residual_transformer,
+    residual_transformer_from_shapes,
+    residual_transformer_parameter_shapes,
+)
+from tts_core.published_sizes import MARS5_AR, MARS5_NAR
+
+AR_SHAPES = codec_lm_parameter_shapes(MARS5_AR)
+NAR_SHAPES = residual_transformer_parameter_shapes(MARS5_NAR)
+KINDS = [
+    pytest.param(codec_lm_from_shapes, AR_SHAPES, id="ar"),
+    pytest.param(residual_transformer_from_shapes, NAR_SHAPES, id="nar"),
+]
+NAR_HEADS_8 = {"model": "nar", "n_heads": 8, "spk_n_heads": 4, "head_dim": 128, "layer_norm_eps": 1e-6}
+
+
+def test_published_parameter_counts():
+    def total(shapes: dict[str, tuple[int, ...]]) -> int:
+        return sum(math.prod(shape) for shape in shapes.values())
+
+    assert (len(AR_SHAPES), len(NAR_SHAPES)) == (273, 487)
+    assert total(AR_SHAPES) == 737_788_417 + 3072 * MARS5_AR.vocab_size
+    assert total(NAR_SHAPES) == 450_232_331 + 1024 * MARS5_NAR.text_rows
+    assert MARS5_AR.intermediate_size == int(1536 * 7 / 3)
+
+
+def test_sizes_follow_from_the_shapes():
+    assert codec_lm_from_shapes(AR_SHAPES) == MARS5_AR
+    assert residual_transformer_from_shapes(NAR_SHAPES) == MARS5_NAR
+    assert (MARS5_AR.head_dim, MARS5_NAR.head_dim) == (64, 64)
+
+
+def test_narrow_networks_have_one_head():
+    shapes = codec_lm_parameter_shapes(
+        replace(MARS5_AR, hidden_size=48, num_attention_heads=1, speaker_heads=1)
+    )
+    assert codec_lm_from_shapes(shapes).num_attention_heads == 1
+
+
+def test_a_json_beside_the_checkpoint_tells_what_shapes_do_not():
+    config = residual_transformer_from_shapes(NAR_SHAPES, NAR_HEADS_8)
+    assert (config.num_attention_heads, config.speaker_heads, config.norm_eps) == (8, 4, 1e-6)
+    assert residual_transformer_from_shapes(NAR_SHAPES, {"n_heads": 8}).speaker_heads == 8
+    assert residual_transformer_from_shapes(NAR_SHAPES, NAR_HEADS_8, heads=32).speaker_heads == 32
+    assert codec_lm_from_shapes(AR_SHAPES, {"sliding_window": 16}).sliding_window == 16
+    assert residual_transformer_parameter_shapes(config) == NAR_SHAPES
+
+
+def test_what_contradicts_the_shapes_is_named():
+    with pytest.raises(CheckpointError, match=r"dim 512, not 1024; ff_dim 7, not 3072"):
+        residual_transformer_from_shapes(NAR_SHAPES, {"dim": 512, "ff_dim": 7, "n_text": 2050})
+    with pytest.raises(CheckpointError, match="head_dim 128, not 64"):
+        codec_lm_from_shapes(AR_SHAPES, {"head_dim": 128})
+    with pytest.raises(CheckpointError, match="rope_interleaved False, not True"):
+        codec_lm_from_shapes(AR_SHAPES, {"rope_interleaved": False})
+    with pytest.raises(CheckpointError, match="n_vocab 5, not"):
+        codec_lm_from_shapes(AR_SHAPES, {"n_vocab": 5})
+    with pytest.raises(CheckpointError, match="unknown fields colour, shade"):
+        residual_transformer_from_shapes(NAR_SHAPES, {"shade": 1, "colour": 2})
+    with pytest.raises(CheckpointError, match="7 heads do not divide a width of 1024"):
+        residual_transformer_from_shapes(NAR_SHAPES, {"n_heads": 7})
+
+
+@pytest.mark.parametrize(("read", "shapes"), KINDS)
+def test_missing_tensors_are_named(read, shapes):
+    with pytest.raises(CheckpointError, match=r"embed\.weight missing"):
+        read({})
+    for name in ("spk_encoder.layers.0.linear2.weight",):
+        with pytest.raises(CheckpointError, match=name):
+            read({known: shape for known, shape in shapes.items() if known != name})
+    with pytest.raises(CheckpointError, match="has shape"):
+        read(shapes | {"spk_encoder.layers.0.linear2.weight": (1,)})
+
+
+@pytest.mark.parametrize(
+    ("read", "config"),
+    [(read_converted_codec_lm, MARS5_AR), (read_converted_residual_transformer, MARS5_NAR)],
+    ids=["ar", "nar"],
+)
+def test_our_schema_is_strict_and_survives_json(read, config):
+    written = json.loads(json.dumps(config.to_dict()))
+    assert read(written) == config
+    with pytest.raises(CheckpointError, match="unknown extra"):
+        read(written | {"extra": 1})
+    for name in written:
+        with pytest.raises(CheckpointError, match=f"missing {name}"):
+            read({known: value for known, value in written.items() if known != name})
+        with pytest.raises(CheckpointError, match=name):
+            read(written | {name: 0})
+    with pytest.raises(CheckpointError, match="more than 1000"):
+        read(written | {"speaker_layers": 10**9})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_classes": 1026}, "1026 classes"),
+        ({"timestep_size": 7}, "odd"),
+        ({"n_codebooks": 7}, "7 codebooks do not divide"),
+    ],
+)
+def test_nonsense_is_refused(change, message):
+    with pytest.raises(CheckpointError, match=message):
+        replace(MARS5_NAR, **change)
+
+
+def test_odd_heads_cannot_be_rotated():
+    with pytest.raises(CheckpointError, match="head width 3 is odd"):
+        replace(MARS5_AR, num_attention_heads=512)
+
+
+@pytest.mark.parametrize("shapes", [AR_SHAPES, NAR_SHAPES], ids=["ar", "nar"])
+def test_norms(shapes):
+    """Every vector is a norm's or a bias of a linear layer; no matrix is a norm's."""
+    for name, shape in shapes.items():
+        of_matrix = name.endswith(".bias") and len(shapes[f"{name[:-4]}weight"]) == 2
+        bias = name.endswith("in_proj.bias") or of_matrix
+        assert is_norm(name) == (len(shape) == 1 and not bias), name

@@ -1,0 +1,137 @@
+"""MARS5's memory: weights as converted, phases, and refusals that name what fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from converters.convert import outline
+from converters.rules.dequantize import Quantization
+from mlx_port.commands.estimate_mars5 import CONFIGS, plan
+from tts_core.dia.memory import BACKENDS, Estimate
+from tts_core.errors import ResourceError, UsageError
+from tts_core.mars5.memory import Mars5Job, estimate, weight_bytes
+from tts_core.mars5.room import check_loading, check_running
+
+EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))
+JOB = Mars5Job(prompt_ids=900, frames=750, prompt_frames=450, deep=True)
+
+
+def take(job: Mars5Job = JOB, dtype: str = "float32", backend: str = "torch-cpu", **how: Any) -> Estimate:
+    return estimate(CONFIGS, job, dtype=dtype, backend=backend, **how)
+
+
+def test_full_size_weights() -> None:
+    """Parameters of the published files, as specified, with the vocabulary assumed."""
+    assert weight_bytes("mars5", CONFIGS["mars5"], "float32") == 4 * (737_788_417 + 3072 * 8196)
+    assert weight_bytes("mars5_nar", CONFIGS["mars5_nar"], "float32") == 4 * (450_232_331 + 1024 * 2051)
+    assert take(dtype="float16").weights.bytes < 0.501 * take().weights.bytes
+    four = take(dtype="float16", backend="mlx-metal", quantization=FOUR)
+    assert four.weights.bytes < 0.4 * take(dtype="float16").weights.bytes
+    assert take(dtype="float16", quantization=FOUR).weights == take(dtype="float16").weights
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("mars5", "float16"), ("mars5_nar", "bfloat16")])
+def test_weights_are_what_convert_writes(kind: str, dtype: str) -> None:
+    pytest.importorskip("torch", reason="the published pickles need torch")
+    from converters.published import open_published
+    from tests.converters.models import sources
+
+    published = open_published(sources("mars5"))
+    for how in (None, Quantization.of("affine", 32, 8)):
+        [made] = [
+            made for made in outline(published, dtype=dtype, quantization=how).plans if made.part.kind == kind
+        ]
+        assert weight_bytes(kind, made.part.config, dtype, made.said_quantization()) == made.nbytes
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_phases_follow_one_another(backend: str) -> None:
+    guess = take(backend=backend)
+    assert guess.running == max(
+        guess.prompts.bytes,
+        guess.cache.bytes + guess.activations.bytes,
+        guess.source.bytes,
+        guess.codec.bytes,
+    )
+    assert guess.total == guess.loaded + guess.running
+    assert [term.name for term in guess.terms] == [
+        *("AR", "others", "voice", "cache", "activations", "NAR", "vocoder", "libraries")
+    ]
+    assert all(term.why for term in guess.terms)
+
+
+@pytest.mark.parametrize(
+    ("name", "larger"),
+    [
+        ("source", {"frames": 900}),
+        ("source", {"prompt_frames": 900}),
+        ("activations", {"prompt_ids": 1200}),
+        ("cache", {"max_len": 3000}),
+        ("codec", {"frames": 900}),
+    ],
+)
+def test_more_takes_more(name: str, larger: dict[str, Any]) -> None:
+    assert getattr(take(replace(JOB, **larger)), name).bytes > getattr(take(), name).bytes
+
+
+def test_a_run_is_smaller_without_guidance_or_words() -> None:
+    assert take(replace(JOB, guided=False)).source.bytes < take().source.bytes
+    assert take(replace(JOB, deep=False)).source.bytes < take().source.bytes
+    assert take(dtype="bfloat16").cache.bytes < 0.51 * take().cache.bytes
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype", "how", "free", "fits"),
+    [
+        ("torch-cpu", "float32", None, 3.0e9, "dtype bfloat16 (2.6"),
+        ("torch-mps", "float32", None, 3.0e9, "dtype float16 (2.5"),
+        ("mlx-metal", "bfloat16", None, 2.0e9, "convert-weights -q --q-bits 8 (1."),
+        ("mlx-metal", "bfloat16", EIGHT, 1e9, "free some memory, or use a larger machine"),
+    ],
+)
+def test_loading_names_what_fits(backend: str, dtype: str, how: Any, free: float, fits: str) -> None:
+    given: dict[str, Any] = {"dtype": dtype, "backend": backend, "quantization": how}
+    with pytest.raises(ResourceError) as caught:
+        check_loading(CONFIGS, free=int(free), **given)
+    assert str(caught.value).startswith(f"memory: MARS5's weights in {dtype} take ")
+    assert fits in str(caught.value)
+    check_loading(CONFIGS, free=None, **given)
+    check_loading(CONFIGS, free=8 * 10**9, **given)
+
+
+LONG = replace(JOB, frames=3000, max_len=200)  # the diffusion takes the most; in the other the cache does
+
+
+@pytest.mark.parametrize(
+    ("job", "share", "fits"),
+    [
+        (LONG, 0.9, "pieces half as long"),
+        (LONG, 0.9, "a shallow clone"),
+        (LONG, 0.9, "nar_guidance_w 1"),
+        (LONG, 1e-6, "free some memory"),
+        (replace(JOB, prompt_ids=100, frames=100), 0.8, "dtype bfloat16"),
+        (replace(JOB, prompt_ids=100, frames=100), 0.8, "generate_max_len_override 200"),
+    ],
+)
+def test_running_names_what_fits(job: Mars5Job, share: float, fits: str) -> None:
+    how: dict[str, Any] = {"dtype": "float32", "backend": "torch-cpu"}
+    needed = take(job).running
+    with pytest.raises(ResourceError, match=r"memory: .* s of speech and 6\.0 s of reference") as caught:
+        check_running(CONFIGS, job, free=int(share * needed), **how)
+    assert fits in str(caught.value)
+    check_running(CONFIGS, job, free=None, **how)
+    check_running(CONFIGS, job, free=needed, **how)
+
+
+def test_what_the_flags_ask_for() -> None:
+    job = plan(CONFIGS, None, None)
+    assert (job.frames, job.prompt_frames, job.prompt_ids, job.deep) == (750, 900, 1050, True)
+    assert plan(CONFIGS, "Hello there. " * 50, 4.0).frames == 300
+    assert plan(CONFIGS, "x" * 15, None).frames == 75
+    with pytest.raises(UsageError, match=r"seconds: 20 is more than MARS5 makes of a piece, 14\.7"):
+        plan(CONFIGS, None, 20.0)
+    with pytest.raises(UsageError, match="text: there are no words"):
+        plan(CONFIGS, "...", None)

@@ -1,0 +1,83 @@
+"""What the system tells of its memory and disk, on systems made up."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tts_core.memory import machine
+
+MEMINFO = "MemTotal:       8000 kB\nMemFree:         100 kB\nMemAvailable:   4000 kB\n"
+
+
+@pytest.fixture
+def linux(monkeypatch, tmp_path):
+    """An empty /proc and control-group tree of a Linux."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(machine, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path / "cgroup")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    return tmp_path
+
+
+def group(folder, limit, used, cached=0):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\n")
+
+
+def test_available_memory_of_linux(linux):
+    (linux / "proc/meminfo").write_text(MEMINFO)
+    assert machine.free_bytes() == 4000 * 1024
+
+
+@pytest.mark.parametrize(
+    ("own", "parent", "free"),
+    [
+        (("max", 5), None, 4_096_000),
+        ((1_000_000, 400_000, 100_000), None, 700_000),
+        ((1_000_000, 1_200_000), None, 0),
+        (("max", 5), (900_000, 100_000), 800_000),
+        ((700_000, 100_000), (900_000, 100_000), 600_000),
+        ((9_000_000, 0), None, 4_096_000),
+    ],
+)
+def test_a_container_has_what_its_groups_leave(linux, own, parent, free):
+    (linux / "proc/meminfo").write_text(MEMINFO)
+    (linux / "proc/self/cgroup").write_text("0::/outer/inner\n")
+    group(linux / "cgroup/outer/inner", *own)
+    if parent:
+        group(linux / "cgroup/outer", *parent)
+    assert machine.free_bytes() == free
+
+
+def test_nothing_is_known_where_nothing_is_told(linux):
+    assert machine.free_bytes() is None
+
+
+def test_reclaimable_memory_of_macos(monkeypatch, linux):
+    told = (
+        "Mach Virtual Memory Statistics: (page size of 16384 bytes)\n"
+        "Pages free:                               100.\nPages active:                            9000.\n"
+        "Pages inactive:                            50.\nPages speculative:                          7.\n"
+        "Pages purgeable:                            3.\n"
+    )
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, told, ""))
+    assert machine.free_bytes() == 160 * 16384
+
+
+def test_free_disk_where_a_folder_would_be(tmp_path):
+    assert machine.free_disk_bytes(tmp_path / "a/b/c") == pytest.approx(
+        machine.free_disk_bytes(tmp_path), rel=0.01
+    )
+
+
+def test_this_machine():
+    total, free = machine.total_bytes(), machine.free_bytes()
+    assert total is not None
+    assert free is not None
+    assert 0 < free <= total
+    assert machine.processor()
+    assert machine.system()

@@ -1,0 +1,152 @@
+"""MetaVoice's memory: the plan of each dtype and quantisation, and refusals that name the one that fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from converters.convert import outline
+from converters.rules.dequantize import Quantization
+from mlx_port.commands.estimate_metavoice import CONFIGS
+from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
+from tts_core.dia.memory import BACKENDS, Estimate
+from tts_core.errors import ResourceError
+from tts_core.metavoice.memory import MetaVoiceJob, estimate, weight_bytes
+from tts_core.metavoice.room import check_loading, check_running
+
+SCHEDULE = MbdScheduleConfig(1e-5, 2.9e-2, 7.5, 1000, 5.0, 1.0)
+WITH_BANDS = CONFIGS | {"mbd": MbdConfig(24_000, (MbdBandConfig(PUBLISHED_UNET, SCHEDULE, None),) * 4)}
+EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))
+FULL = MetaVoiceJob(text_ids=100, frames=974)  # 2048 positions
+TYPICAL = MetaVoiceJob(text_ids=100, frames=300)  # 700
+
+
+def plan(
+    job: MetaVoiceJob = FULL, dtype: str = "bfloat16", backend: str = "mlx-metal", **how: Any
+) -> Estimate:
+    return estimate(how.pop("configs", CONFIGS), job, dtype=dtype, backend=backend, **how)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "how", "gigabytes"),
+    [("float32", None, 4.97), ("bfloat16", None, 2.49), ("bfloat16", EIGHT, 1.34), ("bfloat16", FOUR, 0.72)],
+)
+def test_weights_of_the_first_stage(dtype: str, how: Any, gigabytes: float) -> None:
+    """The plan's figures, which are rounded up to ten megabytes."""
+    assert weight_bytes(CONFIGS["metavoice"], dtype, how) == pytest.approx(gigabytes * 1e9, abs=1e7)
+
+
+def test_all_other_parts() -> None:
+    """EnCodec is read for the diffusion alone, without the averages of training in its file."""
+    guess = plan()
+    assert guess.codec_weights.bytes == pytest.approx((0.058 + 0.0057 + 0.040) * 1e9, abs=2e6)
+    with_bands = plan(configs=WITH_BANDS).codec_weights.bytes
+    assert with_bands - guess.codec_weights.bytes == pytest.approx(0.0931e9 - 4 * 32 * 1024 * 129, abs=1e6)
+
+
+@pytest.mark.parametrize(
+    ("job", "dtype", "gigabytes"),
+    [(FULL, "float32", 1.61), (FULL, "float16", 0.805), (TYPICAL, "bfloat16", 0.275)],
+)
+def test_the_cache(job: MetaVoiceJob, dtype: str, gigabytes: float) -> None:
+    """393 kB a position of two rows in half precision; one row where nothing is guided."""
+    assert plan(job, dtype).cache.bytes == pytest.approx(gigabytes * 1e9, rel=3e-3)
+    assert plan(replace(job, rows=1), dtype).cache.bytes * 2 == plan(job, dtype).cache.bytes
+    assert plan(replace(job, batch=3), dtype).cache.bytes == 3 * plan(job, dtype).cache.bytes
+
+
+@pytest.mark.parametrize(
+    ("job", "how", "gigabytes"),
+    [
+        *((FULL, how, size) for how, size in ((None, 3.5), (EIGHT, 2.3), (FOUR, 1.6))),
+        *((TYPICAL, how, size) for how, size in ((None, 2.9), (EIGHT, 1.7), (FOUR, 1.1))),
+    ],
+)
+def test_totals_with_vocos(job: MetaVoiceJob, how: Any, gigabytes: float) -> None:
+    """The plan counts EnCodec's 0.09, which is not read, and no activations."""
+    assert plan(job, quantization=how).total == pytest.approx(gigabytes * 1e9, rel=0.04)
+
+
+def test_a_band_at_a_time() -> None:
+    """1.15 GB of weights beside a network that samples; four would be 4.6."""
+    job = replace(TYPICAL, decoder="mbd", frames=150)
+    guess = plan(job, configs=WITH_BANDS, backend="torch-cuda")
+    assert 1.15e9 < guess.codec.bytes < 1.6e9
+    assert guess.running == guess.codec.bytes
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_phases_follow_one_another(backend: str) -> None:
+    guess = plan(replace(FULL, batch=4), backend=backend)
+    assert isinstance(guess, Estimate)
+    assert guess.running == guess.cache.bytes + guess.activations.bytes
+    assert guess.total == guess.loaded + guess.running
+    assert {term.name for term in guess.terms} >= {"first stage", "cache", "second stage", "decoder", "voice"}
+    assert all(term.why for term in guess.terms)
+
+
+def test_quantised_weights_are_what_convert_writes() -> None:
+    pytest.importorskip("torch", reason="the published pickles need torch")
+    from converters.published import open_published
+    from tests.converters.models import sources
+
+    published = open_published(sources("metavoice"))
+    how = Quantization.of("affine", 32, 8)
+    for dtype, one in (("float32", None), ("bfloat16", None), ("bfloat16", how)):
+        [first] = [
+            made
+            for made in outline(published, dtype=dtype, quantization=one).plans
+            if made.part.kind == "metavoice"
+        ]
+        config = published.parts["metavoice"].config
+        assert weight_bytes(config, dtype, first.said_quantization()) == first.nbytes
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype", "how", "free", "fits", "not_offered"),
+    [
+        ("torch-cpu", "float32", None, 3.0e9, "dtype bfloat16 (2.71 GB)", "dtype float16"),
+        ("torch-mps", "float32", None, 3.0e9, "dtype float16 (2.59 GB)", "dtype bfloat16"),
+        ("torch-cuda", "float32", None, 3.0e9, "dtype bfloat16 (2.66 GB) or dtype float16", "larger machine"),
+        ("torch-cuda", "float16", None, 1.6e9, "convert-weights -q --q-bits 8 (1.4", "dtype"),
+        ("mlx-metal", "bfloat16", None, 1.6e9, "convert-weights -q --q-bits 8 (1.4", "dtype float"),
+        ("mlx-metal", "bfloat16", None, 1.0e9, "convert-weights -q (0.8", "--q-bits 8"),
+        ("mlx-metal", "bfloat16", EIGHT, 1.0e9, "free some memory, or use a larger machine", "convert"),
+        ("torch-cuda", "bfloat16", None, 1e8, "free some memory, or use a larger machine", "dtype float16"),
+    ],
+)
+def test_loading_names_what_fits(
+    backend: str, dtype: str, how: Any, free: float, fits: str, not_offered: str
+) -> None:
+    given: dict[str, Any] = {"dtype": dtype, "backend": backend, "quantization": how}
+    with pytest.raises(ResourceError) as caught:
+        check_loading(CONFIGS, free=int(free), **given)
+    message = str(caught.value)
+    assert message.startswith(f"memory: MetaVoice's weights in {dtype} take ")
+    assert fits in message
+    assert not_offered not in message
+    check_loading(CONFIGS, free=None, **given)
+    check_loading(CONFIGS, free=6 * 10**9, **given)
+
+
+@pytest.mark.parametrize(
+    ("job", "free", "fits"),
+    [
+        (replace(FULL, batch=4), 1.7e9, "a batch_size of 1 (1.6"),
+        (FULL, 0.9e9, "dtype bfloat16 (0.8"),
+        (replace(TYPICAL, decoder="mbd"), 0.7e9, "decoder vocos (0.5"),
+        (FULL, 0.83e9, "pieces half as long (0.8"),
+        (FULL, 1e6, "free some memory, or use a larger machine"),
+    ],
+)
+def test_running_names_what_fits(job: MetaVoiceJob, free: float, fits: str) -> None:
+    configs = WITH_BANDS if job.decoder == "mbd" else CONFIGS
+    how: dict[str, Any] = {"dtype": "float32", "backend": "torch-cuda"}
+    with pytest.raises(ResourceError) as caught:
+        check_running(configs, job, free=int(free), **how)
+    message = str(caught.value)
+    assert fits in message
+    assert "\n" not in message
+    check_running(configs, job, free=None, **how)

@@ -1,0 +1,169 @@
+"""Window arithmetic against brute force: inputs are listed, integer networks run whole and in windows."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tts_core.nn.windows import Conv, ConvTranspose, growing, input_span, output_length
+
+CONVS = st.builds(
+    Conv,
+    kernel=st.integers(1, 8),
+    stride=st.integers(1, 5),
+    dilation=st.integers(1, 4),
+    padding=st.integers(0, 9),
+)
+TRANSPOSED = st.builds(
+    ConvTranspose,
+    kernel=st.integers(1, 9),
+    stride=st.integers(1, 5),
+    padding=st.integers(0, 4),
+    output_padding=st.integers(0, 1),
+)
+LAYERS = st.one_of(CONVS, TRANSPOSED)
+
+
+def inputs_of(layer, output):
+    """Every input, on an endless signal, that one output reads."""
+    if isinstance(layer, Conv):
+        return [output * layer.stride - layer.padding + layer.dilation * k for k in range(layer.kernel)]
+    reach = output + layer.padding
+    near = reach // layer.stride
+    return [i for i in range(near - 20, near + 20) if 0 <= reach - i * layer.stride < layer.kernel]
+
+
+def run(layer, x):
+    """The layer by its definition, every tap its own weight, on integers modulo 2**64: always exact."""
+    weights = 2 * np.arange(layer.kernel) + 1
+    if isinstance(layer, Conv):
+        x = np.pad(x, layer.padding)
+        taps = layer.dilation * np.arange(layer.kernel)
+        starts = np.arange(0, len(x) - taps[-1], layer.stride)
+        return x[starts[:, None] + taps] @ weights
+    if not len(x):
+        return x
+    full = np.zeros((len(x) - 1) * layer.stride + layer.kernel + layer.output_padding, dtype=np.int64)
+    for i, value in enumerate(x):
+        full[i * layer.stride : i * layer.stride + layer.kernel] += value * weights
+    return full[layer.padding : max(layer.padding, len(full) - layer.padding)]
+
+
+def run_all(layers, x):
+    for layer in layers:
+        x = run(layer, x)
+    return x
+
+
+@given(LAYERS, st.integers(-20, 20), st.integers(1, 7))
+def test_span_of_one_layer_is_exactly_what_is_read(layer, start, count):
+    read = [i for output in range(start, start + count) for i in inputs_of(layer, output)]
+    first, last = layer.input_span(start, start + count)
+    if read:
+        assert (first, last) == (min(read), max(read) + 1)
+    else:  # a stride beyond the kernel leaves outputs that no input reaches
+        assert first >= last
+
+
+@given(LAYERS, st.integers(0, 30))
+def test_output_length(layer, length):
+    if isinstance(layer, ConvTranspose):
+        assume(layer.output_padding < layer.stride)
+    assert layer.output_length(length) == len(run(layer, np.arange(length, dtype=np.int64)))
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
+@settings(deadline=None)
+def test_upsampling_stack_in_windows_equals_the_whole_run(blocks, data):
+    """Layers as a codec's decoder has them. Fed input_span only, a window gives the whole run's outputs."""
+    layers: list = [Conv(3, padding=1)]
+    for stride, dilation in blocks:
+        layers += [
+            ConvTranspose(2 * stride, stride, math.ceil(stride / 2)),
+            Conv(3, dilation=dilation, padding=dilation),
+        ]
+    hop = math.prod(stride for stride, _ in blocks)
+    length = data.draw(st.integers(1, 12))
+    x = np.array(data.draw(st.lists(st.integers(-9, 9), min_size=length, max_size=length)), dtype=np.int64)
+    whole = run_all(layers, x)
+    assert len(whole) == output_length(layers, length)
+    assume(len(whole))
+    start = data.draw(st.integers(0, len(whole) - 1))
+    stop = data.draw(st.integers(start + 1, len(whole)))
+    first, last = input_span(layers, start, stop)
+    first, last = max(0, first), min(length, last)
+    part = run_all(layers, x[first:last])
+    assert part[start - first * hop : stop - first * hop].tolist() == whole[start:stop].tolist()
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
+@settings(deadline=None)
+def test_downsampling_stack_in_windows_equals_the_whole_run(blocks, data):
+    """Layers as a codec's encoder has them. Windows begin at whole hops: the strides keep their phase."""
+    layers: list = [Conv(3, padding=1)]
+    for stride, dilation in blocks:
+        layers += [
+            Conv(3, dilation=dilation, padding=dilation),
+            Conv(2 * stride, stride, padding=math.ceil(stride / 2)),
+        ]
+    hop = math.prod(stride for stride, _ in blocks)
+    frames = data.draw(st.integers(1, 6))
+    x = np.array(
+        data.draw(st.lists(st.integers(-9, 9), min_size=frames * hop, max_size=frames * hop)), dtype=np.int64
+    )
+    whole = run_all(layers, x)
+    assert len(whole) == output_length(layers, frames * hop)
+    assume(len(whole))
+    start = data.draw(st.integers(0, len(whole) - 1))
+    stop = data.draw(st.integers(start + 1, len(whole)))
+    first, last = input_span(layers, start, stop)
+    first = max(0, first // hop)
+    part = run_all(layers, x[first * hop : max(last, 0)])
+    assert part[start - first : stop - first].tolist() == whole[start:stop].tolist()
+
+
+@given(st.lists(LAYERS, min_size=1, max_size=4), st.integers(-9, 9), st.integers(1, 5))
+def test_span_of_a_stack_covers_all_that_is_read_and_no_more_than_needed_at_its_ends(layers, start, count):
+    assume(all(not isinstance(layer, ConvTranspose) or layer.kernel >= layer.stride for layer in layers))
+    needed = set(range(start, start + count))
+    for layer in reversed(layers):
+        needed = {i for output in needed for i in inputs_of(layer, output)}
+        assume(len(needed) < 3000 and min(needed) > -10_000)
+    first, last = input_span(layers, start, start + count)
+    assert first <= min(needed)
+    assert max(needed) < last
+
+
+@given(st.integers(0, 5000), st.integers(1, 50), st.integers(1, 400))
+def test_growing_covers_everything_once(total, first, largest):
+    cuts = list(growing(total, first, largest))
+    assert [start for start, _ in cuts] == [0, *(stop for _, stop in cuts)][: len(cuts)]
+    assert (cuts[-1][1] if cuts else 0) == total
+    sizes = [stop - start for start, stop in cuts]
+    assert all(0 < size <= largest for size in sizes)
+    assert sizes[:1] == [min(first, largest, total)] * bool(sizes)
+    assert all(b <= 2 * a for a, b in pairwise(sizes))
+
+
+@given(st.integers(0, 800), st.integers(0, 800), st.integers(1, 20), st.integers(1, 100))
+def test_growing_stands_on_one_absolute_grid(total, more, first, largest):
+    short, long = list(growing(total, first, largest)), list(growing(total + more, first, largest))
+    assert [start for start, _ in short] == [start for start, _ in long][: len(short)]
+    assert short[:-1] == long[: len(short)][:-1]
+
+
+@pytest.mark.parametrize(
+    ("total", "cuts"),
+    [
+        (0, []),
+        (1, [(0, 1)]),
+        (4, [(0, 4)]),
+        (5, [(0, 4), (4, 5)]),
+        (40, [(0, 4), (4, 12), (12, 22), (22, 32), (32, 40)]),
+    ],
+)
+def test_growing_by_hand(total, cuts):
+    assert list(growing(total, first=4, largest=10)) == cuts

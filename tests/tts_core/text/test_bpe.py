@@ -1,0 +1,94 @@
+"""Merging, against the plainest form of it, and tables of ranks."""
+
+import random
+import time
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tts_core.text.bpe import merge, pairs_of_ranks, splitter
+
+
+def plain(ids: list[int], pairs: Mapping[tuple[int, int], int]) -> list[int]:
+    """Round by round: all occurrences of the best pair, from left to right."""
+    ids = list(ids)
+    while known := [pair for pair in pairwise(ids) if pair in pairs]:
+        best = min(known, key=lambda pair: pairs[pair])
+        merged, place = [], 0
+        while place < len(ids):
+            hit = tuple(ids[place : place + 2]) == best
+            merged.append(pairs[best] if hit else ids[place])
+            place += 2 if hit else 1
+        ids = merged
+    return ids
+
+
+def plain_ranks(data: bytes, ranks: Mapping[bytes, int]) -> list[int]:
+    """One pair at a time, by its bytes: the lowest rank, of equals the leftmost."""
+    parts = [data[i : i + 1] for i in range(len(data))]
+    while len(parts) > 1:
+        options = [(ranks[a + b], i) for i, (a, b) in enumerate(pairwise(parts)) if a + b in ranks]
+        if not options:
+            break
+        place = min(options)[1]
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+    return [ranks[part] for part in parts]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[tuple[int, int], int]:
+    """Trained tables: every merge's ids are already there."""
+    pairs: dict[tuple[int, int], int] = {}
+    for new in range(4, 4 + draw(st.integers(0, 12))):
+        pairs.setdefault((draw(st.integers(0, new - 1)), draw(st.integers(0, new - 1))), new)
+    return pairs
+
+
+@given(st.lists(st.integers(0, 3), max_size=60), tables())
+@settings(deadline=None)
+def test_merge_is_the_round_by_round_form(ids, pairs):
+    assert merge(ids, pairs) == plain(ids, pairs)
+
+
+@given(
+    st.text("ab", max_size=40).map(str.encode),
+    st.sets(st.text("ab", min_size=2, max_size=5).map(str.encode), max_size=20),
+    st.randoms(use_true_random=False),
+)
+@settings(deadline=None)
+def test_ranks_in_any_order(data, longer, chance):
+    """Tiktoken's form, in which a longer token may come before its parts."""
+    tokens = [*sorted(longer), b"a", b"b"]
+    chance.shuffle(tokens)
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    ids = [ranks[data[i : i + 1]] for i in range(len(data))]
+    assert merge(ids, pairs_of_ranks(ranks)) == plain_ranks(data, ranks)
+
+
+def test_overlapping_occurrences_go_left_to_right():
+    assert merge([7] * 5, {(7, 7): 8}) == [8, 8, 7]
+    assert merge([7] * 8, {(7, 7): 8, (8, 8): 9}) == [9, 9]
+    assert merge([], {(7, 7): 8}) == []
+    assert merge([1], {}) == [1]
+
+
+def test_long_inputs_take_no_quadratic_time():
+    """A round-by-round merge of this many ids takes minutes."""
+    chance = random.Random(1)
+    pairs = {(a, b): 32 + 32 * a + b for a in range(32) for b in range(32)}
+    pairs |= {(new, other): 2000 + 40 * new + other for new in range(32, 300) for other in range(32)}
+    ids = [chance.randrange(32) for _ in range(30_000)]
+    started = time.process_time()
+    merged = merge(ids, pairs)
+    assert time.process_time() - started < 5
+    assert merge(merged, pairs) == merged
+
+
+def test_splitter():
+    pieces = splitter(r"\p{L}++|\p{N}{1,3}|\s+(?!\S)")("héllo 12345  ")
+    assert pieces == ["héllo", "123", "45", "  "]
+    with pytest.raises(ValueError, match=r"pattern '\('"):
+        splitter("(")

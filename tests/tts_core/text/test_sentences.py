@@ -1,0 +1,127 @@
+"""Texts are cut where a reader would pause, nothing is lost, and no piece is too long."""
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tts_core.errors import UsageError
+from tts_core.text.sentences import CLAUSE, SENTENCE, WORD, places, split
+
+STORY = (
+    "Dr. Smith paid 3.5 dollars to J. R. R. Tolkien. “What?” he said. She left at 5 p.m. and Mr. Brown, who "
+    "was late, came. See p. 5 of No. 2... Then nothing — really nothing; it was over!"
+)
+
+
+def without_space(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
+ANY = st.text(st.sampled_from("abcdXYZ 0123.,;:!?…—-\"'”()\n。！，") | st.characters(), max_size=300)
+
+
+@given(ANY, st.integers(1, 120))
+@example(STORY, 40)
+@example("a" * 100, 7)
+@example("a. " * 50, 4)
+@example("\u2028 a\u3000b", 1)
+def test_nothing_is_lost(text: str, most: int) -> None:
+    pieces = split(text, most)
+    assert all(0 < len(piece) <= most and piece == piece.strip() for piece in pieces)
+    if pieces:
+        assert without_space("".join(pieces)) == without_space(text)
+    else:
+        assert not re.search(r"[a-zA-Z0-9]", text)
+
+
+@given(ANY, st.integers(1, 120))
+@example("::::\r00", 6)
+def test_words_are_cut_only_where_they_must_be(text: str, most: int) -> None:
+    if max((len(word) for word in text.split()), default=0) <= most and not re.search(
+        "[—。！？，；：、]", text
+    ):
+        pieces = split(text, most)
+        assert " ".join(pieces).split() == (text.split() if pieces else [])
+
+
+@given(ANY)
+def test_what_fits_stays_whole(text: str) -> None:
+    pieces = split(text, max(len(text), 1))
+    assert pieces in ([text.strip()], [])
+
+
+@given(st.lists(st.sampled_from(["One two.", "Is it?", "Yes, it is!", "Mr. Fox ran 3.5 miles."]), min_size=1))
+def test_sentences_are_whole(sentences: list[str]) -> None:
+    """Where every sentence fits, pieces are runs of whole ones, and each next one would not have fitted."""
+    pieces = split(" ".join(sentences), 30)
+    assert " ".join(pieces) == " ".join(sentences)
+    rest = list(sentences)
+    for piece in pieces:
+        taken = [rest.pop(0)]
+        while " ".join(taken) != piece:
+            taken.append(rest.pop(0))
+        assert not rest or len(" ".join([*taken, rest[0]])) > 30
+
+
+SPLIT = {
+    ("Mr. Fox and Mrs. Fox. Then St. John", 24): ["Mr. Fox and Mrs. Fox.", "Then St. John"],
+    ("It is 3.14 or so. Not 3. 14", 20): ["It is 3.14 or so.", "Not 3. 14"],
+    ("J. R. R. Tolkien wrote. We read", 25): ["J. R. R. Tolkien wrote.", "We read"],
+    ("Cats, e.g. mine, sleep. Dogs", 24): ["Cats, e.g. mine, sleep.", "Dogs"],
+    ("at 5 p.m. and later. Then", 20): ["at 5 p.m. and later.", "Then"],
+    ("“Go!” he said. “Now.” She went", 22): ["“Go!” he said. “Now.”", "She went"],
+    ("salt, oil, etc. Then stir", 18): ["salt, oil, etc.", "Then stir"],
+    ("so I. Then you", 8): ["so I.", "Then you"],
+    ("one two, three four five", 15): ["one two,", "three four five"],
+    ("one two — three four five", 17): ["one two —", "three four five"],
+    ("one two three four", 9): ["one two", "three", "four"],
+    ("unsplittable", 5): ["unspl", "ittab", "le"],
+    ("End here\n\nnext part of it", 20): ["End here", "next part of it"],
+    ("これは文です。次の文です。", 8): ["これは文です。", "次の文です。"],
+    ("", 5): [],
+    (" \n ", 5): [],
+    ("... —", 5): [],
+    ("Wait... what? No!", 8): ["Wait...", "what?", "No!"],
+}
+
+
+@pytest.mark.parametrize(("text", "most"), SPLIT)
+def test_split(text: str, most: int) -> None:
+    assert split(text, most) == SPLIT[text, most]
+
+
+def test_places() -> None:
+    found: dict[str, int] = {}
+    for place, rank in places(STORY):
+        found.setdefault(STORY[max(0, place - 6) : place], rank)  # where two end, the better stands first
+    assert [text for text, rank in found.items() if rank == SENTENCE] == [
+        "lkien.",
+        " said.",
+        " came.",
+        ". 2...",
+    ]
+    for text, rank in (("Brown,", CLAUSE), ("thing;", CLAUSE), ("hing —", CLAUSE), ("hat?”"[-6:], CLAUSE)):
+        assert any(key.endswith(text) and found[key] == rank for key in found), text
+    for text in ("Dr.", " R. R.", "p.m.", "Mr.", " p.", " No."):
+        assert all(found[key] == WORD for key in found if key.endswith(text)), text
+
+
+def test_the_end_of_the_window_is_not_the_end_of_the_text() -> None:
+    """A full stop at the limit is judged by what follows beyond it."""
+    assert split("They met at 5 p.m. and left soon.", 18) == ["They met at 5 p.m.", "and left soon."]
+    assert split("Come now, at 5 p.m. and leave.", 19)[0] == "Come now,"
+
+
+@pytest.mark.parametrize("most", [0, -3])
+def test_refused(most: int) -> None:
+    with pytest.raises(UsageError, match=r"^pieces: at most"):
+        split("a b", most)
+
+
+def test_pieces_may_be_exactly_as_long_as_they_may() -> None:
+    assert split("One two. Six.", 13) == ["One two. Six."]
+    assert split("One two. Six.", 12) == ["One two.", "Six."]
+    assert split("One two. Six.", 8) == ["One two.", "Six."]
+    assert split("a bc d", 4) == ["a bc", "d"]

@@ -1,0 +1,81 @@
+"""Drawing Dia's next row.
+
+The rules are defined, slowly, in tts_core/dia/sampling.py; this is the same on tensors.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ref.layers.selection import first_largest
+from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
+
+
+def guide(cond: Tensor, uncond: Tensor, cfg_scale: float) -> Tensor:
+    """Classifier-free guidance centred on the conditional logits."""
+    return cond + cfg_scale * (cond - uncond)
+
+
+def keep_top_k(ranking: Tensor, logits: Tensor, top_k: int) -> Tensor:
+    """`logits` where `ranking` is among its row's `top_k` largest, -inf elsewhere; ties at the edge stay."""
+    if not 0 < top_k < ranking.shape[-1]:
+        return logits
+    edge = ranking.topk(top_k, dim=-1).values[..., -1:]
+    return logits.masked_fill(ranking < edge, -torch.inf)
+
+
+def keep_top_p(logits: Tensor, top_p: float) -> Tensor:
+    """Drop ids whose more probable predecessors already hold more than `top_p`; ties at the edge stay."""
+    if top_p >= 1:
+        return logits
+    probs = logits.softmax(dim=-1)
+    falling = probs.sort(dim=-1, descending=True).values
+    before = falling.cumsum(dim=-1) - falling
+    edge = falling.masked_fill(before > top_p, torch.inf).amin(dim=-1, keepdim=True)
+    return logits.masked_fill(probs < edge, -torch.inf)
+
+
+def forbid_special(logits: Tensor, eos: int) -> Tensor:
+    """-inf above EOS everywhere, and at EOS in every channel but the first. (..., C, V)."""
+    ids = torch.arange(logits.shape[-1], device=logits.device)
+    channel = torch.arange(logits.shape[-2], device=logits.device)[:, None]
+    return logits.masked_fill((ids > eos) | ((ids == eos) & (channel > 0)), -torch.inf)
+
+
+def candidates_0626(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -> Tensor:
+    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
+
+    (..., C, V) float32.
+    """
+    # upstream samples from the conditional logits; guidance only picks the candidates
+    guided = guide(cond, uncond, sampling.cfg_scale)
+    allowed = forbid_special(cond, eos)
+    logits = keep_top_k(guided, allowed, sampling.top_k)
+    # where guidance picks forbidden ids alone upstream fails; every allowed id is a candidate then
+    logits = torch.where(logits.isneginf().all(dim=-1, keepdim=True), allowed, logits)
+    if sampling.temperature == 0:
+        return logits
+    logits = logits / sampling.temperature
+    ids = torch.arange(logits.shape[-1], device=logits.device)
+    ends = first_largest(logits)[..., None] == eos
+    logits = logits.masked_fill(torch.where(ends, ids < eos, ids == eos), -torch.inf)
+    return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
+
+
+def candidates_v01(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -> Tensor:
+    """The logits that the v0.1 rule draws from: guided ones, channel 0's EOS scaled. (..., C, V) float32."""
+    logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
+    logits[..., 0, eos] *= V01_EOS_SCALE
+    if sampling.temperature == 0:
+        return logits
+    logits = logits / sampling.temperature
+    ids = torch.arange(logits.shape[-1], device=logits.device)
+    not_best = first_largest(logits)[..., None] != eos
+    logits = logits.masked_fill(not_best & (ids == eos), -torch.inf)
+    return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
+
+
+def draw(logits: Tensor, uniform: Tensor) -> Tensor:
+    """One id per row with probability softmax(logits), by the Gumbel maximum. (..., V) each → (...) int64."""
+    return first_largest(logits - torch.log(-torch.log(uniform)))

@@ -1,0 +1,1 @@
+"""What is true of the models whatever framework runs them."""

@@ -1,0 +1,1 @@
+"""Sound files and operations on samples, in NumPy."""

@@ -1,0 +1,1 @@
+"""Codecs and vocoders: configurations, shapes and windows."""

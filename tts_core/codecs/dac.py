@@ -1,0 +1,300 @@
+"""The Descript Audio Codec's numbers, names and geometry.
+
+Source: descriptinc/descript-audio-codec 1.0.0 (MIT); names are those of transformers' DacModel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tts_core.config import check_numbers, exact_fields, mapping
+from tts_core.errors import CheckpointError
+from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
+
+DILATIONS = (1, 3, 9)  # of a block's three residual units
+
+
+@dataclass(frozen=True)
+class DacConfig:
+    """Shape of a DAC. Numbers only: no dtype, device or path."""
+
+    sample_rate: int  # Hz
+    encoder_hidden_size: int
+    downsampling_ratios: tuple[int, ...]  # encoder order
+    hidden_size: int  # latent width
+    decoder_hidden_size: int
+    upsampling_ratios: tuple[int, ...]  # decoder order
+    n_codebooks: int
+    codebook_size: int
+    codebook_dim: tuple[int, ...]  # one a codebook
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "DAC config")
+        if min(*self.downsampling_ratios, *self.upsampling_ratios) < 2:
+            raise CheckpointError("DAC config: a stride of 1 would add a frame; strides start at 2")
+        if len(self.codebook_dim) != self.n_codebooks:
+            raise CheckpointError(
+                f"DAC config: {len(self.codebook_dim)} widths for {self.n_codebooks} codebooks"
+            )
+        if math.prod(self.downsampling_ratios) != math.prod(self.upsampling_ratios):
+            raise CheckpointError(
+                f"DAC config: strides {self.downsampling_ratios} and {self.upsampling_ratios} do not match"
+            )
+        if self.decoder_hidden_size % 2 ** len(self.upsampling_ratios):
+            raise CheckpointError(
+                f"DAC config: decoder width {self.decoder_hidden_size} cannot be halved in every block"
+            )
+
+    @property
+    def hop_length(self) -> int:
+        """Samples per frame."""
+        return math.prod(self.downsampling_ratios)
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames per second."""
+        return self.sample_rate / self.hop_length
+
+    @property
+    def encoder_width(self) -> int:
+        """Channels that leave the encoder's last block."""
+        return self.encoder_hidden_size * 2 ** len(self.downsampling_ratios)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Our own schema, as `read_converted` takes it."""
+        return asdict(self)
+
+
+def read_descript(kwargs: Mapping[str, Any]) -> DacConfig:
+    """From the `metadata.kwargs` of a descript checkpoint.
+
+    Unknown entries are dropped, as its own loader does.
+    """
+    kwargs = mapping(kwargs, "DAC metadata")
+    missing = [name for name in _DESCRIPT if name not in kwargs]
+    if missing:
+        raise CheckpointError(f"DAC metadata: {', '.join(missing)} missing")
+    strides, books, dim = kwargs["encoder_rates"], kwargs["n_codebooks"], kwargs["codebook_dim"]
+    return _from_strides(
+        strides,
+        sample_rate=kwargs["sample_rate"],
+        encoder_hidden_size=kwargs["encoder_dim"],
+        hidden_size=kwargs.get("latent_dim"),
+        decoder_hidden_size=kwargs["decoder_dim"],
+        upsampling_ratios=kwargs["decoder_rates"],
+        n_codebooks=books,
+        codebook_size=kwargs["codebook_size"],
+        codebook_dim=dim,
+    )
+
+
+_DESCRIPT = [
+    "encoder_dim",
+    "encoder_rates",
+    "decoder_dim",
+    "decoder_rates",
+    "n_codebooks",
+    "codebook_size",
+    "codebook_dim",
+    "sample_rate",
+]
+
+
+def read_transformers(config: Mapping[str, Any]) -> DacConfig:
+    """From the config.json of a transformers DacModel."""
+    config = mapping(config, "DAC config.json")
+    missing = [name for name in _TRANSFORMERS if name not in config]
+    if missing:
+        raise CheckpointError(f"DAC config.json: {', '.join(missing)} missing")
+    unknown = sorted(set(config) - set(_TRANSFORMERS) - set(_TRANSFORMERS_HARMLESS))
+    if unknown:
+        raise CheckpointError(
+            f"DAC config.json: unknown fields {', '.join(unknown)}; this DAC variant is not supported"
+        )
+    strides = config["downsampling_ratios"]
+    return _from_strides(
+        strides,
+        sample_rate=config["sampling_rate"],
+        encoder_hidden_size=config["encoder_hidden_size"],
+        hidden_size=config.get("hidden_size"),
+        decoder_hidden_size=config["decoder_hidden_size"],
+        upsampling_ratios=config.get("upsampling_ratios"),
+        n_codebooks=config["n_codebooks"],
+        codebook_size=config["codebook_size"],
+        codebook_dim=config["codebook_dim"],
+    )
+
+
+_TRANSFORMERS = [
+    "sampling_rate",
+    "encoder_hidden_size",
+    "downsampling_ratios",
+    "decoder_hidden_size",
+    "n_codebooks",
+    "codebook_size",
+    "codebook_dim",
+]
+_TRANSFORMERS_HARMLESS = [
+    "hidden_size",
+    "upsampling_ratios",
+    "hop_length",
+    "architectures",
+    "model_type",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "quantizer_dropout",
+    "commitment_loss_weight",
+    "codebook_loss_weight",
+    "_name_or_path",
+    "initializer_range",
+    "return_dict",
+    "output_hidden_states",
+    "output_attentions",
+]
+
+
+def _from_strides(
+    strides: Any,
+    *,
+    encoder_hidden_size: Any,
+    hidden_size: Any,
+    upsampling_ratios: Any,
+    n_codebooks: Any,
+    codebook_dim: Any,
+    **rest: Any,
+) -> DacConfig:
+    """Fill in what both published forms derive; wrong types are named by DacConfig."""
+    if not isinstance(strides, list | tuple):
+        raise CheckpointError(f"DAC config: strides {strides!r:.40} are not a list")
+    derived = encoder_hidden_size * 2 ** len(strides) if isinstance(encoder_hidden_size, int) else 0
+    one_dim = isinstance(codebook_dim, int) and isinstance(n_codebooks, int)
+    dims: Any = [codebook_dim] * n_codebooks if one_dim else codebook_dim
+    return DacConfig(
+        encoder_hidden_size=encoder_hidden_size,
+        downsampling_ratios=tuple(strides),
+        hidden_size=hidden_size or derived,
+        upsampling_ratios=tuple(upsampling_ratios or strides[::-1]),
+        n_codebooks=n_codebooks,
+        codebook_dim=tuple(dims) if isinstance(dims, list | tuple) else dims,
+        **rest,
+    )
+
+
+def read_converted(config: Mapping[str, Any]) -> DacConfig:
+    """From our own schema; unknown and missing fields are both errors, named."""
+    return DacConfig(**exact_fields(DacConfig, config, "codec/config.json"))
+
+
+def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:
+    """Canonical name → shape in PyTorch's layout: convolutions (out, in, k), transposed ones (in, out, k)."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def conv(name: str, out: int, into: int, kernel: int) -> None:
+        shapes[f"{name}.weight"] = (out, into, kernel)
+        shapes[f"{name}.bias"] = (out,)
+
+    def residual_units(at: str, width: int) -> None:
+        for unit in range(1, len(DILATIONS) + 1):
+            shapes[f"{at}.res_unit{unit}.snake1.alpha"] = (1, width, 1)
+            conv(f"{at}.res_unit{unit}.conv1", width, width, 7)
+            shapes[f"{at}.res_unit{unit}.snake2.alpha"] = (1, width, 1)
+            conv(f"{at}.res_unit{unit}.conv2", width, width, 1)
+
+    width = config.encoder_hidden_size
+    conv("encoder.conv1", width, 1, 7)
+    for i, stride in enumerate(config.downsampling_ratios):
+        at = f"encoder.block.{i}"
+        residual_units(at, width)
+        shapes[f"{at}.snake1.alpha"] = (1, width, 1)
+        conv(f"{at}.conv1", 2 * width, width, 2 * stride)
+        width *= 2
+    shapes["encoder.snake1.alpha"] = (1, width, 1)
+    conv("encoder.conv2", config.hidden_size, width, 3)
+
+    for q, dim in enumerate(config.codebook_dim):
+        at = f"quantizer.quantizers.{q}"
+        conv(f"{at}.in_proj", dim, config.hidden_size, 1)
+        conv(f"{at}.out_proj", config.hidden_size, dim, 1)
+        shapes[f"{at}.codebook.weight"] = (config.codebook_size, dim)
+
+    width = config.decoder_hidden_size
+    conv("decoder.conv1", width, config.hidden_size, 7)
+    for i, stride in enumerate(config.upsampling_ratios):
+        at = f"decoder.block.{i}"
+        shapes[f"{at}.snake1.alpha"] = (1, width, 1)
+        shapes[f"{at}.conv_t1.weight"] = (width, width // 2, 2 * stride)
+        shapes[f"{at}.conv_t1.bias"] = (width // 2,)
+        residual_units(at, width // 2)
+        width //= 2
+    shapes["decoder.snake1.alpha"] = (1, width, 1)
+    conv("decoder.conv2", 1, width, 7)
+    return shapes
+
+
+def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
+    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    leaves it as it is.
+    """
+    if rank != 3:
+        return None
+    if name.endswith(".alpha"):
+        return (0, 2, 1)
+    return (1, 2, 0) if ".conv_t1." in name else (0, 2, 1)
+
+
+def check_fits(config: DacConfig, channels: int, entries: int) -> None:
+    """Raise CheckpointError unless the codec has one codebook of `entries` codes for each of `channels`."""
+    if (config.n_codebooks, config.codebook_size) != (channels, entries):
+        raise CheckpointError(
+            f"codec: {config.n_codebooks} codebooks of {config.codebook_size} codes, the model speaks "
+            f"{channels} channels of {entries}; give the codec that belongs to it"
+        )
+
+
+def _residual_layers() -> list[Layer]:
+    return [layer for d in DILATIONS for layer in (Conv(7, dilation=d, padding=3 * d), Conv(1))]
+
+
+def encoder_layers(config: DacConfig) -> list[Layer]:
+    """The convolutions from samples to latents."""
+    layers: list[Layer] = [Conv(7, padding=3)]
+    for stride in config.downsampling_ratios:
+        layers += [*_residual_layers(), Conv(2 * stride, stride, padding=math.ceil(stride / 2))]
+    return [*layers, Conv(3, padding=1)]
+
+
+def decoder_layers(config: DacConfig) -> list[Layer]:
+    """The convolutions from latents to samples."""
+    layers: list[Layer] = [Conv(7, padding=3)]
+    for stride in config.upsampling_ratios:
+        layers += [ConvTranspose(2 * stride, stride, math.ceil(stride / 2)), *_residual_layers()]
+    return [*layers, Conv(7, padding=3)]
+
+
+def decoded_length(config: DacConfig, frames: int) -> int:
+    """Samples for `frames` frames; an odd stride loses one sample in its layer."""
+    return output_length(decoder_layers(config), frames)
+
+
+def decode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
+    """The frames to feed for the samples of frames [start, stop) out of `frames`."""
+    first, last = input_span(decoder_layers(config), start * config.hop_length, stop * config.hop_length)
+    return Window(start, stop, max(0, first), min(frames, last))
+
+
+def decode_lookahead(config: DacConfig) -> int:
+    """Frames beyond the last one wanted that must be known before its samples are final."""
+    return input_span(decoder_layers(config), 0, config.hop_length)[1] - 1
+
+
+def encode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
+    """The frames' worth of samples to feed for frames [start, stop); whole hops, so that the strides keep
+    their phase.
+    """
+    first, last = input_span(encoder_layers(config), start, stop)
+    hop = config.hop_length
+    return Window(start, stop, max(0, first // hop), min(frames, -(-last // hop)))

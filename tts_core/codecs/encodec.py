@@ -1,0 +1,321 @@
+"""EnCodec's numbers, names and geometry: the causal mono model at 24 kHz.
+
+Source: facebookresearch/encodec 0.1.1 (MIT); names are those of transformers' EncodecModel, weight norm
+folded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.errors import CheckpointError, UsageError
+from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+
+SAMPLE_RATE = 24000  # Hz, of the model whose files do not say
+
+
+@dataclass(frozen=True)
+class EncodecConfig:
+    """Shape of an EnCodec. Numbers only: no dtype, device or path."""
+
+    sample_rate: int  # Hz
+    hidden_size: int  # latent width, and that of the codebooks
+    num_filters: int  # channels at full rate
+    upsampling_ratios: tuple[int, ...]  # decoder order
+    kernel_size: int
+    last_kernel_size: int
+    residual_kernel_size: int
+    compress: int  # a residual block is that much narrower inside
+    num_lstm_layers: int
+    n_codebooks: int
+    codebook_size: int
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "EnCodec config")
+        if max(self.num_lstm_layers, self.n_codebooks, len(self.upsampling_ratios)) > MOST_LAYERS:
+            raise CheckpointError(f"EnCodec config: more than {MOST_LAYERS} layers or codebooks")
+        if min(self.upsampling_ratios, default=0) < 2:
+            raise CheckpointError(f"EnCodec config: strides {self.upsampling_ratios} must be at least 2")
+        if self.compress > self.num_filters:
+            raise CheckpointError(
+                f"EnCodec config: {self.num_filters} channels cannot be narrowed {self.compress} times"
+            )
+
+    @property
+    def hop_length(self) -> int:
+        """Samples per frame."""
+        return math.prod(self.upsampling_ratios)
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames per second."""
+        return self.sample_rate / self.hop_length
+
+    @property
+    def width(self) -> int:
+        """Channels at frame rate, where the LSTMs are."""
+        return self.num_filters * 2 ** len(self.upsampling_ratios)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Our own schema, as `read_converted` takes it."""
+        return asdict(self)
+
+
+def codebooks_at(config: EncodecConfig, kbps: float) -> int:
+    """Codebooks whose codes fit into `kbps` kilobits per second: 8 at 6 for the published model."""
+    return _codebooks(kbps, config.sample_rate, config.hop_length, config.codebook_size)
+
+
+def _codebooks(kbps: float, sample_rate: int, hop_length: int, codebook_size: int) -> int:
+    frame_rate = -(-sample_rate // hop_length)
+    return int(1000 * kbps // (frame_rate * math.ceil(math.log2(codebook_size))))
+
+
+def check_codebooks(config: EncodecConfig, count: int) -> None:
+    """Raise UsageError unless the model has `count` codebooks, and that is at least one."""
+    if not 1 <= count <= config.n_codebooks:
+        raise UsageError(f"EnCodec: {count} codebooks; give 1 to {config.n_codebooks}")
+
+
+_WEIGHT = re.compile(
+    r"(encoder|decoder)\.(?:model|layers)\.(\d+)\.(?:(block\.1|block\.3|shortcut)\.)?"
+    r"(?:conv\.conv|convtr\.convtr|conv)\.(?:weight_v|weight|parametrizations\.weight\.original1)"
+)
+_LSTM = re.compile(r"encoder\.(?:model|layers)\.\d+\.lstm\.weight_ih_l\d+")
+_CODEBOOK = re.compile(r"quantizer\.(?:vq\.)?layers\.\d+\.(?:_codebook|codebook)\.embed")
+
+
+def from_shapes(shapes: Mapping[str, tuple[int, ...]], *, sample_rate: int = SAMPLE_RATE) -> EncodecConfig:
+    """From the tensors' names and shapes, in either published layout: the .th file says nothing more.
+
+    Raises CheckpointError where the tensors are not those of a mono EnCodec.
+    """
+    convs: dict[str, list[tuple[int, ...]]] = {"None": [], "block.1": [], "block.3": [], "shortcut": []}
+    found = [(match, shape) for name, shape in shapes.items() if (match := _WEIGHT.fullmatch(name))]
+    for match, shape in sorted(found, key=lambda each: int(each[0][2])):
+        if match[1] == "encoder" and len(shape) == 3:
+            convs[str(match[3])].append(shape)
+    stages, inner = convs["None"], convs["block.1"]
+    books = [shape for name, shape in shapes.items() if _CODEBOOK.fullmatch(name)]
+    if len(stages) < 3 or len(inner) != len(stages) - 2 or not books or len(books[0]) != 2:
+        raise CheckpointError(
+            f"EnCodec: {len(stages)} encoder convolutions, {len(inner)} residual blocks and {len(books)} "
+            "codebooks among the tensors; expected two convolutions more than blocks, and a codebook"
+        )
+    if stages[0][1] != 1:
+        raise CheckpointError(f"EnCodec: {stages[0][1]} audio channels; only the mono model is supported")
+    return EncodecConfig(
+        sample_rate=sample_rate,
+        hidden_size=stages[-1][0],
+        num_filters=stages[0][0],
+        upsampling_ratios=tuple(kernel // 2 for _, _, kernel in stages[-2:0:-1]),
+        kernel_size=stages[0][2],
+        last_kernel_size=stages[-1][2],
+        residual_kernel_size=inner[0][2],
+        compress=_compress([(shape[1], shape[0]) for shape in inner]),
+        num_lstm_layers=sum(bool(_LSTM.fullmatch(name)) for name in shapes),
+        n_codebooks=len(books),
+        codebook_size=books[0][0],
+    )
+
+
+def _compress(widths: list[tuple[int, int]]) -> int:
+    """The divisor that takes every residual block's width to its inner one."""
+    fits = [c for c in range(1, widths[0][0] + 1) if all(outer // c == inner for outer, inner in widths)]
+    if not fits:
+        raise CheckpointError(f"EnCodec: residual blocks narrow {widths}, which is no one divisor")
+    return fits[0]
+
+
+def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
+    """From the config.json of a transformers EncodecModel."""
+    config = mapping(config, "EnCodec config.json")
+    missing = [name for name in (*_TRANSFORMERS, *_FIXED) if name not in config]
+    if missing:
+        raise CheckpointError(f"EnCodec config.json: {', '.join(missing)} missing")
+    unknown = sorted(set(config) - set(_TRANSFORMERS) - set(_FIXED) - set(_HARMLESS))
+    other = [f"{name} {config[name]!r:.40}" for name, value in _FIXED.items() if config[name] != value]
+    if unknown or other:
+        faults = [f"unknown fields {', '.join(unknown)}"] * bool(unknown)
+        raise CheckpointError(
+            f"EnCodec config.json: {'; '.join([*faults, *other])}; only the causal mono EnCodec is supported"
+        )
+    if config.get("codebook_dim") not in (None, config["hidden_size"]):
+        raise CheckpointError(
+            f"EnCodec config.json: codebook_dim {config['codebook_dim']!r:.40} is not hidden_size"
+        )
+    ratios, kbps = config["upsampling_ratios"], config["target_bandwidths"]
+    sizes = {name: config[name] for name in _TRANSFORMERS if name not in ("sampling_rate", *_LISTS)}
+    for name, of, least in (("upsampling_ratios", int, 2), ("target_bandwidths", int | float, 0)):
+        given = config[name]
+        if not isinstance(given, list | tuple) or not given or not all(isinstance(n, of) for n in given):
+            raise CheckpointError(f"EnCodec config.json: {name} {given!r:.40} is not a list of numbers")
+        if min(given) < least:
+            raise CheckpointError(f"EnCodec config.json: {name} {given!r:.40} must be at least {least}")
+    if not all(isinstance(config[name], int) for name in ("sampling_rate", "codebook_size")):
+        raise CheckpointError("EnCodec config.json: sampling_rate and codebook_size must be whole numbers")
+    books = _codebooks(kbps[-1], config["sampling_rate"], math.prod(ratios), max(2, config["codebook_size"]))
+    return EncodecConfig(
+        sample_rate=config["sampling_rate"], upsampling_ratios=tuple(ratios), n_codebooks=books, **sizes
+    )
+
+
+_LISTS = ("upsampling_ratios", "target_bandwidths")
+_TRANSFORMERS = (
+    "sampling_rate",
+    *_LISTS,
+    "hidden_size",
+    "num_filters",
+    "kernel_size",
+    "last_kernel_size",
+    "residual_kernel_size",
+    "compress",
+    "num_lstm_layers",
+    "codebook_size",
+)
+_FIXED = {  # what the network here does not vary
+    "audio_channels": 1,
+    "normalize": False,
+    "chunk_length_s": None,
+    "num_residual_layers": 1,
+    "norm_type": "weight_norm",
+    "use_causal_conv": True,
+    "use_conv_shortcut": True,
+    "pad_mode": "reflect",
+    "trim_right_ratio": 1.0,
+}
+_HARMLESS = (
+    "codebook_dim",
+    "dilation_growth_rate",  # of residual layers after the first
+    "overlap",  # of chunks
+    "architectures",
+    "model_type",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "_name_or_path",
+    "initializer_range",
+    "return_dict",
+    "output_hidden_states",
+    "output_attentions",
+)
+
+
+def read_converted(config: Mapping[str, Any]) -> EncodecConfig:
+    """From our own schema; unknown and missing fields are both errors, named."""
+    return EncodecConfig(**exact_fields(EncodecConfig, config, "EnCodec config.json"))
+
+
+def parameter_shapes(config: EncodecConfig) -> dict[str, tuple[int, ...]]:
+    """Canonical name → shape in PyTorch's layout: convolutions (out, in, k), transposed ones (in, out, k)."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def conv(name: str, out: int, into: int, kernel: int) -> None:
+        shapes[f"{name}.conv.weight"] = (out, into, kernel)
+        shapes[f"{name}.conv.bias"] = (out,)
+
+    def residual(at: str, width: int) -> None:
+        conv(f"{at}.block.1", width // config.compress, width, config.residual_kernel_size)
+        conv(f"{at}.block.3", width, width // config.compress, 1)
+        conv(f"{at}.shortcut", width, width, 1)
+
+    def lstm(at: str) -> None:
+        rows = 4 * config.width
+        for layer in range(config.num_lstm_layers):
+            for kind in ("ih", "hh"):
+                shapes[f"{at}.lstm.weight_{kind}_l{layer}"] = (rows, config.width)
+                shapes[f"{at}.lstm.bias_{kind}_l{layer}"] = (rows,)
+
+    width, stages = config.num_filters, len(config.upsampling_ratios)
+    conv("encoder.layers.0", width, 1, config.kernel_size)
+    for i, stride in enumerate(config.upsampling_ratios[::-1]):
+        residual(f"encoder.layers.{3 * i + 1}", width)
+        conv(f"encoder.layers.{3 * i + 3}", 2 * width, width, 2 * stride)
+        width *= 2
+    lstm(f"encoder.layers.{3 * stages + 1}")
+    conv(f"encoder.layers.{3 * stages + 3}", config.hidden_size, width, config.last_kernel_size)
+
+    for q in range(config.n_codebooks):
+        shapes[f"quantizer.layers.{q}.codebook.embed"] = (config.codebook_size, config.hidden_size)
+
+    conv("decoder.layers.0", width, config.hidden_size, config.kernel_size)
+    lstm("decoder.layers.1")
+    for at in transposed_layers(config):
+        stride = config.upsampling_ratios[at // 3 - 1]
+        shapes[f"decoder.layers.{at}.conv.weight"] = (width, width // 2, 2 * stride)
+        shapes[f"decoder.layers.{at}.conv.bias"] = (width // 2,)
+        width //= 2
+        residual(f"decoder.layers.{at + 1}", width)
+    conv(f"decoder.layers.{3 * stages + 3}", 1, width, config.last_kernel_size)
+    return shapes
+
+
+def transposed_layers(config: EncodecConfig) -> range:
+    """Where the transposed convolutions stand among the decoder's layers."""
+    return range(3, 3 * len(config.upsampling_ratios) + 1, 3)
+
+
+def mlx_axes(config: EncodecConfig, name: str, rank: int) -> tuple[int, ...] | None:
+    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    leaves it as it is. Names do not tell transposed convolutions, so it takes the configuration too.
+    """
+    if rank != 3:
+        return None
+    transposed = {f"decoder.layers.{at}.conv.weight" for at in transposed_layers(config)}
+    return (1, 2, 0) if name in transposed else (0, 2, 1)
+
+
+def _residual_layers(config: EncodecConfig) -> list[Layer]:
+    return [Conv(config.residual_kernel_size, padding=config.residual_kernel_size - 1), Conv(1)]
+
+
+def _encoder_layers(config: EncodecConfig) -> list[Layer]:
+    """The causal convolutions from samples to the LSTM."""
+    layers: list[Layer] = [Conv(config.kernel_size, padding=config.kernel_size - 1)]
+    for stride in config.upsampling_ratios[::-1]:
+        layers += [*_residual_layers(config), Conv(2 * stride, stride, padding=stride)]
+    return layers
+
+
+def _decoder_layers(config: EncodecConfig) -> list[Layer]:
+    """The causal convolutions from the LSTM to samples."""
+    layers: list[Layer] = []
+    for stride in config.upsampling_ratios:
+        layers += [ConvTranspose(2 * stride, stride), *_residual_layers(config)]
+    return [*layers, Conv(config.last_kernel_size, padding=config.last_kernel_size - 1)]
+
+
+def encode_tail(config: EncodecConfig) -> int:
+    """Frames before a window that the encoder's last convolution reads from the LSTM."""
+    return config.last_kernel_size - 1
+
+
+def decode_tail(config: EncodecConfig) -> int:
+    """Frames before a window that the decoder's convolutions read from the LSTM."""
+    return -input_span(_decoder_layers(config), 0, config.hop_length)[0]
+
+
+def encode_windows(config: EncodecConfig, frames: int, largest: int) -> list[Window]:
+    """Windows of whole frames; samples from `first` on feed the convolutions before the LSTM."""
+    before = -(input_span(_encoder_layers(config), 0, config.hop_length)[0] // config.hop_length)
+    return _causal_windows(config, frames, largest, before)
+
+
+def decode_windows(config: EncodecConfig, frames: int, largest: int) -> list[Window]:
+    """Windows of frames; codes from `first` on feed the convolution before the LSTM."""
+    return _causal_windows(config, frames, largest, config.kernel_size - 1)
+
+
+def _causal_windows(config: EncodecConfig, frames: int, largest: int, before: int) -> list[Window]:
+    """Nothing later is read, except where the signal's start is mirrored: the first window holds what that
+    takes.
+    """
+    mirrored = max(config.kernel_size, config.last_kernel_size, config.residual_kernel_size, 2)
+    size = max(largest, mirrored)
+    cuts = [(start, min(start + size, frames)) for start in range(0, frames, size)]
+    return [Window(start, stop, max(0, start - before), stop) for start, stop in cuts]

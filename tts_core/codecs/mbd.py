@@ -1,0 +1,305 @@
+"""Multi-band diffusion's numbers and names: one denoising U-Net per frequency band, each with its own cfg.
+
+Source: facebookresearch/audiocraft (MIT) and the cfg objects inside its `mbd_comp_8.pt`. Names are those of
+the file, behind `bands.N.unet.` and `bands.N.processor.`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.errors import CheckpointError
+
+_LOG = logging.getLogger("tts_core")
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class MbdUnetConfig:
+    """Sizes of one band's U-Net."""
+
+    hidden: int  # channels of the first level
+    depth: int  # levels
+    res_blocks: int  # per level and direction; dilation 2^i in the i-th
+    norm_groups: int
+    kernel: int  # of the strided convolutions
+    stride: int
+    growth: float  # channels of the next level, as a factor
+    max_channels: int
+    codec_dim: int  # width of the codec's latents that condition it
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "MBD U-Net")
+        if max(self.depth, self.res_blocks) > MOST_LAYERS:
+            raise CheckpointError(f"MBD U-Net: depth {self.depth} with {self.res_blocks} blocks: too deep")
+        if self.stride < 2 or self.kernel < self.stride or (self.kernel - self.stride) % 2:
+            raise CheckpointError(
+                f"MBD U-Net: kernel {self.kernel} and stride {self.stride}: the kernel must be the stride "
+                "plus an even number, the stride at least 2"
+            )
+        uneven = [width for width in self.channels if not width or width % self.norm_groups]
+        if uneven:
+            raise CheckpointError(
+                f"MBD U-Net: {uneven[0]} channels cannot be normalised in {self.norm_groups} groups"
+            )
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """Channels of every level, the shallowest first."""
+        widths = [self.hidden]
+        for _ in range(self.depth - 1):
+            widths.append(min(int(widths[-1] * self.growth), self.max_channels))
+        return tuple(widths)
+
+    @property
+    def padding(self) -> int:
+        """Zeros (and outputs cut) at each end of a strided (transposed) convolution."""
+        return (self.kernel - self.stride) // 2
+
+
+@dataclass(frozen=True)
+class MbdScheduleConfig:
+    """How much noise stands in a band at each of `num_steps` diffusion steps."""
+
+    beta_t0: float
+    beta_t1: float
+    beta_exp: float
+    num_steps: int
+    clip: float  # samples are kept within ±clip after every transition
+    noise_scale: float
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "MBD schedule")
+        if self.num_steps < 2 or not self.beta_t0 <= self.beta_t1 < 1:
+            raise CheckpointError(
+                f"MBD schedule: beta {self.beta_t0} to {self.beta_t1} in {self.num_steps} steps: needs two "
+                "steps or more, and betas that grow and stay below 1"
+            )
+
+
+@dataclass(frozen=True)
+class MbdProcessorConfig:
+    """Rescaling of a sampled band's own sub-bands to the level of real sound."""
+
+    n_bands: int
+    power_std: tuple[float, ...]  # one a sub-band
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "MBD processor")
+        if self.n_bands < 2 or len(self.power_std) != self.n_bands:
+            raise CheckpointError(
+                f"MBD processor: {len(self.power_std)} powers for {self.n_bands} bands (at least 2)"
+            )
+        if not all(type(power) in (int, float) for power in self.power_std):
+            raise CheckpointError(f"MBD processor: power_std {self.power_std!r:.60} must be numbers")
+
+
+@dataclass(frozen=True)
+class MbdBandConfig:
+    """One band. processor: None where the band is taken as sampled."""
+
+    unet: MbdUnetConfig
+    schedule: MbdScheduleConfig
+    processor: MbdProcessorConfig | None
+
+
+@dataclass(frozen=True)
+class MbdConfig:
+    """All bands. Numbers only: no dtype, device or path."""
+
+    sample_rate: int  # Hz
+    bands: tuple[MbdBandConfig, ...]
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "MBD config")
+        if not self.bands or len(self.bands) > MOST_LAYERS:
+            raise CheckpointError(f"MBD config: {len(self.bands)} bands")
+        widths = sorted({band.unet.codec_dim for band in self.bands})
+        if len(widths) > 1:
+            raise CheckpointError(f"MBD config: the bands expect latents of different widths {widths}")
+
+    @property
+    def codec_dim(self) -> int:
+        """Width of the codec's latents."""
+        return self.bands[0].unet.codec_dim
+
+    def to_dict(self) -> dict[str, Any]:
+        """Our own schema, as `read_converted` takes it."""
+        return asdict(self)
+
+
+# What the published file's size says of each of its bands (inferred: it was not at hand)
+PUBLISHED_UNET = MbdUnetConfig(
+    hidden=48,
+    depth=4,
+    res_blocks=2,
+    norm_groups=4,
+    kernel=8,
+    stride=4,
+    growth=4,
+    max_channels=10_000,
+    codec_dim=128,
+)
+_UNET_OFF = ("bilstm", "transformer")  # parts that the 24 kHz model does not have
+_UNET_IGNORED = ("dropout", "cross_attention")  # training; a detail of the transformer
+_SCHEDULE_IGNORED = ("variable_step_batch", "variance", "rescale")  # rescale: only where step 0 is executed
+_PROCESSOR_IGNORED = ("num_samples",)  # training
+
+
+def read_published(content: Mapping[Any, Any]) -> MbdConfig:
+    """From `mbd_comp_8.pt`: {"sample_rate", "n_bands", 0: {"cfg": plain dict, ...}, 1: ...}.
+
+    Sizes that are not the published model's are valid; they go to the logger "tts_core".
+    Raises CheckpointError for a cfg with missing, unknown or unsupported entries, or at odds with the file.
+    """
+    rate, count = content.get("sample_rate"), content.get("n_bands")
+    if type(count) is not int or not 0 < count <= MOST_LAYERS:
+        raise CheckpointError(f"MBD: n_bands {count!r:.40} is not a number of bands")
+    found = [key for key in content if type(key) is int]
+    if sorted(found) != list(range(count)):
+        raise CheckpointError(f"MBD: n_bands is {count}, the file holds the bands {sorted(found)}")
+    bands = [_read_band(mapping(content[b], f"MBD band {b}"), rate, f"MBD band {b}") for b in range(count)]
+    config = MbdConfig(sample_rate=rate, bands=tuple(bands))  # pyright: ignore[reportArgumentType]
+    for b, band in enumerate(config.bands):
+        if band.unet != PUBLISHED_UNET:
+            _LOG.info("MBD band %d is not of the published size: %s", b, band.unet)
+    return config
+
+
+def _read_band(content: Mapping[str, Any], rate: Any, where: str) -> MbdBandConfig:
+    whole = mapping(content.get("cfg"), f"{where}: cfg")
+    if whole.get("channels") != 1:
+        raise CheckpointError(f"{where}: channels is {whole.get('channels')!r:.40}, only 1 is supported")
+    if whole.get("sample_rate", rate) != rate:
+        raise CheckpointError(
+            f"{where}: cfg's sample_rate is {whole['sample_rate']!r:.40}, the file's {rate!r:.40}"
+        )
+    unet = _section(whole, "diffusion_unet", where)
+    for part in _UNET_OFF:
+        if unet.get(part):
+            raise CheckpointError(f"{where}: {part} {unet[part]!r:.40} is not supported")
+    if unet.get("emb_all_layers") is not True:
+        raise CheckpointError(
+            f"{where}: emb_all_layers is {unet.get('emb_all_layers')!r:.40}, only True is supported"
+        )
+    unet = {"max_channels": PUBLISHED_UNET.max_channels, **unet}  # the library's default
+    unet = _without(unet, ("emb_all_layers", *_UNET_OFF, *_UNET_IGNORED))
+
+    schedule = _section(whole, "schedule", where)
+    for name, only in (("repartition", "power"), ("n_bands", None)):
+        if schedule.get(name, only) != only:
+            raise CheckpointError(f"{where}: schedule {name} {schedule[name]!r:.40} is not supported")
+    schedule = _without(schedule, ("repartition", "n_bands", *_SCHEDULE_IGNORED))
+    return MbdBandConfig(
+        MbdUnetConfig(**exact_fields(MbdUnetConfig, unet, f"{where}: diffusion_unet")),
+        MbdScheduleConfig(**exact_fields(MbdScheduleConfig, schedule, f"{where}: schedule")),
+        _read_processor(_section(whole, "processor", where), where),
+    )
+
+
+def _read_processor(processor: dict[str, Any], where: str) -> MbdProcessorConfig | None:
+    if type(processor.get("use")) is not bool:
+        raise CheckpointError(
+            f"{where}: processor use is {processor.get('use')!r:.40}, expected true or false"
+        )
+    if not processor["use"]:
+        return None
+    if processor.get("name") != "multi_band_processor":
+        raise CheckpointError(f"{where}: processor {processor.get('name')!r:.40} is not supported")
+    kept = _without(processor, ("use", "name", *_PROCESSOR_IGNORED))
+    kept = exact_fields(MbdProcessorConfig, kept, f"{where}: processor")
+    power, count = kept["power_std"], kept["n_bands"]
+    if not isinstance(power, tuple) and type(count) is int and 0 < count <= MOST_LAYERS:
+        kept["power_std"] = (power,) * count
+    return MbdProcessorConfig(**kept)
+
+
+def _section(whole: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    return dict(mapping(whole.get(name), f"{where}: {name}"))
+
+
+def _without(section: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if name not in names}
+
+
+def read_converted(config: Mapping[str, Any]) -> MbdConfig:
+    """From our own schema; unknown and missing fields are both errors, named."""
+    own = exact_fields(MbdConfig, config, "mbd/config.json")
+    if not isinstance(own["bands"], tuple):
+        raise CheckpointError(f"mbd/config.json: bands {own['bands']!r:.40} is not a list")
+    own["bands"] = tuple(_converted_band(band, f"band {b}") for b, band in enumerate(own["bands"]))
+    return MbdConfig(**own)
+
+
+def _converted_band(band: Any, where: str) -> MbdBandConfig:
+    own = exact_fields(MbdBandConfig, band, where)
+    unet = exact_fields(MbdUnetConfig, own["unet"], f"{where}: unet")
+    schedule = exact_fields(MbdScheduleConfig, own["schedule"], f"{where}: schedule")
+    processor = own["processor"]
+    if processor is not None:
+        processor = MbdProcessorConfig(**exact_fields(MbdProcessorConfig, processor, f"{where}: processor"))
+    return MbdBandConfig(MbdUnetConfig(**unet), MbdScheduleConfig(**schedule), processor)
+
+
+def parameter_shapes(config: MbdConfig) -> Shapes:
+    """Canonical name → shape in PyTorch's layout, band after band."""
+    return {
+        f"bands.{b}.{name}": shape
+        for b, band in enumerate(config.bands)
+        for name, shape in band_parameter_shapes(band).items()
+    }
+
+
+def band_parameter_shapes(band: MbdBandConfig) -> Shapes:
+    """One band's tensors: convolutions (out, in, k), transposed ones (in, out, k)."""
+    unet, shapes = band.unet, Shapes()
+    widths = unet.channels
+
+    def norm(name: str, width: int) -> None:
+        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (width,)
+
+    def res_blocks(at: str, width: int) -> None:
+        for i in range(unet.res_blocks):
+            for half in ("1", "2"):
+                norm(f"{at}.res_blocks.{i}.norm{half}", width)
+                shapes[f"{at}.res_blocks.{i}.conv{half}.weight"] = (width, width, 3)
+                shapes[f"{at}.res_blocks.{i}.conv{half}.bias"] = (width,)
+
+    for level, (into, width) in enumerate(zip((1, *widths), widths, strict=False)):
+        at = f"unet.encoders.{level}"
+        shapes[f"{at}.conv.weight"] = (width, into, unet.kernel)
+        norm(f"{at}.norm", width)
+        res_blocks(at, width)
+    for j, (width, out) in enumerate(zip(widths[::-1], (*widths[-2::-1], 1), strict=True)):
+        at = f"unet.decoders.{j}"
+        res_blocks(at, width)
+        norm(f"{at}.norm", width)
+        shapes[f"{at}.convtr.weight"] = (width, out, unet.kernel)
+    shapes["unet.embedding.weight"] = (band.schedule.num_steps, widths[0])
+    for level, width in enumerate(widths[1:]):
+        shapes[f"unet.embeddings.{level}.weight"] = (band.schedule.num_steps, width)
+    shapes["unet.conv_codec.weight"] = (widths[-1], unet.codec_dim, 1)
+    shapes["unet.conv_codec.bias"] = (widths[-1],)
+    if band.processor is not None:
+        shapes["processor.counts"] = (1,)
+        for name in ("sum_x", "sum_x2", "sum_target_x2"):
+            shapes[f"processor.{name}"] = (band.processor.n_bands,)
+    return shapes
+
+
+def is_float32(name: str) -> bool:
+    """Whether a tensor stays float32 in every converted checkpoint: norms, and the processor's statistics."""
+    return ".norm" in name or ".processor." in name
+
+
+def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
+    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    leaves it as it is.
+    """
+    if rank != 3:
+        return None
+    return (1, 2, 0) if ".convtr." in name else (0, 2, 1)

@@ -1,0 +1,1 @@
+"""Dia without its network: configuration, text, requests, pipeline."""

@@ -1,0 +1,106 @@
+"""The grid of rows that Dia's decoder reads and writes: what is forced, when a text has ended, which frames
+are complete.
+
+Row 0 is BOS in every channel; frame f of channel c stands in row 1 + f + delay[c]. A prompt's frames come
+first. All texts of a batch share the row number, each starts its own speech behind its own prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from tts_core.dia.config import DiaConfig
+from tts_core.dia.delay import apply_delay, revert_delay
+
+FREE = -1  # a slot that the model fills
+
+
+class DelayGrid:
+    """Rows of a batch, filled one at a time by `accept`. Host integers only.
+
+    prompts: per text (C, P) int32 codes or None.  max_frames: per text, frames to make after the prompt.
+    last_channel_free: leave the channels with the longest delay unforced in their last row before speech, for
+    the texts whose prompt is the batch's longest, as nari-labs/dia@876125e does (its grid is one row short
+    there). The default forces them, as transformers and the training did.
+    """
+
+    def __init__(
+        self,
+        config: DiaConfig,
+        prompts: Sequence[np.ndarray | None],
+        max_frames: Sequence[int],
+        *,
+        last_channel_free: bool = False,
+    ):
+        self.config = config
+        self.delays = np.asarray(config.delay_pattern)
+        self.channels = config.decoder_config.num_channels
+        self.prompt_frames = np.array([0 if prompt is None else prompt.shape[1] for prompt in prompts])
+        self.max_frames = np.asarray(max_frames)
+        self.ends = np.full(len(prompts), -1)  # row of channel 0's EOS
+        self.stopped = np.zeros(len(prompts), dtype=bool)  # by the model, not by max_frames
+        longest = int((self.prompt_frames + self.max_frames).max())
+        self.rows = np.full(
+            (len(prompts), 2 + longest + config.longest_delay, self.channels), FREE, dtype=np.int32
+        )
+        for item, prompt in enumerate(prompts):
+            self._force(item, prompt, last_channel_free)
+        self.filled = 1 + int(self.prompt_frames.min())  # rows that need no prediction
+
+    def _force(self, item: int, prompt: np.ndarray | None, last_channel_free: bool) -> None:
+        bos = self.config.bos_token_id
+        frames = np.zeros((self.channels, 0), np.int32) if prompt is None else prompt
+        delayed = apply_delay(frames, self.config.delay_pattern, bos, FREE)  # (C, P + longest delay)
+        if last_channel_free and frames.shape[1] == self.prompt_frames.max() and delayed.shape[1]:
+            delayed[self.delays == self.config.longest_delay, -1] = FREE
+        self.rows[item, 0] = bos
+        self.rows[item, 1 : 1 + delayed.shape[1]] = delayed.T
+
+    @property
+    def done(self) -> bool:
+        """Whether every text has all codes of its last frame."""
+        last = np.where(self.ends < 0, self.rows.shape[1], self.ends - 1 + self.config.longest_delay)
+        return bool((self.filled > last).all())
+
+    def steps(self) -> np.ndarray:
+        """Per text, how many rows of its own speech precede the row to be drawn next; negative inside its
+        prompt. (B,).
+        """
+        return self.filled - 1 - self.prompt_frames
+
+    def accept(self, drawn: np.ndarray) -> None:
+        """Fill the next row from the ids that were drawn for it. drawn: (B, C)."""
+        row, eos, pad = self.filled, self.config.eos_token_id, self.config.pad_token_id
+        speaking = row > self.prompt_frames
+        # an EOS predicted inside a longer neighbour's prompt means nothing; upstream would end that text with
+        # no frames
+        spoke_eos = speaking & (self.ends < 0) & (drawn[:, 0] == eos)
+        at_limit = speaking & (self.ends < 0) & (row > self.prompt_frames + self.max_frames)
+        self.stopped |= spoke_eos & ~at_limit
+        self.ends = np.where(spoke_eos | at_limit, row, self.ends)
+        since_end = np.where(self.ends < 0, -1, row - self.ends)[:, None]  # (B, 1)
+        ids = np.where(since_end == self.delays, eos, np.where(since_end > self.delays, pad, drawn))
+        self.rows[:, row] = np.where(self.rows[:, row] == FREE, ids, self.rows[:, row])
+        self.filled += 1
+
+    def frames(self, item: int) -> int:
+        """Frames of this text's own speech whose codes are all known."""
+        known = self.filled - 1 - self.config.longest_delay - int(self.prompt_frames[item])
+        if self.ends[item] >= 0:
+            known = min(known, int(self.ends[item]) - 1 - int(self.prompt_frames[item]))
+        return max(0, known)
+
+    def codes(self, item: int) -> np.ndarray:
+        """(C, frames) int32: this text's speech so far, the delay undone and the prompt cut."""
+        first, frames = 1 + int(self.prompt_frames[item]), self.frames(item)
+        delayed = self.rows[item, first : first + frames + self.config.longest_delay]
+        if frames == 0:
+            return np.zeros((self.channels, 0), np.int32)
+        return revert_delay(delayed.T, self.config.delay_pattern)
+
+    def finish_reason(self, item: int) -> Literal["stop", "length"]:
+        """ "stop" where the model ended the text, "length" where max_frames did."""
+        return "stop" if self.stopped[item] else "length"

@@ -1,0 +1,33 @@
+"""Dia's layers in order.
+
+State: ids (1, S) and zero (1, 1), text and nothing (1, ·, source width), tokens (R, T, C), rows (R, T, D),
+keys and values (1, H, S, E), logits (R, T, C, V).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tts_core.dia.config import DiaConfig
+from tts_core.nn.layer_order import Stage, stage, stages
+
+
+def dia_stages(config: DiaConfig) -> list[Stage]:
+    """From text ids and grid rows to logits."""
+    encoder, decoder = config.encoder_config, config.decoder_config
+    return [
+        stage("text_embedding", "model.encoder.embedding", "text", "nothing"),
+        *stages("encoder_layer", "model.encoder.layers", encoder.num_hidden_layers, "text", "nothing"),
+        stage("encoder_norm", "model.encoder.norm", "text", "nothing"),
+        stage("row_embedding", "model.decoder.embeddings", "rows"),
+        *map(_with_source, stages("decoder_layer", "model.decoder.layers", decoder.num_hidden_layers)),
+        stage("decoder_norm", "model.decoder.norm", "rows"),
+        stage("head", "logits_dense", "logits"),
+    ]
+
+
+def _with_source(layer: Stage) -> Stage:
+    """The keys and values of cross-attention are a row of their own."""
+    return replace(
+        layer, compared={f"{layer.name}.cross_attention": ("keys", "values"), layer.name: ("rows",)}
+    )

@@ -1,0 +1,153 @@
+"""What a text is before it becomes tokens: its turns, and what cannot be spoken.
+
+A turn is a speaker's tag, [S1] or [S2], and the words up to the next tag. Nothing is dropped silently:
+
+    no tags, or words before the first one   "[S1] " goes in front
+    [S2] first                               kept; speakers need not alternate either
+    a lone tag at the end                    kept: Dia's authors advise it, the speech ends cleaner
+    a turn without words anywhere else       an error: it is a slip, or a template left unfilled; dropping its
+                                             tag would give the next words to another speaker
+    [S3], [s1], [ S1 ]                       an error: read as plain text, the tag itself would be spoken
+    NUL and other control characters         an error: the bytes 1 and 2 are what the tags become. Tab and
+                                             newline are kept, \\r\\n and \\r become \\n
+    nothing but space and tags               an error
+    more bytes than the model takes          an error that says where to split
+    space around the whole text              removed
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from tts_core.dia.tokenizer import SPEAKER_TAGS, tokenize
+from tts_core.errors import UsageError
+
+TAGS = tuple(tag.decode() for tag in SPEAKER_TAGS)
+
+_TAG_LIKE = re.compile(r"\[\s*[Ss]\s*\d+\s*\]")
+_SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’»)]*(?=\s)")
+_SPACE = re.compile(r"\s+")
+_TURN_END = "the end of a turn"
+_SILENT = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")  # Unicode categories: control, format, surrogate, space
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one speaker says: `text[start:stop]`, the tag included; `speaker` is None before the first tag."""
+
+    speaker: str | None
+    start: int
+    stop: int
+    words: str
+
+
+def turns(text: str) -> list[Turn]:
+    """The turns of a text, in order; joined, they are the text.
+
+    Raises UsageError naming a tag that no model knows, such as [S3] or [s1].
+    """
+    tags = list(_TAG_LIKE.finditer(text))
+    for tag in tags:
+        if tag.group() not in TAGS:
+            raise UsageError(f"text: {tag.group()} is not a speaker; there are {' and '.join(TAGS)}")
+    starts = [tag.start() for tag in tags]
+    found = [
+        Turn(tag.group()[1:-1], start, stop, text[tag.end() : stop].strip())
+        for tag, start, stop in zip(tags, starts, [*starts, len(text)][1:], strict=True)
+    ]
+    lead = text[: starts[0]] if tags else text
+    return [Turn(None, 0, len(lead), lead.strip()), *found] if lead else found
+
+
+def prepare(text: str, limit: int | None, *, transcript: str | None = None) -> str:
+    """The exact text that is tokenised, by the rules at the head of this file.
+
+    limit: bytes that the model takes, a tag counting as one; None does not check the length.
+    transcript: what the reference speech says; it goes in front; words without a tag continue its last turn.
+    Raises UsageError, which never quotes the text.
+    """
+    clean = _clean("text", text)
+    if transcript is None:
+        front = "" if clean.startswith(TAGS) else f"{TAGS[0]} "
+    else:
+        said = _clean("transcript", transcript)
+        front = f"{said} " if said.startswith(TAGS) else f"{TAGS[0]} {said} "
+    whole = front + clean
+    _check_turns(whole)
+    if limit is not None and len(tokenize(whole)) > limit:
+        raise UsageError(_too_long(text, clean, front, limit))
+    return whole
+
+
+def _clean(what: str, text: str) -> str:
+    for place, char in enumerate(text, start=1):
+        if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
+            raise UsageError(
+                f"{what}: character {place} is U+{ord(char):04X}, a control character; remove it"
+            )
+    clean = _plain_lines(text).strip()
+    if not speakable(_TAG_LIKE.sub("", clean)):
+        raise UsageError(
+            f"{what}: there are no words in it; write what is to be said, after a tag if you like"
+        )
+    return clean
+
+
+def _plain_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def speakable(words: str) -> bool:
+    """Whether there is anything but spaces and invisible marks."""
+    return any(unicodedata.category(char) not in _SILENT for char in words)
+
+
+def _check_turns(whole: str) -> None:
+    *before, _ = every = turns(whole)
+    empty = next((place for place, turn in enumerate(before, start=1) if not speakable(turn.words)), None)
+    if empty is not None:
+        raise UsageError(
+            f"text: turn {empty} of {len(every)}, [{every[empty - 1].speaker}], has no words; "
+            "write them or remove its tag"
+        )
+
+
+def _too_long(text: str, clean: str, front: str, limit: int) -> str:
+    size, given = len(tokenize(front + clean)), len(tokenize(front))
+    if given + 4 > limit:  # no room for one character
+        return f"transcript: {given} bytes, the model takes {limit} with the text; use a shorter reference"
+    split, why = _split_point(front + clean, len(front), limit)
+    speaker = turns((front + clean)[:split])[-1].speaker
+    rest = "" if why == _TURN_END else f", and begin the rest with [{speaker}]"
+    counted = f"{size} bytes" + (f", {given} of them the transcript's" if given > len(b"\x01 ") else "")
+    where = f"after character {_place(text, split - len(front))} ({why}){rest}"
+    return f"text: {counted}, the model takes {limit}; split it {where}"
+
+
+def _split_point(whole: str, floor: int, limit: int) -> tuple[int, str]:
+    """The last place that fits and leaves words on both sides: a turn or sentence ends there; else a word."""
+    untagged = _TAG_LIKE.sub(lambda tag: " " * len(tag.group()), whole)
+    said = [place for place in range(floor, len(whole)) if speakable(untagged[place])]
+    tags = list(_TAG_LIKE.finditer(whole))
+    inside_tags = {place for tag in tags for place in range(tag.start() + 1, tag.end())}
+    ends = [(tag.start(), _TURN_END) for tag in tags]
+    ends += [(end.end(), "the end of a sentence") for end in _SENTENCE_END.finditer(whole)]
+    words = [(space.start(), "the end of a word") for space in _SPACE.finditer(whole)]
+    anywhere = [(place, "inside a word") for place in range(len(whole)) if place not in inside_tags]
+    for places in (ends, words, anywhere):
+        for place, why in sorted(places, reverse=True):
+            if said[0] < place <= min(said[-1], 4 * limit) and len(tokenize(whole[:place])) <= limit:
+                return place, _TURN_END if whole[place:].lstrip().startswith(TAGS) else why
+    return said[0] + 1, "its first character"
+
+
+def _place(text: str, clean_place: int) -> int:
+    """Where a place in the cleaned text stands in the text as given."""
+    kept = [
+        place for place, char in enumerate(text) if not (char == "\r" and text[place + 1 : place + 2] == "\n")
+    ]
+    plain = _plain_lines(text)
+    before = len(plain) - len(plain.lstrip())
+    return kept[before + clean_place - 1] + 1

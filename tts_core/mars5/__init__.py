@@ -1,0 +1,1 @@
+"""MARS5 without its networks: configuration, text, requests, pipeline."""

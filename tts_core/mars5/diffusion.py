@@ -1,0 +1,168 @@
+"""What MARS5's diffusion needs from the host: settings, the cells it starts from, constants and draws.
+
+A cell is one codebook of one frame. Known cells (the first codebook, and in a deep clone every codebook of
+the reference) are noised to each timestep's level; the others are drawn from the network's posterior.
+
+Two ways to draw:
+- "per cell", the default: two numbers a cell. A known cell stays or becomes any other class; for an unknown
+  one the device hashes them into a Gumbel number for each class (tts_core/mars5/class_hash.py).
+- "per class": a Gumbel number for every class of every cell, known or not, unknown cells first, as upstream
+  draws them: 700 times as many numbers for the same distribution. For comparing codes with upstream's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from tts_core.errors import UsageError
+from tts_core.mars5.schedule import MOST_TIMESTEPS, schedule
+from tts_core.noise import Noise
+
+Draws = Literal["per cell", "per class"]
+
+ONE_HOT_FLOOR = 1e-7  # of a class that a code is not: upstream's, it leaks that much
+GUMBEL_FLOOR = 1e-7  # of a uniform number, and of its negative logarithm
+CERTAIN = 1e9  # added to a class's Gumbel number
+FIRST_DRAW = 2**32  # of a noise source: the autoregressive network draws from the same one, far below
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """How a run goes; the defaults are upstream's. guidance_w 1 turns guidance off."""
+
+    timesteps: int = 200
+    guidance_w: float = 3.0
+    x_0_temp: float = 0.7
+    q0_override_steps: int = 20  # down to this timestep the first codebook stays clean between steps
+    draws: Draws = "per cell"
+
+    def __post_init__(self) -> None:
+        if self.timesteps != int(self.timesteps) or not 1 <= self.timesteps <= MOST_TIMESTEPS:
+            raise UsageError(f"timesteps: {self.timesteps} is not a whole number in 1 .. {MOST_TIMESTEPS}")
+        if not (math.isfinite(self.guidance_w) and self.guidance_w >= 0):
+            raise UsageError(f"guidance_w: {self.guidance_w} is not a number >= 0 (1 is no guidance)")
+        if not (math.isfinite(self.x_0_temp) and self.x_0_temp > 0):
+            raise UsageError(f"x_0_temp: {self.x_0_temp} is not a number > 0")
+        if self.q0_override_steps != int(self.q0_override_steps) or self.q0_override_steps < 0:
+            raise UsageError(f"q0_override_steps: {self.q0_override_steps} is not a whole number >= 0")
+        if self.draws not in get_args(Draws):
+            raise UsageError(f"draws: {self.draws!r} is not one of {', '.join(map(repr, get_args(Draws)))}")
+
+    @property
+    def guided(self) -> bool:
+        """Whether unconditional rows run along."""
+        return self.guidance_w != 1
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Where a run starts. Frames stand first: (S, Q) each; the prompt's frames before those to be made.
+
+    codes: int32, the known codes and noise.  clean: int32, the known codes, 0 elsewhere.  known: bool.
+    """
+
+    codes: np.ndarray
+    clean: np.ndarray
+    known: np.ndarray
+
+    def __post_init__(self) -> None:
+        assert self.codes.shape == self.clean.shape == self.known.shape
+        assert self.known[:, 0].all(), "the first codebook is known everywhere"
+        if self.known.all():
+            raise UsageError("codes: the autoregressive network made no frame; nothing is left to draw")
+
+    @property
+    def unknown_from(self) -> tuple[int, int]:
+        """The first frame and the first codebook with an unknown cell: all others need no logits."""
+        frames, books = np.nonzero(~self.known)
+        return int(frames.min()), int(books.min())
+
+
+def make_cells(
+    first: np.ndarray, noise: np.ndarray, prompt: np.ndarray | None = None, *, n_classes: int
+) -> Cells:
+    """The cells of a run.
+
+    first: (G,), the first codebook of the frames to be made.  noise: (Q, G), what every codebook starts from.
+    prompt: (Q, P), known in full, for a deep clone.
+    Raises UsageError for codes outside 0 .. n_classes-1, and where there are no frames.
+    """
+    for name, codes in (("first codebook", first), ("noise", noise), ("prompt", prompt)):
+        if codes is not None and codes.size and not 0 <= codes.min() <= codes.max() < n_classes:
+            raise UsageError(
+                f"{name}: codes from {codes.min()} to {codes.max()}, expected 0 .. {n_classes - 1}"
+            )
+    made = noise.T.astype(np.int32)
+    made[:, 0] = first
+    clean = np.zeros_like(made)
+    clean[:, 0] = first
+    known = np.zeros(made.shape, bool)
+    known[:, 0] = True
+    if prompt is None:
+        return Cells(made, clean, known)
+    given = prompt.T.astype(np.int32)
+    return Cells(
+        np.concatenate([given, made]),
+        np.concatenate([given, clean]),
+        np.concatenate([np.ones(given.shape, bool), known]),
+    )
+
+
+def first_noise(noise: Noise, codebooks: int, frames: int, n_classes: int) -> np.ndarray:
+    """Codes that say nothing, each class as likely as the others. → (Q, G) int32."""
+    return (noise.uniform(FIRST_DRAW, (codebooks, frames)) * n_classes).astype(np.int32)
+
+
+def numbers_for(
+    noise: Noise, draws: Draws, place: int, cells: Cells, n_classes: int, *, last: bool
+) -> np.ndarray:
+    """The random numbers of the step in this place of a run, from 0; `last`: that step leads to clean codes.
+
+    → (2, S, Q) uniform numbers for "per cell"; (2, S, Q, K) Gumbel numbers for "per class", those of unknown
+    cells first.
+    """
+    frames, books = cells.codes.shape
+    if draws == "per cell":
+        return noise.uniform(FIRST_DRAW + 1 + place, (2, frames, books))
+    numbers = np.zeros((2, frames, books, n_classes), np.float32)
+    for which in range(1 if last else 2):  # upstream draws nothing for known cells in the last step
+        uniform = noise.uniform(FIRST_DRAW + 1 + 2 * place + which, (1, frames, books, n_classes))
+        numbers[which] = gumbel(uniform[0])
+    return numbers
+
+
+def gumbel(uniform: np.ndarray) -> np.ndarray:
+    """Gumbel numbers of uniform ones, 0 and 1 included. Made on the host: no backend's log near 1 matters."""
+    floor = np.float32(GUMBEL_FLOOR)
+    return -np.log(np.maximum(-np.log(np.maximum(uniform, floor)), floor))
+
+
+def constants(timesteps: int, n_classes: int, q0_override_steps: int) -> np.ndarray:
+    """Seven numbers a timestep, (T, 7) float64, in the order of the sides' `Timestep`.
+
+    keep, rest: logarithms of how much of the clean class, and of every class, is there one step below.
+    hot, cold: log-probabilities of this step's noise at the class that a cell holds and at any other.
+    edge: how much more likely a known cell's own class is than another at this level, in logarithms.
+    stay: the probability that a known cell keeps its class.
+    pinned: whether the first codebook is set back to its clean codes behind the step.
+    """
+    tables, log_k = schedule(timesteps), math.log(n_classes)
+    one = tables.log_alpha.astype(np.float64), tables.log_1_min_alpha.astype(np.float64) - log_k
+    all_so_far = (
+        tables.log_cumprod_alpha.astype(np.float64),
+        tables.log_1_min_cumprod_alpha.astype(np.float64) - log_k,
+    )
+    missed = math.log(ONE_HOT_FLOOR)
+    below = [
+        np.concatenate([[first], table[:-1]]) for first, table in zip((0, -math.inf), all_so_far, strict=True)
+    ]
+    hot, cold = (np.logaddexp(log_p + one[0], one[1]) for log_p in (0, missed))
+    own, other = (np.logaddexp(log_p + all_so_far[0], all_so_far[1]) for log_p in (0, missed))
+    edge, stay = own - other, 1 / (1 + (n_classes - 1) * np.exp(other - own))
+    edge[0], stay[0] = CERTAIN, 1  # behind the last step known cells are clean
+    pinned = np.arange(timesteps) > q0_override_steps
+    return np.stack([*below, hot, cold, edge, stay, pinned], axis=1)

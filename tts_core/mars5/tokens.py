@@ -1,0 +1,237 @@
+"""MARS5's two tokenizers, text and codes of the first codebook, and the sequences that they make.
+
+The file format is that of minbpe: `minbpe v1`, a line that is not used, the number of special tokens, a line
+`NAME ID` for each, then one line `LEFT RIGHT` for every merge; a merge's own id is its place behind the base
+symbols. Text is always cut by GPT-4's pattern, whatever the file's second line says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tts_core.errors import CheckpointError, UsageError
+from tts_core.text.bpe import merge, splitter
+
+TEXT_FILE, SPEECH_FILE = (
+    "texttok.model",
+    "speechtok.model",
+)  # names of the files, and of entries in checkpoints
+BYTES, CODES = 256, 1024  # base symbols of text and of speech
+LONGEST = 1 << 16  # symbols of a token; each merge may double them
+START_OF_TEXT, END_OF_TEXT = "<|startoftext|>", "<|endoftext|>"
+END_OF_SPEECH = "<|endofspeech|>"
+PATTERN = (  # GPT-4's
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+
+Specials = Literal["refuse", "all", "none"] | Set[str]
+
+
+@dataclass(frozen=True)
+class MergeTable:
+    """What a tokenizer file says."""
+
+    specials: dict[str, int]  # in the file's order
+    parts: list[tuple[int, int]]  # the two ids of each merge
+    base: int  # how many ids are there without a merge
+
+    @property
+    def pairs(self) -> dict[tuple[int, int], int]:
+        """Two ids → the id of their merge."""
+        return {pair: new for new, pair in enumerate(self.parts, self.base)}
+
+    @property
+    def size(self) -> int:
+        """How many ids there are, from 0."""
+        return len(set(range(self.base + len(self.parts))) | set(self.specials.values()))
+
+    def special(self, token: str, name: str) -> int:
+        """The id of a special token that the model cannot do without. name: of the file, for the error."""
+        if token not in self.specials:
+            found = ", ".join(self.specials) or "none"
+            raise CheckpointError(f"{name}: no special token {token}; it has {found}")
+        return self.specials[token]
+
+
+def read_table(content: str, base: int, name: str) -> MergeTable:
+    """A tokenizer file's content. base: how many symbols its merges start from.
+
+    Raises CheckpointError for what is no such file, with the line. name: of the file, for these errors.
+    """
+    lines = [line.strip() for line in content.rstrip().split("\n")]
+    if lines[0] != "minbpe v1":
+        raise CheckpointError(f"{name}: line 1 is {lines[0]!r:.40}, expected 'minbpe v1'")
+    number = int(lines[2]) if len(lines) > 2 and re.fullmatch(r"\d{1,6}", lines[2]) else None
+    if number is None or number > len(lines) - 3:
+        raise CheckpointError(f"{name}: line 3 does not tell how many special tokens follow")
+
+    def entry(at: int, pattern: str, what: str) -> tuple[str, str]:
+        found = re.fullmatch(pattern, lines[at])
+        if found is None:
+            raise CheckpointError(f"{name}: line {at + 1} is {lines[at]!r:.40}, expected {what}")
+        return found[1], found[2]
+
+    table = MergeTable({}, [], base)
+    for at in range(3, 3 + number):
+        token, place = entry(at, r"(\S+)\s+(\d{1,9})", "a special token and its id")
+        table.specials[token] = int(place)
+    lengths = [1] * base
+    for new, at in enumerate(range(3 + number, len(lines)), base):
+        left, right = map(int, entry(at, r"(\d{1,9})\s+(\d{1,9})", "the two ids of a merge"))
+        if max(left, right) >= new:
+            raise CheckpointError(f"{name}: line {at + 1} merges ids {left} and {right}, known are {new}")
+        table.parts.append((left, right))
+        lengths.append(lengths[left] + lengths[right])
+        if lengths[-1] > LONGEST:
+            raise CheckpointError(f"{name}: line {at + 1} makes a token of more than {LONGEST} symbols")
+    if (last := max(table.specials.values(), default=0)) >= table.size:
+        raise CheckpointError(f"{name}: special id {last} leaves a gap behind the {table.size} ids")
+    return table
+
+
+class TextTokenizer:
+    """Byte-level BPE with GPT-4's pre-split. content: the text of a tokenizer file."""
+
+    def __init__(self, content: str):
+        table = read_table(content, BYTES, TEXT_FILE)
+        self.size, self.specials = table.size, table.specials
+        for token in (START_OF_TEXT, END_OF_TEXT):
+            table.special(token, TEXT_FILE)
+        self._pairs = table.pairs
+        self._bytes = {i: bytes([i]) for i in range(BYTES)}
+        for new, (left, right) in enumerate(table.parts, BYTES):
+            self._bytes[new] = self._bytes[left] + self._bytes[right]
+        self._bytes |= {place: token.encode() for token, place in table.specials.items()}
+
+    def encode(self, text: str, *, specials: Specials = "refuse") -> list[int]:
+        """Ids of a text. specials: which special tokens are read as such where they stand in it.
+
+        Raises UsageError for "refuse" and a text that holds one, and for text that UTF-8 cannot hold.
+        """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"text: character {error.start} is half of a surrogate pair") from None
+        known = self.specials
+        if specials == "refuse" and (found := [token for token in known if token in text]):
+            raise UsageError(f"text: {found[0]} is a special token; leave it out")
+        if specials in ("refuse", "none"):
+            return self._plain(text)
+        allowed = [token for token in known if specials == "all" or token in specials]
+        if not allowed:
+            return self._plain(text)
+        ids: list[int] = []
+        for piece in re.split(f"({'|'.join(map(re.escape, allowed))})", text):
+            ids += [known[piece]] if piece in allowed else self._plain(piece)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; bytes that are no UTF-8 become U+FFFD."""
+        return b"".join(self._bytes[place] for place in ids).decode(errors="replace")
+
+    def _plain(self, text: str) -> list[int]:
+        pieces = splitter(PATTERN)(text)
+        return [new for piece in pieces for new in merge(piece.encode(), self._pairs)]
+
+
+class SpeechTokenizer:
+    """BPE over codes. content: the text of a tokenizer file."""
+
+    def __init__(self, content: str):
+        table = read_table(content, CODES, SPEECH_FILE)
+        self.size, self.specials = table.size, table.specials
+        self.end = table.special(END_OF_SPEECH, SPEECH_FILE)
+        self._pairs = table.pairs
+        self._codes: dict[int, list[int | str]] = {i: [i] for i in range(CODES)}
+        for new, (left, right) in enumerate(table.parts, CODES):
+            self._codes[new] = self._codes[left] + self._codes[right]
+        self._codes |= {place: [token] for token, place in table.specials.items()}
+
+    def encode(self, codes: Sequence[int]) -> list[int]:
+        """Ids of codes 0 .. 1023. Raises UsageError for others."""
+        if wrong := [code for code in codes if not 0 <= code < CODES]:
+            raise UsageError(f"codes: {wrong[0]} is outside 0 .. {CODES - 1}")
+        return merge(codes, self._pairs)
+
+    def decode(self, ids: Sequence[int]) -> list[int | str]:
+        """Codes, and the names of special tokens between them."""
+        return [part for place in ids for part in self._codes[place]]
+
+
+@dataclass(frozen=True)
+class CodecPrompt:
+    """What the autoregressive network reads before it goes on, and how its output is to be read.
+
+    tokens: (N,) int32, text ids, then speech ids if the reference is part of the prompt.
+    """
+
+    tokens: np.ndarray
+    text_tokens: int  # how many of them are text; the NAR reads these
+    expected_tokens: int  # below so many new ids an end costs a penalty
+    first_code: int  # place in prompt and output of the first id that is turned into codes
+
+
+class CodecVocabulary:
+    """Both tokenizers as one range of ids: text, then speech."""
+
+    def __init__(self, text: TextTokenizer, speech: SpeechTokenizer):
+        self.text, self.speech = text, speech
+        self.first_speech = text.size
+        self.size = text.size + speech.size
+        self.end = text.size + speech.end  # end of speech
+        self.lowest = text.size - 1  # what may be drawn: upstream forbids all text ids but the last
+
+    @classmethod
+    def read(cls, text: str, speech: str) -> CodecVocabulary:
+        """From the content of the two tokenizer files."""
+        return cls(TextTokenizer(text), SpeechTokenizer(speech))
+
+    def check_fits(self, vocab_size: int) -> None:
+        """Raise CheckpointError unless a network has just these ids."""
+        if self.size != vocab_size:
+            raise CheckpointError(
+                f"tokenizers: {self.first_speech} text ids and {self.speech.size} speech ids, the network "
+                f"has {vocab_size}; give the tokenizers that belong to it"
+            )
+
+    def shallow(self, text: str, *, length_factor: float = 1.0) -> CodecPrompt:
+        """The prompt of a voice alone: the text, stripped.
+
+        length_factor: expected new ids per character of `text` as it is given.
+        """
+        return self._prompt(text.strip(), [], text, length_factor)
+
+    def deep(
+        self, text: str, transcript: str, codes: np.ndarray, *, length_factor: float = 1.0
+    ) -> CodecPrompt:
+        """The prompt that also tells what the reference says. codes: (P,), the reference's first codebook.
+
+        The transcript is not stripped; the network was used so.
+        """
+        speech = [self.first_speech + place for place in self.speech.encode(codes.tolist())]
+        return self._prompt(f"{transcript} {text.strip()}", speech, text, length_factor)
+
+    def codes(self, ids: np.ndarray, *, first: int = 0) -> np.ndarray:
+        """Codes of the first codebook. ids: (N,) from a prompt's first to the last generated → (T,) int32.
+
+        first: the prompt's `first_code`. As upstream does, it cuts off one id too many: the first generated
+        one, or the first of the reference; and the last text id, which the network may draw, is code 0.
+        """
+        speech = np.maximum(ids[first:] - self.first_speech, 0)
+        parts = self.speech.decode(speech.tolist())
+        return np.array([part for part in parts if isinstance(part, int)], dtype=np.int32)
+
+    def _prompt(self, spoken: str, speech: list[int], text: str, length_factor: float) -> CodecPrompt:
+        ids = self.text.encode(f"{START_OF_TEXT}{spoken}{END_OF_TEXT}", specials="all")
+        return CodecPrompt(
+            tokens=np.array([*ids, *speech], dtype=np.int32),
+            text_tokens=len(ids),
+            expected_tokens=round(length_factor * len(text)),
+            first_code=len(ids) + 1,
+        )

@@ -1,0 +1,1 @@
+"""Memory plans: what a model takes and what a machine has."""

@@ -1,0 +1,1 @@
+"""MetaVoice without its networks: configuration, text, requests, pipeline."""

@@ -1,0 +1,84 @@
+"""How MetaVoice lays codes out: interleaved for the first stage, in rows under the text for the second.
+
+Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), its flattened and tilted adapters.
+Differs from upstream: codebooks of unequal lengths are cut without a warning; `by_position` is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, FIRST_STAGE_BOOKS
+
+PADDING = CODEBOOK_SIZE  # second stage: where a codebook has nothing to say
+
+
+def interleave(text: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The first stage's sequence: text ids, then a code of book 0 and one of book 1 for each frame.
+
+    text: (S,).  codes: (Q, F), of which the first two rows are taken.  → (S + 2F,) int32.
+    """
+    books = codes[:FIRST_STAGE_BOOKS] + CODEBOOK_SIZE * np.arange(FIRST_STAGE_BOOKS)[:, None]
+    return np.concatenate([text, books.T.ravel()]).astype(np.int32)
+
+
+def flattened(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Text ids without the last, and codes, out of a first-stage sequence. (N,) → (S - 1,), (2, F) int32.
+
+    Every id goes by its value, whatever its place: one that is missing shifts the pairing behind it. The
+    longer book loses its end.
+    """
+    ids = np.asarray(ids)
+    books = [ids[(ids // CODEBOOK_SIZE) == book] - book * CODEBOOK_SIZE for book in range(FIRST_STAGE_BOOKS)]
+    return _text(ids[ids > END_OF_AUDIO]), _stacked(books)
+
+
+def second_stage_rows(text: np.ndarray, codes: np.ndarray, window: int) -> np.ndarray:
+    """The second stage's input: text and book 0, and book 1 below it, padded or cut to the window.
+
+    text: (S,) ids with the second stage's offset, end of text last.  codes: (2, F).  → (2, window) int32.
+    """
+    rows = np.full((FIRST_STAGE_BOOKS, max(window, len(text) + codes.shape[1])), PADDING, np.int32)
+    rows[0, : len(text)] = text
+    rows[:, len(text) : len(text) + codes.shape[1]] = codes[:FIRST_STAGE_BOOKS]
+    return rows[:, :window]
+
+
+def tilted(rows: Sequence[np.ndarray] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Text ids without the last, and codes, out of the second stage's input and output rows, as upstream.
+
+    (Q, W) → (S - 1,), (Q, F) int32. A row's codes are its ids below 1024 wherever they stand; all rows are
+    cut to the shortest, so a code that is predicted in place of padding shifts its whole book.
+    """
+    rows = np.asarray(rows)
+    books = [row[row < CODEBOOK_SIZE] for row in rows]
+    return _text(rows[0][rows[0] > PADDING]), _stacked(books)
+
+
+def by_position(rows: np.ndarray, text_tokens: int, frames: int) -> np.ndarray:
+    """Codes out of the second stage's rows by their places behind the text. (Q, W) → (Q, F) int32.
+
+    frames: as many as were given; those that the window cut off are missing. No row may hold padding there.
+    """
+    codes = np.asarray(rows)[:, text_tokens : text_tokens + frames].astype(np.int32)
+    assert (codes < CODEBOOK_SIZE).all(), "padding among codes: predicted ids must be codes at these places"
+    return codes
+
+
+def most_frames(text_tokens: int, first_window: int, second_window: int) -> int:
+    """Frames that both stages have room for behind a text of so many ids, end of text included.
+
+    The second stage's sequence ends with one place of padding. 0 or less: not even the text fits.
+    """
+    return min((first_window - text_tokens) // FIRST_STAGE_BOOKS, second_window - 1 - text_tokens)
+
+
+def _text(ids: np.ndarray) -> np.ndarray:
+    return ids[:-1].astype(np.int32)
+
+
+def _stacked(books: Sequence[np.ndarray]) -> np.ndarray:
+    frames = min(map(len, books))
+    return np.stack([book[:frames] for book in books]).astype(np.int32)

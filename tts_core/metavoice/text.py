@@ -1,0 +1,196 @@
+"""MetaVoice's text: normalised to Latin-1, then byte pairs of a table that each of its checkpoints carries.
+
+Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0); the merging rule is tiktoken's (MIT).
+Differs from upstream: no known difference; its table means ™ by 2122, which is another character's number in
+decimal, so that ™ is refused there and here.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tts_core.config import exact_fields, mapping
+from tts_core.errors import CheckpointError, UsageError
+from tts_core.metavoice.config import (
+    CODEBOOK_SIZE,
+    END_OF_AUDIO,
+    FirstStageConfig,
+    SecondStageConfig,
+)
+from tts_core.text.bpe import merge, pairs_of_ranks, splitter
+
+END_OF_TEXT = "<|endoftext|>"
+_REPLACED = {
+    **dict.fromkeys((0x1FEF, 0x1FFD, 0x1FFE, 0x2018, 0x2019, 0x2032, 0x2035, 0x00B4), "'"),
+    **dict.fromkeys(range(0x2010, 0x2016), "-"),
+    **dict.fromkeys((0x201C, 0x201D, 0x201F, 0x2033, 0x2036), '"'),
+    **{0x2016: "||", 0x201A: ",", 0x201B: "`", 0x201E: ",,", 0x2024: ".", 0x2025: "..", 0x2026: "..."},
+    2122: "TM",  # meant to be 0x2122
+}
+_SPACES = str.maketrans(dict.fromkeys("\t\n\r*", " "))
+_RUN = re.compile(r"\s\s+")
+
+
+def normalise(text: str) -> str:
+    """Typographic quotes, dashes and dots as plain ones, white space tidied; nothing spelt out, no case
+    changed.
+
+    Raises UsageError naming the characters that are not in Latin-1.
+    """
+    plain = text.translate(_REPLACED)
+    unknown = list(dict.fromkeys(character for character in plain if ord(character) >= 256))
+    if unknown:
+        named = ", ".join(f"{character} (U+{ord(character):04X})" for character in unknown[:10])
+        more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
+        raise UsageError(f"text: MetaVoice reads Latin-1 characters alone, found {named}{more}")
+    return _RUN.sub(" ", plain.translate(_SPACES).strip())
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """The table of one checkpoint: byte strings with their ranks, which are also ids before the offset."""
+
+    pat_str: str  # cuts text into words, no pair reaching over an edge
+    mergeable_ranks: Mapping[bytes, int]
+    special_tokens: Mapping[str, int]
+    offset: int  # added to every id, for the codes come first
+
+    def __post_init__(self) -> None:
+        ids = [*self.mergeable_ranks.values(), *self.special_tokens.values()]
+        faults = [f"special token {END_OF_TEXT} missing"] * (END_OF_TEXT not in self.special_tokens)
+        faults += ["not every byte has a rank"] * any(
+            bytes([b]) not in self.mergeable_ranks for b in range(256)
+        )
+        faults += ["ids are not whole numbers"] * (not all(type(each) is int and each >= 0 for each in ids))
+        faults += ["two entries share an id"] * (len(set(ids)) < len(ids))
+        faults += [f"offset {self.offset!r}"] * (type(self.offset) is not int or self.offset < 0)
+        if faults:
+            raise CheckpointError(f"tokenizer: {'; '.join(faults)}")
+        try:
+            splitter(self.pat_str)
+        except (ValueError, TypeError) as fault:
+            raise CheckpointError(f"tokenizer: {fault}") from None
+
+    @property
+    def end_of_text(self) -> int:
+        """The id behind every text."""
+        return self.special_tokens[END_OF_TEXT] + self.offset
+
+    @property
+    def last_id(self) -> int:
+        """The largest id that a text may hold."""
+        return max(*self.mergeable_ranks.values(), *self.special_tokens.values()) + self.offset
+
+    def encode(self, text: str) -> np.ndarray:
+        """Text → (S,) int32 ids, the end of text last. Nothing is normalised.
+
+        Raises UsageError for text that spells a special token.
+        """
+        spelt = [special for special in self.special_tokens if special in text]
+        if spelt:
+            raise UsageError(f"text: {spelt[0]} is a special token and cannot be spoken; take it out")
+        ids: list[int] = []
+        for word in splitter(self.pat_str)(text):
+            data = word.encode("utf-8", "replace")
+            whole = self.mergeable_ranks.get(data)
+            ids += merge([self._bytes[byte] for byte in data], self._pairs) if whole is None else [whole]
+        return np.array([*ids, self.special_tokens[END_OF_TEXT]], np.int32) + np.int32(self.offset)
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """Text of ids, special tokens spelt out; bytes that are no UTF-8 become the replacement character.
+
+        Raises UsageError for an id that is not in the table.
+        """
+        pieces = [self._pieces.get(int(each) - self.offset) for each in ids]
+        if None in pieces:
+            raise UsageError(f"ids: {int(ids[pieces.index(None)])} is none of the tokenizer's")
+        return b"".join(piece for piece in pieces if piece is not None).decode("utf-8", "replace")
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: byte strings in base64, as bytes above 127 are no characters."""
+        ranks = {b64encode(piece).decode("ascii"): rank for piece, rank in self.mergeable_ranks.items()}
+        special = dict(self.special_tokens)
+        return {
+            "pat_str": self.pat_str,
+            "mergeable_ranks": ranks,
+            "special_tokens": special,
+            "offset": self.offset,
+        }
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[int, int], int]:
+        return pairs_of_ranks(self.mergeable_ranks)
+
+    @cached_property
+    def _bytes(self) -> list[int]:
+        return [self.mergeable_ranks[bytes([byte])] for byte in range(256)]
+
+    @cached_property
+    def _pieces(self) -> dict[int, bytes]:
+        special = {rank: name.encode() for name, rank in self.special_tokens.items()}
+        return special | {rank: piece for piece, rank in self.mergeable_ranks.items()}
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """Both stages' tables: each its tokenizer.json in a converted folder."""
+
+    first_stage: Tokenizer
+    second_stage: Tokenizer
+
+    def check_fits(self, first: FirstStageConfig, second: SecondStageConfig) -> None:
+        """Raise CheckpointError unless each stage's text ids lie behind its codes and in its vocabulary."""
+        for stage, table, lowest, size in (
+            ("first", self.first_stage, END_OF_AUDIO + 1, first.vocab_size),
+            ("second", self.second_stage, CODEBOOK_SIZE + 1, second.vocab_sizes[0]),
+        ):
+            if table.offset < lowest or table.last_id >= size:
+                raise CheckpointError(
+                    f"tokenizer of the {stage} stage: ids {table.offset} to {table.last_id}, the network has "
+                    f"{lowest} to {size - 1} for text"
+                )
+
+
+def read_published(tokenizer: Any) -> Tokenizer:
+    """From `meta["tokenizer"]` of a published checkpoint, where byte strings are keys.
+
+    Raises CheckpointError for one that is no such table.
+    """
+    given = mapping(tokenizer, "meta: tokenizer")
+    missing = [field.name for field in fields(Tokenizer) if field.name not in given]
+    if missing:
+        raise CheckpointError(f"meta: tokenizer: {', '.join(missing)} missing")
+    ranks: Mapping[Any, int] = mapping(given["mergeable_ranks"], "meta: tokenizer: mergeable_ranks")
+    if not all(isinstance(piece, bytes) for piece in ranks):
+        raise CheckpointError("meta: tokenizer: mergeable_ranks: not every key is a byte string")
+    special = mapping(given["special_tokens"], "meta: tokenizer: special_tokens")
+    return Tokenizer(given["pat_str"], dict(ranks), dict(special), given["offset"])
+
+
+def read_converted(tokenizers: Any) -> Tokenizers:
+    """From stage → what its tokenizer.json holds (`Tokenizer.to_dict`).
+
+    Raises CheckpointError naming what is unknown, missing or no table.
+    """
+    given = exact_fields(Tokenizers, tokenizers, "tokenizer.json")
+    return Tokenizers(**{stage: _read_table(table, stage) for stage, table in given.items()})
+
+
+def _read_table(table: Any, stage: str) -> Tokenizer:
+    where = f"tokenizer.json: {stage}"
+    given = exact_fields(Tokenizer, table, where)
+    try:
+        table = mapping(given["mergeable_ranks"], where)
+        ranks: dict[bytes, Any] = {b64decode(piece, validate=True): rank for piece, rank in table.items()}
+    except (Base64Error, ValueError):
+        raise CheckpointError(f"{where}: mergeable_ranks: not every key is base64") from None
+    special = mapping(given["special_tokens"], where)
+    return Tokenizer(given["pat_str"], ranks, dict(special), given["offset"])

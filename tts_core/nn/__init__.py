@@ -1,0 +1,1 @@
+"""Arithmetic of layers that needs no framework."""

@@ -1,0 +1,1 @@
+"""Text front ends that models share."""
