@@ -9,10 +9,6 @@ from typing import Any
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.dia.dia import Dia
-from tts_core.errors import GenerationError
-from tts_core.nn.guard import not_finite
-
 MARK = -1  # in the place of ids that were drawn from logits which are no numbers
 
 
@@ -23,19 +19,6 @@ def marked(ids: mx.array, logits: mx.array) -> mx.array:
     """
     finite = mx.isfinite(logits).all(axis=(1, 2)).reshape(-1, ids.shape[0]).all(axis=0)
     return mx.where(finite[:, None], ids.astype(mx.int32), MARK)
-
-
-def fault(network: Dia, tokens: mx.array, rows: mx.array, *, guided: bool, text: int) -> GenerationError:
-    """The error that names the first layer with NaN or infinity, found by running a text's rows again, alone.
-
-    tokens: (S,) ids of the text.  rows: (1, T, C), the rows before the one that was marked.
-    text: its place in the batch, from 1.
-    """
-    dtype = str(network.model.decoder.embeddings.embed.weight.dtype).removeprefix("mlx.core.")
-    with watched(network) as found:
-        source = network.read([tokens], network.encode_nothing() if guided else None)
-        network.next_logits(mx.concatenate([rows, rows]) if guided else rows, network.new_cache(), source)
-    return not_finite(next(iter(found), None), dtype, text=text, row=rows.shape[1])
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.dia.dia import Dia, Source
+from mlx_port.dia.guard import fault
 from mlx_port.dia.step import make_step
-from mlx_port.guard import fault
 from mlx_port.host import Host
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Request

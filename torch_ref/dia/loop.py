@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from torch_ref.dia.dia import Dia, Source
+from torch_ref.dia.guard import fault
 from torch_ref.dia.step import make_step
-from torch_ref.guard import fault
 from torch_ref.host import Host
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Request
