@@ -230,7 +230,7 @@ def test_help_imports_nothing_heavy():
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_nothing_behind(tmp_path, number, code):
     script = (
-        "import signal, sys, time\nfrom converters import cli, writer\n"
+        "import signal, sys, time\nfrom converters import cli\nfrom converters.files import writer\n"
         # nohup and job runners start the tests with SIGINT ignored, and a child inherits that
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "original = writer.SafetensorsWriter.write\n"
