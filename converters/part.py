@@ -115,7 +115,7 @@ def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], p
 
 def _document(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_bytes().decode("utf-8")  # line ends as they are
     except (OSError, ValueError) as fault:
         raise CheckpointError(f"{path}: a part of the model, but not to be read ({fault})") from None
 
