@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from checkpoints import DIA_CONFIG
 
-from tts_core import published_sizes
 from tts_core.codecs import dac
 from tts_core.dia.shapes import is_norm, parameter_shapes
+from tts_core.dia.spec import DIA_0626
 from tts_core.voice.embedded import CODEC, DIA
 
 TEXT = (
@@ -33,7 +33,7 @@ TEXT = (
 )
 SHORT, LONG = 60, 260  # frames
 RUNS = 3
-FULL = published_sizes.DIA["nari-labs/Dia-1.6B-0626"]
+FULL = DIA_0626
 TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024, (8,) * 9)
 
 Generate = Callable[[int, int], int]  # (batch, frames) → steps made

@@ -34,9 +34,9 @@ from plain_mars5_ar import MlxOps, Plain, Shortcuts, TorchOps
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
 from tts_core.mars5.sampling import Mars5Settings
 from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 from tts_core.noise import HostNoise
-from tts_core.published_sizes import MARS5_AR, MARS5_TEXT_IDS
 
 SHORT, SLOW_SHORT, SLOW_DRAWS = 20, 6, 16
 TINY = replace(

@@ -24,10 +24,12 @@ from typing import Any
 import numpy as np
 from peaks import Allocated, Resident
 
+from tts_core import models
+from tts_core.codecs.encodec import ENCODEC_24KHZ
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.mars5.memory import Mars5Job, estimate
+from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
-from tts_core.models import KINDS, network_class
-from tts_core.published_sizes import ENCODEC_24KHZ, MARS5_AR, MARS5_NAR, VOCOS_ENCODEC_24KHZ
 from tts_core.results import Prompt
 
 TEXT, SAID = "so it goes and goes until the end of it all", "and so it went"
@@ -78,7 +80,7 @@ class RandomParts:
 
     def array(self, kind: str, name: str, shape: tuple[int, ...]) -> Any:
         """Made on the device, in slices: a billion of NumPy's numbers take half a minute."""
-        scale, wide = max(1, int(np.prod(shape[1:]))) ** -0.5, KINDS[kind].stays_float32(name)
+        scale, wide = max(1, int(np.prod(shape[1:]))) ** -0.5, models.network(kind).stays_float32(name)
         dtype = "float32" if wide else self.dtype_name
         if kind == "mars5" and name == "ar.output.weight":
             rows = np.zeros((shape[0], 1), np.float32)
@@ -95,7 +97,7 @@ class RandomParts:
             return made.mul_(torch.as_tensor(scale, dtype=kept, device=self.device))
         import mlx.core as mx
 
-        kept, axes = getattr(mx, dtype), KINDS[kind].mlx_axes(self.configs[kind], name, len(shape))
+        kept, axes = getattr(mx, dtype), models.network(kind).mlx_axes(self.configs[kind], name, len(shape))
         if axes is not None:
             shape = tuple(shape[axis] for axis in axes)
         if norm:
@@ -106,7 +108,8 @@ class RandomParts:
         return value
 
     def network(self, kind: str) -> Any:
-        made, shapes = network_class(self.side, kind), KINDS[kind].parameter_shapes(self.configs[kind])
+        made = models.network_class(self.side, kind)
+        shapes = models.network(kind).parameter_shapes(self.configs[kind])
         if self.side == "torch_ref":
             import torch
 

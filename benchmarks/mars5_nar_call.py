@@ -31,8 +31,8 @@ from mars5_nar_variants import mlx_ops, torch_ops, without
 from tts_core.mars5.config import ResidualTransformerConfig, is_norm, residual_transformer_parameter_shapes
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells, Diffusion, gumbel, make_cells
 from tts_core.mars5.schedule import schedule
+from tts_core.mars5.spec import MARS5_NAR
 from tts_core.noise import HostNoise
-from tts_core.published_sizes import MARS5_NAR
 
 # H200: cuBLAS was measured at 790 TFLOP/s in half precision; in float32 the data sheet says 67
 PEAK = {"bfloat16": 790e12, "float16": 790e12, "float32": 67e12}

@@ -23,11 +23,12 @@ import numpy as np
 from peaks import Resident
 
 from tts_core.codecs import dac
+from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import own
 from tts_core.dia import config as dia
 from tts_core.dia.memory import Estimate, Job, estimate
 from tts_core.dia.shapes import is_norm, parameter_shapes
-from tts_core.published_sizes import DAC_44KHZ, DIA
+from tts_core.dia.spec import DIA_0626
 
 # the embedded voice's shape
 SMALL = dia.DiaConfig(
@@ -41,7 +42,7 @@ SMALL = dia.DiaConfig(
     dia.DEFAULTS_0626,
 )
 SMALL_CODEC = dac.DacConfig(16000, 24, (2, 4, 5, 8), 384, 384, (8, 5, 4, 2), 6, 1024, (8,) * 6)
-SIZES = {"full": (DIA["nari-labs/Dia-1.6B-0626"], DAC_44KHZ), "voice": (SMALL, SMALL_CODEC)}
+SIZES = {"full": (DIA_0626, DAC_44KHZ), "voice": (SMALL, SMALL_CODEC)}
 JOBS = {
     "voice": "60x50,250x600,100x200x8,100x100x1x200",
     "full": "176x200,1024x300,176x100x4,176x100x1x400",

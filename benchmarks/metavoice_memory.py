@@ -25,18 +25,14 @@ from typing import Any
 import numpy as np
 from peaks import Allocated, Resident
 
+from tts_core import models
+from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig, is_float32
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
 from tts_core.metavoice.memory import MetaVoiceJob, estimate
+from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
 from tts_core.metavoice.text import Tokenizer
-from tts_core.models import KINDS, network_class
-from tts_core.published_sizes import (
-    ENCODEC_24KHZ,
-    METAVOICE_FIRST_STAGE,
-    METAVOICE_SECOND_STAGE,
-    METAVOICE_SPEAKER_ENCODER,
-    VOCOS_ENCODEC_24KHZ,
-)
 from tts_core.results import Prompt
 
 MIDDLE = replace(
@@ -107,14 +103,14 @@ class RandomParts:
         if kind == "metavoice" and ".wpe" in name:
             made[:, 0] = 50
         wide = kind == "mbd" and is_float32(name)
-        dtype = "float32" if wide or KINDS[kind].stays_float32(name) else self.dtype_name
+        dtype = "float32" if wide or models.network(kind).stays_float32(name) else self.dtype_name
         if self.side == "torch_ref":
             import torch
 
             return made.to(getattr(torch, dtype))
         import mlx.core as mx
 
-        axes = KINDS[kind].mlx_axes(self.configs[kind], name, made.ndim)
+        axes = models.network(kind).mlx_axes(self.configs[kind], name, made.ndim)
         value = mx.contiguous(made if axes is None else made.transpose(axes)).astype(getattr(mx, dtype))
         mx.eval(value)
         return value
@@ -139,7 +135,7 @@ class RandomParts:
         return mx.ones(shape)
 
     def tensors(self, kind: str, prefix: str = "") -> dict[str, Any]:
-        shapes = KINDS[kind].parameter_shapes(self.configs[kind]).items()
+        shapes = models.network(kind).parameter_shapes(self.configs[kind]).items()
         return {
             name.removeprefix(prefix): self.array(kind, name, shape)
             for name, shape in shapes
@@ -156,7 +152,7 @@ class RandomParts:
         return {name: tensor.to(self.device) for name, tensor in self.bands[prefix].items()}
 
     def network(self, kind: str) -> Any:
-        made = network_class(self.side, kind)
+        made = models.network_class(self.side, kind)
         if kind == "mbd":
             return made(self.configs[kind], lambda band: self.band(f"bands.{band}."))
         if self.side == "torch_ref":
@@ -167,7 +163,7 @@ class RandomParts:
             network.load_state_dict(self.tensors(kind), strict=True, assign=True)
             return network.to(self.device).eval()
         network = made(self.configs[kind])
-        shapes = KINDS[kind].parameter_shapes(self.configs[kind]).items()
+        shapes = models.network(kind).parameter_shapes(self.configs[kind]).items()
         for name, shape in shapes:
             network.load_weights([(name, self.array(kind, name, shape))], strict=False)
         if kind == "metavoice" and self.bits:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tts_core import models
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.mbd import (
     PUBLISHED_UNET,
@@ -29,13 +30,8 @@ from tts_core.codecs.mbd import (
 )
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
 from tts_core.metavoice.text import END_OF_TEXT, Tokenizer
-from tts_core.models import KINDS, network_class
-from tts_core.published_sizes import (
-    METAVOICE_FIRST_STAGE,
-    METAVOICE_SECOND_STAGE,
-    METAVOICE_SPEAKER_ENCODER,
-)
 
 TEXT = "This is a demo of text to speech by an open model, and it goes on for about as long as one breath."
 RUNS = 3
@@ -91,7 +87,7 @@ class RandomParts:
         }
 
     def network(self, kind: str) -> Any:
-        made, pieces = network_class("torch_ref", kind), KINDS[kind].pieces
+        made, pieces = models.network_class("torch_ref", kind), models.network(kind).pieces
         if pieces is not None:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
         with self.torch.device("meta"):
@@ -101,7 +97,7 @@ class RandomParts:
 
     def tensors(self, kind: str, prefix: str) -> dict[str, Any]:
         random = self.torch.Generator(self.device).manual_seed(len(prefix))
-        shapes = KINDS[kind].parameter_shapes(self.configs[kind])
+        shapes = models.network(kind).parameter_shapes(self.configs[kind])
         return {
             name.removeprefix(prefix): self._tensor(kind, name, shape, random)
             for name, shape in shapes.items()
@@ -115,7 +111,7 @@ class RandomParts:
         if kind == "metavoice" and ".wtes." in name:
             x *= 3
             x[END_OF_AUDIO:] = 0  # as good as never the end, or a letter
-        return x.to(self.torch.float32 if KINDS[kind].stays_float32(name) else self.dtype)
+        return x.to(self.torch.float32 if models.network(kind).stays_float32(name) else self.dtype)
 
 
 def main() -> None:

@@ -20,7 +20,8 @@ from mars5_ar_step import copy_rate
 
 from torch_ref.layers import row_kernels
 from torch_ref.layers.rope import RotaryPositions
-from tts_core.published_sizes import MARS5_AR, METAVOICE_FIRST_STAGE
+from tts_core.mars5.spec import MARS5_AR
+from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 
 Run = Callable[[], object]
 CONFIGS: dict[str, Any] = {"mars5": MARS5_AR, "metavoice": METAVOICE_FIRST_STAGE}

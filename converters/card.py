@@ -7,7 +7,7 @@ import re
 from converters.part import Part
 from converters.published import Published
 from converters.rules.dequantize import Quantization
-from tts_core.models import KINDS, MODELS
+from tts_core import models
 
 NON_COMMERCIAL = "cc-by-nc-4.0"
 
@@ -15,13 +15,13 @@ NON_COMMERCIAL = "cc-by-nc-4.0"
 def card_of(published: Published, dtype: str, quantization: Quantization | None, version: str) -> str:
     """The whole text. dtype: of the root's tensors; version: of this package."""
     parts = list(published.parts.values())
-    root, model = parts[0], MODELS.get(published.model or "")
-    licenses = {KINDS[part.kind].title: license_of(part) for part in parts}
+    root = parts[0]
+    licenses = {models.network(part.kind).title: license_of(part) for part in parts}
     front = NON_COMMERCIAL if NON_COMMERCIAL in licenses.values() else license_of(root)
     name = root.origin.repository or root.origin.path.resolve().name
     how = quantization
     form = f"{how.mode}, {how.bits} bits, groups of {how.group_size}; the rest {dtype}" if how else dtype
-    held = ", ".join(KINDS[part.kind].title for part in parts)
+    held = ", ".join(models.network(part.kind).title for part in parts)
     lines = [
         "---",
         "library_name: mlx",
@@ -44,15 +44,16 @@ def card_of(published: Published, dtype: str, quantization: Quantization | None,
         if NON_COMMERCIAL in licenses.values():
             lines += ["", "CC-BY-NC 4.0 forbids commercial use; without the folder mbd/ it does not apply."]
         lines += [""]
-    if model is not None:
-        lines += ["```", f"mlx-port generate --model path/of/this/folder {model.call}", "```", ""]
+    if published.model is not None:
+        model = models.model(published.model)
+        lines += ["```", f"mlx-port generate --model path/of/this/folder {model.example}", "```", ""]
     return "\n".join(lines)
 
 
 def license_of(part: Part) -> str | None:
     """That of the published weights; where several are, what the card beside the source's files says."""
-    if KINDS[part.kind].license is not None:
-        return KINDS[part.kind].license
+    if models.network(part.kind).license is not None:
+        return models.network(part.kind).license
     card = part.files[0].parent / "README.md"
     front = card.read_text("utf-8", errors="replace").split("---") if card.is_file() else []
     found = re.search(r"^license: *([\w.-]+) *$", front[1], re.MULTILINE) if len(front) > 2 else None

@@ -47,8 +47,10 @@ def _spelling(argument: str, known: set[str]) -> str:
 @click.option(
     "--codec", metavar="SRC", help="The codec to put in: DAC, EnCodec.  [default: in SRC, or from the hub]"
 )
-@click.option("--config", metavar="FILE", help="JSON with sizes that no tensor shows: MARS5's heads.")
-@click.option("--include-mbd", is_flag=True, help="MetaVoice: multi-band diffusion too (CC-BY-NC 4.0).")
+@click.option("--config", metavar="FILE", help="JSON with sizes that no tensor shows.")
+@click.option(
+    "--include-mbd", is_flag=True, help="Multi-band diffusion too, the other decoder (CC-BY-NC 4.0)."
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
@@ -69,7 +71,7 @@ def _spelling(argument: str, known: set[str]) -> str:
 @click.option(
     "--q-mode",
     type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4", "int8", "int4"]),
-    help="int8, int4: the numbers of MetaVoice's own program.  [default: affine]",
+    help="int8, int4: the numbers of the model's own program.  [default: affine]",
 )
 @click.option("-d", "--dequantize", is_flag=True, help="Undo the quantisation of a converted SRC.")
 @click.option(

@@ -31,9 +31,9 @@ from converters.files.writer import (
 from converters.published import Part, Published, open_published
 from converters.rules.dequantize import Quantization
 from converters.rules.original_quant import stored as stored_original
+from tts_core import models
 from tts_core.converted import FORMAT_VERSION
 from tts_core.errors import CheckpointError, UsageError
-from tts_core.models import KINDS, Kind, check_fits
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Plan:
     quantization: Quantization | None  # None also where the part has no layer for it
 
     @property
-    def kind(self) -> Kind:
-        """What is known of such networks."""
-        return KINDS[self.part.kind]
+    def kind(self) -> models.Network:
+        """The facts of such networks."""
+        return models.network(self.part.kind)
 
     @property
     def nbytes(self) -> int:
@@ -146,7 +146,7 @@ def outline(
     published: Published, *, dtype: str | None = None, quantization: Quantization | None = None
 ) -> Outline:
     """What `convert` would write. dtype None keeps that of each source; norms, codecs and whatever else
-    stays float32 by KINDS do so.
+    stays float32 by its spec does so.
 
     Raises CheckpointError for parts that do not belong together, UsageError when a quantised source should be
     quantised again, or when no layer can be quantised.
@@ -154,7 +154,7 @@ def outline(
     parts = list(published.parts.values())
     if published.model is not None:
         configs = {part.kind: part.config for part in parts}
-        check_fits(published.model, configs, {part.kind: part.documents for part in parts})
+        models.check_fits(published.model, configs, {part.kind: part.documents for part in parts})
     if dtype is not None and (dtype not in FLOATS or dtype == "float64"):
         raise UsageError(f"--dtype: {dtype!r} is unknown; choose from float32, bfloat16, float16")
     if quantization is not None and any(part.quantization for part in parts):
@@ -172,11 +172,10 @@ def outline(
 
 def _check_original(parts: Sequence[Part], dtype: str | None) -> None:
     """Raise UsageError where the original's own numbers cannot be had."""
-    first = next((part for part in parts if part.kind == "metavoice"), None)
+    first = next((part for part in parts if models.network(part.kind).original_modes), None)
     if first is None:
         raise UsageError(
-            "--q-mode: int8 and int4 are MetaVoice's own, of its first stage, and "
-            f"{parts[0].origin.path} is {KINDS[parts[0].kind].title}; choose affine"
+            f"--q-mode: {_owners()}, and {parts[0].origin.path} is {_title(parts[0])}; choose affine"
         )
     if (dtype or first.dtype) == "float16":
         raise UsageError(
@@ -184,8 +183,21 @@ def _check_original(parts: Sequence[Part], dtype: str | None) -> None:
         )
 
 
+def _owners() -> str:
+    """The models whose own programs quantize, and what."""
+    networks = [(models.model(name).title, models.model(name).networks.values()) for name in models.NAMES]
+    own = [(title, each) for title, kinds in networks for each in kinds if each.original_modes]
+    return ", ".join(
+        f"{' and '.join(each.original_modes)} are {title}'s own, of {each.title}" for title, each in own
+    )
+
+
+def _title(part: Part) -> str:
+    return models.network(part.kind).title
+
+
 def _plan(part: Part, dtype: str | None, quantization: Quantization | None) -> Plan:
-    kind = KINDS[part.kind]
+    kind = models.network(part.kind)
     chosen = (dtype or part.dtype) if kind.takes_dtype else "float32"
     outputs = [_output(part, name, FLOATS[chosen], quantization) for name in part.names()]
     has_layers = any(kind.is_large(name) for name in part.names())
@@ -276,7 +288,7 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
 
 
 def _output(part: Part, name: str, code: str, quantization: Quantization | None) -> Output:
-    kind, shape = KINDS[part.kind], part.shape(name)
+    kind, shape = models.network(part.kind), part.shape(name)
     axes = kind.mlx_axes(part.config, name, len(shape))
     stored = tuple(shape[axis] for axis in axes) if axes else shape
     if kind.stays_float32(name):
@@ -306,7 +318,7 @@ def _tensors(part: Part, output: Output) -> Iterator[np.ndarray]:
         make = stored_original if output.quantization.original else _quantized
         yield from make(values, code, output.quantization)
         return
-    axes = KINDS[part.kind].mlx_axes(part.config, output.name, values.ndim)
+    axes = models.network(part.kind).mlx_axes(part.config, output.name, values.ndim)
     stored = narrow(values.transpose(axes) if axes else values, code)
     if code == "F16" and np.isinf(stored).any():
         raise CheckpointError(

@@ -16,11 +16,11 @@ from converters.files.dtypes import FLOAT_NAMES, FLOATS
 from converters.files.hub import Located
 from converters.files.readers import Checkpoint
 from converters.maps import mlx
-from converters.maps.layouts import LAYOUTS, Found, converted_config
+from converters.maps.layouts import Found, layouts
 from converters.rules.plan import Move, dropped, plan
+from tts_core import models
 from tts_core.converted import without_envelope
 from tts_core.errors import CheckpointError
-from tts_core.models import KINDS
 
 Config = TypeVar("Config")
 
@@ -29,8 +29,8 @@ Config = TypeVar("Config")
 class Part(Generic[Config]):
     """One network of a checkpoint, planned and ready to be read under canonical names."""
 
-    kind: str  # a key of KINDS
-    layout: str  # a key of LAYOUTS, or "mlx" for a folder that we converted
+    kind: str  # as in tts_core.models
+    layout: str  # a key of `layouts()`, or "mlx" for a folder that we converted
     config: Config
     dtype: str  # of most of its numbers, as they lie in the files
     origin: Located
@@ -38,7 +38,7 @@ class Part(Generic[Config]):
     moves: Mapping[str, Move] = field(repr=False)
     dropped: Mapping[str, str] = field(repr=False)  # source name → why
     quantization: Mapping[str, Any] | None = None  # as config.json has it
-    documents: Mapping[str, str] = field(default_factory=dict, repr=False)  # name → text, as KINDS lists them
+    documents: Mapping[str, str] = field(default_factory=dict, repr=False)  # name → text
 
     @property
     def files(self) -> list[Path]:
@@ -55,7 +55,7 @@ class Part(Generic[Config]):
 
     def stays_float32(self, name: str) -> bool:
         """Whether a tensor keeps float32 whatever dtype is asked for."""
-        return KINDS[self.kind].stays_float32(name)
+        return models.network(self.kind).stays_float32(name)
 
     def read(self, name: str) -> np.ndarray:
         """One canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantised."""
@@ -74,29 +74,29 @@ class MisfitError(CheckpointError):
 def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], place: Located) -> Part:
     """A recognised checkpoint as a part, planned completely. config: the config.json beside it, if any."""
     checkpoint, folder, file = found.checkpoint, found.folder, found.checkpoint.files[0]
-    targets_of = KINDS[kind].parameter_shapes
+    targets_of = models.network(kind).parameter_shapes
     try:
         if layout == "mlx":
-            read = KINDS[kind].read_converted(without_envelope(config))
-            read = converted_config(kind, read, found.hints)
+            read = models.network(kind).read_converted(without_envelope(config))
+            read = mlx.with_hints(kind, read, found.hints)
             targets, quantization = targets_of(read), config.get("quantization")
-            axes = partial(KINDS[kind].mlx_axes, read)
+            axes = partial(models.network(kind).mlx_axes, read)
             rules = mlx.rules(targets, checkpoint.shapes.keys(), quantization, axes)
             dtype = FLOAT_NAMES[FLOATS[config["dtype"]]]
-            documents = {name: _document(folder / name) for name in KINDS[kind].documents}
+            documents = {name: _document(folder / name) for name in models.network(kind).documents}
         else:
-            read = LAYOUTS[layout].read(found)
+            read = layouts()[layout].read(found)
             targets, quantization = targets_of(read), None
-            rules = LAYOUTS[layout].rules(read)
+            rules = layouts()[layout].rules(read)
             dtype = _main_dtype(checkpoint)
-            documents = LAYOUTS[layout].documents(found)
+            documents = layouts()[layout].documents(found)
         moves = plan(rules, checkpoint.shapes, targets, what=str(file))
     except CheckpointError as fault:
         message = str(fault)
         raise MisfitError(message if str(folder) in message else f"{folder}: {message}") from None
     except (TypeError, KeyError, AttributeError, ValueError, ZeroDivisionError) as fault:
         raise MisfitError(
-            f"{folder}: {KINDS[kind].title}'s configuration is not understood: {fault!r}"
+            f"{folder}: {models.network(kind).title}'s configuration is not understood: {fault!r}"
         ) from fault
     _check_types(checkpoint, moves, quantized=quantization is not None)
     return Part(
@@ -124,7 +124,7 @@ def _entries_left(checkpoint: Checkpoint, layout: str) -> dict[str, str]:
     """Entries of a pickle beside its tensors that the layout has no use for → why."""
     if layout == "mlx":
         return {}
-    known = LAYOUTS[layout]
+    known = layouts()[layout]
     left = [name for name in checkpoint.entries if name not in known.entries]
     return {name: known.unread.get(name, "no part of the model") for name in left}
 

@@ -13,37 +13,19 @@ from converters.files.hub import locate
 from converters.maps.layouts import Hints
 from converters.part import Part as Part
 from converters.search import Search
-from tts_core.codecs.dac import DacConfig
-from tts_core.dia.config import DiaConfig
-from tts_core.errors import UsageError
-from tts_core.models import MODELS
 
 
 @dataclass(frozen=True)
 class Published:
-    """What the sources hold. model: a key of MODELS, None for parts that were asked for one by one and of
-    which none is a model's root. parts: by kind, in the order in which they are written. ignored: file → why
-    it was not used.
+    """The contents of the sources.
+
+    model: one of tts_core.models.NAMES, None for parts that were asked for one by one and of which none is a
+    model's root. parts: by kind, in the order in which they are written. ignored: file → why it was not used.
     """
 
     model: str | None
     parts: Mapping[str, Part]
     ignored: Mapping[str, str]
-
-    @property
-    def dia(self) -> Part[DiaConfig]:
-        """Dia's language model. Raises UsageError where another model was found."""
-        return self._of_dia("dia")
-
-    @property
-    def codec(self) -> Part[DacConfig]:
-        """Dia's codec. Raises UsageError where another model was found."""
-        return self._of_dia("dac")
-
-    def _of_dia(self, kind: str) -> Part:
-        if kind not in self.parts and self.model in MODELS:
-            raise UsageError(f"this works with Dia alone, the files hold {MODELS[self.model].title}")
-        return self.parts[kind]
 
 
 def open_published(
@@ -61,8 +43,8 @@ def open_published(
     """The parts of one model from folders, files or hub ids, in any published layout or converted by us.
 
     codec: where the codec is, if not in the sources; None falls back on the hub, as for other parts that
-    several models share. cross_rope: None derives it from Dia's config.json. config: a JSON file with sizes
-    that no tensor shows, for MARS5's networks. include: kinds of parts that the model can do without.
+    several models share. cross_rope: None derives it from config.json. config: a JSON file with sizes that no
+    tensor shows. include: kinds of parts that the model can do without.
     revision: of hub ids among the sources. parts: the kinds wanted; None takes those of the model that the
     sources are found to hold. flag: what the caller names the sources by, for the messages.
     A folder may hold a model twice: safetensors are preferred to pickles, then the folder to its subfolders,

@@ -9,28 +9,10 @@ from typing import Any
 
 from converters.files import folders
 from converters.files.hub import Located, fetch
-from converters.maps.layouts import LAYOUTS, Found, Hints, recognise
+from converters.maps.layouts import Found, Hints, layouts, recognise
 from converters.part import MisfitError, Part, open_part
+from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
-from tts_core.models import KINDS, MODELS
-
-# fetched where nothing else is missing
-REPOSITORIES = {
-    "dac": "descript/dac_44khz",
-    "encodec": "facebook/encodec_24khz",
-    "vocos": "charactr/vocos-encodec-24khz",
-    "mbd": "facebook/multiband-diffusion",
-}
-# what the user may say of a model, by which flag, and of which model
-HINTS = {"cross_rope": ("--cross-rope", "dia"), "config": ("--config", "mars5")}
-# where those of one model alone are published
-PLACES = {
-    "mars5": "CAMB-AI/MARS5-TTS",
-    "mars5_nar": "CAMB-AI/MARS5-TTS",
-    "metavoice": "metavoiceio/metavoice-1B-v0.1",
-    "metavoice_second_stage": "metavoiceio/metavoice-1B-v0.1",
-    "metavoice_speaker_encoder": "metavoiceio/metavoice-1B-v0.1",
-}
 
 
 @dataclass(frozen=True)
@@ -78,7 +60,9 @@ class Search:
         """The kinds to be found; none while the model is unknown."""
         if self._parts is not None:
             return tuple(self._parts)
-        return MODELS[self.model].wanted([*self._include, *self._kept]) if self.model is not None else ()
+        if self.model is None:
+            return ()
+        return models.model(self.model).wanted([*self._include, *self._kept])
 
     def look(self, places: Sequence[Located], *, without_codec: bool) -> None:
         """In the sources. without_codec: that is given apart."""
@@ -88,18 +72,19 @@ class Search:
 
     def look_for_codec(self, place: Located) -> None:
         """In the place that is given for it."""
-        codecs = [kind for kind in self.wanted if KINDS[kind].folder == "codec"]
+        codecs = [kind for kind in self.wanted if _is_codec(kind)]
         if codecs:
             self._look_for(codecs, place)
 
     def fetch(self, *, offline: bool) -> None:
-        """What is missing from the hub, if all of that is there."""
+        """Codecs from the hub, where nothing else is missing."""
         missing = self._missing()
-        if missing and all(kind in REPOSITORIES for kind in missing):
+        if all(kind in models.CODECS for kind in missing):
             for kind in missing:
-                flag = "--codec" if KINDS[kind].folder == "codec" else self.flag
+                flag = "--codec" if _is_codec(kind) else self.flag
+                repository = str(models.network(kind).repository)
                 try:
-                    self._look_for([kind], fetch(REPOSITORIES[kind], flag=flag, offline=offline))
+                    self._look_for([kind], fetch(repository, flag=flag, offline=offline))
                 except NotFoundError as fault:
                     self._faults.append(fault)
 
@@ -115,17 +100,13 @@ class Search:
             )
 
     def _check_flags(self) -> None:
-        model = MODELS.get(self.model or "")
-        if model is None:
+        if self.model is None:
             return
-        idle = [f"--include-{kind}" for kind in self._include if kind not in model.extras]
-        idle += [
-            flag
-            for name, (flag, owner) in HINTS.items()
-            if owner != self.model and getattr(self.hints, name) is not None
-        ]
+        spec = models.model(self.model)
+        idle = [f"--include-{kind}" for kind in self._include if kind not in spec.extras]
+        idle += [f"--{name.replace('_', '-')}" for name in self.hints.given() if name not in spec.hints]
         if idle:
-            raise UsageError(f"{', '.join(idle)}: not for {model.title}; leave it out")
+            raise UsageError(f"{', '.join(idle)}: not for {spec.title}; leave it out")
 
     def in_order(self) -> dict[str, Part]:
         """The parts as they are written."""
@@ -136,11 +117,12 @@ class Search:
 
     def _left_out(self) -> set[str]:
         """Kinds that the model can do without, and that were not asked for."""
-        extras = () if self.model is None or self._parts is not None else MODELS[self.model].extras
-        return {*extras} - {*self.wanted}
+        if self.model is None or self._parts is not None:
+            return set()
+        return {*models.model(self.model).extras} - {*self.wanted}
 
     def _open_kinds(self, without_codec: bool) -> list[str]:
-        return [kind for kind in self.wanted if not (without_codec and KINDS[kind].folder == "codec")]
+        return [kind for kind in self.wanted if not (without_codec and _is_codec(kind))]
 
     def _look_for(self, kinds: Sequence[str], place: Located) -> None:
         self._seen = []
@@ -175,11 +157,11 @@ class Search:
         found = Found(checkpoint, self.hints)
         config = found.json("config.json")
         layout = recognise(list(checkpoint.shapes), config)
-        kind = config.get("model_type", "") if layout == "mlx" else LAYOUTS[layout].kind if layout else ""
-        if layout is None or kind not in KINDS:
+        kind = config.get("model_type", "") if layout == "mlx" else layouts()[layout].kind if layout else ""
+        if layout is None or not models.is_kind(kind):
             self.ignored[_label(files[0], place)] = "its tensors are of no model known"
             return
-        missing = None if layout == "mlx" else LAYOUTS[layout].missing(found)
+        missing = None if layout == "mlx" else layouts()[layout].missing(found)
         if not config and checkpoint.metadata.get("format") == "mlx":  # as we write it: not to be guessed
             missing = "config.json"
         self._seen.append(_Candidate(kind, layout, found, config, place, missing))
@@ -190,20 +172,26 @@ class Search:
             return
         owners: dict[str, _Candidate] = {}
         for candidate in self._seen:
-            for name, model in MODELS.items():
-                if candidate.kind in model.own:
-                    owners.setdefault(name, candidate)
+            name = models.owner(candidate.kind)
+            if name is not None:
+                owners.setdefault(name, candidate)
         if len(owners) > 1:
-            held = [f"{MODELS[name].title} in {candidate.file}" for name, candidate in owners.items()]
+            held = [f"{models.model(name).title} in {candidate.file}" for name, candidate in owners.items()]
             raise UsageError(f"{self.flag}: two models, {' and '.join(held)}; give the sources of one")
-        held = {candidate.kind for candidate in self._seen}
-        users = [name for name, model in MODELS.items() if held & {*model.parts, *model.extras}]
-        self.model = next(iter(owners), users[0] if len(users) == 1 else None)
+        self.model = next(iter(owners), None)
+        if self.model is None:  # a codec that only one model has
+            held = {candidate.kind for candidate in self._seen}
+            users = [
+                name
+                for name in models.NAMES
+                if held & {*models.model(name).parts, *models.model(name).extras}
+            ]
+            self.model = users[0] if len(users) == 1 else None
 
     def _take(self, kinds: Sequence[str]) -> None:
         """Open one candidate of each kind."""
         for candidate in self._seen:
-            kind, title = candidate.kind, KINDS[candidate.kind].title
+            kind, title = candidate.kind, models.network(candidate.kind).title
             if kind in self._left_out():
                 self.ignored[candidate.label] = f"holds {title}; --include-{kind} takes it in"
             elif kind not in kinds:
@@ -226,7 +214,7 @@ class Search:
     def _error(self, given: Sequence[str | Path]) -> SpeechError:
         wishes = [self._missing()] if self.wanted else self._lacking()
         missing = ", or ".join(map(self._said_of_all, wishes))
-        if any(KINDS[kind].folder == "codec" for wish in wishes for kind in wish):
+        if any(_is_codec(kind) for wish in wishes for kind in wish):
             missing += "; give the codec's folder, file or hub id with --codec"
         where = ", ".join(str(source) for source in given)
         seen = [f"{name}: {why}" for name, why in self.ignored.items()]
@@ -238,24 +226,31 @@ class Search:
     def _lacking(self) -> list[list[str]]:
         """What each model lacks that might be meant: those that what was seen belongs to, or all."""
         held = {candidate.kind for candidate in self._seen}
-        users = [model for model in MODELS.values() if held & {*model.parts}] or list(MODELS.values())
-        return [[kind for kind in model.parts if kind not in held] for model in users]
+        needed = [models.model(name).parts for name in models.NAMES]
+        meant = [parts for parts in needed if held & {*parts}] or needed
+        return [[kind for kind in parts if kind not in held] for parts in meant]
 
     def _said_of_all(self, kinds: Sequence[str]) -> str:
-        places = dict.fromkeys(PLACES[kind] for kind in kinds if kind in PLACES)
+        own = [kind for kind in kinds if kind not in models.CODECS]
+        places = dict.fromkeys(str(models.network(kind).repository) for kind in own)
         where = f" (published: {', '.join(places)})" if places else ""
         return " and ".join(map(self._said_of, kinds)) + where
 
     def _said_of(self, kind: str) -> str:
         candidate = self._without_config.get(kind)
         if candidate is not None:
-            return f"{candidate.missing} of {KINDS[kind].title} beside {candidate.file}"
-        return f"weights of {KINDS[kind].title}"
+            return f"{candidate.missing} of {models.network(kind).title} beside {candidate.file}"
+        return f"weights of {models.network(kind).title}"
 
 
 def _rooted(parts: Sequence[str]) -> str | None:
     """The model whose root is among the parts."""
-    return next((kind for kind in parts if kind in MODELS), None)
+    return next((kind for kind in parts if kind in models.NAMES), None)
+
+
+def _is_codec(kind: str) -> bool:
+    """Whether --codec names it: a vocoder, or a decoder beside it, lies in another folder."""
+    return models.network(kind).folder == "codec"
 
 
 def _label(file: Path, place: Located) -> str:

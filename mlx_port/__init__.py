@@ -1,4 +1,4 @@
-"""Dia in MLX, native on Apple Silicon; also on Linux, CPU and CUDA."""
+"""Speech models in MLX, native on Apple silicon; also on Linux, CPU and CUDA."""
 
 from __future__ import annotations
 

@@ -8,15 +8,17 @@ import tempfile
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlx_port.loading import load
 from tts_core.arguments import check_arguments
 from tts_core.converted import FORMAT_VERSION
-from tts_core.dia.pipeline import DiaPipeline
 from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA, cache_folders, fingerprint
+
+if TYPE_CHECKING:
+    from tts_core.dia.pipeline import DiaPipeline
 
 
 def generate(text: str, model: Any = None, **arguments: Any) -> GenerationResult:

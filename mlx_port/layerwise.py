@@ -12,7 +12,7 @@ from mlx.utils import tree_map
 
 from mlx_port.commands.verify.stored import Stored
 from mlx_port.loading import DTYPES, cast_floats, quantize_linears
-from tts_core.models import network_class
+from tts_core import models
 from tts_core.nn.layer_order import Stage, State
 
 Tensors = Mapping[str, mx.array]
@@ -27,7 +27,7 @@ class Layers:
     the arrays in `wide`, are float32, codes of quantised weights stay as they are stored.
     """
 
-    KIND: str  # of network, a key of tts_core.models.KINDS
+    KIND: str  # of network, as in tts_core.models
     wide: Sequence[str] = ()  # arrays that are float32 between layers, whatever the dtype
 
     def __init__(self, config: Any, weights: Stored, dtype: str):
@@ -39,7 +39,7 @@ class Layers:
 
     def build(self, config: Any) -> Any:
         """The network, to be filled."""
-        return network_class("mlx_port", self.KIND)(config)
+        return models.network_class("mlx_port", self.KIND)(config)
 
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
         """What a stage makes of each state (tts_core.nn.layer_order): float32."""

@@ -12,9 +12,9 @@ import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from tts_core import models
 from tts_core.converted import FORMAT_VERSION, without_envelope
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
-from tts_core.models import KINDS, MODELS, check_fits, network_class
 
 Read = TypeVar("Read")
 WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".th")  # suffixes of published files
@@ -24,7 +24,7 @@ DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 class Parts:
     """What a model is made of, opened and checked: a network's weights are read when it is asked for.
 
-    model: a key of tts_core.models.MODELS, None for parts alone.  configs: kind → configuration.  documents:
+    model: one of tts_core.models.NAMES, None for parts alone.  configs: kind → configuration.  documents:
     kind → name → text.  dtype: that of the networks, by name; None is each part's own.
     """
 
@@ -32,24 +32,24 @@ class Parts:
         self.model, self.folder, self.dtype = model, folder, dtype
         self._raw = {kind: read_config(self.place(kind), kind) for kind in kinds}
         self.configs = {
-            kind: understood(KINDS[kind].read_converted, raw, self.place(kind))
+            kind: understood(models.network(kind).read_converted, raw, self.place(kind))
             for kind, raw in self._raw.items()
         }
         self.documents = {
-            kind: {name: _read_text(self.place(kind) / name) for name in KINDS[kind].documents}
+            kind: {name: _read_text(self.place(kind) / name) for name in models.network(kind).documents}
             for kind in kinds
         }
         if model is not None:
-            understood(lambda _: check_fits(model, self.configs, self.documents), {}, folder)
+            understood(lambda _: models.check_fits(model, self.configs, self.documents), {}, folder)
 
     def place(self, kind: str) -> Path:
         """The folder of a part."""
-        return self.folder / KINDS[kind].folder
+        return self.folder / models.network(kind).folder
 
     def dtype_of(self, kind: str) -> str:
         """The dtype of a part's network, by name."""
         own = self._raw[kind].get("dtype")
-        return self.dtype if self.dtype is not None and KINDS[kind].takes_dtype else str(own)
+        return self.dtype if self.dtype is not None and models.network(kind).takes_dtype else str(own)
 
     def quantization_of(self, kind: str) -> dict[str, Any] | None:
         """How a part's layers are stored, as its config.json says; None where they are plain."""
@@ -57,7 +57,7 @@ class Parts:
 
     def network(self, kind: str) -> Any:
         """The network of a kind with its weights, or with a reader of them where it reads itself."""
-        made, pieces = network_class("mlx_port", kind), KINDS[kind].pieces
+        made, pieces = models.network_class("mlx_port", kind), models.network(kind).pieces
         if pieces is not None:
             self._check_tensors(kind)
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
@@ -78,7 +78,7 @@ class Parts:
 
     def _check_tensors(self, kind: str) -> None:
         """Names and shapes of a part that no network holds as a whole."""
-        config, known = self.configs[kind], KINDS[kind]
+        config, known = self.configs[kind], models.network(kind)
         wanted = {}
         for name, shape in known.parameter_shapes(config).items():
             axes = known.mlx_axes(config, name, len(shape)) or range(len(shape))
@@ -90,7 +90,7 @@ class Parts:
 
 
 def load(path: str | Path, *, dtype: str | None = None) -> Any:
-    """A DiaPipeline, Mars5Pipeline or MetaVoicePipeline, from a folder that convert-weights wrote.
+    """The pipeline of the model in a folder that convert-weights wrote.
 
     dtype: float32, bfloat16 or float16 for the networks; None takes each one's own. Norms and what always
     runs in float32 (codecs, vocoders) stay float32.
@@ -107,10 +107,10 @@ def open_parts(path: str | Path, *, dtype: str | None = None, kinds: Sequence[st
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     folder = Path(path)
     if kinds is not None:
-        return Parts(next((kind for kind in kinds if kind in MODELS), None), folder, kinds, dtype)
-    model = read_config(folder, *MODELS)["model_type"]
-    extras = [kind for kind in MODELS[model].extras if (folder / KINDS[kind].folder).is_dir()]
-    return Parts(model, folder, MODELS[model].wanted(extras), dtype)
+        return Parts(next((kind for kind in kinds if kind in models.NAMES), None), folder, kinds, dtype)
+    spec = models.model(read_config(folder, *models.NAMES)["model_type"])
+    extras = [kind for kind in spec.extras if (folder / models.network(kind).folder).is_dir()]
+    return Parts(spec.name, folder, spec.wanted(extras), dtype)
 
 
 def open_networks(
@@ -139,13 +139,15 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise CheckpointError(f"model: {file} holds no JSON object; convert again")
     kind = str(config.get("model_type"))
-    is_part = config.get("weights_layout") == "mlx" and kind in KINDS.keys() - MODELS.keys()
-    if is_part and MODELS.keys() >= {*model_types}:  # a whole model was looked for
+    converted = config.get("weights_layout") == "mlx"
+    is_part = converted and kind not in models.NAMES and models.is_kind(kind)
+    if is_part and {*model_types} <= {*models.NAMES}:  # a whole model was looked for
+        title = models.network(kind).title
         raise UsageError(
-            f"model: {folder} holds {KINDS[kind].title} alone, a part of a converted model; give the whole "
-            f"model's folder: {folder.absolute().parent}"
+            f"model: {folder} holds {title} alone, a part of a converted model; "
+            f"give the whole model's folder: {folder.absolute().parent}"
         )
-    if config.get("weights_layout") != "mlx" or kind not in model_types:
+    if not converted or kind not in model_types:
         raise CheckpointError(
             f"model: {folder} holds published weights, not converted ones; "
             f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
@@ -160,7 +162,7 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
 def _no_config(folder: Path, kinds: Sequence[str]) -> NotFoundError:
     """The error for a folder in which a model, or a part of these kinds, was looked for."""
     what = "a folder without config.json" if folder.is_dir() else "no such folder"
-    part = next((KINDS[kind] for kind in kinds if KINDS[kind].folder), None)
+    part = next((models.network(kind) for kind in kinds if models.network(kind).folder), None)
     if part is not None:
         return NotFoundError(f"model: {folder}: {what}; {part.title} should be in it; convert again")
     if folder.is_dir() and any(file.suffix in WEIGHTS for file in folder.iterdir()):
@@ -196,7 +198,7 @@ def quantize_linears(network: nn.Module, quantization: dict[str, Any], kind: str
 
     def choose(path: str, module: nn.Module) -> bool | dict[str, Any]:
         override = quantization.get(path, True)
-        return isinstance(module, nn.Linear) and KINDS[kind].is_large(f"{path}.weight") and override
+        return isinstance(module, nn.Linear) and models.network(kind).is_large(f"{path}.weight") and override
 
     nn.quantize(network, **default, class_predicate=choose)
 
@@ -250,4 +252,6 @@ def _kind(value: mx.array) -> str:
 def cast_floats(name: str, value: mx.array, dtype: mx.Dtype | None, kind: str) -> mx.array:
     """A stored tensor in `dtype`; what stays float32, whole numbers and, for None, all stay as they are."""
     floating = mx.issubdtype(value.dtype, mx.floating)
-    return value if dtype is None or KINDS[kind].stays_float32(name) or not floating else value.astype(dtype)
+    if dtype is None or not floating or models.network(kind).stays_float32(name):
+        return value
+    return value.astype(dtype)

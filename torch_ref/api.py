@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_ref.loading import load
 from tts_core.arguments import check_arguments
-from tts_core.dia.pipeline import DiaPipeline
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
+
+if TYPE_CHECKING:
+    from tts_core.dia.pipeline import DiaPipeline
 
 
 def generate(text: str, model: Any = None, **arguments: Any) -> GenerationResult:

@@ -10,6 +10,7 @@ import torch
 from torch_ref.limits import backend_of
 from torch_ref.limits.rule import Call
 from torch_ref.limits.table import hits
+from tts_core import models
 from tts_core.errors import UsageError
 
 DTYPES = {
@@ -19,7 +20,6 @@ DTYPES = {
     "float64": torch.float64,
 }
 NATIVE_BFLOAT16 = (8, 0)  # compute capability
-HALF_ON_MPS = ("metavoice",)  # models that are too large there for float32, and not known to overflow float16
 _LOG = logging.getLogger("torch_ref")
 
 
@@ -99,7 +99,10 @@ def choose_dtype(wanted: str | None, device: torch.device, model: str | None = N
 
 
 def default_dtype(device: torch.device, model: str | None = None) -> tuple[str, str]:
-    """Name of the dtype that a model gets on a device where none is asked for, and why."""
+    """Name of the dtype that a model gets on a device where none is asked for, and why.
+
+    On MPS the model's spec decides.
+    """
     if device.type == "cuda":
         if torch.version.hip is not None:
             return "bfloat16", "every GPU that ROCm supports has it"
@@ -107,10 +110,10 @@ def default_dtype(device: torch.device, model: str | None = None) -> tuple[str, 
         if capability >= NATIVE_BFLOAT16:  # is_bf16_supported() says yes for emulation as well
             return "bfloat16", f"native at compute capability {major}.{minor}"
         return "float16", f"bfloat16 is only emulated at compute capability {major}.{minor}"
-    if device.type == "mps" and model in HALF_ON_MPS:
-        return "float16", "half of float32's memory, and every release of MPS has it"
+    if device.type == "mps" and model is not None:
+        return models.model(model).on_mps
     if device.type == "mps":
-        return "float32", "float16 overflows in Dia's layers on MPS (nari-labs/dia#79)"
+        return "float32", "a float16 network may overflow; each model has its own default"
     return "float32", "few CPUs compute faster in half precision"
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from converters.published import Part
 from torch_ref.device import DTYPES
 from torch_ref.layers.norm import at_least_float32
-from tts_core.models import network_class
+from tts_core import models
 from tts_core.nn.layer_order import Stage, State
 
 Tensors = Mapping[str, Tensor]
@@ -26,7 +26,7 @@ class Layers:
     folder, and the arrays in `wide`, are at least float32.
     """
 
-    KIND: str  # of network, a key of tts_core.models.KINDS
+    KIND: str  # of network, as in tts_core.models
     wide: Sequence[str] = ()  # arrays that are float32 between layers, whatever the dtype
 
     def __init__(self, config: Any, weights: Part, dtype: str):
@@ -36,7 +36,7 @@ class Layers:
 
     def build(self, config: Any) -> Any:
         """The network, to be filled."""
-        return network_class("torch_ref", self.KIND)(config)
+        return models.network_class("torch_ref", self.KIND)(config)
 
     @torch.inference_mode()
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from converters.published import Part, Published, open_published
 from torch_ref.device import Precision, choose, choose_device, choose_dtype
-from tts_core.models import KINDS, check_fits, network_class
+from tts_core import models
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -21,7 +21,7 @@ Network = TypeVar("Network", bound=nn.Module)
 class Parts:
     """What a model is made of, opened and checked: a network's weights are read when it is asked for.
 
-    model: a key of tts_core.models.MODELS, None for parts alone.  configs: kind → configuration.  documents:
+    model: one of tts_core.models.NAMES, None for parts alone.  configs: kind → configuration.  documents:
     kind → name → text.  dtype, device: of the networks.
     """
 
@@ -32,11 +32,11 @@ class Parts:
         self.device, self.dtype = self.precision = precision
         self._parts = published.parts
         if self.model is not None:
-            check_fits(self.model, self.configs, self.documents)
+            models.check_fits(self.model, self.configs, self.documents)
 
     def network(self, kind: str) -> Any:
         """The network of a kind with its weights, or with a reader of them where it reads itself."""
-        made, pieces = network_class("torch_ref", kind), KINDS[kind].pieces
+        made, pieces = models.network_class("torch_ref", kind), models.network(kind).pieces
         if pieces is not None:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
         with torch.device("meta"):
@@ -61,17 +61,17 @@ def load(
     config: str | Path | None = None,
     include: Sequence[str] = (),
 ) -> Any:
-    """A DiaPipeline, Mars5Pipeline or MetaVoicePipeline, by what the files hold.
+    """The pipeline of the model that the files hold.
 
     path: folder or file in any published layout, a hub id, or a folder that convert-weights wrote, quantised
     ones included (they are dequantised); several of them where a model's parts lie apart.
     dtype: float32, bfloat16, float16 or float64, for the networks; norms and what always runs in float32
-    (codecs, vocoders) stay float32 (float64 in float64). None takes float32 on the CPU and MPS, on CUDA
-    bfloat16, or float16 where bfloat16 is only emulated.
+    (codecs, vocoders) stay float32 (float64 in float64). None takes float32 on the CPU, on CUDA bfloat16, or
+    float16 where bfloat16 is only emulated, on MPS what the model's spec says.
     device: None takes CUDA, MPS or the CPU. What was chosen, and why, goes to the logger "torch_ref".
     codec: where the codec is, when `path` does not hold one.
-    cross_rope: overrides what Dia's config says about rotary cross-attention (v0.1: True, 0626: False).
-    config: a JSON file with sizes that no tensor of MARS5 shows. include: parts that may be left out: "mbd".
+    cross_rope: overrides what the files say about rotary cross-attention.
+    config: a JSON file with sizes that no tensor shows. include: parts that may be left out: "mbd".
     Raises NotFoundError, CheckpointError, UsageError, and ResourceError where memory would not hold it.
     """
     parts = open_parts(

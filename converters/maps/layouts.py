@@ -1,48 +1,37 @@
-"""Every published layout: how its files are recognised, where its configuration stands, and its map."""
+"""Every published layout: the types, the search for one, and the table of all that converters/maps/ knows.
+
+A file of this folder holds one family of networks, named as in tts_core.models: its maps, the readers of its
+configuration and documents, and LAYOUTS, by the layouts' names.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from converters.files.readers import Checkpoint, read_json
-from converters.maps import (
-    dac_descript,
-    dac_transformers,
-    dia_nari,
-    dia_transformers,
-    encodec_facebook,
-    encodec_transformers,
-    mars5_ar,
-    mars5_nar,
-    mbd,
-    metavoice_speaker,
-    metavoice_stages,
-    vocos_charactr,
-)
 from converters.rules.plan import Drop, Rule
-from tts_core.codecs import dac, encodec, vocos
-from tts_core.codecs import mbd as mbd_config
+from tts_core import models
 from tts_core.converted import FORMAT_VERSION
-from tts_core.dia import config as dia
-from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
 from tts_core.errors import CheckpointError
-from tts_core.mars5 import config as mars5
-from tts_core.metavoice import config as metavoice
-from tts_core.metavoice import text as metavoice_text
-from tts_core.models import MARS5_TOKENIZERS
 
 
 @dataclass(frozen=True)
 class Hints:
-    """What the user says of a model beside its files. None: nothing."""
+    """Facts that a user states beside a model's files, by flags of the same names. None: not stated."""
 
     cross_rope: bool | None = None
     config: Path | None = None  # sizes that no tensor shows
+
+    def given(self) -> dict[str, Any]:
+        """Those that are stated."""
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in held.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -79,165 +68,19 @@ class Layout:
     names: str  # pattern that the names of its tensors start with
     rules: Callable[[Any], list[Rule | Drop]]  # of the configuration
     read: Callable[[Found], Any]  # the configuration
-    missing: Callable[[Found], str | None] = (
-        _never_missing  # the file that `read` needs and that is not there
-    )
-    documents: Callable[[Found], dict[str, str]] = _no_documents  # name → text, as in KINDS
+    missing: Callable[[Found], str | None] = _never_missing  # the file that `read` lacks
+    documents: Callable[[Found], dict[str, str]] = _no_documents  # name → text
     entries: tuple[str, ...] = ()  # what `read` and `documents` look at in a pickle beside its tensors
     unread: Mapping[str, str] = field(default_factory=dict)  # what else it may hold → why that is left
 
 
-def _dia_config_missing(found: Found) -> str | None:
-    return None if found.json("config.json") else "config.json"
-
-
-def _read_dia(found: Found) -> dia.DiaConfig:
-    generation = found.json("generation_config.json")
-    return dia.read_published(found.json("config.json"), generation, cross_rope=found.hints.cross_rope)
-
-
-def _dac_config_missing(found: Found) -> str | None:
-    return None if "kwargs" in found.checkpoint.metadata else _dia_config_missing(found)
-
-
-def _read_dac(found: Found) -> dac.DacConfig:
-    """The checkpoint's own metadata rules over any config.json."""
-    if isinstance(found.checkpoint.metadata.get("kwargs"), Mapping):
-        return dac.read_descript(found.checkpoint.metadata["kwargs"])
-    config = found.json("config.json")
-    return dac.read_descript(config) if "encoder_rates" in config else dac.read_transformers(config)
-
-
-def _mars5_json(found: Found, network: str) -> dict[str, Any] | None:
-    """What is told of a network's sizes: in --config, in the file's own json, or in config.json."""
-    given = found.hints.config
-    told = {} if given is None else read_json(given)
-    if told.get("model", "nar") == network and told:
-        return told
-    own, shared = found.json(f"{found.checkpoint.files[0].stem}.json"), found.json("config.json")
-    return own or (shared if shared.get("model") == network else None)
-
-
-def _read_codec_lm(found: Found) -> mars5.CodecLMConfig:
-    return mars5.codec_lm_from_shapes(found.checkpoint.shapes, _mars5_json(found, "ar"))
-
-
-def _read_residual_transformer(found: Found) -> mars5.ResidualTransformerConfig:
-    return mars5.residual_transformer_from_shapes(found.checkpoint.shapes, _mars5_json(found, "nar"))
-
-
-def _mars5_tokenizers(found: Found) -> dict[str, str]:
-    """In the header of safetensors, or in an entry of a pickle."""
-    held = found.checkpoint.metadata.get("vocab", found.checkpoint.metadata)
-    held = held if isinstance(held, Mapping) else {}
-    texts = {name: held[name] for name in MARS5_TOKENIZERS if isinstance(held.get(name), str)}
-    if len(texts) < len(MARS5_TOKENIZERS):
-        lost = ", ".join(name for name in MARS5_TOKENIZERS if name not in texts)
-        raise CheckpointError(
-            f"{found.checkpoint.files[0]}: no tokenizers ({lost}) in its metadata; fetch the published file"
-        )
-    return texts
-
-
-def _read_encodec(found: Found) -> encodec.EncodecConfig:
-    config = found.json("config.json")
-    if config.get("model_type") == "encodec":
-        return encodec.read_transformers(config)
-    return encodec.from_shapes(found.checkpoint.shapes)
-
-
-def _vocos_config_missing(found: Found) -> str | None:
-    return None if (found.folder / "config.yaml").is_file() else "config.yaml"
-
-
-def _read_vocos(found: Found) -> vocos.VocosConfig:
-    text = (found.folder / "config.yaml").read_text("utf-8", errors="replace")
-    return vocos.read_published(vocos.read_yaml(text), found.checkpoint.shapes)
-
-
-def _read_first_stage(found: Found) -> metavoice.FirstStageConfig:
-    return metavoice.read_first_stage(found.checkpoint.metadata, found.checkpoint.shapes)
-
-
-def _read_second_stage(found: Found) -> metavoice.SecondStageConfig:
-    return metavoice.read_second_stage(found.checkpoint.metadata, found.checkpoint.shapes)
-
-
-def _metavoice_tokenizer(found: Found) -> dict[str, str]:
-    told = found.checkpoint.metadata.get("meta")
-    table = metavoice_text.read_published(told.get("tokenizer") if isinstance(told, Mapping) else None)
-    return {"tokenizer.json": json.dumps(table.to_dict(), indent=1, sort_keys=True) + "\n"}
-
-
-def _read_speaker_encoder(found: Found) -> metavoice.SpeakerEncoderConfig:
-    return metavoice.read_speaker_encoder(found.checkpoint.shapes)
-
-
-def _read_mbd(found: Found) -> mbd_config.MbdConfig:
-    return mbd_config.read_published(found.checkpoint.metadata)
-
-
-_STAGE = ("model_args", "config", "meta")
-LAYOUTS = {
-    "dia_nari": Layout("dia", dia_nari.NAMES, dia_nari.rules, _read_dia, _dia_config_missing),
-    "dia_transformers": Layout(
-        "dia", dia_transformers.NAMES, dia_transformers.rules, _read_dia, _dia_config_missing
-    ),
-    "dac_descript": Layout(
-        "dac", dac_descript.NAMES, dac_descript.rules, _read_dac, _dac_config_missing, entries=("metadata",)
-    ),
-    "dac_transformers": Layout(
-        "dac", dac_transformers.NAMES, dac_transformers.rules, _read_dac, _dac_config_missing
-    ),
-    "mars5_ar": Layout(
-        "mars5",
-        mars5_ar.NAMES,
-        mars5_ar.rules,
-        _read_codec_lm,
-        documents=_mars5_tokenizers,
-        entries=("vocab",),
-    ),
-    "mars5_nar": Layout(
-        "mars5_nar",
-        mars5_nar.NAMES,
-        mars5_nar.rules,
-        _read_residual_transformer,
-        unread={"vocab": "the tokenizers, which are those of the AR's file"},
-    ),
-    "encodec_facebook": Layout("encodec", encodec_facebook.NAMES, encodec_facebook.rules, _read_encodec),
-    "encodec_transformers": Layout(
-        "encodec", encodec_transformers.NAMES, encodec_transformers.rules, _read_encodec
-    ),
-    "vocos_charactr": Layout(
-        "vocos", vocos_charactr.NAMES, vocos_charactr.rules, _read_vocos, _vocos_config_missing
-    ),
-    "metavoice_first_stage": Layout(
-        "metavoice",
-        metavoice_stages.FIRST_NAMES,
-        metavoice_stages.first_stage,
-        _read_first_stage,
-        documents=_metavoice_tokenizer,
-        entries=_STAGE,
-        unread=metavoice_stages.UNREAD,
-    ),
-    "metavoice_second_stage": Layout(
-        "metavoice_second_stage",
-        metavoice_stages.SECOND_NAMES,
-        metavoice_stages.second_stage,
-        _read_second_stage,
-        documents=_metavoice_tokenizer,
-        entries=_STAGE,
-        unread=metavoice_stages.UNREAD,
-    ),
-    "metavoice_speaker_encoder": Layout(
-        "metavoice_speaker_encoder",
-        metavoice_speaker.NAMES,
-        metavoice_speaker.rules,
-        _read_speaker_encoder,
-        unread=metavoice_speaker.UNREAD,
-    ),
-    "mbd": Layout("mbd", mbd.NAMES, mbd.rules, _read_mbd),
-}
+@cache
+def layouts() -> Mapping[str, Layout]:
+    """Every published layout by its name. Imports the maps of all models and codecs."""
+    found: dict[str, Layout] = {}
+    for family in (*models.NAMES, *models.CODECS):
+        found |= import_module(f"converters.maps.{family}").LAYOUTS
+    return found
 
 
 def recognise(names: Sequence[str], config: Mapping[str, Any]) -> str | None:
@@ -251,15 +94,7 @@ def recognise(names: Sequence[str], config: Mapping[str, Any]) -> str | None:
             )
         return "mlx"
     counts = {
-        name: sum(bool(re.match(layout.names, each)) for each in names) for name, layout in LAYOUTS.items()
+        name: sum(bool(re.match(layout.names, each)) for each in names) for name, layout in layouts().items()
     }
     best = max(counts, key=counts.__getitem__)
     return best if counts[best] and 2 * counts[best] >= len(names) else None
-
-
-def converted_config(kind: str, read: Any, hints: Hints) -> Any:
-    """A converted folder's configuration, with what the user says in place of what stands there."""
-    if kind != "dia" or hints.cross_rope in (None, read.cross_rope):
-        return read
-    sampling = DEFAULTS_V01 if hints.cross_rope else DEFAULTS_0626
-    return replace(read, cross_rope=hints.cross_rope, sampling=sampling)

@@ -1,9 +1,10 @@
-"""Multi-band diffusion as audiocraft publishes it: names of each band behind its number."""
+"""Multi-band diffusion as audiocraft publishes it: names of each band after its number."""
 
 from __future__ import annotations
 
+from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule
-from tts_core.codecs.mbd import MbdConfig
+from tts_core.codecs.mbd import MbdConfig, read_published
 
 NAMES = r"\d+\.(model_state|processor_state)\."
 
@@ -29,3 +30,11 @@ def rules(config: MbdConfig) -> list[Rule | Drop]:
         for name in ("counts", "sum_x", "sum_x2", "sum_target_x2"):
             found.append(Rule(f"{{}}.processor_state.{name}", f"bands.{{}}.processor.{name}"))
     return [*found, _FILTERS]
+
+
+def read(found: Found) -> MbdConfig:
+    """From what the file holds beside its tensors."""
+    return read_published(found.checkpoint.metadata)
+
+
+LAYOUTS = {"mbd": Layout("mbd", NAMES, rules, read)}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from converters.maps.layouts import Hints
 from converters.rules.dequantize import Quantization, dequantized
 from converters.rules.plan import Rule
 from converters.rules.transforms import SAME, Shape, permute
+from tts_core import models
 
 
 def rules(
@@ -32,3 +34,14 @@ def rules(
         undo = permute(tuple(sorted(range(len(axes)), key=axes.__getitem__))) if axes else SAME
         found.append(Rule(name, name, undo))
     return found
+
+
+def with_hints(kind: str, config: Any, hints: Hints) -> Any:
+    """A converted folder's configuration, changed to what the user states of the model."""
+    if kind in models.NAMES:
+        known = models.model(kind).hints
+        for name, value in hints.given().items():
+            override = known.get(name)
+            if override is not None:
+                config = override(config, value)
+    return config

@@ -14,7 +14,6 @@ import numpy as np
 from converters.files.dtypes import narrow, widen
 from converters.rules.dequantize import GROUP_SIZES, Quantization
 from tts_core.errors import UsageError
-from tts_core.metavoice.config import is_quantisable
 
 MODES = {"int8": 8, "int4": 4}  # upstream's names for them → bits
 GROUP_SIZE = 128
@@ -74,16 +73,6 @@ def quantization_of(mode: str, group_size: int | None = None, bits: int | None =
         known = ", ".join(map(str, sorted(GROUP_SIZES["affine"])))
         raise UsageError(f"--q-group-size: {mode} takes {known}, not {group_size}")
     return Quantization("affine", group_size or GROUP_SIZE, MODES[mode], original=True)
-
-
-def takes_int4(name: str, shape: tuple[int, ...], group_size: int = GROUP_SIZE) -> bool:
-    """Whether upstream's int4 takes a tensor of the first stage, by its canonical name and its sizes.
-
-    It takes linear layers with rows by the eight and columns by the group: all but the head, whose 2,562 rows
-    stay as they are, as embeddings and norms do. int8 takes every linear layer.
-    """
-    linear = name == "speaker_cond_pos.weight" or is_quantisable(name)
-    return linear and shape[0] % 8 == 0 and shape[1] % group_size == 0
 
 
 def int8_rows(weight: np.ndarray) -> Int8Rows:

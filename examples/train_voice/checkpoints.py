@@ -61,11 +61,11 @@ def main() -> None:
         raise SystemExit(f"checkpoints: there are no codebooks at {given.codebooks}")
     begun = {"step": 0, "spent": 0.0}
     if given.codec:
-        codec = weights(open_published([given.voice / "codec"], parts=("dac",)).codec)
+        codec = weights(open_published([given.voice / "codec"], parts=("dac",)).parts["dac"])
         codec = requantized(codec, told["quantizer"]) if told else codec
         save(given.codec, {"dac": codec, **begun})
     if given.dia:
-        part = open_published([given.voice / "dia"], parts=("dia",)).dia
+        part = open_published([given.voice / "dia"], parts=("dia",)).parts["dia"]
         dia = weights(part)
         if told:
             assert part is not None, "it has been read"

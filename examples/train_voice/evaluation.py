@@ -81,7 +81,7 @@ def round_trips(folder: Path, sources: Sequence[np.ndarray]) -> list[np.ndarray]
     from torch_ref.device import choose_device
     from torch_ref.loading import fill
 
-    part = open_published([folder], parts=("dac",)).codec
+    part = open_published([folder], parts=("dac",)).parts["dac"]
     assert part is not None, "the folder holds a codec"
     dac = fill(Dac(part.config), part, torch.float32, choose_device(None))  # type: ignore[arg-type]
     return [dac.decode(dac.encode(samples[None])).cpu().numpy()[0] for samples in sources]

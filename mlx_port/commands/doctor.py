@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from tts_core.models import Model
 
 PACKAGES = ("mlx-port", "numpy", "safetensors", "huggingface_hub", "soundfile", "soxr", "sounddevice")
 SIDES = {"mlx": "mlx_port.doctor", "torch": "torch_ref.doctor"}
@@ -52,6 +55,7 @@ def examine() -> dict[str, Any]:
             "memory_free": machine.free_bytes(),
         },
         "packages": {name: version(name) for name in PACKAGES},
+        "models": {name: {"title": spec.title, "published": list(spec.sizes)} for name, spec in known()},
         "cache": {
             "folder": str(cache_folders()[0]),
             "free": machine.free_disk_bytes(cache_folders()[0]),
@@ -60,6 +64,13 @@ def examine() -> dict[str, Any]:
         **sides,
     }
     return found | {"generation": verdict(found)}
+
+
+def known() -> list[tuple[str, Model]]:
+    """Every model by name."""
+    from tts_core import models
+
+    return [(name, models.model(name)) for name in models.NAMES]
 
 
 def version(package: str) -> str | None:
@@ -132,23 +143,27 @@ def verdict(found: dict[str, Any]) -> dict[str, Any]:
 
 def needed_bytes(backend: str) -> int:
     """What the embedded voice takes at its longest."""
-    from mlx_port.commands.estimate import plan, read_model
-    from tts_core.dia.memory import estimate
+    from importlib import import_module
 
-    config, codec, dtype, _ = read_model(None, None)
-    job = plan(config, codec, None, None, 1)
-    return estimate(config, codec, job, dtype=dtype, backend=backend).total
+    from mlx_port.commands.estimate import read_model
+
+    voice = read_model(None, None)
+    front = import_module(f"mlx_port.commands.estimate_{voice.name}")
+    guesses, _ = front.guess(voice.configs, None, None, 1, dtype=voice.dtype, quantization=None)
+    return next(guess.total for guess in guesses if guess.backend == backend)
 
 
 def text(found: dict[str, Any]) -> str:
     """The same for people."""
     host, cache, generation = found["machine"], found["cache"], found["generation"]
     packages = [f"{name} {number or 'not installed'}" for name, number in found["packages"].items()]
+    models = [f"{told['title']} ({', '.join(told['published'])})" for told in found["models"].values()]
     voice = cache["voice"] or "not converted yet; the first generation does it"
     lines = [
         f"machine     {host['system']}, {host['processor']}, Python {host['python']}",
         f"memory      {_size(host['memory_free'])} free of {_size(host['memory_total'])}",
         f"packages    {', '.join(packages)}",
+        f"models      {', '.join(models)}",
         f"cache       {cache['folder']}, {_size(cache['free'])} free on its disk",
         f"voice       {voice}",
         *_mlx(found["mlx"]),

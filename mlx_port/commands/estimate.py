@@ -1,4 +1,8 @@
-"""`mlx-port estimate`: the flags and the table. The arithmetic is in tts_core/dia/memory.py."""
+"""`mlx-port estimate`: the flags and the table. The arithmetic is in tts_core/<model>/memory.py.
+
+A model's own reading of the flags is in commands/estimate_<model>.py: `guess` gives the estimates and their
+job, `headline` the lines above and below the table.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from tts_core.codecs.dac import DacConfig
-    from tts_core.dia.config import DiaConfig
-    from tts_core.dia.memory import Estimate, Job
+    from converters.published import Part
+    from tts_core.dia.memory import Estimate
 
 
 @click.command()
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     "[default: the embedded voice]",
 )
 @click.option(
-    "--codec", metavar="SRC", help="The DAC, where SRC does not hold it.  [default: the 44 kHz one]"
+    "--codec", metavar="SRC", help="The codec, where SRC does not hold it.  [default: the published one]"
 )
 @click.option("-t", "--text", help="What to say.  [default: as much as the model takes]")
 @click.option(
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--q-mode",
     type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4", "int8", "int4"]),
-    help="int8, int4: MetaVoice's own.  [default: affine]",
+    help="int8, int4: the model's own.  [default: affine]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print bytes as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
@@ -63,17 +66,13 @@ def _run(
 ) -> None:
     import json
     from dataclasses import asdict
+    from importlib import import_module
 
-    from tts_core.dia.memory import BACKENDS
-    from tts_core.dia.memory import estimate as compute
     from tts_core.errors import UsageError
     from tts_core.memory import machine
 
-    other = read_other(model)
-    if other is not None:
-        configs, stored, quantization = other.configs, other.dtype, other.quantization
-    else:
-        config, codec_config, stored, quantization = read_model(model, codec)
+    found = read_model(model, codec)
+    quantization = found.quantization
     if quantize or q_bits or q_group_size or q_mode:
         from converters.rules.original_quant import quantization_of
 
@@ -81,127 +80,101 @@ def _run(
             raise UsageError(f"-q: {model} is quantised already; leave the flag out")
         bits = None if q_bits is None else int(q_bits)
         quantization = quantization_of(q_mode or "affine", q_group_size, bits).to_dict()
-    how: dict[str, Any] = {"dtype": dtype or stored, "quantization": quantization}
-    around: tuple[str, str]
-    if other is not None:
-        guesses, said = other.front.guess(configs, text, seconds, batch, **how)
-        around, job = other.front.headline(said), asdict(said)
-    else:
-        one = plan(config, codec_config, text, seconds, batch)
-        guesses = [compute(config, codec_config, one, backend=name, **how) for name in BACKENDS]
-        around, job = headings(one, codec_config), asdict(one)
+    how: dict[str, Any] = {"dtype": dtype or found.dtype, "quantization": quantization}
+    front = import_module(f"mlx_port.commands.estimate_{found.name}")
+    guesses, job = front.guess(found.configs, text, seconds, batch, **how)
     if as_json:
-        click.echo(json.dumps({"job": job, **how, "backends": facts(guesses)}, indent=2))
+        click.echo(json.dumps({"job": asdict(job), **how, "backends": facts(guesses)}, indent=2))
     else:
-        click.echo(table(guesses, *around, machine.free_bytes()))
+        above, below = front.headline(job, found.configs)
+        click.echo(table(guesses, above, below, machine.free_bytes()))
 
 
-class Other(NamedTuple):
-    """A model that is not Dia. front: its module of this command; dtype and quantization: as stored."""
+class Found(NamedTuple):
+    """What --model names. dtype, quantization: as stored."""
 
-    front: Any
-    configs: Mapping[str, Any]
+    name: str  # of the model
+    configs: Mapping[str, Any]  # kind → configuration
     dtype: str
     quantization: dict[str, Any] | None
 
 
-def read_other(model: str | None) -> Other | None:
-    """What the flag names, if it is no Dia; configurations by kind, no tensor is read."""
-    from importlib import import_module
+def read_model(model: str | None, codec: str | None) -> Found:
+    """Read the configurations of the model that the flags name; no tensor is read."""
     from pathlib import Path
 
     from converters.published import open_published
-    from tts_core.errors import SpeechError
-
-    for kind in ("mars5", "metavoice"):
-        front = import_module(f"mlx_port.commands.estimate_{kind}")
-        if model == front.PUBLISHED and not Path(front.PUBLISHED).exists():
-            return Other(front, front.CONFIGS, "float32", None)
-        try:
-            part = open_published([model or ""], offline=True, parts=(kind,)).parts[kind]
-        except SpeechError:
-            continue
-        parts = open_published([str(model)], offline=True).parts
-        configs = {name: one.config for name, one in parts.items()}
-        return Other(front, configs, part.dtype, dict(part.quantization) if part.quantization else None)
-    return None
-
-
-def read_model(
-    model: str | None, codec: str | None
-) -> tuple[DiaConfig, DacConfig, str, dict[str, Any] | None]:
-    """Both configurations, the dtype as stored, and the quantisation; no tensor is read."""
-    from pathlib import Path
-
+    from tts_core import models
     from tts_core.errors import NotFoundError
-    from tts_core.published_sizes import DAC_44KHZ
-    from tts_core.published_sizes import DIA as KNOWN
     from tts_core.voice.embedded import CODEC, DIA
 
-    if model in KNOWN and not Path(model).exists():
-        return KNOWN[model], DAC_44KHZ, "float32", None
-
-    from converters.published import open_published
-
     if model is None:
-        found = open_published([DIA], codec=codec or CODEC, offline=True)
-        return found.dia.config, found.codec.config, "float32", None  # as it is converted and loaded
+        voice = open_published([DIA], codec=codec or CODEC, offline=True)
+        return _of_parts(str(voice.model), voice.parts)._replace(dtype="float32")  # as it is converted
+    here, known = Path(model).expanduser().exists(), []
+    for name in models.NAMES:
+        sizes = models.model(name).sizes
+        known += sizes
+        if model in sizes and not here:
+            return Found(name, sizes[model], "float32", None)
     try:
-        dia = open_published([model], codec=codec, offline=True, parts=("dia",)).dia
+        found = open_published([model], codec=codec, offline=True)
+        return _of_parts(str(found.model), found.parts)
     except NotFoundError:
-        if Path(model).expanduser().exists():
-            open_published([model], codec=codec, offline=True)  # says what is missing of the model that it is
+        without = read_without_codecs(model, codec)
+        if without is not None:
+            return without
+        if here:
             raise
         raise NotFoundError(
             f"--model: {model}: no such file, nor is it in the hub's cache, and nothing is downloaded here; "
-            f"give a folder, or one of {', '.join(KNOWN)}"
+            f"give a folder, or one of {', '.join(known)}"
         ) from None
-    config = read_codec(model, codec) or DAC_44KHZ
-    return dia.config, config, dia.dtype, dict(dia.quantization) if dia.quantization else None
 
 
-def read_codec(model: str, codec: str | None) -> DacConfig | None:
-    """The codec of the flag, or the one in the model's folder; None where neither holds one."""
+def _of_parts(name: str, parts: Mapping[str, Part]) -> Found:
+    root = parts[name]
+    configs = {kind: part.config for kind, part in parts.items()}
+    return Found(name, configs, root.dtype, dict(root.quantization) if root.quantization else None)
+
+
+def read_without_codecs(model: str, codec: str | None) -> Found | None:
+    """A model whose codecs are not all there: the published sizes stand in for those that are missing.
+
+    None where no model's own networks are complete.
+    """
     from converters.published import open_published
+    from tts_core import models
     from tts_core.errors import NotFoundError
 
+    for name in models.NAMES:
+        spec = models.model(name)
+        try:
+            own = open_published([model], offline=True, parts=list(spec.networks)).parts
+        except NotFoundError:
+            continue
+        found = _of_parts(name, own)
+        usual = next(iter(spec.sizes.values()))
+        codecs = {
+            kind: read_codec(kind, model, codec) or usual[kind] for kind in spec.parts if kind not in own
+        }
+        return found._replace(configs={**found.configs, **codecs})
+    return None
+
+
+def read_codec(kind: str, model: str, codec: str | None) -> Any | None:
+    """The configuration of a codec, from the flag or from the model's folder; None where it is not there."""
+    from converters.published import open_published
+    from tts_core import models
+    from tts_core.errors import NotFoundError
+
+    given = codec if models.network(kind).folder == "codec" else None
     try:
-        return open_published([codec or model], offline=True, parts=("dac",)).codec.config
+        return open_published([given or model], offline=True, parts=(kind,)).parts[kind].config
     except NotFoundError:
-        if codec is not None:
+        if given is not None:
             raise
         return None
-
-
-def plan(config: DiaConfig, codec: DacConfig, text: str | None, seconds: float | None, batch: int) -> Job:
-    """The longest run that the flags allow: what is not told is taken as long as the model allows."""
-    import math
-
-    from tts_core.dia.long_text import cut_text
-    from tts_core.dia.memory import Job
-    from tts_core.dia.text import prepare
-    from tts_core.dia.tokenizer import tokenize
-    from tts_core.errors import UsageError
-
-    limit = config.max_text_bytes
-    size = limit  # pieces fill a window at most
-    if text is not None and len(cut_text(config, codec, text, None, "auto")) == 1:
-        size = len(tokenize(prepare(text, limit)))
-    frames = config.max_frames if seconds is None else math.ceil(seconds * codec.frame_rate)
-    if frames > config.max_frames:
-        longest = config.max_frames / codec.frame_rate
-        raise UsageError(f"seconds: {seconds:g} is more than this model can make, {longest:.1f}")
-    return Job(size, frames, batch=batch)
-
-
-def headings(job: Job, codec: DacConfig) -> tuple[str, str]:
-    """What stands above Dia's table, and below it."""
-    texts = "a text" if job.batch == 1 else f"{job.batch} texts"
-    seconds = job.frames / codec.frame_rate
-    together = "The larger of activations and codec counts: they are not there together."
-    first = " Prompts are encoded before that." if job.prompt_frames else ""
-    above = f"MB at the peak of {texts} of {job.text_bytes} bytes and {seconds:.1f} s of speech"
-    return above, together + first
 
 
 def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None) -> str:

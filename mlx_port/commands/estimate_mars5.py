@@ -11,17 +11,8 @@ from tts_core.errors import UsageError
 from tts_core.mars5.memory import Mars5Job, estimate
 from tts_core.mars5.request import PIECE_SECONDS, as_spoken, cut
 from tts_core.mars5.sampling import MAX_LEN, Mars5Settings
-from tts_core.published_sizes import ENCODEC_24KHZ, MARS5_AR, MARS5_NAR, VOCOS_ENCODEC_24KHZ
 from tts_core.text.checks import check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
-
-PUBLISHED = "CAMB-AI/MARS5-TTS"
-CONFIGS = {
-    "mars5": MARS5_AR,
-    "mars5_nar": MARS5_NAR,
-    "encodec": ENCODEC_24KHZ,
-    "vocos": VOCOS_ENCODEC_24KHZ,
-}
 
 
 def guess(
@@ -56,9 +47,9 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None) ->
     return Mars5Job(min(longest + reference, MAX_LEN), frames, reference, deep=True)
 
 
-def headline(job: Mars5Job) -> tuple[str, str]:
+def headline(job: Mars5Job, configs: Mapping[str, Any]) -> tuple[str, str]:
     """The lines above and below the table."""
-    rate = ENCODEC_24KHZ.frame_rate
+    rate = configs["encodec"].frame_rate
     above = (
         f"MB at the peak of a piece of {job.frames / rate:.1f} s of speech, a deep clone of "
         f"{job.prompt_frames / rate:.1f} s of reference"

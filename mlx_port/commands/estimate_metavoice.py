@@ -11,24 +11,8 @@ from tts_core.errors import UsageError
 from tts_core.metavoice.codes import most_frames
 from tts_core.metavoice.memory import MetaVoiceJob, estimate
 from tts_core.metavoice.request import FRAME_RATE, PIECE_CHARACTERS, cut, usual_characters
-from tts_core.published_sizes import (
-    ENCODEC_24KHZ,
-    METAVOICE_FIRST_STAGE,
-    METAVOICE_SECOND_STAGE,
-    METAVOICE_SPEAKER_ENCODER,
-    VOCOS_ENCODEC_24KHZ,
-)
 from tts_core.text.checks import check_words
 from tts_core.text.spoken import spoken
-
-PUBLISHED = "metavoiceio/metavoice-1B-v0.1"
-CONFIGS = {
-    "metavoice": METAVOICE_FIRST_STAGE,
-    "metavoice_second_stage": METAVOICE_SECOND_STAGE,
-    "metavoice_speaker_encoder": METAVOICE_SPEAKER_ENCODER,
-    "encodec": ENCODEC_24KHZ,
-    "vocos": VOCOS_ENCODEC_24KHZ,
-}
 
 
 def guess(
@@ -50,7 +34,9 @@ def guess(
 
 def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> MetaVoiceJob:
     """One piece of a text; what is not told is taken as long as the windows allow."""
-    first, second = (configs[kind].max_position_embeddings for kind in list(CONFIGS)[:2])
+    first, second = (
+        configs[kind].max_position_embeddings for kind in ("metavoice", "metavoice_second_stage")
+    )
     if text is None:
         ids = min(PIECE_CHARACTERS, usual_characters(second)) + 1
     else:
@@ -65,7 +51,7 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     return MetaVoiceJob(ids, frames, batch, decoder=decoder)
 
 
-def headline(job: MetaVoiceJob) -> tuple[str, str]:
+def headline(job: MetaVoiceJob, configs: Mapping[str, Any]) -> tuple[str, str]:
     """The lines above and below the table."""
     pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
     above = f"MB at the peak of {pieces} of {job.text_ids} ids and {job.frames / FRAME_RATE:.1f} s of speech"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from tts_core.exit_status import explain
+from tts_core.models import NAMES
 
 COMMANDS = {
     "generate": ("mlx_port.commands.generate:generate", "Speak a text."),
@@ -59,6 +60,7 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
+    help=f"Speech models, carried from PyTorch to MLX: {', '.join(NAMES)}.",
     context_settings={
         "help_option_names": ["-h", "--help"],
         "token_normalize_func": lambda name: name.replace("_", "-"),  # --ref_audio is --ref-audio
@@ -66,7 +68,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="mlx-port", message="%(package)s %(version)s")
 def mlx_port() -> None:
-    """Speech models, carried from PyTorch to MLX."""
+    """Run a sub-command."""
 
 
 def main() -> None:

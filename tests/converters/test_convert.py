@@ -59,15 +59,19 @@ def test_a_converted_folder_holds_everything(source, tmp_path):
         name: config.pop(name) for name in ("model_type", "weights_layout", "format_version", "dtype")
     }
     assert envelope == {"model_type": "dia", "weights_layout": "mlx", "format_version": 1, "dtype": "float32"}
-    assert config == json.loads(json.dumps(source.dia.config.to_dict()))
+    assert config == json.loads(json.dumps(source.parts["dia"].config.to_dict()))
     assert json.loads((tmp_path / "out/codec/config.json").read_text())["model_type"] == "dac"
     assert report == json.loads((tmp_path / "out/conversion.json").read_text())
     said = report["parts"]["dia"]
     assert said["map"] == "dia_transformers"
-    assert said["source_tensors"] == said["tensors"] == len(source.dia.names())
+    assert said["source_tensors"] == said["tensors"] == len(source.parts["dia"].names())
     digest = hashlib.sha256((V_0626_HF / "model.safetensors").read_bytes()).hexdigest()
     assert said["files"] == [
-        {"name": "model.safetensors", "bytes": os.path.getsize(source.dia.files[0]), "sha256": digest}
+        {
+            "name": "model.safetensors",
+            "bytes": os.path.getsize(source.parts["dia"].files[0]),
+            "sha256": digest,
+        }
     ]
     card = (tmp_path / "out/README.md").read_text()
     assert "library_name: mlx" in card
@@ -81,12 +85,12 @@ def test_mlx_reads_what_was_written_with_the_codec_in_its_layout(source, tmp_pat
     index = json.loads((tmp_path / "out/model.safetensors.index.json").read_text())
     weights, metadata = mx.load(str(tmp_path / "out/model.safetensors"), return_metadata=True)
     assert metadata == {"format": "mlx"}
-    assert set(weights) == set(index["weight_map"]) == set(source.dia.names())
+    assert set(weights) == set(index["weight_map"]) == set(source.parts["dia"].names())
     assert index["metadata"]["total_size"] == sum(array.nbytes for array in weights.values())
     for name, array in weights.items():
-        np.testing.assert_array_equal(np.array(array), source.dia.read(name))
+        np.testing.assert_array_equal(np.array(array), source.parts["dia"].read(name))
     for name, array in mx.load(str(tmp_path / "out/codec/model.safetensors")).items():
-        tensor = source.codec.read(name)
+        tensor = source.parts["dac"].read(name)
         axes = dac.mlx_axes(name, tensor.ndim)
         np.testing.assert_array_equal(np.array(array), tensor.transpose(axes) if axes else tensor)
 
@@ -97,7 +101,7 @@ def test_the_safetensors_library_reads_what_was_written(source, tmp_path):
     tensors = torch_files.load_file(tmp_path / "out/model.safetensors")
     assert {str(tensor.dtype) for tensor in tensors.values()} == {"torch.float32", "torch.bfloat16"}
     for name, tensor in tensors.items():
-        expected = torch_files.torch.tensor(source.dia.read(name))
+        expected = torch_files.torch.tensor(source.parts["dia"].read(name))
         assert tensor.equal(expected if is_norm(name) else expected.bfloat16()), name
 
 
@@ -113,11 +117,11 @@ def test_canonical_tensors_survive_the_round_trip(tmp_path, folder):
     published = open_published(folder, codec=DAC_PTH)
     convert(published, tmp_path / "out")
     again = open_published(tmp_path / "out")
-    assert (again.dia.layout, again.codec.layout) == ("mlx", "mlx")
-    assert again.dia.config == published.dia.config
-    assert again.codec.config == published.codec.config
-    assert_same(read_all(again.dia), read_all(published.dia))
-    assert_same(read_all(again.codec), read_all(published.codec))
+    assert (again.parts["dia"].layout, again.parts["dac"].layout) == ("mlx", "mlx")
+    assert again.parts["dia"].config == published.parts["dia"].config
+    assert again.parts["dac"].config == published.parts["dac"].config
+    assert_same(read_all(again.parts["dia"]), read_all(published.parts["dia"]))
+    assert_same(read_all(again.parts["dac"]), read_all(published.parts["dac"]))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -126,12 +130,12 @@ def test_norms_stay_float32_and_the_rest_is_rounded_once(source, tmp_path, dtype
     code = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}[dtype]
     stored, _ = read_header(tmp_path / "out/model.safetensors")
     again = open_published(tmp_path / "out")
-    assert again.dia.dtype == dtype
-    for name in source.dia.names():
+    assert again.parts["dia"].dtype == dtype
+    for name in source.parts["dia"].names():
         assert stored[name].dtype == ("F32" if is_norm(name) else code)
-        expected = source.dia.read(name)
+        expected = source.parts["dia"].read(name)
         rounded = expected if is_norm(name) else widen(narrow(expected, code), code)
-        np.testing.assert_array_equal(again.dia.read(name), rounded)
+        np.testing.assert_array_equal(again.parts["dia"].read(name), rounded)
     assert {tensor.dtype for tensor in read_header(tmp_path / "out/codec/model.safetensors")[0].values()} == {
         "F32"
     }
@@ -187,16 +191,16 @@ def test_quantised_layers_are_mlxs_own(source, tmp_path, how, dtype):
     assert config["quantization"] == config["quantization_config"] == said
     assert report["quantization"] == how.to_dict()
     assert {key: config["quantization"][key] for key in ("mode", "bits", "group_size")} == how.to_dict()
-    again = open_published(tmp_path / "out").dia
-    for name in source.dia.names():
+    again = open_published(tmp_path / "out").parts["dia"]
+    for name in source.parts["dia"].names():
         layer = name.removesuffix(".weight")
         large = name.endswith(("_proj.weight", "logits_dense.weight"))
-        divides = source.dia.shape(name)[-1] % how.group_size == 0
+        divides = source.parts["dia"].shape(name)[-1] % how.group_size == 0
         assert (f"{layer}.scales" in weights) == (large and divides)
         assert (config["quantization"].get(layer) is False) == (large and not divides)
         if f"{layer}.scales" not in weights:
             continue
-        values = mx.array(source.dia.read(name))
+        values = mx.array(source.parts["dia"].read(name))
         if how.has_biases:  # scales in the dtype asked for; the other modes' scales have a type of their own
             values = values.astype(getattr(mx, dtype))
         plain = nn.Linear(values.shape[1], values.shape[0], bias=False)
@@ -221,13 +225,13 @@ def test_a_quantised_folder_is_not_quantised_again_but_can_be_dequantised(source
     how = Quantization.of("affine", 32, 8)
     convert(source, tmp_path / "quantised", quantization=how)
     opened = open_published(tmp_path / "quantised")
-    assert opened.dia.quantization is not None
+    assert opened.parts["dia"].quantization is not None
     with pytest.raises(UsageError, match="is quantised already"):
         outline(opened, quantization=how)
     convert(opened, tmp_path / "plain")
     plain = open_published(tmp_path / "plain")
-    assert plain.dia.quantization is None
-    assert_same(read_all(plain.dia), read_all(opened.dia))
+    assert plain.parts["dia"].quantization is None
+    assert_same(read_all(plain.parts["dia"]), read_all(opened.parts["dia"]))
 
 
 def test_it_is_an_error_if_nothing_can_be_quantised(source):
@@ -387,7 +391,7 @@ def test_progress_adds_up_to_the_outline(source, tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_are_none(source, tmp_path, monkeypatch, value):
-    read = type(source.dia).read
+    read = type(source.parts["dia"]).read
 
     def damaged(self, name):
         return (
@@ -396,7 +400,7 @@ def test_numbers_that_are_none(source, tmp_path, monkeypatch, value):
             else read(self, name)
         )
 
-    monkeypatch.setattr(type(source.dia), "read", damaged)
+    monkeypatch.setattr(type(source.parts["dia"]), "read", damaged)
     published = open_published(V_0626_HF, codec=DAC_HF)
     with pytest.raises(CheckpointError, match=r"pre_sa_norm\.weight holds NaN or infinite"):
         convert(published, tmp_path / "out")
@@ -404,8 +408,10 @@ def test_numbers_that_are_none(source, tmp_path, monkeypatch, value):
 
 
 def test_weights_too_large_for_float16(source, tmp_path, monkeypatch):
-    read = type(source.dia).read
-    monkeypatch.setattr(type(source.dia), "read", lambda self, name: read(self, name) * np.float32(1e6))
+    read = type(source.parts["dia"]).read
+    monkeypatch.setattr(
+        type(source.parts["dia"]), "read", lambda self, name: read(self, name) * np.float32(1e6)
+    )
     with pytest.raises(CheckpointError, match="does not fit in float16; choose --dtype bfloat16"):
         convert(source, tmp_path / "out", dtype="float16")
 
@@ -508,7 +514,7 @@ def test_sharded_folder_reads_back(source, tmp_path, monkeypatch):
     count = len(set(index["weight_map"].values()))
     assert count > 3
     assert f"model-00001-of-{count:05d}.safetensors" in left_in(tmp_path / "out")
-    assert_same(read_all(open_published(tmp_path / "out").dia), read_all(source.dia))
+    assert_same(read_all(open_published(tmp_path / "out").parts["dia"]), read_all(source.parts["dia"]))
 
 
 def test_tensors_are_aligned_whatever_their_order(tmp_path):

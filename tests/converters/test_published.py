@@ -65,12 +65,15 @@ def nari_tensors() -> dict[str, np.ndarray]:
 def test_nari_and_transformers_layouts_are_the_same_model():
     nari = open_published(V_0626, codec=DAC_PTH)
     transformers = open_published(V_0626_HF, codec=DAC_HF)
-    assert (nari.dia.layout, transformers.dia.layout) == ("dia_nari", "dia_transformers")
-    assert (nari.codec.layout, transformers.codec.layout) == ("dac_descript", "dac_transformers")
-    assert nari.dia.config == transformers.dia.config
-    assert nari.codec.config == transformers.codec.config
-    assert_same(read_all(nari.dia), read_all(transformers.dia))
-    folded, expected = read_all(nari.codec), read_all(transformers.codec)
+    assert (nari.parts["dia"].layout, transformers.parts["dia"].layout) == ("dia_nari", "dia_transformers")
+    assert (nari.parts["dac"].layout, transformers.parts["dac"].layout) == (
+        "dac_descript",
+        "dac_transformers",
+    )
+    assert nari.parts["dia"].config == transformers.parts["dia"].config
+    assert nari.parts["dac"].config == transformers.parts["dac"].config
+    assert_same(read_all(nari.parts["dia"]), read_all(transformers.parts["dia"]))
+    folded, expected = read_all(nari.parts["dac"]), read_all(transformers.parts["dac"])
     for name, tensor in folded.items():
         np.testing.assert_allclose(tensor, expected[name], rtol=4e-7, atol=0, err_msg=name)
         assert tensor.flags.c_contiguous
@@ -80,13 +83,13 @@ def test_canonical_tensors_are_those_of_transformers_own_model():
     transformers = pytest.importorskip("transformers")
     model = transformers.DiaForConditionalGeneration.from_pretrained(V_0626_HF)
     expected = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    assert_same(read_all(open_published(V_0626, codec=DAC_HF).dia), expected)
+    assert_same(read_all(open_published(V_0626, codec=DAC_HF).parts["dia"]), expected)
 
 
 def test_generation_comes_from_the_schema_and_can_be_overridden():
-    assert open_published(V_V01, codec=DAC_HF).dia.config.cross_rope
-    assert not open_published(V_0626, codec=DAC_HF).dia.config.cross_rope
-    assert open_published(V_0626, codec=DAC_HF, cross_rope=True).dia.config.generation == "v0.1"
+    assert open_published(V_V01, codec=DAC_HF).parts["dia"].config.cross_rope
+    assert not open_published(V_0626, codec=DAC_HF).parts["dia"].config.cross_rope
+    assert open_published(V_0626, codec=DAC_HF, cross_rope=True).parts["dia"].config.generation == "v0.1"
 
 
 def test_opening_reads_no_tensor(monkeypatch, folder):
@@ -102,10 +105,10 @@ def test_opening_reads_no_tensor(monkeypatch, folder):
 def test_nari_layout_as_safetensors_and_sharded(tmp_path):
     shutil.copy(V_0626 / "config.json", tmp_path / "config.json")
     write_safetensors(tmp_path / "model.safetensors", nari_tensors())
-    expected = read_all(open_published(V_0626, codec=DAC_HF).dia)
-    assert_same(read_all(open_published(tmp_path, codec=DAC_HF).dia), expected)
+    expected = read_all(open_published(V_0626, codec=DAC_HF).parts["dia"])
+    assert_same(read_all(open_published(tmp_path, codec=DAC_HF).parts["dia"]), expected)
     shard(tmp_path)
-    opened = open_published(tmp_path, codec=DAC_HF).dia
+    opened = open_published(tmp_path, codec=DAC_HF).parts["dia"]
     assert len(opened.files) == 2
     assert_same(read_all(opened), expected)
 
@@ -118,14 +121,14 @@ def test_fused_qkv(tmp_path):
         fused = np.concatenate([kernel.reshape(len(kernel), -1).T for kernel in kernels])
         tensors[f"{at}.self_attention.qkv.linear.weight"] = fused
     write_safetensors(tmp_path / "model.safetensors", tensors)
-    expected = read_all(open_published(V_0626, codec=DAC_HF).dia)
-    assert_same(read_all(open_published(tmp_path, codec=DAC_HF).dia), expected)
+    expected = read_all(open_published(V_0626, codec=DAC_HF).parts["dia"])
+    assert_same(read_all(open_published(tmp_path, codec=DAC_HF).parts["dia"]), expected)
 
 
 @pytest.mark.parametrize("form", ["parametrized", "plain", "in safetensors"])
 def test_other_forms_of_descripts_layout(tmp_path, form):
     content = torch.load(DAC_PTH, weights_only=True)
-    expected = read_all(open_published(DAC_PTH, parts=["dac"]).codec)
+    expected = read_all(open_published(DAC_PTH, parts=["dac"]).parts["dac"])
     state = content["state_dict"]
     if form == "parametrized":
         ends = {
@@ -145,10 +148,10 @@ def test_other_forms_of_descripts_layout(tmp_path, form):
             tmp_path / "model.safetensors", {name: tensor.numpy() for name, tensor in state.items()}
         )
         (tmp_path / "config.json").write_text(json.dumps(content["metadata"]["kwargs"]))
-        opened = open_published(tmp_path, parts=["dac"]).codec
+        opened = open_published(tmp_path, parts=["dac"]).parts["dac"]
     else:
         torch.save(content, tmp_path / "dac.pth")
-        opened = open_published(tmp_path / "dac.pth", parts=["dac"]).codec
+        opened = open_published(tmp_path / "dac.pth", parts=["dac"]).parts["dac"]
     for name, tensor in read_all(opened).items():
         np.testing.assert_allclose(tensor, expected[name], rtol=4e-7, atol=0, err_msg=name)
 
@@ -157,7 +160,7 @@ def test_metadata_rules_over_a_config_beside_it(tmp_path):
     shutil.copy(DAC_PTH, tmp_path / "dac.pth")
     config = json.loads((DAC_HF / "config.json").read_text()) | {"sampling_rate": 16000, "n_codebooks": 3}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    opened = open_published(tmp_path, parts=["dac"]).codec
+    opened = open_published(tmp_path, parts=["dac"]).parts["dac"]
     assert (opened.config.sample_rate, opened.config.n_codebooks) == (44100, 9)
 
 
@@ -165,7 +168,7 @@ def test_a_model_that_lies_twice_in_a_folder(folder):
     shutil.copy(V_0626 / "dia-v1.pth", folder / "dia-v1.pth")
     shard(folder)
     opened = open_published(folder)
-    assert [file.suffix for file in opened.dia.files] == [".safetensors"] * 2
+    assert [file.suffix for file in opened.parts["dia"].files] == [".safetensors"] * 2
     assert opened.ignored["dia-v1.pth"] == "everything wanted was found in safetensors files"
 
 
@@ -174,16 +177,16 @@ def test_dac_pickle_beside_dia_safetensors_and_pickle(folder):
     shutil.copy(V_0626 / "dia-v1.pth", folder / "a.pth")
     shutil.copy(DAC_PTH, folder / "named-like-nothing.pth")
     opened = open_published(folder)
-    assert opened.codec.files == [folder / "named-like-nothing.pth"]
-    assert opened.dia.layout == "dia_transformers"
+    assert opened.parts["dac"].files == [folder / "named-like-nothing.pth"]
+    assert opened.parts["dia"].layout == "dia_transformers"
     assert "already found in model.safetensors" in opened.ignored["a.pth"]
 
 
 def test_parts_from_several_sources_and_one_shard_for_all(folder, tmp_path):
-    assert open_published([DAC_PTH, V_0626 / "dia-v1.pth"]).dia.files == [V_0626 / "dia-v1.pth"]
+    assert open_published([DAC_PTH, V_0626 / "dia-v1.pth"]).parts["dia"].files == [V_0626 / "dia-v1.pth"]
     shard(folder)
     for name in ("model-00002-of-00002.safetensors", "model.safetensors.index.json"):
-        assert len(open_published(folder / name, codec=DAC_HF).dia.files) == 2
+        assert len(open_published(folder / name, codec=DAC_HF).parts["dia"].files) == 2
     assert "both hold Dia" in fails(UsageError, [folder, V_0626_HF], codec=DAC_HF)
     assert f"{V_0626} adds nothing" in fails(UsageError, [folder, V_0626], codec=DAC_HF)
 
@@ -215,7 +218,10 @@ def test_missing_codec_is_called_dac_and_looked_for_on_the_hub(monkeypatch, tmp_
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     opened = open_published(V_0626_HF)
     assert asked == [("descript/dac_44khz", False)]
-    assert (opened.codec.origin.repository, opened.codec.origin.commit) == ("descript/dac_44khz", "abc")
+    assert (opened.parts["dac"].origin.repository, opened.parts["dac"].origin.commit) == (
+        "descript/dac_44khz",
+        "abc",
+    )
 
 
 def test_missing_codec_offline():
@@ -297,7 +303,7 @@ def test_hub_repository_with_pickles_only(monkeypatch, tmp_path):
         return str(snapshot)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    assert open_published("nari-labs/Dia-1.6B", codec=DAC_HF).dia.origin.commit == "c0ffee"
+    assert open_published("nari-labs/Dia-1.6B", codec=DAC_HF).parts["dia"].origin.commit == "c0ffee"
     assert asked == [["*.safetensors"], ["*.pth", "*.pt", "*.bin", "*.th"]]
 
 
@@ -435,5 +441,5 @@ def test_golden_dac_folder_prefers_safetensors(tmp_path):
     shutil.copy(DAC_PTH, tmp_path)
     shutil.copytree(DAC_HF, tmp_path / "hf")
     opened = open_published(tmp_path, parts=["dac"])
-    assert opened.codec.files == [tmp_path / "hf/model.safetensors"]
+    assert opened.parts["dac"].files == [tmp_path / "hf/model.safetensors"]
     assert list(opened.parts) == ["dac"]

@@ -39,8 +39,8 @@ from tests.converters.models import (
 )
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
+from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
-from tts_core.models import KINDS
 
 torch = pytest.importorskip("torch", reason="the published pickles need torch")
 MODELS = list(SOURCES)
@@ -186,11 +186,10 @@ def test_flags_of_another_model(tmp_path):
 def test_a_missing_part_is_named(monkeypatch, model, kind):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     found = fails(NotFoundError, without(model, kind))
-    assert f"missing: weights of {KINDS[kind].title}" in found
+    assert f"missing: weights of {models.network(kind).title}" in found
     assert ("--codec" in found) == (kind == "encodec")
-    assert [each.title for each in KINDS.values() if f"weights of {each.title}" in found] == [
-        KINDS[kind].title
-    ]
+    known = [name for each in models.NAMES for name in models.model(each).networks] + [*models.CODECS]
+    assert [name for name in known if f"weights of {models.network(name).title}" in found] == [kind]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -198,8 +197,8 @@ def test_all_missing_parts_stand_in_one_message(model):
     first, *others = SOURCES[model]
     found = fails(NotFoundError, SOURCES[model][first])
     for kind in others:
-        assert f"weights of {KINDS[kind].title}" in found
-    assert f"weights of {KINDS[first].title}" not in found
+        assert f"weights of {models.network(kind).title}" in found
+    assert f"weights of {models.network(first).title}" not in found
     assert "published: " in found
 
 
@@ -263,7 +262,7 @@ def test_the_same_part_twice(tmp_path, model):
     for file in source.parent.glob(f"{source.stem}.*"):
         shutil.copy(file, tmp_path / file.name)
     found = fails(UsageError, [*sources(model), tmp_path / source.name])
-    assert f"both hold {KINDS[kind].title}; give one of them" in found
+    assert f"both hold {models.network(kind).title}; give one of them" in found
     (tmp_path / "empty").mkdir()
     assert "adds nothing" in fails(UsageError, [*sources(model), tmp_path / "empty"])
 

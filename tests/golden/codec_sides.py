@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from converters.files.readers import PICKLES, SafetensorsCheckpoint, TorchCheckpoint, read_json
-from converters.maps import encodec_facebook, encodec_transformers, vocos_charactr
+from converters.maps.layouts import layouts
 from converters.rules.plan import Drop, Rule, plan
 from tests.golden.cases import existing
 from tests.golden.sides import Bench, Side
@@ -52,14 +52,16 @@ def _encodec(file: Path, config: Path | None) -> Weights:
     rate = told.sample_rate if told else encodec.SAMPLE_RATE
     sizes = encodec.from_shapes(checkpoint.shapes, sample_rate=rate)
     assert told in (None, sizes), f"{config}: not of {file}"
-    rules = encodec_transformers.rules(sizes) if config else encodec_facebook.rules(sizes)
-    return _planned(checkpoint, rules, sizes, encodec.parameter_shapes(sizes))
+    layout = layouts()["encodec_transformers" if config else "encodec_facebook"]
+    return _planned(checkpoint, layout.rules(sizes), sizes, encodec.parameter_shapes(sizes))
 
 
 def _vocos(file: Path, config: Path) -> Weights:
     checkpoint = _open(file)
     sizes = vocos.read_published(vocos.read_yaml(config.read_text()), checkpoint.shapes)
-    return _planned(checkpoint, vocos_charactr.rules(sizes), sizes, vocos.parameter_shapes(sizes))
+    return _planned(
+        checkpoint, layouts()["vocos_charactr"].rules(sizes), sizes, vocos.parameter_shapes(sizes)
+    )
 
 
 def _open(file: Path) -> Any:

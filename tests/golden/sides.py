@@ -221,7 +221,7 @@ def _codebooks(codec: Path) -> tuple[int, int]:
     """How many codebooks, of how many entries."""
     from converters.published import open_published
 
-    part = open_published([codec], parts=("dac",)).codec
+    part = open_published([codec], parts=("dac",)).parts["dac"]
     assert part is not None, f"{codec}: no DAC in it"
     assert isinstance(part.config, dac.DacConfig)
     return part.config.n_codebooks, part.config.codebook_size

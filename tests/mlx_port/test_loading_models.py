@@ -21,9 +21,9 @@ from tests.tiny import mars5_nar as mars5_nar_tiny
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
 from tests.tiny.mbd import mbd_tensors, published_content
 from tests.tiny.mbd import write_published as write_mbd
+from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.mars5.config import residual_transformer_parameter_shapes
-from tts_core.models import KINDS
 
 pytest.importorskip("torch", reason="the published pickles need torch")
 MODELS = list(SOURCES)
@@ -98,7 +98,7 @@ def test_quantised_networks_of_a_folder_and_plain_ones(published, tmp_path):
     assert quantised == {
         name.removesuffix(".weight")
         for name in published["metavoice"].parts["metavoice"].names()
-        if KINDS["metavoice"].is_large(name)
+        if models.network("metavoice").is_large(name)
     }
     assert plain == {"speaker_cond_pos"}
 

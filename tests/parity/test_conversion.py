@@ -43,7 +43,7 @@ from tests.converters.models import (
     tensors,
 )
 from torch_ref.loading import open_networks as open_torch
-from tts_core.models import KINDS
+from tts_core import models
 
 pytestmark = pytest.mark.golden
 MODELS = list(SOURCES)
@@ -108,7 +108,9 @@ def test_mlx_reads_every_number_in_its_axis_order(converted, model):
             rounding = 2.0**-23 if kind == "encodec" and name.endswith("conv.weight") else 0.0
             np.testing.assert_allclose(found, wanted, rtol=rounding, atol=0, err_msg=name)
             dtype = mx.float16 if tensor.dtype == np.float16 else mx.float32
-            assert stored[name].dtype == (mx.float32 if KINDS[kind].stays_float32(name) else dtype), name
+            assert stored[name].dtype == (
+                mx.float32 if models.network(kind).stays_float32(name) else dtype
+            ), name
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -238,7 +240,7 @@ def test_quantised_layers_are_mlxs_own_and_can_be_undone(tmp_path, model):
     report = convert(published, tmp_path / "q", quantization=how)
     networks = open_mlx(tmp_path / "q")
     for kind, part in published.parts.items():
-        names = [name for name in part.names() if KINDS[kind].is_large(name)]
+        names = [name for name in part.names() if models.network(kind).is_large(name)]
         even = [name for name in names if part.shape(name)[-1] % 32 == 0]
         assert report["parts"][kind]["quantized_layers"] == len(even)
         held = parameters(networks[kind])

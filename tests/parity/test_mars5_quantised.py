@@ -24,12 +24,12 @@ from tests.parity.mars5_nar_sides import code
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tiny import mars5_nar as mars5_nar_tiny
 from tests.tolerance import assert_within
+from tts_core import models
 from tts_core.mars5.config import is_norm, residual_transformer_parameter_shapes
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
 from tts_core.mars5.memory import weight_bytes
-from tts_core.models import KINDS
+from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
 from tts_core.noise import HostNoise
-from tts_core.published_sizes import MARS5_AR, MARS5_NAR
 
 GROUP, FRAMES, TIMESTEPS = 32, 6, 5
 NAR = replace(
@@ -117,14 +117,14 @@ def _rms(x: np.ndarray) -> float:
 def test_the_large_linears_are_quantised_and_nothing_else(folder: Folder, kind: str, bits: int) -> None:
     """As the network has it, as the files hold it, and as config.json and conversion.json tell it."""
     network, place, count = opened(folder(kind, bits), kind, PORT), folder(kind, bits), 0
-    shapes = KINDS[kind].parameter_shapes(network.config)
+    shapes = models.network(kind).parameter_shapes(network.config)
     for name, module in network.named_modules():
         if isinstance(module, nn.Linear | nn.QuantizedLinear | nn.Embedding | nn.QuantizedEmbedding):
             weight = f"{name}.weight"
-            large = KINDS[kind].is_large(weight) and shapes[weight][-1] % GROUP == 0
+            large = models.network(kind).is_large(weight) and shapes[weight][-1] % GROUP == 0
             assert isinstance(module, nn.QuantizedLinear) == large, name
             count += large
-    where = place / KINDS[kind].folder
+    where = place / models.network(kind).folder
     part = json.loads((place / "conversion.json").read_text())["parts"][kind]
     assert part["quantized_layers"] == count
     names = set(load_file(where / "model.safetensors"))

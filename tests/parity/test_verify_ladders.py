@@ -18,7 +18,7 @@ from tests.converters.models import AR, FIRST, sources
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
 from torch_ref.loading import open_parts
-from tts_core.models import MODELS
+from tts_core import models
 from tts_core.nn.layer_order import State, single_passes
 
 pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
@@ -81,7 +81,7 @@ def opened(tmp_path_factory) -> Callable[[str], SimpleNamespace]:
 
     @cache
     def get(model: str) -> SimpleNamespace:
-        extras = MODELS[model].extras
+        extras = models.model(model).extras
         files = [*sources(model), *([file] if extras else [])]
         published = open_published(files, include=extras)
         configs = {kind: part.config for kind, part in published.parts.items()}

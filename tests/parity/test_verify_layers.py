@@ -47,7 +47,7 @@ def voice(tmp_path_factory):
     """The embedded voice: 66 MB in float32, its largest layer 8."""
     path = tmp_path_factory.mktemp("voice") / "model"
     convert(open_published(DIA, codec=CODEC, offline=True), path, dtype="float32")
-    return open_published(path, offline=True).dia
+    return open_published(path, offline=True).parts["dia"]
 
 
 def rows_of(config: DiaConfig, rows: int, *, seed: int = 0) -> Given:
@@ -82,9 +82,9 @@ def test_the_passes_read_every_row_once(rows):
 
 def test_the_layers_in_a_row_are_the_network(source, folder):
     """Whole runs of torch in float64 and of MLX against their own networks, with another cut of the rows."""
-    config = source.dia.config
+    config = source.parts["dia"].config
     state = dia_state(rows_of(config, 20, seed=3))
-    layers = TorchDia(config, source.dia, "float64")
+    layers = TorchDia(config, source.parts["dia"], "float64")
     network = load_torch(V_V01, codec=DAC, dtype="float64", device="cpu").network
     ids, tokens = torch.from_numpy(state["ids"]), torch.from_numpy(state["tokens"])
     with torch.inference_mode():
@@ -96,16 +96,16 @@ def test_the_layers_in_a_row_are_the_network(source, folder):
     pipeline = load_mlx(folder)
     read = pipeline.network.read([mx.array(state["ids"][0])], pipeline.network.encode_nothing())
     logits = pipeline.network(mx.array(state["tokens"]), pipeline.network.new_cache(), read)
-    converted = open_published(folder, offline=True).dia
+    converted = open_published(folder, offline=True).parts["dia"]
     port = MlxDia(converted.config, Stored("dia", converted.files), "float32")
     whole = trace(dia_stages(config), port.run, state).whole["logits"]
     np.testing.assert_allclose(whole, np.array(logits), rtol=0, atol=2e-4)  # 32 scale eps would be 6e-5
 
 
 def test_the_codecs_layers_in_a_row_are_the_codec(source, folder):
-    config = source.codec.config
+    config = source.parts["dac"].config
     samples = signal(config, 0.1, 4)
-    converted = open_published(folder, offline=True).codec
+    converted = open_published(folder, offline=True).parts["dac"]
     codec = load_mlx(folder).codec
     port = MlxDac(config, Stored("dac", converted.files), "float32")
     encoded = trace(
@@ -119,8 +119,8 @@ def test_the_codecs_layers_in_a_row_are_the_codec(source, folder):
 
 
 def test_inputs_are_the_oracles_own_rounded(source):
-    config = source.dia.config
-    layers = TorchDia(config, source.dia, "float64")
+    config = source.parts["dia"].config
+    layers = TorchDia(config, source.parts["dia"], "float64")
     run = trace(dia_stages(config), layers.run, dia_state(rows_of(config, 8)))
     assert run.made[1]["text"].dtype == np.float64
     assert run.inputs[2]["text"].dtype == np.float32

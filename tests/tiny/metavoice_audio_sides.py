@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.models import KINDS
+from tts_core import models
 
 
 @dataclass
@@ -75,7 +75,7 @@ class AudioSide:
             for name in part.names():
                 if name.startswith(head):
                     tensor = part.read(name)
-                    axes = KINDS["mbd"].mlx_axes(part.config, name, tensor.ndim)
+                    axes = models.network("mbd").mlx_axes(part.config, name, tensor.ndim)
                     turned = tensor if axes is None or self.kind != "mlx" else tensor.transpose(axes)
                     found[name.removeprefix(head)] = self.array(turned)
             return found

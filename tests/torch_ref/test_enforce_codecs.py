@@ -15,7 +15,8 @@ from torch_ref.codecs.vocos import Vocos
 from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
 from torch_ref.limits.workloads import pairs
-from tts_core.published_sizes import ENCODEC_24KHZ, VOCOS_ENCODEC_24KHZ
+from tts_core.codecs.encodec import ENCODEC_24KHZ
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 
 FRAMES = 215  # 2.9 s: 68,800 samples in one window, over 65,536
 HOP = ENCODEC_24KHZ.hop_length

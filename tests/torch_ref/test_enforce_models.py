@@ -14,7 +14,7 @@ from torch_ref.codecs.dac import Dac
 from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
 from torch_ref.limits.workloads import pairs
-from tts_core.published_sizes import DAC_44KHZ
+from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.results import Prompt
 
 FRAMES = 431  # 5 s of the 44.1 kHz codec

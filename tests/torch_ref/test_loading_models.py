@@ -11,8 +11,8 @@ from tests.tiny.mbd import CONFIG as MBD_CONFIG
 from tests.tiny.mbd import mbd_tensors, published_content
 from tests.tiny.mbd import write_published as write_mbd
 from torch_ref.loading import open_networks, open_parts
+from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
-from tts_core.models import KINDS
 
 MODELS = list(SOURCES)
 LARGE = ("mars5", "mars5_nar", "metavoice")  # what takes the dtype asked for
@@ -25,7 +25,7 @@ def test_dtype(model, dtype):
     for kind, network in open_networks(sources(model), device="cpu", dtype=dtype).items():
         assert not network.training
         for name, value in network.named_parameters():
-            own = kind in LARGE and not KINDS[kind].stays_float32(name)
+            own = kind in LARGE and not models.network(kind).stays_float32(name)
             wide = torch.float64 if dtype == "float64" else torch.float32
             assert value.dtype == (getattr(torch, dtype) if own else wide), (kind, name)
             assert value.device.type == "cpu"
@@ -45,7 +45,7 @@ def test_parts_without_weights(monkeypatch, model):
     assert parts.model == model
     assert list(parts.configs) == list(SOURCES[model])
     named = {kind: tuple(texts) for kind, texts in parts.documents.items() if texts}
-    assert named == {kind: KINDS[kind].documents for kind in named}
+    assert named == {kind: models.network(kind).documents for kind in named}
 
 
 def test_parts_that_do_not_belong_together_are_refused_before_weights_are_read(monkeypatch, tmp_path):

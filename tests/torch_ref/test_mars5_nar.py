@@ -14,8 +14,8 @@ from torch_ref.limits import Backend, enforce
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
+from tts_core.mars5.spec import MARS5_NAR
 from tts_core.noise import HostNoise
-from tts_core.published_sizes import MARS5_NAR
 
 FEW = replace(MARS5_NAR, encoder_layers=1, decoder_layers=2, speaker_layers=1)  # layers are all alike
 SOME = [Backend("mps", *versions) for versions in (("2.5.1", "13.6"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))]

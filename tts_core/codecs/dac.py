@@ -12,6 +12,7 @@ from typing import Any
 
 from tts_core.config import check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
+from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
 
 DILATIONS = (1, 3, 9)  # of a block's three residual units
@@ -298,3 +299,27 @@ def encode_window(config: DacConfig, start: int, stop: int, frames: int) -> Wind
     first, last = input_span(encoder_layers(config), start, stop)
     hop = config.hop_length
     return Window(start, stop, max(0, first // hop), min(frames, -(-last // hop)))
+
+
+# config.json of descript/dac_44khz
+DAC_44KHZ = DacConfig(
+    sample_rate=44100,
+    encoder_hidden_size=64,
+    downsampling_ratios=(2, 4, 8, 8),
+    hidden_size=1024,
+    decoder_hidden_size=1536,
+    upsampling_ratios=(8, 8, 4, 2),
+    n_codebooks=9,
+    codebook_size=1024,
+    codebook_dim=(8,) * 9,
+)
+
+NETWORK = Network(
+    title="DAC (the codec)",
+    folder="codec",
+    network="codecs.dac:Dac",
+    parameter_shapes=parameter_shapes,
+    read_converted=read_converted,
+    mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
+    repository="descript/dac_44khz",
+)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
 
 SAMPLE_RATE = 24000  # Hz, of the model whose files do not say
@@ -319,3 +320,29 @@ def _causal_windows(config: EncodecConfig, frames: int, largest: int, before: in
     size = max(largest, mirrored)
     cuts = [(start, min(start + size, frames)) for start in range(0, frames, size)]
     return [Window(start, stop, max(0, start - before), stop) for start, stop in cuts]
+
+
+# encodec_24khz-d7cc33bc.th and facebook/encodec_24khz
+ENCODEC_24KHZ = EncodecConfig(
+    sample_rate=24000,
+    hidden_size=128,
+    num_filters=32,
+    upsampling_ratios=(8, 5, 4, 2),
+    kernel_size=7,
+    last_kernel_size=7,
+    residual_kernel_size=3,
+    compress=2,
+    num_lstm_layers=2,
+    n_codebooks=32,
+    codebook_size=1024,
+)
+
+NETWORK = Network(
+    title="EnCodec (the codec)",
+    folder="codec",
+    network="codecs.encodec:Encodec",
+    parameter_shapes=parameter_shapes,
+    read_converted=read_converted,
+    mlx_axes=mlx_axes,
+    repository="facebook/encodec_24khz",
+)

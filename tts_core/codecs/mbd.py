@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
+from tts_core.models import Network
 
 _LOG = logging.getLogger("tts_core")
 Shapes = dict[str, tuple[int, ...]]
@@ -303,3 +305,25 @@ def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
     if rank != 3:
         return None
     return (1, 2, 0) if ".convtr." in name else (0, 2, 1)
+
+
+def check_fits(config: MbdConfig, codec: EncodecConfig) -> None:
+    """Raise CheckpointError unless the bands read the codec's latents."""
+    if (config.codec_dim, config.sample_rate) != (codec.hidden_size, codec.sample_rate):
+        raise CheckpointError(
+            f"MBD: made for latents of {config.codec_dim} at {config.sample_rate} Hz, the codec has "
+            f"{codec.hidden_size} at {codec.sample_rate} Hz"
+        )
+
+
+NETWORK = Network(
+    title="MBD (multi-band diffusion)",
+    folder="mbd",
+    network="codecs.mbd:MultiBandDiffusion",
+    parameter_shapes=parameter_shapes,
+    read_converted=read_converted,
+    mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
+    pieces="bands.{}.",
+    repository="facebook/multiband-diffusion",
+    license="cc-by-nc-4.0",
+)

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.models import Network
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
 
 KERNEL = 7  # of every convolution
@@ -208,3 +210,48 @@ def _span(config: VocosConfig, start: int, stop: int) -> tuple[int, int]:
     overlap = ConvTranspose(config.n_fft, hop, padding=(config.n_fft - hop) // 2)
     layers: list[Layer] = [Conv(KERNEL, padding=KERNEL // 2)] * (config.num_layers + 1)
     return input_span([*layers, overlap], start * hop, stop * hop)
+
+
+def check_fits(config: VocosConfig, codec: EncodecConfig, title: str, books: int, size: int) -> None:
+    """Raise CheckpointError unless Vocos and EnCodec hold the codes of a model and agree on what a frame is.
+
+    title: of the model.  books: the codebooks that it speaks, of `size` codes each.
+    """
+    for name, held in (("EnCodec", codec), ("Vocos", config)):
+        if held.n_codebooks < books or held.codebook_size != size:
+            raise CheckpointError(
+                f"{name}: {held.n_codebooks} codebooks of {held.codebook_size} codes, {title} speaks "
+                f"{books} of {size}; give the one that belongs to it"
+            )
+    frames = [(held.sample_rate, held.hop_length) for held in (codec, config)]
+    if frames[0] != frames[1]:
+        raise CheckpointError(
+            f"{title}: EnCodec and Vocos have {frames[0][0]} and {frames[1][0]} Hz, "
+            f"{frames[0][1]} and {frames[1][1]} samples a frame"
+        )
+
+
+# charactr/vocos-encodec-24khz
+VOCOS_ENCODEC_24KHZ = VocosConfig(
+    sample_rate=24000,
+    n_codebooks=16,
+    codebook_size=1024,
+    input_channels=128,
+    dim=384,
+    intermediate_dim=1152,
+    num_layers=8,
+    num_bandwidths=4,
+    n_fft=1280,
+    hop_length=320,
+)
+
+NETWORK = Network(
+    title="Vocos (the vocoder)",
+    folder="vocoder",
+    network="codecs.vocos:Vocos",
+    parameter_shapes=parameter_shapes,
+    read_converted=read_converted,
+    mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
+    repository="charactr/vocos-encodec-24khz",
+    license="mit",
+)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tts_core import models
 from tts_core.codecs import vocos
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.policy import CodecPolicy
@@ -20,7 +21,6 @@ from tts_core.codecs.vocos import VocosConfig
 from tts_core.dia.memory import BYTES, LIBRARIES, LIVE, LOGITS, SCORES, Estimate, Term
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.sampling import MAX_LEN
-from tts_core.models import KINDS
 
 HEARD = CodecPolicy().max_frames  # frames that the codec encodes at a time
 SPOKEN = 1024  # frames that the vocoder decodes at a time, at the most
@@ -108,7 +108,7 @@ def _named(dtype: str, quantization: Mapping[str, Any] | None) -> str:
 
 def weight_bytes(kind: str, config: Any, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
     """A network's tensors as they lie in memory, with scales and biases where they are quantised."""
-    known, total = KINDS[kind], 0
+    known, total = models.network(kind), 0
     for name, shape in known.parameter_shapes(config).items():
         elements, size = math.prod(shape), BYTES[dtype]
         if known.stays_float32(name):

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 @click.option(
     "--cross-rope/--no-cross-rope",
     default=None,
-    help="Dia: as SRC was converted with.  [default: by config.json's schema]",
+    help="As SRC was converted with.  [default: by config.json's schema]",
 )
-@click.option("--config", metavar="FILE", help="MARS5: as SRC was converted with.")
+@click.option("--config", metavar="FILE", help="As SRC was converted with.")
 @click.option("--revision", metavar="REV", help="Branch, tag or commit where SRC is a hub id.")
 @click.option("--offline", is_flag=True, help="Never ask the hub; its cache is used.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 def verify(context: click.Context, **flags: Any) -> None:
     """Compare a published checkpoint SRC with its converted copy DST, layer by layer.
 
-    Dia, MARS5 or MetaVoice, with all their parts: what DST holds. Several SRC where the parts lie apart.
+    All parts of the model that DST holds. Several SRC where the parts lie apart.
     Each layer of DST runs in MLX beside the same layer in torch, in float64 and float32, one at a time.
     Exits with 1 if an error exceeds what rounding explains, or a tensor is not that of SRC.
     """
@@ -80,7 +80,7 @@ def _run(
     from converters.published import open_published
     from mlx_port.commands.verify import run
     from mlx_port.commands.verify.report import Report
-    from tts_core.models import MODELS
+    from tts_core import models
 
     converted = _converted(destination)
     parts = list(converted.parts)
@@ -94,7 +94,7 @@ def _run(
         parts=parts,
         flag="SRC",
     )
-    root = next(part for kind, part in converted.parts.items() if kind in MODELS)
+    root = next(part for kind, part in converted.parts.items() if kind in models.NAMES)
     report = Report(
         ", ".join(sources), destination, root.dtype, root.quantization, rows, seconds, seed, environment
     )

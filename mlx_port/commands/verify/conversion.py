@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlx_port.commands.verify.measure import EPS, decibels
+from tts_core import models
 from tts_core.dia.shapes import is_norm
-from tts_core.models import KINDS
 
 if TYPE_CHECKING:
     from converters.published import Part
@@ -170,7 +170,7 @@ def _class(title: str, kind: str, name: str) -> str:
         return "norms" if is_norm(name) else next(known for part, known in CLASSES.items() if part in name)
     above = name.split(".")[:-1]
     numbers = [place for place, part in enumerate(above) if part.isdigit()]
-    depth = min(numbers, default=len(above)) if KINDS[kind].takes_dtype else 1
+    depth = min(numbers, default=len(above)) if models.network(kind).takes_dtype else 1
     return f"{title} {'.'.join(above[:depth])}"
 
 

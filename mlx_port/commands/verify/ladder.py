@@ -16,7 +16,7 @@ from tts_core.nn.layer_order import Stage, State
 class Rung:
     """One run of a network, or of a half of it, from inputs to its last layer.
 
-    part: as the report calls it.  kind: of network, a key of tts_core.models.KINDS.  layers: module and class
+    part: as the report calls it.  kind: of network, as in tts_core.models.  layers: module and class
     that run its stages, the same on both sides.  state: makes what it reads.  keeps: the arrays that later
     rungs read.  targets: of an input, the codes that the logits foretell, negative where there is none.
     """

@@ -13,8 +13,8 @@ from mlx_port.commands.verify.inputs import Given
 from mlx_port.commands.verify.ladder import Rung, ladder
 from mlx_port.commands.verify.measure import Choices, Row, compare_choices, distances, measure
 from mlx_port.commands.verify.report import Report
+from tts_core import models
 from tts_core.errors import CheckpointError
-from tts_core.models import KINDS
 from tts_core.nn.layer_order import Stage, State
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def verify(
     )
     rungs = ladder(str(destination.model), given)
     for kind, pair in parts.items():
-        progress(f"tensors of {KINDS[kind].title}")
+        progress(f"tensors of {models.network(kind).title}")
         classes, faults = compare_tensors(_title(kind), *pair)
         report.tensors += classes
         report.faults += faults
@@ -213,7 +213,7 @@ def _is_quantized(part: Part) -> bool:
 
 def _title(kind: str) -> str:
     """Of a part in the report: its folder, or the model."""
-    return KINDS[kind].folder or kind
+    return models.network(kind).folder or kind
 
 
 def _check_shapes(before: Part, after: Part) -> None:
@@ -240,7 +240,7 @@ def _differences(before: Part, after: Part) -> list[str]:
     """Entries of the configuration that a conversion changed, and texts; the default sampling may be the
     user's own.
     """
-    at = f"{KINDS[before.kind].folder}/" if KINDS[before.kind].folder else ""
+    at = f"{models.network(before.kind).folder}/" if models.network(before.kind).folder else ""
     old, new = _flat(asdict(before.config)), _flat(asdict(after.config))
     found = [
         f"{at}{name}: {old.get(name)!r} in the source, {new.get(name)!r} in the converted model"

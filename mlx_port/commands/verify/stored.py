@@ -12,7 +12,7 @@ import mlx.core as mx
 class Stored:
     """The files of one converted network.
 
-    kind: of network, a key of tts_core.models.KINDS.  quantization: as its config.json has it, None where
+    kind: of network, as in tts_core.models.  quantization: as its config.json has it, None where
     nothing is quantised.
     """
 

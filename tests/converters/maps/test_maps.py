@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.checkpoints import DAC_CONFIG, DIA_CONFIG
-from converters.maps.layouts import LAYOUTS, recognise
+from converters.maps.layouts import layouts, recognise
 from converters.rules.plan import dropped, plan
+from tts_core import models
 from tts_core.codecs import dac
 from tts_core.dia import config as dia
 from tts_core.errors import CheckpointError
-from tts_core.models import KINDS
 
 KEYS = Path(__file__).parents[2] / "data/keys"
 CONFIGS = {"dia": dia.read_published(DIA_CONFIG), "dac": dac.read_transformers(DAC_CONFIG)}
@@ -31,8 +31,12 @@ def key_list(name: str) -> dict[str, tuple[int, ...]]:
 
 
 def plan_list(layout: str, shapes: dict[str, tuple[int, ...]]):
-    config = CONFIGS[LAYOUTS[layout].kind]
-    return plan(LAYOUTS[layout].rules(config), shapes, KINDS[LAYOUTS[layout].kind].parameter_shapes(config))
+    config = CONFIGS[layouts()[layout].kind]
+    return plan(
+        layouts()[layout].rules(config),
+        shapes,
+        models.network(layouts()[layout].kind).parameter_shapes(config),
+    )
 
 
 @pytest.mark.parametrize(("keys", "layout"), LISTS.items())
@@ -42,7 +46,7 @@ def test_full_size_list_is_recognised_and_planned(keys, layout):
     assert recognise(list(shapes), {}) == layout
     moves = plan_list(layout, shapes)
     assert sorted(source for move in moves for source in move.sources) == sorted(shapes)
-    assert dropped(LAYOUTS[layout].rules(CONFIGS[LAYOUTS[layout].kind]), shapes) == {}
+    assert dropped(layouts()[layout].rules(CONFIGS[layouts()[layout].kind]), shapes) == {}
 
 
 def test_plain_descript_weights():

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from converters.maps.layouts import LAYOUTS, recognise
+from converters.maps.layouts import layouts, recognise
 from converters.maps.mbd import rules
 from converters.published import open_published
 from converters.rules.plan import dropped, plan
@@ -44,7 +44,7 @@ def key_list() -> dict[str, tuple[int, ...]]:
 def test_full_size_list_is_recognised_and_planned():
     shapes = key_list()
     assert recognise(list(shapes), {}) == "mbd"
-    assert LAYOUTS["mbd"].kind == "mbd"
+    assert layouts()["mbd"].kind == "mbd"
     moves = plan(rules(FULL), shapes, parameter_shapes(FULL))
     left = dropped(rules(FULL), shapes)
     assert sorted(left) == [f"{b}.processor_state.split_bands.lowpass.filters" for b in (2, 3)]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.checkpoints import FIRST_STAGE, SECOND_STAGE
-from converters.maps.layouts import LAYOUTS, recognise
+from converters.maps.layouts import layouts, recognise
 from converters.rules.plan import Move, dropped, plan
+from tts_core import models
 from tts_core.errors import CheckpointError
 from tts_core.mars5 import config as mars5
+from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
 from tts_core.metavoice import config as metavoice
-from tts_core.models import KINDS
-from tts_core.published_sizes import MARS5_AR, MARS5_NAR
 
 KEYS = Path(__file__).parents[2] / "data/keys"
 Shapes = dict[str, tuple[int, ...]]
@@ -46,7 +46,11 @@ def key_list(name: str) -> Shapes:
 
 def plan_list(layout: str, shapes: Shapes) -> list[Move]:
     config = LISTS[layout][0](key_list(layout))
-    return plan(LAYOUTS[layout].rules(config), shapes, KINDS[LAYOUTS[layout].kind].parameter_shapes(config))
+    return plan(
+        layouts()[layout].rules(config),
+        shapes,
+        models.network(layouts()[layout].kind).parameter_shapes(config),
+    )
 
 
 @pytest.mark.parametrize("layout", LISTS)
@@ -56,7 +60,7 @@ def test_full_size_list_is_recognised_and_planned(layout):
     assert (len(shapes), sum(map(math.prod, shapes.values()))) == (tensors, numbers)
     assert recognise(list(shapes), {}) == layout
     moves = plan_list(layout, shapes)
-    left = dropped(LAYOUTS[layout].rules(read(shapes)), shapes)
+    left = dropped(layouts()[layout].rules(read(shapes)), shapes)
     assert len(moves) == targets
     assert sorted([*left, *(source for move in moves for source in move.sources)]) == sorted(shapes)
 
@@ -97,7 +101,7 @@ def test_the_tied_head_is_made_of_both_of_its_tensors():
 @pytest.mark.parametrize("layout", LISTS)
 def test_any_tensor_missing_or_of_another_shape_is_named(layout):
     shapes = key_list(layout)
-    left = dropped(LAYOUTS[layout].rules(LISTS[layout][0](shapes)), shapes)
+    left = dropped(layouts()[layout].rules(LISTS[layout][0](shapes)), shapes)
     needed = [name for name in shapes if name not in left]
     for name in needed[:: max(1, len(needed) // 6)]:
         with pytest.raises(CheckpointError, match=re.escape(name)):

@@ -10,7 +10,7 @@ from converters.files.dtypes import narrow, widen
 from converters.files.readers import SafetensorsCheckpoint
 from converters.published import open_published
 from converters.rules.dequantize import Quantization, dequantize
-from converters.rules.original_quant import int4_groups, int8_rows, mlx_groups, mlx_rows, takes_int4
+from converters.rules.original_quant import GROUP_SIZE, int4_groups, int8_rows, mlx_groups, mlx_rows
 from tests.converters.folders import DAC_HF, V_0626_HF
 from tests.converters.models import FIRST, sources
 from tts_core.metavoice.config import FirstStageConfig, first_stage_parameter_shapes, is_quantisable
@@ -123,6 +123,16 @@ def test_a_float16_source_needs_a_dtype(mode, tmp_path, capsys):
     assert "choose --dtype bfloat16 or float32, or affine" in capsys.readouterr().err
     for dtype in ("bfloat16", "float32"):
         assert run(*flags, "--dtype", dtype) == 0
+
+
+def takes_int4(name: str, shape: tuple[int, ...], group_size: int = GROUP_SIZE) -> bool:
+    """Whether upstream's int4 takes a tensor of the first stage, by its canonical name and its sizes.
+
+    It takes linear layers with rows by the eight and columns by the group: all but the head, whose 2,562 rows
+    stay as they are, as embeddings and norms do. int8 takes every linear layer.
+    """
+    linear = name == "speaker_cond_pos.weight" or is_quantisable(name)
+    return linear and shape[0] % 8 == 0 and shape[1] % group_size == 0
 
 
 def test_what_int4_takes():

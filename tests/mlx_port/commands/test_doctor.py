@@ -66,7 +66,17 @@ def test_the_page_for_people(capsys, monkeypatch):
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
     heads = [line.split()[0] for line in out.splitlines() if line[0] != " "]
-    assert heads == ["machine", "memory", "packages", "cache", "voice", "MLX", "torch", "generation"]
+    assert heads == [
+        "machine",
+        "memory",
+        "packages",
+        "models",
+        "cache",
+        "voice",
+        "MLX",
+        "torch",
+        "generation",
+    ]
     assert "voice       /cache/voice" in out
     assert "0.32.4, metal, Apple M2: works" in out
     assert "takes mps in float32 (because)" in out

@@ -1,11 +1,17 @@
 """`mlx-port estimate` with MARS5: the published model and a converted folder."""
 
 import json
+import shutil
 
 import pytest
 
+from converters.published import open_published
 from mlx_port.commands import main as cli
+from mlx_port.commands.estimate import read_model
+from tests.converters.models import AR, NAR
 from tests.tiny.mars5 import converted
+from tts_core.codecs.encodec import ENCODEC_24KHZ
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.dia.memory import BACKENDS
 
 pytest.importorskip("torch", reason="the published pickles need torch")
@@ -41,6 +47,29 @@ def test_a_converted_folder(capsys):
     four = json.loads(run(capsys, "--model", converted(), "-q", "--q-group-size", 32, "--json")[1])
     small, large = (one["backends"]["mlx-metal"]["terms"]["AR"]["bytes"] for one in (four, found))
     assert small < large
+
+
+def test_codecs_that_are_not_there_count_as_published(tmp_path):
+    for file in (AR, NAR):
+        shutil.copy(file, tmp_path / file.name)
+        shutil.copy(file.with_suffix(".json"), tmp_path / file.with_suffix(".json").name)
+    found = read_model(str(tmp_path), None)
+    assert (found.name, list(found.configs)) == ("mars5", ["mars5", "mars5_nar", "encodec", "vocos"])
+    assert found.configs["mars5"] == open_published(AR, parts=["mars5"]).parts["mars5"].config
+    assert (found.configs["encodec"], found.configs["vocos"]) == (ENCODEC_24KHZ, VOCOS_ENCODEC_24KHZ)
+    assert found.dtype == open_published(AR, parts=["mars5"]).parts["mars5"].dtype
+
+
+def test_a_complete_folder_is_opened_once(monkeypatch):
+    opened = []
+
+    def counting(*arguments, **options):
+        opened.append(arguments)
+        return open_published(*arguments, **options)
+
+    monkeypatch.setattr("converters.published.open_published", counting)
+    assert read_model(str(converted()), None).name == "mars5"
+    assert len(opened) == 1
 
 
 def test_one_text_at_a_time(capsys):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts_core.codecs.encodec import (
+    ENCODEC_24KHZ,
     EncodecConfig,
     codebooks_at,
     decode_tail,
@@ -21,7 +22,6 @@ from tts_core.codecs.encodec import (
 )
 from tts_core.errors import CheckpointError
 from tts_core.nn.windows import Window
-from tts_core.published_sizes import ENCODEC_24KHZ
 
 PUBLISHED = {  # facebook/encodec_24khz
     "architectures": ["EncodecModel"],

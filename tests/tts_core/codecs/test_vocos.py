@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tts_core.codecs.vocos import (
+    VOCOS_ENCODEC_24KHZ,
     VocosConfig,
     check_request,
     decode_lookahead,
@@ -18,7 +19,6 @@ from tts_core.codecs.vocos import (
 )
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.nn.windows import Window
-from tts_core.published_sizes import VOCOS_ENCODEC_24KHZ
 
 PUBLISHED = """
 feature_extractor:

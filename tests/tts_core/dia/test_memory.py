@@ -9,6 +9,7 @@ from converters.convert import outline
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
+from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.dia.memory import (
     BACKENDS,
     Job,
@@ -18,9 +19,9 @@ from tts_core.dia.memory import (
     grid_rows,
     weight_bytes,
 )
-from tts_core.published_sizes import DAC_44KHZ, DIA
+from tts_core.dia.spec import DIA_0626
 
-FULL = DIA["nari-labs/Dia-1.6B-0626"]
+FULL = DIA_0626
 JOB = Job(text_bytes=200, frames=860)
 
 

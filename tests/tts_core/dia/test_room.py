@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.memory import BACKENDS, Job, estimate
 from tts_core.dia.room import check_loading, check_running, codec_policy, fitting_batch
+from tts_core.dia.spec import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import QUANTIZATIONS
-from tts_core.published_sizes import DAC_44KHZ, DIA
 
-FULL = DIA["nari-labs/Dia-1.6B-0626"]
+FULL = DIA_0626
 JOB = Job(text_bytes=300, frames=3000, batch=8)
 GB = 10**9
 

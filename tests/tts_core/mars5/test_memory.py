@@ -9,12 +9,14 @@ import pytest
 
 from converters.convert import outline
 from converters.rules.dequantize import Quantization
-from mlx_port.commands.estimate_mars5 import CONFIGS, plan
+from mlx_port.commands.estimate_mars5 import plan
 from tts_core.dia.memory import BACKENDS, Estimate
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5.memory import Mars5Job, estimate, weight_bytes
 from tts_core.mars5.room import check_loading, check_running
+from tts_core.mars5.spec import MODEL
 
+CONFIGS = next(iter(MODEL.sizes.values()))
 EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))
 JOB = Mars5Job(prompt_ids=900, frames=750, prompt_frames=450, deep=True)
 

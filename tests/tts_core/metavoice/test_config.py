@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tts_core import published_sizes
 from tts_core.errors import CheckpointError
 from tts_core.metavoice import config as metavoice
+from tts_core.metavoice import spec
 
 META = {"speaker_cond": True, "speaker_emb_size": 256}
 FIRST_ARGS = {  # of the published first_stage.pt
@@ -40,9 +40,9 @@ SECOND_ARGS = {  # of the published second_stage.pt; what is not here is upstrea
     "target_vocab_sizes": [1025] * 6,
     "causal": False,
 }
-FIRST = published_sizes.METAVOICE_FIRST_STAGE
-SECOND = published_sizes.METAVOICE_SECOND_STAGE
-SPEAKER = published_sizes.METAVOICE_SPEAKER_ENCODER
+FIRST = spec.METAVOICE_FIRST_STAGE
+SECOND = spec.METAVOICE_SECOND_STAGE
+SPEAKER = spec.METAVOICE_SPEAKER_ENCODER
 
 
 def checkpoint(args: dict[str, Any], **training: Any) -> dict[str, Any]:

@@ -9,13 +9,14 @@ import pytest
 
 from converters.convert import outline
 from converters.rules.dequantize import Quantization
-from mlx_port.commands.estimate_metavoice import CONFIGS
 from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
 from tts_core.dia.memory import BACKENDS, Estimate
 from tts_core.errors import ResourceError
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, weight_bytes
 from tts_core.metavoice.room import check_loading, check_running
+from tts_core.metavoice.spec import MODEL
 
+CONFIGS = dict(next(iter(MODEL.sizes.values())))
 SCHEDULE = MbdScheduleConfig(1e-5, 2.9e-2, 7.5, 1000, 5.0, 1.0)
 WITH_BANDS = CONFIGS | {"mbd": MbdConfig(24_000, (MbdBandConfig(PUBLISHED_UNET, SCHEDULE, None),) * 4)}
 EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))

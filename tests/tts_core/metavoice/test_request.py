@@ -28,10 +28,10 @@ from tts_core.metavoice.request import (
 )
 from tts_core.metavoice.room import job_of
 from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE as FIRST
+from tts_core.metavoice.spec import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.text import normalise
 from tts_core.noise import piece_seed
-from tts_core.published_sizes import METAVOICE_FIRST_STAGE as FIRST
-from tts_core.published_sizes import METAVOICE_SECOND_STAGE as SECOND
 
 LONG = "It was late, and nobody had come. " * 20
 

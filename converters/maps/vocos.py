@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule
-from tts_core.codecs.vocos import VocosConfig
+from tts_core.codecs.vocos import VocosConfig, read_published, read_yaml
 
 NAMES = (
     r"feature_extractor\.codebook_weights|head\.(out|istft)\."
@@ -33,3 +34,17 @@ def rules(config: VocosConfig) -> list[Rule | Drop]:
     ]
     window = Drop("head.istft.window", "periodic Hann, recomputed from n_fft", optional=True)
     return [*(Rule(name, name) for name in names), window]
+
+
+def config_missing(found: Found) -> str | None:
+    """config.yaml, where it is not there."""
+    return None if (found.folder / "config.yaml").is_file() else "config.yaml"
+
+
+def read(found: Found) -> VocosConfig:
+    """From config.yaml and the tensors."""
+    text = (found.folder / "config.yaml").read_text("utf-8", errors="replace")
+    return read_published(read_yaml(text), found.checkpoint.shapes)
+
+
+LAYOUTS = {"vocos_charactr": Layout("vocos", NAMES, rules, read, config_missing)}

@@ -1,16 +1,20 @@
-"""Dia as nari-labs publishes it, v0.1 and 0626: kernels with input axes first, one embedding a channel."""
+"""Dia as nari-labs publishes it and as transformers saves it."""
 
 from __future__ import annotations
 
+from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule
 from converters.rules.transforms import CONCAT_ROWS, dense, split_rows
-from tts_core.dia.config import DiaConfig
+from tts_core.dia.config import DiaConfig, read_published
 
-NAMES = r"(encoder|decoder)\.(embeddings?|layers|norm|logits_dense)\."
+NARI_NAMES = r"(encoder|decoder)\.(embeddings?|layers|norm|logits_dense)\."
 
 
-def rules(config: DiaConfig) -> list[Rule | Drop]:
-    """Published name → canonical name."""
+def nari_rules(config: DiaConfig) -> list[Rule | Drop]:
+    """nari-labs' names, v0.1 and 0626 → canonical names.
+
+    Theirs are kernels with input axes first, and one embedding a channel.
+    """
     encoder, decoder = config.encoder_config, config.decoder_config
     return [
         Rule("encoder.embedding.weight", "model.encoder.embedding.weight"),
@@ -84,3 +88,46 @@ def _mlp(at: str, width: int, inner: int) -> list[Rule | Drop]:
         ),  # gate, then up
         Rule(f"{at}.wo.weight", f"model.{at}.down_proj.weight", dense((inner,), (width,))),
     ]
+
+
+TRANSFORMERS_NAMES = r"model\.(encoder|decoder)\.(embeddings?|layers|norm)\.|logits_dense\."
+
+_PROJECTIONS = [f"{p}_proj" for p in "qkvo"]
+_MLP = ["mlp.gate_up_proj", "mlp.down_proj"]
+_LAYERS = {
+    "encoder": ["pre_sa_norm", "post_sa_norm", *[f"self_attention.{p}" for p in _PROJECTIONS], *_MLP],
+    "decoder": [
+        *["pre_sa_norm", "pre_ca_norm", "pre_mlp_norm"],
+        *[f"{kind}_attention.{p}" for kind in ("self", "cross") for p in _PROJECTIONS],
+        *_MLP,
+    ],
+}
+
+
+def transformers_rules(config: DiaConfig) -> list[Rule | Drop]:
+    """transformers' names, which are the canonical ones."""
+    names = [
+        "model.encoder.embedding.weight",
+        "model.decoder.embeddings.embed.weight",
+        *[f"model.{part}.layers.{{}}.{layer}.weight" for part, layers in _LAYERS.items() for layer in layers],
+        *[f"model.{part}.norm.weight" for part in _LAYERS],
+        "logits_dense.weight",
+    ]
+    return [Rule(name, name) for name in names]
+
+
+def config_missing(found: Found) -> str | None:
+    """config.json, where it is not there."""
+    return None if found.json("config.json") else "config.json"
+
+
+def read(found: Found) -> DiaConfig:
+    """From config.json and generation_config.json."""
+    generation = found.json("generation_config.json")
+    return read_published(found.json("config.json"), generation, cross_rope=found.hints.cross_rope)
+
+
+LAYOUTS = {
+    "dia_nari": Layout("dia", NARI_NAMES, nari_rules, read, config_missing),
+    "dia_transformers": Layout("dia", TRANSFORMERS_NAMES, transformers_rules, read, config_missing),
+}

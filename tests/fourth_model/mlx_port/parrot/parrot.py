@@ -1,0 +1,20 @@
+"""Parrot's network."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+from mlx import nn
+
+from tts_core.parrot.config import LOGITS, ParrotConfig
+
+
+class Parrot(nn.Module):
+    """Logits of the next code. (B, T, D) → (B, T, V)."""
+
+    def __init__(self, config: ParrotConfig):
+        super().__init__()
+        self.norm = nn.RMSNorm(config.width)
+        self.beak = nn.Linear(config.width, LOGITS, bias=False)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return self.beak(self.norm(x))

@@ -1,0 +1,1 @@
+"""Parrot in PyTorch."""

@@ -1,0 +1,1 @@
+"""Parrot: nothing in here knows a framework."""

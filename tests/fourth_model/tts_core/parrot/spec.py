@@ -1,0 +1,39 @@
+"""The facts of Parrot, a model that is only in this test."""
+
+from __future__ import annotations
+
+from tts_core.codecs.dac import DAC_44KHZ
+from tts_core.models import Configs, Documents, Model, Network
+from tts_core.parrot.config import ParrotConfig, parameter_shapes, read_converted
+
+REPOSITORY = "birds/parrot"
+
+
+def check(configs: Configs, documents: Documents) -> None:
+    """Any words and any codec fit."""
+
+
+MODEL = Model(
+    name="parrot",
+    title="Parrot",
+    networks={
+        "parrot": Network(
+            title="Parrot",
+            folder="",
+            network="parrot.parrot:Parrot",
+            parameter_shapes=parameter_shapes,
+            read_converted=read_converted,
+            stays_float32=lambda name: name.startswith("norm"),
+            is_large=lambda name: name == "beak.weight",
+            documents=("words.txt",),
+            repository=REPOSITORY,
+            license="cc0-1.0",
+        )
+    },
+    parts=("parrot", "dac"),
+    check=check,
+    sizes={REPOSITORY: {"parrot": ParrotConfig(32), "dac": DAC_44KHZ}},
+    on_mps=("float16", "a parrot overflows nowhere"),
+    references=0,
+    example='--text "Polly"',
+)

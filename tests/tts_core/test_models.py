@@ -1,0 +1,62 @@
+"""The specs of all models: what generic code takes for granted of each."""
+
+import pytest
+import torch
+
+from torch_ref.device import default_dtype
+from tts_core import models
+
+KINDS = [(name, kind) for name in models.NAMES for kind in models.model(name).networks]
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_a_model_is_made_of_its_own_networks_and_codecs(name):
+    spec = models.model(name)
+    assert spec.name == name
+    assert spec.networks[name].folder == ""
+    assert {*spec.networks} <= {*spec.parts}
+    assert {*spec.parts, *spec.extras} - {*spec.networks} <= {*models.CODECS}
+    folders = [models.network(kind).folder for kind in (*spec.parts, *spec.extras)]
+    assert len({*folders}) == len(folders)
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_a_kind_is_found_by_its_name(name, kind):
+    assert models.owner(kind) == name
+    assert models.is_kind(kind)
+    assert models.network(kind) is models.model(name).networks[kind]
+    assert models.network(kind).repository in models.model(name).sizes
+
+
+@pytest.mark.parametrize("kind", models.CODECS)
+def test_a_codec_is_nobodys(kind):
+    assert models.owner(kind) is None
+    assert models.is_kind(kind)
+    assert models.network(kind).repository
+
+
+@pytest.mark.parametrize("kind", ["", "parrot", "mars5_third", "spec", "dia.config", "../dia"])
+def test_other_names_are_no_kind(kind):
+    assert not models.is_kind(kind)
+    with pytest.raises(KeyError):
+        models.network(kind)
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_published_sizes_are_of_every_part(name):
+    spec = models.model(name)
+    for configs in spec.sizes.values():
+        assert set(configs) == set(spec.parts)
+        for kind, config in configs.items():
+            network = models.network(kind)
+            shapes = network.parameter_shapes(config)
+            assert any(map(network.is_large, shapes)) or kind != name
+            assert network.read_converted(config.to_dict()) == config
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_each_model_gives_its_own_reason_on_mps(name):
+    dtype, why = default_dtype(torch.device("mps"), name)
+    assert (dtype, why) == models.model(name).on_mps
+    others = [models.model(other).title for other in models.NAMES if other != name]
+    assert [title for title in others if title in why] == []

@@ -1,0 +1,103 @@
+"""The facts of Dia: its networks, what is published, and how it runs unless told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tts_core.codecs import dac
+from tts_core.codecs.dac import DAC_44KHZ
+from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig, read_converted
+from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
+from tts_core.dia.shapes import is_norm, parameter_shapes
+from tts_core.models import Configs, Documents, Model, Network
+
+REPOSITORY, REPOSITORY_V01 = "nari-labs/Dia-1.6B-0626", "nari-labs/Dia-1.6B"
+
+
+def _dia(*, cross_rope: bool) -> DiaConfig:
+    return DiaConfig(
+        encoder_config=DiaEncoderConfig(
+            hidden_size=1024,
+            intermediate_size=4096,
+            num_hidden_layers=12,
+            num_attention_heads=16,
+            num_key_value_heads=16,
+            head_dim=128,
+            max_position_embeddings=1024,
+            vocab_size=256,
+            norm_eps=1e-5,
+            rope_theta=10000.0,
+        ),
+        decoder_config=DiaDecoderConfig(
+            hidden_size=2048,
+            intermediate_size=8192,
+            num_hidden_layers=18,
+            num_attention_heads=16,
+            num_key_value_heads=4,
+            head_dim=128,
+            cross_hidden_size=1024,
+            cross_num_attention_heads=16,
+            cross_num_key_value_heads=16,
+            cross_head_dim=128,
+            max_position_embeddings=3072,
+            vocab_size=1028,
+            num_channels=9,
+            norm_eps=1e-5,
+            rope_theta=10000.0,
+        ),
+        delay_pattern=(0, 8, 9, 10, 11, 12, 13, 14, 15),
+        bos_token_id=1026,
+        eos_token_id=1024,
+        pad_token_id=1025,
+        cross_rope=cross_rope,
+        sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626,
+    )
+
+
+# the two config.json; both store float32
+DIA_0626, DIA_V01 = _dia(cross_rope=False), _dia(cross_rope=True)
+
+
+def is_large(name: str) -> bool:
+    """Whether a decoding step reads all of a tensor: embeddings stay, as a step reads single rows of them."""
+    return name.endswith(("_proj.weight", "logits_dense.weight"))
+
+
+def check(configs: Configs, documents: Documents) -> None:
+    """Raise CheckpointError for a codec with other codes than Dia's."""
+    dac.check_fits(configs["dac"], configs["dia"].decoder_config.num_channels, configs["dia"].eos_token_id)
+
+
+def with_cross_rope(config: DiaConfig, cross_rope: bool) -> DiaConfig:
+    """Apply --cross-rope: where it differs, the default sampling of the other generation comes with it."""
+    if config.cross_rope == cross_rope:
+        return config
+    return replace(config, cross_rope=cross_rope, sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626)
+
+
+MODEL = Model(
+    name="dia",
+    title="Dia",
+    networks={
+        "dia": Network(
+            title="Dia",
+            folder="",
+            network="dia.dia:Dia",
+            parameter_shapes=parameter_shapes,
+            read_converted=read_converted,
+            stays_float32=is_norm,
+            is_large=is_large,
+            repository=REPOSITORY,
+        )
+    },
+    parts=("dia", "dac"),
+    check=check,
+    sizes={
+        REPOSITORY: {"dia": DIA_0626, "dac": DAC_44KHZ},
+        REPOSITORY_V01: {"dia": DIA_V01, "dac": DAC_44KHZ},
+    },
+    on_mps=("float32", "float16 overflows in Dia's layers on MPS (nari-labs/dia#79)"),
+    references=1,
+    example='--text "[S1] Hello there. [S2] Hi!"',
+    hints={"cross_rope": with_cross_rope},
+)

@@ -1,0 +1,127 @@
+"""The facts of MARS5: its networks, what is published, and how it runs unless told."""
+
+from __future__ import annotations
+
+import re
+
+from tts_core.codecs import vocos
+from tts_core.codecs.encodec import ENCODEC_24KHZ
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
+from tts_core.errors import CheckpointError
+from tts_core.mars5.config import (
+    CodecLMConfig,
+    ResidualTransformerConfig,
+    codec_lm_parameter_shapes,
+    is_norm,
+    read_converted_codec_lm,
+    read_converted_residual_transformer,
+    residual_transformer_parameter_shapes,
+)
+from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.models import Configs, Documents, Model, Network
+
+REPOSITORY, LICENSE = "CAMB-AI/MARS5-TTS", "agpl-3.0"
+TOKENIZERS = (TEXT_FILE, SPEECH_FILE)
+_AR_LAYERS = re.compile(r"ar\.layers\.\d+\.(attention|feed_forward)\.w\w\.weight")
+# the speaker encoder runs once a reference
+_NAR_LAYERS = re.compile(
+    r"tfm\.(encoder|decoder)\.layers\.\d+\.(\w+\.(in|out)_proj|linear2|activation\.[VW])\.weight"
+)
+
+# MARS5-TTS, AR and NAR. Vocabularies stand only in the files. A guess that fits the files' sizes: 2,048 text
+# ids and 6,144 speech ids, two special ids more in each.
+MARS5_TEXT_IDS = 2050
+MARS5_AR = CodecLMConfig(
+    vocab_size=MARS5_TEXT_IDS + 6146,
+    hidden_size=1536,
+    intermediate_size=3584,
+    num_hidden_layers=26,
+    num_attention_heads=24,
+    norm_eps=1e-5,
+    rope_theta=10000.0,
+    sliding_window=3000,
+    speaker_layers=2,
+    speaker_heads=24,
+    speaker_intermediate_size=4608,
+    speaker_norm_eps=4e-5,
+    n_codebooks=8,
+    codebook_rows=1025,
+)
+MARS5_NAR = ResidualTransformerConfig(
+    text_rows=MARS5_TEXT_IDS + 1,
+    n_classes=1025,
+    hidden_size=1024,
+    intermediate_size=3072,
+    encoder_layers=8,
+    decoder_layers=16,
+    num_attention_heads=16,
+    timestep_size=1024,
+    speaker_layers=3,
+    speaker_heads=16,
+    speaker_intermediate_size=3072,
+    n_codebooks=8,
+    n_output_codebooks=8,
+    codebook_rows=1025,
+    norm_eps=4e-5,
+    head_norm_eps=1e-5,
+)
+
+
+def check(configs: Configs, documents: Documents) -> None:
+    """Raise CheckpointError for networks, tokenizers or codecs that do not belong together."""
+    ar, nar = configs["mars5"], configs["mars5_nar"]
+    vocabulary = CodecVocabulary.read(*[documents["mars5"][name] for name in TOKENIZERS])
+    vocabulary.check_fits(ar.vocab_size)
+    if nar.text_rows != vocabulary.first_speech + 1:
+        raise CheckpointError(
+            f"MARS5: the NAR reads {nar.text_rows - 1} text ids, the AR's tokenizer has "
+            f"{vocabulary.first_speech}; give the two that belong together"
+        )
+    if nar.n_codebooks != ar.n_codebooks:
+        raise CheckpointError(f"MARS5: AR and NAR read {ar.n_codebooks} and {nar.n_codebooks} codebooks")
+    vocos.check_fits(configs["vocos"], configs["encodec"], "MARS5", nar.n_codebooks, ar.codebook_rows - 1)
+
+
+MODEL = Model(
+    name="mars5",
+    title="MARS5",
+    networks={
+        "mars5": Network(
+            title="MARS5 (AR)",
+            folder="",
+            network="mars5.codec_lm:CodecLM",
+            parameter_shapes=codec_lm_parameter_shapes,
+            read_converted=read_converted_codec_lm,
+            stays_float32=is_norm,
+            is_large=lambda name: _AR_LAYERS.fullmatch(name) is not None,
+            documents=TOKENIZERS,
+            repository=REPOSITORY,
+            license=LICENSE,
+        ),
+        "mars5_nar": Network(
+            title="MARS5 (NAR)",
+            folder="nar",
+            network="mars5.residual_transformer:ResidualTransformer",
+            parameter_shapes=residual_transformer_parameter_shapes,
+            read_converted=read_converted_residual_transformer,
+            stays_float32=is_norm,
+            is_large=lambda name: _NAR_LAYERS.fullmatch(name) is not None,
+            repository=REPOSITORY,
+            license=LICENSE,
+        ),
+    },
+    parts=("mars5", "mars5_nar", "encodec", "vocos"),
+    check=check,
+    sizes={
+        REPOSITORY: {
+            "mars5": MARS5_AR,
+            "mars5_nar": MARS5_NAR,
+            "encodec": ENCODEC_24KHZ,
+            "vocos": VOCOS_ENCODEC_24KHZ,
+        }
+    },
+    on_mps=("float32", "in half precision one in 2,500 of the diffusion's draws differs (docs/mars5.md)"),
+    references=1,
+    example='--text "Hello there." --ref-audio speaker.wav --ref-text "What the speaker says."',
+    hints={"config": None},
+)

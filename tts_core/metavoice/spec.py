@@ -1,0 +1,129 @@
+"""The facts of MetaVoice: its networks, what is published, and how it runs unless told."""
+
+from __future__ import annotations
+
+import json
+
+from tts_core.codecs import mbd, vocos
+from tts_core.codecs.encodec import ENCODEC_24KHZ
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
+from tts_core.errors import CheckpointError
+from tts_core.metavoice.config import (
+    CODEBOOK_SIZE,
+    FirstStageConfig,
+    SecondStageConfig,
+    SpeakerEncoderConfig,
+    first_stage_parameter_shapes,
+    is_quantisable,
+    read_converted_first_stage,
+    read_converted_second_stage,
+    read_converted_speaker_encoder,
+    second_stage_parameter_shapes,
+    speaker_encoder_parameter_shapes,
+)
+from tts_core.metavoice.text import read_converted
+from tts_core.models import Configs, Documents, Model, Network, never
+
+REPOSITORY, LICENSE = "metavoiceio/metavoice-1B-v0.1", "apache-2.0"
+TOKENIZER = "tokenizer.json"
+
+# model_args of metavoiceio/metavoice-1B-v0.1's checkpoints, and its speaker encoder's tensors
+METAVOICE_FIRST_STAGE = FirstStageConfig(
+    hidden_size=2048,
+    intermediate_size=5632,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    max_position_embeddings=2048,
+    vocab_size=2562,
+    speaker_embedding_size=256,
+    norm_eps=1e-5,
+    bias=False,
+)
+METAVOICE_SECOND_STAGE = SecondStageConfig(
+    hidden_size=384,
+    intermediate_size=1536,
+    num_hidden_layers=6,
+    num_attention_heads=6,
+    max_position_embeddings=1024,
+    vocab_sizes=(1538, 1025),
+    target_vocab_sizes=(1025,) * 6,
+    speaker_embedding_size=256,
+    bias=False,
+)
+METAVOICE_SPEAKER_ENCODER = SpeakerEncoderConfig(
+    n_mels=40, hidden_size=256, num_hidden_layers=3, speaker_embedding_size=256
+)
+
+
+def check(configs: Configs, documents: Documents) -> None:
+    """Raise CheckpointError for networks, tokenizers or codecs that do not belong together."""
+    first, second = configs["metavoice"], configs["metavoice_second_stage"]
+    tables = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
+    read = {stage: json.loads(documents[kind][TOKENIZER]) for stage, kind in tables.items()}
+    read_converted(read).check_fits(first, second)
+    speaker = configs["metavoice_speaker_encoder"].speaker_embedding_size
+    widths = (first.speaker_embedding_size, second.speaker_embedding_size, speaker)
+    if len(set(widths)) != 1:
+        raise CheckpointError(
+            f"MetaVoice: first stage, second stage and speaker encoder have speaker vectors of {widths[0]}, "
+            f"{widths[1]} and {widths[2]} numbers; give those that belong together"
+        )
+    codec = configs["encodec"]
+    vocos.check_fits(configs["vocos"], codec, "MetaVoice", second.n_codebooks, CODEBOOK_SIZE)
+    if "mbd" in configs:
+        mbd.check_fits(configs["mbd"], codec)
+
+
+MODEL = Model(
+    name="metavoice",
+    title="MetaVoice",
+    networks={
+        "metavoice": Network(
+            title="MetaVoice (first stage)",
+            folder="",
+            network="metavoice.first_stage:FirstStage",
+            parameter_shapes=first_stage_parameter_shapes,
+            read_converted=read_converted_first_stage,
+            stays_float32=never,
+            is_large=is_quantisable,
+            documents=(TOKENIZER,),
+            repository=REPOSITORY,
+            license=LICENSE,
+            original_modes=("int8", "int4"),
+        ),
+        "metavoice_second_stage": Network(
+            title="MetaVoice (second stage)",
+            folder="second_stage",
+            network="metavoice.second_stage:SecondStage",
+            parameter_shapes=second_stage_parameter_shapes,
+            read_converted=read_converted_second_stage,
+            documents=(TOKENIZER,),
+            repository=REPOSITORY,
+            license=LICENSE,
+        ),
+        "metavoice_speaker_encoder": Network(
+            title="MetaVoice (speaker encoder)",
+            folder="speaker_encoder",
+            network="metavoice.speaker_encoder:SpeakerEncoder",
+            parameter_shapes=speaker_encoder_parameter_shapes,
+            read_converted=read_converted_speaker_encoder,
+            repository=REPOSITORY,
+            license=LICENSE,
+        ),
+    },
+    parts=("metavoice", "metavoice_second_stage", "metavoice_speaker_encoder", "encodec", "vocos"),
+    extras=("mbd",),
+    check=check,
+    sizes={
+        REPOSITORY: {
+            "metavoice": METAVOICE_FIRST_STAGE,
+            "metavoice_second_stage": METAVOICE_SECOND_STAGE,
+            "metavoice_speaker_encoder": METAVOICE_SPEAKER_ENCODER,
+            "encodec": ENCODEC_24KHZ,
+            "vocos": VOCOS_ENCODEC_24KHZ,
+        }
+    },
+    on_mps=("float16", "half of float32's memory, and every release of MPS has it"),
+    references=None,
+    example='--text "Hello there." --ref-audio speaker.wav',
+)
