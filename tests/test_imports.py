@@ -1,12 +1,13 @@
-"""Who may import whom: read from the syntax trees, then tried with the other framework missing."""
+"""Who may import whom: read from the syntax trees, then tried with other frameworks and models missing."""
 
 import ast
-import functools
 import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 OURS = ("tts_core", "torch_ref", "mlx_port", "converters")
 FRAMEWORKS = ("mlx", "torch")
-MODELS = ("dia", "mars5", "metavoice")
+MODELS = tuple(sorted(spec.parent.name for spec in (ROOT / "tts_core").glob("*/spec.py")))
 
 ARROWS = {
     "tts_core": set(),
@@ -29,6 +30,51 @@ LATE = {
     "mlx_port.api": {"converters"},  # converts the embedded voice on first use
     "mlx_port.commands": {"torch_ref", "converters"},  # --backend torch, convert, verify runs both sides
 }
+# modules and folders of a package from the lowest floor to the highest: imports go down, or stay on a floor
+FLOORS: dict[str, list[Iterable[str]]] = {
+    "tts_core": [
+        ("errors",),
+        ("arguments", "config", "converted", "exit_status", "models", "nearest", "noise", "results"),
+        ("audio", "memory", "nn", "stage_meter", "text", "voice"),
+        ("codecs",),
+        MODELS,
+    ],
+    "converters": [
+        ("files",),
+        ("rules",),
+        ("maps",),
+        ("part",),
+        ("search",),
+        ("published",),
+        ("card", "convert"),
+        ("cli",),
+    ],
+    "torch_ref": [
+        ("layers", "limits"),  # layers ask the rules; some of the rules' own tools run layers
+        ("device", "guard", "host", "memory"),
+        ("layerwise", "loading"),
+        ("codecs",),
+        MODELS,
+        ("api", "doctor", "integrations"),
+    ],
+    "mlx_port": [
+        ("layers",),
+        ("guard", "host", "memory"),
+        ("layerwise", "loading"),
+        ("codecs",),
+        MODELS,
+        ("api", "doctor"),
+        ("commands",),
+    ],
+}
+# what still climbs; an entry that no longer does fails the test
+CLIMBING = {
+    ("tts_core.memory.fits", "tts_core.dia.memory"),
+    ("mlx_port.layerwise", "mlx_port.commands.verify.stored"),
+    ("mlx_port.metavoice.layerwise", "mlx_port.commands.verify.stored"),
+}
+# modules of a model that others still use for what is not the model's own
+LENT = {"tts_core.dia.memory"}
 
 NETWORK = {
     "socket",
@@ -63,14 +109,23 @@ def modules(package: str) -> Iterator[tuple[str, Path]]:
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
-@functools.cache
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-@functools.cache
-def imports(package: str) -> list[Import]:
-    return [found for module, path in modules(package) for found in _imports(tree(path), module, None)]
+@cache
+def every_module() -> frozenset[str]:
+    return frozenset(module for package in OURS for module, _ in modules(package))
+
+
+@cache
+def imports(package: str) -> tuple[Import, ...]:
+    return tuple(
+        found
+        for module, path in modules(package)
+        for found in _imports(tree(path), module, None)
+    )
 
 
 def _imports(node: ast.AST, module: str, function: str | None) -> Iterator[Import]:
@@ -79,7 +134,10 @@ def _imports(node: ast.AST, module: str, function: str | None) -> Iterator[Impor
             for name in child.names:
                 yield Import(module, child.lineno, name.name, function)
         elif isinstance(child, ast.ImportFrom):
-            yield Import(module, child.lineno, "." * child.level + (child.module or ""), function)
+            source = "." * child.level + (child.module or "")
+            inner = [f"{source}.{name.name}" for name in child.names]
+            for target in dict.fromkeys(name if name in every_module() else source for name in inner):
+                yield Import(module, child.lineno, target, function)
         elif isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
             continue
         elif isinstance(
@@ -109,18 +167,85 @@ def test_imports_are_absolute(package):
     assert [found.place for found in imports(package) if found.target.startswith(".")] == []
 
 
-@pytest.mark.parametrize("package", ["torch_ref", "mlx_port"])
-def test_layers_then_codecs_then_models(package):
-    lower = {"layers": ["codecs", *MODELS], "codecs": list(MODELS)}
-    lower |= {model: [other for other in MODELS if other != model] for model in MODELS}
-    wrong = [
-        found.place
+def floor(module: str) -> int | None:
+    """The number of a module's floor in its package; None for the package itself."""
+    package, _, inside = module.partition(".")
+    found = [number for number, units in enumerate(FLOORS[package]) if inside.partition(".")[0] in units]
+    assert len(found) == 1 or not inside, f"{module}: on {len(found)} floors; give it one in FLOORS"
+    return found[0] if inside else None
+
+
+def test_imports_go_down():
+    """Also those inside functions, and those of commands."""
+    climbing = set()
+    for found in (each for package in OURS for each in imports(package)):
+        if (
+            found.target in every_module()
+            and found.module.partition(".")[0] == found.target.partition(".")[0]
+        ):
+            start, end = floor(found.module), floor(found.target)
+            if start is not None and end is not None and end > start:
+                climbing.add((found.module, found.target))
+    assert climbing == CLIMBING
+
+
+def test_there_is_no_circle():
+    """Of modules as they are imported: what a function imports later closes none."""
+    graph: dict[str, set[str]] = {module: set() for module in every_module()}
+    for found in (each for package in OURS for each in imports(package)):
+        if found.function is None and found.target in graph:
+            graph[found.module].add(found.target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+
+
+def model_of(module: str) -> str | None:
+    """The model that a module belongs to, by its folder or by the end of its name."""
+    parts = module.split(".")
+    owners = {model for model in MODELS if model in parts or parts[-1].endswith(f"_{model}")}
+    assert len(owners) < 2, module
+    return next(iter(owners), None)
+
+
+def reached(starts: Collection[str], ends: Collection[str] = ()) -> Mapping[str, str]:
+    """Every module that running these may import by a statement → one that imports it. ends: whose own
+    imports are not followed.
+    """
+    graph: dict[str, set[str]] = {}
+    for found in (each for package in OURS for each in imports(package)):
+        graph.setdefault(found.module, set()).add(found.target)
+    seen, left = {start: "" for start in starts}, list(starts)
+    while left:
+        module = left.pop()
+        known = graph.get(module, set()) if module not in ends else set()
+        for target in known & every_module() - seen.keys():
+            seen[target] = module
+            left.append(target)
+    return seen
+
+
+def of_others(model: str) -> set[str]:
+    """The modules of other models."""
+    return {module for module in every_module() if model_of(module) not in (None, model)}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_model_needs_another(model):
+    """Not even in a function, nor through a module of nobody's."""
+    found = reached([module for module in every_module() if model_of(module) == model], LENT)
+    assert {name: found[name] for name in of_others(model) & found.keys() - LENT} == {}
+
+
+def test_what_is_lent_is_borrowed():
+    borrowed = {
+        found.target
+        for package in OURS
         for found in imports(package)
-        for part in found.module.split(".")[1:2]
-        for above in lower.get(part, [])
-        if (found.target + ".").startswith(f"{package}.{above}.")
-    ]
-    assert wrong == []
+        if found.target in LENT and model_of(found.module) != model_of(found.target)
+    }
+    assert borrowed == LENT
 
 
 def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
@@ -161,15 +286,17 @@ import importlib, sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {blocked!r}:
+        if name.partition(".")[0] in {blocked!r} or name in {blocked!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
 """
 
 
-def run_without(blocked: tuple[str, ...], code: str) -> str:
-    """Run code in a fresh interpreter in which these packages cannot be imported. Returns what it prints."""
+def run_without(blocked: Collection[str], code: str) -> str:
+    """Run code in a fresh interpreter in which these packages and modules cannot be imported. Returns what it
+    prints.
+    """
     done = subprocess.run(
         [sys.executable, "-c", BLOCK.format(blocked=blocked) + code],
         cwd=ROOT,
@@ -189,6 +316,14 @@ def test_every_module_imports_without_a_framework(package):
 def import_all(package: str) -> str:
     names = [module for module, _ in modules(package)]
     return f"for name in {names!r}: importlib.import_module(name)\n"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_module_of_a_model_imports_without_the_others(model):
+    names = sorted(module for module in every_module() if model_of(module) == model)
+    lent = set(reached(LENT))
+    absent = of_others(model) - lent - {module.rpartition(".")[0] for module in lent}
+    run_without(absent, f"for name in {names!r}: importlib.import_module(name)")
 
 
 @pytest.mark.parametrize(("package", "blocked"), [("torch_ref", "mlx"), ("mlx_port", "torch")])
