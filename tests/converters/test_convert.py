@@ -23,6 +23,7 @@ from converters.published import open_published
 from converters.rules.dequantize import BITS, Quantization
 from tests.converters.folders import DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01, assert_same, left_in, read_all
 from tts_core.codecs import dac
+from tts_core.dia.sampling import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, ResourceError, UsageError
 
@@ -405,6 +406,15 @@ def test_numbers_that_are_none(source, tmp_path, monkeypatch, value):
     with pytest.raises(CheckpointError, match=r"pre_sa_norm\.weight holds NaN or infinite"):
         convert(published, tmp_path / "out")
     assert left_in(tmp_path) == []
+
+
+def test_a_converted_folder_takes_the_hint_as_published_files_do(source, tmp_path):
+    convert(source, tmp_path / "out")
+    stored = open_published(tmp_path / "out").parts["dia"].config
+    assert stored.generation == "0626"
+    other = open_published(tmp_path / "out", cross_rope=True).parts["dia"].config
+    assert other == replace(stored, cross_rope=True, sampling=DEFAULTS_V01)
+    assert open_published(tmp_path / "out", cross_rope=False).parts["dia"].config == stored
 
 
 def test_weights_too_large_for_float16(source, tmp_path, monkeypatch):
