@@ -29,6 +29,7 @@ ALONE = {
     "torch_ref/metavoice/step.py:fix": "part of GraphStep",
     "torch_ref/metavoice/first_stage_loop.py:Read": "a copy under way: MLX's arrays never change",
     "torch_ref/metavoice/fused.py": "part of GraphStep: kernels for CUDA",
+    "mlx_port/stored.py": "tensors of converted folders, read lazily; torch_ref's are read by converters",
     "mlx_port/api.py:converted_voice": "torch_ref reads the published layout directly",
     "mlx_port/api.py:voice_folders": "part of converted_voice",
     "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",

@@ -1,7 +1,7 @@
 """PyTorch zip files whose pickle holds OmegaConf objects beside tensors, as audiocraft saves its models.
 
-Neither PyTorch nor omegaconf is needed, and nothing of the file is run (converters/files/restricted_pickle.py). A
-tensor is read from its storage when it is asked for, one at a time.
+Neither PyTorch nor omegaconf is needed, and nothing of the file is run: see
+converters/files/restricted_pickle.py. A tensor is read from its storage when it is asked for, one at a time.
 """
 
 from __future__ import annotations

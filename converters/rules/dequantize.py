@@ -23,8 +23,8 @@ BITS = {"affine": (4, 2, 3, 5, 6, 8), "mxfp4": (4,), "mxfp8": (8,), "nvfp4": (4,
 class Quantization:
     """How a layer's weight is stored: mode, weights that share a scale, bits per weight.
 
-    original: the numbers are those that the model's own program makes (converters/rules/original_quant.py); what
-    is stored has the same form.
+    original: the numbers are those that the model's own program makes (converters/rules/original_quant.py);
+    they are stored in the same form.
     """
 
     mode: str

@@ -217,8 +217,8 @@ class Dac(nn.Module):
     def decode_frames(self, codes: mx.array, start: int, stop: int) -> mx.array:
         """The samples of frames [start, stop), equal to that part of a whole decode.
 
-        codes: (B, q, T), where T reaches at least `tts_core.codecs.dac.decode_lookahead` frames beyond `stop`, or to
-        the end.
+        codes: (B, q, T), where T reaches to the end, or at least `tts_core.codecs.dac.decode_lookahead`
+        frames beyond `stop`.
         """
         total = codes.shape[2]
         window = decode_window(self.config, start, stop, total)

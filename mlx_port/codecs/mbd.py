@@ -16,8 +16,14 @@ from mlx import nn
 from mlx_port.codecs.band_split import match_levels, split_bands
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d
 from mlx_port.layers.norm import GroupNorm
-from tts_core.codecs.mbd import MbdBandConfig, MbdConfig, MbdProcessorConfig, MbdUnetConfig
-from tts_core.codecs.mbd_request import check_items, nearest_frames
+from tts_core.codecs.mbd import (
+    MbdBandConfig,
+    MbdConfig,
+    MbdProcessorConfig,
+    MbdUnetConfig,
+    check_items,
+    nearest_frames,
+)
 from tts_core.codecs.mbd_schedule import Transition, check_steps, default_steps, transitions
 from tts_core.noise import NormalNoise
 
@@ -167,8 +173,8 @@ class MultiBandDiffusion:
     """All bands, loaded one after the other."""
 
     def __init__(self, config: MbdConfig, band_weights: Callable[[int], Mapping[str, mx.array]]):
-        """band_weights: band's number → its tensors by the names of `tts_core.codecs.mbd.band_parameter_shapes`,
-        axes as `mlx_axes` says. What it returns is dropped when the band is done.
+        """band_weights: band's number → its tensors by the names of `band_parameter_shapes`, with the axes of
+        `mlx_axes` (both in tts_core.codecs.mbd). They are dropped when the band is done.
         """
         self.config = config
         self.band_weights = band_weights

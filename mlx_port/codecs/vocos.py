@@ -134,8 +134,8 @@ class Vocos(nn.Module):
     def decode_frames(self, codes: mx.array, start: int, stop: int, bandwidth_id: int) -> mx.array:
         """The samples of frames [start, stop), equal to that part of a whole decode.
 
-        codes: (B, q, T), where T reaches at least `tts_core.codecs.vocos.decode_lookahead` frames beyond `stop`, or
-        to the end.
+        codes: (B, q, T), where T reaches to the end, or at least `tts_core.codecs.vocos.decode_lookahead`
+        frames beyond `stop`.
         """
         check_request(self.config, codes.shape[1], bandwidth_id)
         window = decode_window(self.config, start, stop, codes.shape[2])

@@ -7,10 +7,10 @@ from typing import Any
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.commands.verify.stored import Stored
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layerwise import Layers, Tensors
 from mlx_port.metavoice.speaker_encoder import unit
+from mlx_port.stored import Stored
 from tts_core.nn.layer_order import passes
 
 

@@ -2,8 +2,8 @@
 
 Paper: Wan et al. 2017, "Generalized end-to-end loss for speaker verification", arXiv 1710.10467. Upstream:
 metavoiceio/metavoice-src (Apache-2.0) fam/quantiser/audio/speaker_encoder, July 2024; the mel front end is
-tts_core/metavoice/speaker_slices.py. Differs from upstream: embeddings are cached by what the audio holds, not by its
-path (tts_core/metavoice/speaker_cache.py).
+tts_core/metavoice/speaker_slices.py. Differs from upstream: embeddings are cached by the audio's content, not
+by its path (tts_core/metavoice/speaker_cache.py).
 """
 
 from __future__ import annotations

@@ -10,15 +10,14 @@ import pytest
 import torch
 
 from converters.published import open_published
-from mlx_port.commands.verify import ladder
 from mlx_port.commands.verify.command import layers_class
-from mlx_port.commands.verify.inputs import Given
 from mlx_port.commands.verify.run import trace
 from tests.converters.models import AR, FIRST, sources
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
 from torch_ref.loading import open_parts
 from tts_core import models
+from tts_core.nn.ladder import Given, ladder
 from tts_core.nn.layer_order import State, single_passes
 
 pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
@@ -96,7 +95,7 @@ def opened(tmp_path_factory) -> Callable[[str], SimpleNamespace]:
 @pytest.mark.parametrize("model", ["mars5", "metavoice"])
 def test_the_layers_in_a_row_are_the_networks(model, opened):
     it, seen = opened(model), set()
-    for rung in ladder.ladder(model, it.given):
+    for rung in ladder(model, it.given):
         state = rung.state(it.given)
         part = it.published.parts[rung.kind]
         layers = layers_class("torch_ref", rung.layers)(part.config, part, "float64")

@@ -10,22 +10,21 @@ import torch
 
 from converters.convert import convert
 from converters.published import Part, open_published
-from mlx_port.codecs.layerwise import DacLayers as MlxDac
-from mlx_port.commands.verify.dia import dia_state
-from mlx_port.commands.verify.inputs import Given, no_codes, signal
+from mlx_port.codecs.dac_layerwise import DacLayers as MlxDac
 from mlx_port.commands.verify.run import trace
-from mlx_port.commands.verify.stored import Stored
 from mlx_port.dia.layerwise import DiaLayers as MlxDia
 from mlx_port.loading import load as load_mlx
+from mlx_port.stored import Stored
 from tests.converters.folders import DAC, V_V01
 from tests.tiny.dia import dac_config, dia_config
 from torch_ref.dia.layerwise import DiaLayers as TorchDia
 from torch_ref.loading import load as load_torch
 from tts_core.codecs import dac
-from tts_core.codecs.layer_order import dac_decode_stages, dac_encode_stages
 from tts_core.dia import shapes as dia_shapes
 from tts_core.dia.config import DiaConfig
+from tts_core.dia.ladder import dia_state
 from tts_core.dia.layer_order import dia_stages
+from tts_core.nn.ladder import Given, no_codes, signal
 from tts_core.nn.layer_order import passes
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -66,7 +65,7 @@ def test_every_tensor_of_dia_belongs_to_one_stage():
 def test_every_tensor_of_the_codec_belongs_to_a_stage():
     config = dac_config()
     names = list(dac.parameter_shapes(config))
-    stages = dac_encode_stages(config) + dac_decode_stages(config)
+    stages = dac.encode_stages(config) + dac.decode_stages(config)
     claimed = [name for stage in stages for name in stage.tensors(names)]
     assert set(claimed) == set(names)
     twice = {name for name in names if claimed.count(name) > 1}
@@ -109,12 +108,12 @@ def test_the_codecs_layers_in_a_row_are_the_codec(source, folder):
     codec = load_mlx(folder).codec
     port = MlxDac(config, Stored("dac", converted.files), "float32")
     encoded = trace(
-        dac_encode_stages(config),
+        dac.encode_stages(config),
         port.run,
         {"samples": samples, "codes": no_codes(samples, config.hop_length)},
     ).whole
     np.testing.assert_array_equal(encoded["codes"], np.array(codec.encode(samples)))
-    decoded = trace(dac_decode_stages(config), port.run, {"codes": encoded["codes"]}).whole
+    decoded = trace(dac.decode_stages(config), port.run, {"codes": encoded["codes"]}).whole
     np.testing.assert_allclose(decoded["audio"], np.array(codec.decode(encoded["codes"])), atol=2e-6)
 
 

@@ -17,11 +17,10 @@ from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
-from mlx_port.commands.verify import ladder
-from mlx_port.commands.verify.inputs import Given
 from tests.converters.models import AR, FIRST, edit, sources
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
+from tts_core.nn.ladder import Given, ladder
 
 pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")
 QUICK = ("--rows", "12", "--seconds", "0.06")
@@ -138,7 +137,7 @@ PARTS = {
 @pytest.mark.parametrize("model", PARTS)
 def test_every_tensor_belongs_to_a_layer_that_is_run(model, converted):
     published = open_published(converted(model), offline=True)
-    rungs = ladder.ladder(model, given_by(model, converted(model)))
+    rungs = ladder(model, given_by(model, converted(model)))
     for kind, part in published.parts.items():
         stages = [stage for rung in rungs if rung.kind == kind for stage in rung.stages]
         claimed = {name for stage in stages for name in stage.tensors(part.names())}
@@ -151,6 +150,13 @@ def perturb(tensor: np.ndarray) -> None:
 
 def swap_rows(tensor: np.ndarray) -> None:
     tensor[[1, 2]] = tensor[[2, 1]]
+
+
+def double_row(row: int) -> Callable[[np.ndarray], None]:
+    def change(tensor: np.ndarray) -> None:
+        tensor[row] *= 2
+
+    return change
 
 
 def poison(tensor: np.ndarray) -> None:
@@ -174,6 +180,12 @@ DAMAGES = {
         Damage("nar", "tfm.decoder.layers.0.multihead_attn.in_proj.weight", perturb, "tfm.decoder.layers.0"),
         Damage("codec", "encoder.layers.13.lstm.weight_hh_l1", swap_rows, "encoder.layers.13"),
         Damage("vocoder", "backbone.convnext.1.gamma", perturb, "backbone.convnext.1"),
+    ),
+    "mars5, the vocoder's own row": (
+        Damage("vocoder", "backbone.norm.scale.weight", double_row(1), "backbone.embed"),
+    ),
+    "metavoice, the vocoder's own row": (
+        Damage("vocoder", "backbone.norm.scale.weight", double_row(2), "backbone.embed"),
     ),
     "mars5, one part": (Damage("", "ar.norm.weight", poison, "ar.norm", "mars5"),),
     "metavoice, one part": (

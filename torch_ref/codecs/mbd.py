@@ -18,8 +18,14 @@ from torch import Tensor, nn
 from torch_ref.codecs.band_split import match_levels, split_bands
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.norm import GroupNorm
-from tts_core.codecs.mbd import MbdBandConfig, MbdConfig, MbdProcessorConfig, MbdUnetConfig
-from tts_core.codecs.mbd_request import check_items, nearest_frames
+from tts_core.codecs.mbd import (
+    MbdBandConfig,
+    MbdConfig,
+    MbdProcessorConfig,
+    MbdUnetConfig,
+    check_items,
+    nearest_frames,
+)
 from tts_core.codecs.mbd_schedule import Transition, check_steps, default_steps, transitions
 from tts_core.noise import NormalNoise
 
@@ -170,8 +176,9 @@ class MultiBandDiffusion:
     """All bands, loaded one after the other."""
 
     def __init__(self, config: MbdConfig, band_weights: Callable[[int], Mapping[str, Tensor]]):
-        """band_weights: band's number → its tensors by the names of `tts_core.codecs.mbd.band_parameter_shapes`, on
-        the device and in the dtype to compute in. What it returns is dropped when the band is done.
+        """band_weights: band's number → its tensors by the names of `band_parameter_shapes`
+        (tts_core.codecs.mbd), on the device and in the dtype to compute in. They are dropped when the band is
+        done.
         """
         self.config = config
         self.band_weights = band_weights

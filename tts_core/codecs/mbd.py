@@ -7,14 +7,17 @@ the file, behind `bands.N.unet.` and `bands.N.processor.`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
-from tts_core.errors import CheckpointError
+from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
+from tts_core.nn.layer_order import Stage, stage, stages
 
 _LOG = logging.getLogger("tts_core")
 Shapes = dict[str, tuple[int, ...]]
@@ -327,3 +330,58 @@ NETWORK = Network(
     repository="facebook/multiband-diffusion",
     license="cc-by-nc-4.0",
 )
+
+
+def nearest_frames(length: int, frames: int) -> np.ndarray:
+    """For each of `length` steps the frame that conditions it, floor(i frames / length) in float32. int64.
+
+    Raises ValueError for more than two frames a step, as upstream does.
+    """
+    if not 0 < frames <= 2 * length:
+        raise ValueError(f"mbd: {frames} frames of latents for {length} steps of the deepest level")
+    scale = np.float32(frames) / np.float32(length)
+    return np.minimum((np.arange(length, dtype=np.float32) * scale).astype(np.int64), frames - 1)
+
+
+def check_items(
+    config: MbdConfig,
+    latents: Sequence[tuple[int, ...]],
+    references: Sequence[tuple[int, ...]],
+    sources: int,
+) -> None:
+    """Raise UsageError unless each item has latents (C, F), a wave (L,) of fitting length, and noise."""
+    if not 0 < len(latents) == len(references) == sources:
+        raise UsageError(
+            f"mbd: {len(latents)} latents, {len(references)} waves and {sources} sources of noise: give one "
+            "of each for every item"
+        )
+    for latent, wave in zip(latents, references, strict=True):
+        if len(latent) != 2 or latent[0] != config.codec_dim or len(wave) != 1 or wave[0] < 2:
+            raise UsageError(
+                f"mbd: latents {latent} with a wave {wave}: expected ({config.codec_dim}, frames) and "
+                "(samples,)"
+            )
+        for band in config.bands:
+            steps = -(-wave[0] // band.unet.stride**band.unet.depth)
+            if not 0 < latent[1] <= 2 * steps:
+                raise UsageError(f"mbd: {latent[1]} frames of latents do not belong to {wave[0]} samples")
+
+
+def band_stages(config: MbdConfig, band: int) -> list[Stage]:
+    """Layers of one band: its processor on a sound, then one estimate of the noise in `hidden`.
+
+    State: band and step (1,), sound, processed and estimate (B, L), latents of the codec (B, C, T), and
+    skip0, skip1 .. (B, C, T): the outputs of each level for the way up.
+    """
+    at, depth = f"bands.{band}.unet", len(config.bands[band].unet.channels)
+    tables = [f"{at}.embedding", *(f"{at}.embeddings.{i}" for i in range(depth - 1))]
+    found = [
+        stage("down", f"{at}.encoders.{i}", "hidden", beside=(table,), index=i)
+        for i, table in enumerate(tables)
+    ]
+    found.append(stage("condition", f"{at}.conv_codec", f"skip{depth - 1}"))
+    found += stages("up", f"{at}.decoders", depth - 1, "hidden")
+    found.append(stage("estimate", f"{at}.decoders.{depth - 1}", "estimate", index=depth - 1))
+    if config.bands[band].processor is not None:
+        found.insert(0, stage("processor", f"bands.{band}.processor", "processed"))
+    return found

@@ -13,6 +13,7 @@ from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
+from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
 
 KERNEL = 7  # of every convolution
@@ -255,3 +256,14 @@ NETWORK = Network(
     repository="charactr/vocos-encodec-24khz",
     license="mit",
 )
+
+
+def decode_stages(config: VocosConfig) -> list[Stage]:
+    """Layers from codes to audio. State: codes (B, Q, T), bandwidth (1,), rows (B, T, D), audio (B, L)."""
+    return [
+        stage("features", "feature_extractor", "rows"),
+        stage("embedding", "backbone.embed", "rows", beside=("backbone.norm",)),
+        *stages("block", "backbone.convnext", config.num_layers, "rows"),
+        stage("norm", "backbone.final_layer_norm", "rows"),
+        stage("head", "head.out", "audio"),
+    ]

@@ -1,7 +1,7 @@
-"""The order in which a network's layers run and what flows between them, so that one can run at a time.
+"""The order in which a network's layers run and the arrays between them, so that one can run at a time.
 
-A stage takes what it needs from a state, arrays by name, and gives what it makes; *_stages.py say which
-names there are.
+A stage reads the arrays that it needs from a state, by name, and returns those that it computes. The names
+are listed beside the stages: in `layer_order.py` of a model, in a codec's own file.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _frameworks() -> dict[str, str]:
 
 def _sides() -> tuple[Side, Side]:
     """torch's layers, read through the maps, and MLX's, from the files as they are stored."""
-    from mlx_port.commands.verify.stored import Stored
+    from mlx_port.stored import Stored
 
     def reference(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
         return layers_class("torch_ref", layers)(config, weights, dtype).run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,20 +10,12 @@ import numpy as np
 
 from mlx_port.commands.verify.measure import EPS, decibels
 from tts_core import models
-from tts_core.dia.shapes import is_norm
 
 if TYPE_CHECKING:
     from converters.published import Part
     from converters.rules.dequantize import Quantization
 
 CHUNK = 2**22  # numbers compared at a time
-CLASSES = {
-    ".self_attention.": "self-attention",
-    ".cross_attention.": "cross-attention",
-    ".mlp.": "mlp",
-    ".embedding": "embeddings",
-    "logits_dense.": "head",
-}
 # half a step, as a part of the number; float32 is copied, folded weight norms may differ in their last bits
 ROUNDING = {"float32": 4 * EPS["float32"], "bfloat16": EPS["bfloat16"] / 2, "float16": EPS["float16"] / 2}
 SMALLEST_STEP = {"float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24}
@@ -75,12 +67,18 @@ class Loss:
         return self.cross_entropy - self.source_cross_entropy
 
 
-def compare_tensors(title: str, source: Part, destination: Part) -> tuple[list[TensorClass], list[Fault]]:
-    """Every tensor of a network, read one at a time. title: of the part."""
+def compare_tensors(
+    title: str, source: Part, destination: Part, groups: Callable[[str], str] | None = None
+) -> tuple[list[TensorClass], list[Fault]]:
+    """Compare every tensor of a network, read one at a time.
+
+    title: of the part.  groups: a tensor's class by its name (tts_core.nn.ladder.Rung); None: its module.
+    """
     sums: dict[str, list[float]] = {}
     faults = []
     for name in source.names():
-        total = sums.setdefault(_class(title, source.kind, name), [0, 0, 0.0, 0.0, 0.0])
+        group = groups(name) if groups else _by_module(title, source.kind, name)
+        total = sums.setdefault(group, [0, 0, 0.0, 0.0, 0.0])
         worst = Fault(title, name, 0.0, 0.0)
         for before, after, allowed in _pieces(source, destination, name):
             difference = np.abs(after.astype(np.float64) - before)
@@ -164,10 +162,8 @@ def group_error(values: np.ndarray, how: Quantization, dtype: str) -> np.ndarray
     return np.broadcast_to(allowed, groups.shape).reshape(values.shape)
 
 
-def _class(title: str, kind: str, name: str) -> str:
-    """Of Dia by what it does, of others by its name: up to the layer's number where a dtype may be chosen."""
-    if kind == "dia":
-        return "norms" if is_norm(name) else next(known for part, known in CLASSES.items() if part in name)
+def _by_module(title: str, kind: str, name: str) -> str:
+    """The module's name, up to the layer's number where a dtype may be chosen."""
     above = name.split(".")[:-1]
     numbers = [place for place, part in enumerate(above) if part.isdigit()]
     depth = min(numbers, default=len(above)) if models.network(kind).takes_dtype else 1

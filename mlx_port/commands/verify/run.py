@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlx_port.commands.verify.conversion import compare_tensors, teacher_forced
-from mlx_port.commands.verify.inputs import Given
-from mlx_port.commands.verify.ladder import Rung, ladder
 from mlx_port.commands.verify.measure import Choices, Row, compare_choices, distances, measure
 from mlx_port.commands.verify.report import Report
 from tts_core import models
 from tts_core.errors import CheckpointError
+from tts_core.nn.ladder import Given, Rung, ladder
 from tts_core.nn.layer_order import Stage, State
 
 if TYPE_CHECKING:
@@ -163,9 +162,10 @@ def verify(
         report.seed,
     )
     rungs = ladder(str(destination.model), given)
+    groups = {rung.kind: rung.groups for rung in rungs}
     for kind, pair in parts.items():
         progress(f"tensors of {models.network(kind).title}")
-        classes, faults = compare_tensors(_title(kind), *pair)
+        classes, faults = compare_tensors(_title(kind), *pair, groups.get(kind))
         report.tensors += classes
         report.faults += faults
     for rung in rungs:

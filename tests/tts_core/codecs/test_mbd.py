@@ -13,13 +13,14 @@ from tts_core.codecs.mbd import (
     PUBLISHED_UNET,
     MbdConfig,
     band_parameter_shapes,
+    check_items,
     is_float32,
     mlx_axes,
+    nearest_frames,
     parameter_shapes,
     read_converted,
     read_published,
 )
-from tts_core.codecs.mbd_request import check_items, nearest_frames
 from tts_core.codecs.mbd_schedule import alpha_bars, betas, check_steps, default_steps, transitions
 from tts_core.errors import CheckpointError, UsageError
 

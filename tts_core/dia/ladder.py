@@ -1,28 +1,33 @@
-"""Dia and its codec: what is run, and on what."""
+"""The runs of Dia and its codec that `mlx-port verify` compares, and their inputs."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mlx_port.commands.verify.inputs import Given, no_codes, signal
-from mlx_port.commands.verify.ladder import Rung
-from tts_core.codecs.layer_order import dac_decode_stages, dac_encode_stages
+from tts_core.codecs.ladder import dac_rungs
 from tts_core.dia.delay import apply_delay
 from tts_core.dia.layer_order import dia_stages
+from tts_core.dia.shapes import is_norm
 from tts_core.dia.tokenizer import tokenize
+from tts_core.nn.ladder import Given, Rung
 from tts_core.nn.layer_order import State
 
 TEXT = "[S1] The quick brown fox jumps over the lazy dog. [S2] Does it? (laughs) It does."
+GROUPS = {
+    ".self_attention.": "self-attention",
+    ".cross_attention.": "cross-attention",
+    ".mlp.": "mlp",
+    ".embedding": "embeddings",
+    "logits_dense.": "head",
+}
 
 
 def ladder(given: Given) -> list[Rung]:
     """The codec there and back, then Dia on its codes."""
-    dia, codec = given.configs["dia"], given.configs["dac"]
+    dia = given.configs["dia"]
     given.check_rows(dia.decoder_config.max_position_embeddings)
-    layers = "codecs.layerwise:DacLayers"
     return [
-        Rung("codec", "dac", layers, dac_encode_stages(codec), _heard, keeps=("codes",)),
-        Rung("codec", "dac", layers, dac_decode_stages(codec), lambda given: {"codes": given.made["codes"]}),
+        *dac_rungs(given),
         Rung(
             "dia",
             "dia",
@@ -30,12 +35,13 @@ def ladder(given: Given) -> list[Rung]:
             dia_stages(dia),
             dia_state,
             targets=lambda state: _targets(state["tokens"][0], dia.eos_token_id),
+            groups=tensor_group,
         ),
     ]
 
 
 def dia_state(given: Given) -> State:
-    """A text, and grid rows with guidance, the unconditional one second; codes of the codec's are said."""
+    """A text, and grid rows of the codec's codes, twice: conditional, then unconditional for guidance."""
     config, rows = given.configs["dia"], given.rows
     channels = config.decoder_config.num_channels
     said = given.codes(channels, config.eos_token_id, rows)
@@ -49,10 +55,11 @@ def dia_state(given: Given) -> State:
     }
 
 
-def _heard(given: Given) -> State:
-    codec = given.configs["dac"]
-    samples = signal(codec, given.seconds, given.seed)
-    return {"samples": samples, "codes": no_codes(samples, codec.hop_length)}
+def tensor_group(name: str) -> str:
+    """The line of the report that counts a tensor, by its function in the network."""
+    if is_norm(name):
+        return "norms"
+    return next(group for part, group in GROUPS.items() if part in name)
 
 
 def _targets(grid: np.ndarray, eos: int) -> np.ndarray:

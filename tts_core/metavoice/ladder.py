@@ -1,4 +1,4 @@
-"""MetaVoice's networks: what is run, and on what."""
+"""The runs of MetaVoice's networks that `mlx-port verify` compares, and their inputs."""
 
 from __future__ import annotations
 
@@ -7,29 +7,27 @@ from functools import partial
 
 import numpy as np
 
-from mlx_port.commands.verify.codecs import codec_rungs
-from mlx_port.commands.verify.inputs import TEXT, Given, sound
-from mlx_port.commands.verify.ladder import Rung
-from tts_core.codecs.layer_order import mbd_stages
-from tts_core.codecs.mbd import MbdConfig
-from tts_core.codecs.mbd_schedule import default_steps
+from tts_core.codecs.ladder import encodec_rungs, mbd_rungs, vocos_rung
 from tts_core.metavoice.codes import interleave, second_stage_rows
 from tts_core.metavoice.config import CODEBOOK_SIZE, FIRST_STAGE_BOOKS
 from tts_core.metavoice.layer_order import first_stage_stages, second_stage_stages, speaker_encoder_stages
+from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.metavoice.speaker_slices import SAMPLE_RATE, utterance_slices
 from tts_core.metavoice.text import Tokenizers, read_converted
+from tts_core.nn.ladder import TEXT, Given, Rung, sound
 from tts_core.nn.layer_order import State
 
 SPEAKER_SECONDS = 2.5  # two slices
 
 
 def ladder(given: Given) -> list[Rung]:
-    """The codecs, the speaker encoder, both stages on its voice, and the bands of diffusion if there are."""
+    """The codecs, the speaker encoder, both stages on its voice, and the bands of diffusion if present."""
     first, second = given.configs["metavoice"], given.configs["metavoice_second_stage"]
-    speaker, bands = given.configs["metavoice_speaker_encoder"], given.configs.get("mbd")
+    speaker = given.configs["metavoice_speaker_encoder"]
     given.check_rows(first.max_position_embeddings)
     return [
-        *codec_rungs(given),
+        *encodec_rungs(given),
+        vocos_rung(given, BANDWIDTH_ID),
         Rung(
             "speaker_encoder",
             "metavoice_speaker_encoder",
@@ -53,15 +51,7 @@ def ladder(given: Given) -> list[Rung]:
             second_stage_stages(second),
             _window,
         ),
-        *(_bands(bands) if bands else ()),
-    ]
-
-
-def _bands(config: MbdConfig) -> list[Rung]:
-    layers = "codecs.layerwise:MbdLayers"
-    return [
-        Rung(f"mbd, band {b}", "mbd", layers, mbd_stages(config, b), partial(_noisy, band=b))
-        for b in range(len(config.bands))
+        *(mbd_rungs(given) if "mbd" in given.configs else ()),
     ]
 
 
@@ -90,20 +80,6 @@ def _window(given: Given) -> State:
     return {
         "tokens": second_stage_rows(text, codes, window)[None],
         "embeddings": given.made["speaker"].astype(np.float32)[None],
-    }
-
-
-def _noisy(given: Given, band: int) -> State:
-    """The codec's latents and wave, and noise at a step half-way."""
-    steps = default_steps(given.configs["mbd"].bands[band].schedule)
-    wave = given.made["audio"].astype(np.float32)
-    noise = np.random.default_rng(given.seed + band).standard_normal(wave.shape).astype(np.float32)
-    return {
-        "band": np.array(band, np.int32),
-        "step": np.array([steps[len(steps) // 2]], np.int32),
-        "sound": wave,
-        "hidden": noise[:, None],
-        "latents": given.made["latents"].astype(np.float32),
     }
 
 

@@ -1,25 +1,26 @@
-"""MARS5's networks: what is run, and on what."""
+"""The runs of MARS5's networks that `mlx-port verify` compares, and their inputs."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mlx_port.commands.verify.codecs import codec_rungs
-from mlx_port.commands.verify.inputs import TEXT, Given
-from mlx_port.commands.verify.ladder import Rung
+from tts_core.codecs.ladder import encodec_rungs, vocos_rung
 from tts_core.mars5.layer_order import codec_lm_stages, residual_transformer_stages
+from tts_core.mars5.request import BANDWIDTH_ID
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.nn.ladder import TEXT, Given, Rung
 from tts_core.nn.layer_order import State
 
 REFERENCE_FRAMES = 24
-TIMESTEP = 100  # half of those that the diffusion has
+TIMESTEP = 100  # half of the diffusion's
 
 
 def ladder(given: Given) -> list[Rung]:
     """The codecs, then the AR on ids of text and speech, then the NAR on the codec's codes."""
     ar, nar = given.configs["mars5"], given.configs["mars5_nar"]
     return [
-        *codec_rungs(given),
+        *encodec_rungs(given),
+        vocos_rung(given, BANDWIDTH_ID),
         Rung(
             "mars5",
             "mars5",
@@ -40,7 +41,7 @@ def ladder(given: Given) -> list[Rung]:
 
 
 def _ids(given: Given) -> State:
-    """A reference, and half text, half speech behind its vector."""
+    """A reference, and ids after its vector: half text, half speech."""
     config, vocabulary = given.configs["mars5"], _vocabulary(given)
     text = vocabulary.shallow(TEXT).tokens
     codes = given.codes(config.n_codebooks, config.codebook_rows - 1, max(REFERENCE_FRAMES, given.rows))
@@ -51,7 +52,7 @@ def _ids(given: Given) -> State:
 
 
 def _noisy(given: Given) -> State:
-    """A reference, a text, and codes of which a half is noise."""
+    """A reference, a text, and codes of which half are noise."""
     config = given.configs["mars5_nar"]
     classes = min(config.n_classes, config.codebook_rows)
     codes = given.codes(config.n_codebooks, classes, max(REFERENCE_FRAMES, given.rows))

@@ -1,24 +1,28 @@
-"""What both sides are fed: made from a seed, in NumPy."""
+"""The runs by which `mlx-port verify` compares two sides, and their common inputs, from a seed in NumPy.
+
+A model lists its runs in `tts_core/<model>/ladder.py`, in `ladder(given)`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tts_core.errors import UsageError
-from tts_core.nn.layer_order import State
+from tts_core.nn.layer_order import Stage, State
 
 TEXT = "The quick brown fox jumps over the lazy dog. Does it? It does."
 
 
 @dataclass(frozen=True)
 class Given:
-    """What inputs are made from. configs, documents: of the source, by kind.
+    """The material for inputs. configs, documents: of the source, by kind.
 
-    rows: that a decoder reads.  seconds: of sound.  made: what the oracle made before, by name.
+    rows: number that a decoder reads.  seconds: length of sound.  made: earlier outputs of the oracle.
     """
 
     configs: Mapping[str, Any]
@@ -29,16 +33,41 @@ class Given:
     made: State = field(default_factory=dict)
 
     def check_rows(self, room: int) -> None:
-        """Raises UsageError where the model has no room for `rows`."""
+        """Raise UsageError where the model has no room for `rows`."""
         if self.rows > room:
             raise UsageError(f"--rows: {self.rows} is outside 2 .. {room}, the rows that this model holds")
 
     def codes(self, books: int, size: int, frames: int) -> np.ndarray:
-        """(books, frames) of the codec's own, repeated as often as needed; drawn where they do not fit."""
+        """Codes (books, frames): the codec's own, repeated as needed; random ones where those do not fit."""
         codes = self.made["codes"]
         if codes.shape[1] < books or codes.max() >= size:
             codes = np.random.default_rng(self.seed).integers(0, size, (1, books, frames), dtype=np.int32)
         return codes[0, :books, np.arange(frames) % codes.shape[2]].T.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One run of a network, or of half of it, from inputs to its last layer.
+
+    part: its name in the report.  kind: of network, a key of tts_core.models.KINDS.  layers: module and class
+    that run its stages, the same on both sides.  state: makes its inputs.  keeps: the arrays that later rungs
+    read.  targets: of an input, the codes that the logits predict, negative where there is none.
+    groups: the line of the report that counts a tensor of this name; None groups tensors by module.
+    """
+
+    part: str
+    kind: str
+    layers: str
+    stages: list[Stage]
+    state: Callable[[Given], State]
+    keeps: tuple[str, ...] = ()
+    targets: Callable[[State], np.ndarray] | None = None
+    groups: Callable[[str], str] | None = None
+
+
+def ladder(model: str, given: Given) -> list[Rung]:
+    """The rungs of a model, in order. Raises UsageError for more rows than it has room for."""
+    return importlib.import_module(f"tts_core.{model}.ladder").ladder(given)
 
 
 def signal(config: Any, seconds: float, seed: int) -> np.ndarray:
@@ -60,5 +89,5 @@ def sound(sample_rate: int, samples: int, seed: int) -> np.ndarray:
 
 
 def no_codes(samples: np.ndarray, hop_length: int) -> np.ndarray:
-    """What a codec's quantizers add their codes to. (1, L) → (1, 0, T)."""
+    """No codebook yet, for quantizers to append to. (1, L) → (1, 0, T)."""
     return np.zeros((1, 0, samples.shape[1] // hop_length), np.int32)

@@ -1,0 +1,34 @@
+"""Vocos, a layer at a time. In float32, torch's also in float64."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from mlx_port.layerwise import Layers, Tensors
+
+
+class VocosLayers(Layers):
+    """Runs the stages of tts_core.codecs.vocos."""
+
+    KIND = "vocos"
+
+    def features(self, x: Tensors, index: int) -> Tensors:
+        """Codes of all codebooks to vectors."""
+        return {"rows": self.network.feature_extractor(x["codes"])}
+
+    def embedding(self, x: Tensors, index: int) -> Tensors:
+        """The first convolution and the norm behind it."""
+        backbone = self.network.backbone
+        return {"rows": backbone.norm(backbone.embed(x["rows"]), cast(int, x["bandwidth"].item()))}
+
+    def block(self, x: Tensors, index: int) -> Tensors:
+        """One block of the backbone."""
+        return {"rows": self.network.backbone.convnext[index](x["rows"], cast(int, x["bandwidth"].item()))}
+
+    def norm(self, x: Tensors, index: int) -> Tensors:
+        """The backbone's last norm."""
+        return {"rows": self.network.backbone.final_layer_norm(x["rows"])}
+
+    def head(self, x: Tensors, index: int) -> Tensors:
+        """Spectra, and their samples."""
+        return {"audio": self.network.head(x["rows"])}

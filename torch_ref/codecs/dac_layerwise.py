@@ -1,0 +1,55 @@
+"""DAC, a layer at a time. In float32, torch's also in float64."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_ref.layerwise import Layers, Tensors
+
+
+class DacLayers(Layers):
+    """Runs the stages of tts_core.codecs.dac."""
+
+    KIND = "dac"
+
+    def encoder_input(self, x: Tensors, index: int) -> Tensors:
+        """The first convolution."""
+        return {"hidden": self.network.encoder.conv1(x["samples"][:, None])}
+
+    def encoder_block(self, x: Tensors, index: int) -> Tensors:
+        """One block of the encoder."""
+        block = self.network.encoder.block[index]
+        return {"hidden": block(x["hidden"])}
+
+    def encoder_output(self, x: Tensors, index: int) -> Tensors:
+        """The last convolution."""
+        encoder = self.network.encoder
+        return {"latents": encoder.conv2(encoder.snake1(x["hidden"]))}
+
+    def quantizer(self, x: Tensors, index: int) -> Tensors:
+        """One codebook: what it searches by, its codes behind those before, and what it leaves over."""
+        quantizer = self.network.quantizer.quantizers[index]
+        codes = quantizer.encode(x["latents"])
+        return {
+            "encodings": quantizer.in_proj(x["latents"]),
+            "codes": torch.cat((x["codes"], codes[:, None]), dim=1),
+            "latents": x["latents"] - quantizer.decode(codes),
+        }
+
+    def dequantizer(self, x: Tensors, index: int) -> Tensors:
+        """Codes of all codebooks to latents."""
+        return {"hidden": self.network.quantizer.decode(x["codes"])}
+
+    def decoder_input(self, x: Tensors, index: int) -> Tensors:
+        """The first convolution."""
+        return {"hidden": self.network.decoder.conv1(x["hidden"])}
+
+    def decoder_block(self, x: Tensors, index: int) -> Tensors:
+        """One block of the decoder."""
+        block = self.network.decoder.block[index]
+        return {"hidden": block(x["hidden"])}
+
+    def decoder_output(self, x: Tensors, index: int) -> Tensors:
+        """The last convolution, to samples in [-1, 1]."""
+        decoder = self.network.decoder
+        return {"audio": torch.tanh(decoder.conv2(decoder.snake1(x["hidden"])))[:, 0]}

@@ -1,0 +1,57 @@
+"""EnCodec, a layer at a time. In float32, torch's also in float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torch_ref.codecs.encodec import CausalStack, RecurrentBlock
+from torch_ref.layerwise import Layers, Tensors
+
+
+class EncodecLayers(Layers):
+    """Runs the stages of tts_core.codecs.encodec."""
+
+    KIND = "encodec"
+
+    def encoder_layer(self, x: Tensors, index: int) -> Tensors:
+        """One layer of the encoder with weights, and the activation before it."""
+        return {"hidden": _stacked(self.network.encoder, x["hidden"], index)}
+
+    def encoder_output(self, x: Tensors, index: int) -> Tensors:
+        """The last convolution."""
+        return {"latents": _stacked(self.network.encoder, x["hidden"], index)}
+
+    def quantizer(self, x: Tensors, index: int) -> Tensors:
+        """One codebook: what it searches by, its codes behind those before, and what it leaves over."""
+        quantizer = self.network.quantizer.layers[index]
+        latents = x["latents"].transpose(1, 2)
+        codes = quantizer.encode(latents)
+        return {
+            "encodings": x["latents"],
+            "codes": torch.cat((x["codes"], codes[:, None]), dim=1),
+            "latents": (latents - quantizer.decode(codes)).transpose(1, 2),
+        }
+
+    def dequantizer(self, x: Tensors, index: int) -> Tensors:
+        """Codes of all codebooks to latents."""
+        return {"latents": self.network.quantizer.decode(x["codes"])}
+
+    def decoder_input(self, x: Tensors, index: int) -> Tensors:
+        """The first convolution."""
+        return {"hidden": _stacked(self.network.decoder, x["latents"], index)}
+
+    def decoder_layer(self, x: Tensors, index: int) -> Tensors:
+        """One layer of the decoder with weights, and the activation before it."""
+        return {"hidden": _stacked(self.network.decoder, x["hidden"], index)}
+
+    def decoder_output(self, x: Tensors, index: int) -> Tensors:
+        """The last convolution, to samples."""
+        return {"audio": _stacked(self.network.decoder, x["hidden"], index)[:, 0]}
+
+
+def _stacked(stack: CausalStack, x: Tensor, index: int) -> Tensor:
+    """A layer, with the activation before it if there is one."""
+    before, layer = stack.layers[index - 1], stack.layers[index]
+    made = layer(before(x) if index and isinstance(before, nn.ELU) else x)
+    return made[0] if isinstance(layer, RecurrentBlock) else made

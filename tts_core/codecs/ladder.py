@@ -1,0 +1,90 @@
+"""The runs of codecs and vocoders in the ladders of models that use them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tts_core.codecs import dac, encodec, mbd, vocos
+from tts_core.codecs.mbd_schedule import default_steps
+from tts_core.nn.ladder import Given, Rung, no_codes, signal
+from tts_core.nn.layer_order import State
+
+
+def dac_rungs(given: Given) -> list[Rung]:
+    """DAC there and back with all its codebooks."""
+    codec, layers = given.configs["dac"], "codecs.dac_layerwise:DacLayers"
+    return [
+        Rung("codec", "dac", layers, dac.encode_stages(codec), _samples, keeps=("codes",)),
+        Rung("codec", "dac", layers, dac.decode_stages(codec), _codes),
+    ]
+
+
+def encodec_rungs(given: Given) -> list[Rung]:
+    """EnCodec there and back with all its codebooks."""
+    codec, layers = given.configs["encodec"], "codecs.encodec_layerwise:EncodecLayers"
+    return [
+        Rung("codec", "encodec", layers, encodec.encode_stages(codec), _channel, keeps=("codes",)),
+        Rung("codec", "encodec", layers, encodec.decode_stages(codec), _codes, keeps=("latents", "audio")),
+    ]
+
+
+def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
+    """Vocos on as many codebooks as it has. bandwidth_id: the row of its norms that the model speaks with."""
+    config = given.configs["vocos"]
+    vocos.check_request(config, config.n_codebooks, bandwidth_id)
+    return Rung(
+        "vocoder",
+        "vocos",
+        "codecs.vocos_layerwise:VocosLayers",
+        vocos.decode_stages(config),
+        partial(_vocos_codes, bandwidth_id=bandwidth_id),
+    )
+
+
+def mbd_rungs(given: Given) -> list[Rung]:
+    """Each band of multi-band diffusion, on EnCodec's latents and audio."""
+    config, layers = given.configs["mbd"], "codecs.mbd_layerwise:MbdLayers"
+    return [
+        Rung(f"mbd, band {b}", "mbd", layers, mbd.band_stages(config, b), partial(_noisy, band=b))
+        for b in range(len(config.bands))
+    ]
+
+
+def _samples(given: Given) -> State:
+    return _sound(given, given.configs["dac"])
+
+
+def _channel(given: Given) -> State:
+    made = _sound(given, given.configs["encodec"])
+    return {"hidden": made["samples"][:, None], "codes": made["codes"]}
+
+
+def _sound(given: Given, codec: Any) -> State:
+    samples = signal(codec, given.seconds, given.seed)
+    return {"samples": samples, "codes": no_codes(samples, codec.hop_length)}
+
+
+def _codes(given: Given) -> State:
+    return {"codes": given.made["codes"]}
+
+
+def _vocos_codes(given: Given, bandwidth_id: int) -> State:
+    codes = given.made["codes"][:, : given.configs["vocos"].n_codebooks]
+    return {"codes": codes, "bandwidth": np.array(bandwidth_id, np.int32)}
+
+
+def _noisy(given: Given, band: int) -> State:
+    """The codec's latents and wave, and noise at a step half-way."""
+    steps = default_steps(given.configs["mbd"].bands[band].schedule)
+    wave = given.made["audio"].astype(np.float32)
+    noise = np.random.default_rng(given.seed + band).standard_normal(wave.shape).astype(np.float32)
+    return {
+        "band": np.array(band, np.int32),
+        "step": np.array([steps[len(steps) // 2]], np.int32),
+        "sound": wave,
+        "hidden": noise[:, None],
+        "latents": given.made["latents"].astype(np.float32),
+    }
