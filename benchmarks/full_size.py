@@ -54,7 +54,7 @@ def opened(side: str, kind: str, folder: str, dtype: str) -> Any:
 
 def dia_steps(network: Any, array: Array) -> Iterator[Any]:
     """Logits of ROWS rows, both branches, one after another."""
-    from tts_core.dia.tokenizer import tokenize
+    from tts_core.dia.text import tokenize
 
     config = network.config
     rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.schedule import schedule
-from tts_core.nn.sinusoid import timestep_table
+from tts_core.nn.positions import timestep_table
 
 
 def torch_ops(device: Any, dtype: Any) -> SimpleNamespace:

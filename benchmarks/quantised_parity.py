@@ -36,9 +36,9 @@ from converters.rules.dequantize import Quantization
 from mlx_port import load
 from mlx_port.dia.dia import Dia
 from mlx_port.dia.sampling import candidates_0626, draw, forbid_special
-from tts_core.dia.delay import apply_delay
+from tts_core.dia.grid import apply_delay
 from tts_core.dia.pipeline import DiaPipeline
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import tokenize
 from tts_core.noise import HostNoise
 from tts_core.voice.embedded import CODEC, DIA
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tts_core.exit_status import explain
+from tts_core.errors import explain
 
 
 class _Command(click.Command):

@@ -32,7 +32,7 @@ from converters.published import Part, Published, open_published
 from converters.rules.dequantize import Quantization
 from converters.rules.original_quant import stored as stored_original
 from tts_core import models
-from tts_core.converted import FORMAT_VERSION
+from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError, UsageError
 
 

@@ -19,7 +19,7 @@ from converters.maps import mlx
 from converters.maps.layouts import Found, layouts
 from converters.rules.plan import Move, dropped, plan
 from tts_core import models
-from tts_core.converted import without_envelope
+from tts_core.config import without_envelope
 from tts_core.errors import CheckpointError
 
 Config = TypeVar("Config")

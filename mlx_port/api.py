@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlx_port.loading import load
-from tts_core.arguments import check_arguments
-from tts_core.converted import FORMAT_VERSION
-from tts_core.errors import ResourceError, UsageError
+from tts_core.config import FORMAT_VERSION
+from tts_core.errors import ResourceError, UsageError, check_arguments
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA, cache_folders, fingerprint
 

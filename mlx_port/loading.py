@@ -13,7 +13,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from tts_core import models
-from tts_core.converted import FORMAT_VERSION, without_envelope
+from tts_core.config import FORMAT_VERSION, without_envelope
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 
 Read = TypeVar("Read")

@@ -34,7 +34,7 @@ LATE = {
 FLOORS: dict[str, list[Iterable[str]]] = {
     "tts_core": [
         ("errors",),
-        ("arguments", "config", "converted", "exit_status", "models", "nearest", "noise", "results"),
+        ("config", "models", "noise", "results"),
         ("audio", "memory", "nn", "stage_meter", "text", "voice"),
         ("codecs",),
         MODELS,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch_ref.loading import load
-from tts_core.arguments import check_arguments
+from tts_core.errors import check_arguments
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
 

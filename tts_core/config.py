@@ -1,4 +1,4 @@
-"""Checks that every configuration shares: the fields are those of the class, and hold what the class says."""
+"""Checks that all configurations share, and the bookkeeping in a converted folder's config.json."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from tts_core.errors import CheckpointError
 
+FORMAT_VERSION = 1
+ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
 MOST_LAYERS = 1000  # or codebooks: a config.json is not trusted to make us list tensors without end
 
 
@@ -48,3 +50,8 @@ def check_numbers(config: Any, where: str) -> None:
             faults.append(f"{field.name} {value!r:.40}")
     if faults:
         raise CheckpointError(f"{where}: {', '.join(faults)}: must be positive numbers, whole where sizes")
+
+
+def without_envelope(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The network's own configuration: what is left when the folder's bookkeeping is taken away."""
+    return {name: value for name, value in config.items() if name not in ENVELOPE}

@@ -1,5 +1,12 @@
 """Errors that a user can act on. Each says what was wrong, what was found and what to do, in one line."""
 
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
 
 class SpeechError(Exception):
     """Base of the errors below; `exit_code` is what the commands exit with."""
@@ -41,3 +48,72 @@ class GenerationError(SpeechError, RuntimeError):
     """Generation started and could not finish."""
 
     exit_code = 6
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    """Exit code and message: those of an expected error; else full memory or disk, else our fault."""
+    if isinstance(error, SpeechError):
+        return error.exit_code, str(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "malloc" in str(error):
+        detail = f" ({error})" if str(error) else ""
+        return (
+            ResourceError.exit_code,
+            f"memory: not enough{detail}; use a smaller or a quantised model, or close other programs",
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ResourceError.exit_code, f"disk: {error.strerror}; free some space"
+    if isinstance(error, OSError) and error.filename is not None:
+        return NotFoundError.exit_code, f"{error.filename}: {error.strerror}"
+    return (
+        GenerationError.exit_code,
+        f"internal: {type(error).__name__}: {error}; run again with --debug and report it",
+    )
+
+
+def did_you_mean(name: str, known: Iterable[str], folder: Path = Path()) -> str | None:
+    """The question after a mistyped name, with the known name nearest to it; None where none is near.
+
+    folder: of the names, where they are files.
+    """
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {folder / close[0]}?" if close else None
+
+
+def check_arguments(function: Callable[..., object], given: Iterable[str]) -> None:
+    """Raise UsageError for the first name that is not a keyword argument of `function`; one that takes any
+    keyword argument checks by itself.
+    """
+    import inspect
+
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return
+    check_names(given, [one.name for one in parameters if one.kind is one.KEYWORD_ONLY])
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise UsageError for the first name that is not known, with the nearest one that is."""
+    known = list(known)
+    strange = next((name for name in given if name not in known), None)
+    if strange is not None:
+        hint = did_you_mean(strange, known) or f"it takes {', '.join(sorted(known))}"
+        raise UsageError(f"{strange}: the model's generate takes no such argument; {hint}")
+
+
+def not_there(what: str, path: str | os.PathLike[str]) -> NotFoundError:
+    """Build the error for a missing `path`, with the nearest name beside it, or its missing folder.
+
+    what: the file or flag, as the message should call it.
+    """
+    path = Path(path)
+    folder = path.parent
+    if not folder.is_dir():
+        return NotFoundError(f"{what}: {path} is not there; neither is the folder {folder}")
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        names = []
+    hint = did_you_mean(path.name, names, folder)
+    return NotFoundError(f"{what}: {path} is not there" + (f"; {hint}" if hint else ""))

@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts_core.errors import NotFoundError, ResourceError, UsageError
-from tts_core.nearest import not_there
+from tts_core.errors import NotFoundError, ResourceError, UsageError, not_there
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE = re.compile(r"\.(safetensors|pth|pt|bin|th|json|yaml)$")

@@ -17,7 +17,7 @@ from typing import Any
 from converters.files.readers import Checkpoint, read_json
 from converters.rules.plan import Drop, Rule
 from tts_core import models
-from tts_core.converted import FORMAT_VERSION
+from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError
 
 

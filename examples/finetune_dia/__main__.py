@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tts_core.exit_status import explain
+from tts_core.errors import explain
 
 
 def main() -> None:

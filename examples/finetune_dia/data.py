@@ -15,8 +15,7 @@ import numpy as np
 
 from tts_core.audio.files import read_audio
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.text import prepare
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import prepare, tokenize
 from tts_core.errors import NotFoundError, UsageError
 
 HELD_OUT = 0.05  # of the recordings, which are not trained on

@@ -10,8 +10,7 @@ from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.long_text import cut_text
 from tts_core.dia.memory import BACKENDS, Estimate, Job, estimate
-from tts_core.dia.text import prepare
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import prepare, tokenize
 from tts_core.errors import UsageError
 
 

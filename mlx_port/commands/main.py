@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from tts_core.exit_status import explain
+from tts_core.errors import explain
 from tts_core.models import NAMES
 
 COMMANDS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -12,7 +11,7 @@ import click
 from mlx_port.commands.generate import Wish
 from tts_core.audio.files import read_audio
 from tts_core.codecs.encodec import EncodecConfig
-from tts_core.errors import UsageError
+from tts_core.errors import UsageError, did_you_mean
 from tts_core.mars5.request import PIECE_SECONDS, as_spoken, choose_settings, cut
 from tts_core.mars5.sampling import Mars5Settings
 from tts_core.results import Prompt
@@ -66,8 +65,7 @@ def read_settings(given: Sequence[str]) -> dict[str, int | float]:
         if name in FIXED:
             raise UsageError(f"set: {name} {FIXED[name]}; leave it out")
         if name not in kinds:
-            close = difflib.get_close_matches(name, kinds, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(kinds)}"
+            hint = did_you_mean(name, kinds) or f"it takes {', '.join(sorted(kinds))}"
             raise UsageError(f"set: {name} is no setting of MARS5; {hint}")
         if name in made:
             raise UsageError(f"set: {name} is given twice; give it once")

@@ -20,8 +20,7 @@ import numpy as np
 
 from mlx_port.commands.generate import OWN, Wish
 from tts_core.audio.files import WavWriter, check_output, write_audio
-from tts_core.errors import GenerationError, NotFoundError, UsageError
-from tts_core.nearest import not_there
+from tts_core.errors import GenerationError, NotFoundError, UsageError, not_there
 from tts_core.results import GenerationResult, join
 from tts_core.voice.embedded import CODEC, DIA
 

@@ -13,7 +13,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 
-from tts_core.audio.fourier import inverse_basis, periodic_hann
+from tts_core.audio.mel import inverse_basis, periodic_hann
 
 
 class InverseSTFT(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx import nn
 
-from tts_core.nn.rope import rope_table
+from tts_core.nn.positions import rope_table
 
 Rotation = tuple[mx.array, mx.array]  # cos and sin, (T, E/2) each
 

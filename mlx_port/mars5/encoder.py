@@ -14,7 +14,7 @@ from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.norm import LayerNorm
-from tts_core.nn.sinusoid import position_table
+from tts_core.nn.positions import position_table
 
 
 class SwiGLU(nn.Module):

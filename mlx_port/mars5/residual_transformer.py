@@ -26,7 +26,7 @@ from mlx_port.mars5.encoder import (
     speaker_vector,
 )
 from tts_core.mars5.config import ResidualTransformerConfig
-from tts_core.nn.sinusoid import timestep_table
+from tts_core.nn.positions import timestep_table
 
 
 class Source(NamedTuple):

@@ -32,7 +32,7 @@ from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_c
 from torch_ref.dia.dia import Dia
 from torch_ref.loading import load
 from tts_core.audio.files import read_audio, write_audio
-from tts_core.dia.delay import apply_delay
+from tts_core.dia.grid import apply_delay
 from tts_core.errors import NotFoundError, SpeechError, UsageError
 
 CONFIG = dia_config(positions=200)

@@ -28,7 +28,7 @@ from examples.train_voice.teacher import Teacher, delayed
 from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
 from torch_ref.loading import load
-from tts_core.dia.delay import apply_delay
+from tts_core.dia.grid import apply_delay
 
 SETTINGS = read_settings()
 SOUNDS = [

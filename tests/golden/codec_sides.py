@@ -15,7 +15,7 @@ from converters.maps.layouts import layouts
 from converters.rules.plan import Drop, Rule, plan
 from tests.golden.cases import existing
 from tests.golden.sides import Bench, Side
-from tts_core.audio.fourier import inverse_basis, periodic_hann
+from tts_core.audio.mel import inverse_basis, periodic_hann
 from tts_core.codecs import encodec, vocos
 
 Weights = tuple[Any, dict[str, np.ndarray]]  # a configuration, and tensors by canonical name

@@ -12,9 +12,8 @@ import numpy as np
 from tests.golden.cases import Case, Vectors
 from tests.golden.sides import Bench, Loader, Side
 from tts_core.dia.config import DiaConfig, read_published
-from tts_core.dia.delay import apply_delay
-from tts_core.dia.grid import FREE, DelayGrid
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.grid import FREE, DelayGrid, apply_delay
+from tts_core.dia.text import tokenize
 
 
 def check_dia(case: Case, side: str, loader: Loader) -> None:

@@ -14,7 +14,7 @@ from tests.golden.cases import Vectors, existing
 from tests.golden.mars5_nar_sides import bench, formulas
 from tests.golden.sides import Bench, Side
 from tests.tolerance import assert_within
-from tts_core.audio.trim import FRAME, HOP, loud_span
+from tts_core.audio.silence import FRAME_LENGTH, HOP_LENGTH, loud_span
 from tts_core.mars5.diffusion import (
     FIRST_DRAW,
     ONE_HOT_FLOOR,
@@ -25,7 +25,7 @@ from tts_core.mars5.diffusion import (
     make_cells,
 )
 from tts_core.mars5.schedule import OFFSET, SMALLEST_RATIO, reverse_order, schedule
-from tts_core.nn.sinusoid import BASE, timestep_table
+from tts_core.nn.positions import BASE, timestep_table
 
 Info = dict[str, Any]
 
@@ -283,7 +283,7 @@ def check_runs(vectors: Vectors, info: Info, side: str) -> None:
 
 def check_trim(vectors: Vectors, info: Info, side: str) -> None:
     """NumPy's, whatever the side."""
-    assert (info["frame_length"], info["hop_length"]) == (FRAME, HOP)
+    assert (info["frame_length"], info["hop_length"]) == (FRAME_LENGTH, HOP_LENGTH)
     for name, case in info["cases"].items():
         samples, trim_db = vectors[f"{name}.x"], float(vectors[f"{name}.top_db"])
         assert (len(samples), trim_db) == (case["n_samples"], case["top_db"]), name

@@ -11,8 +11,7 @@ import numpy as np
 from tests.golden.cases import Vectors, existing
 from tests.golden.metavoice_audio_bench import AudioBench, audio_bench, near
 from tts_core.audio.files import read_audio
-from tts_core.audio.fourier import periodic_hann
-from tts_core.audio.mel import mel_filters, mel_power
+from tts_core.audio.mel import mel_filters, mel_power, periodic_hann
 from tts_core.audio.silence import sounding
 from tts_core.metavoice.speaker_slices import (
     HOP_LENGTH,

@@ -11,8 +11,8 @@ import pytest
 
 from tests.golden.dia_checks import assert_same_codes, frames_of, processor_grid, whole_grid
 from tests.golden.sides import SIDES, Bench, Loader
-from tts_core.dia.delay import revert_delay
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.grid import revert_delay
+from tts_core.dia.text import tokenize
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -16,7 +16,7 @@ from tests.parity.sides import ORACLE, Side
 from tts_core.dia import sampling as rules
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.sampling import Sampling
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import tokenize
 from tts_core.noise import Noise
 
 

@@ -11,7 +11,7 @@ from tests.parity.sides import ORACLE, SIDES, Side, assert_parity
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
 from tests.tolerance import assert_within
 from tts_core.dia.sampling import Sampling
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import tokenize
 from tts_core.noise import HostNoise
 from tts_core.results import Prompt
 

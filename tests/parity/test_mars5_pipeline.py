@@ -12,7 +12,7 @@ import torch_ref
 from tests.tiny.mars5 import LONG, SAID, TEXT, CountingNoise, converted, pipeline, reference, room, voice
 from tests.tolerance import assert_within
 from tts_core.audio.joining import FADE, PAUSE
-from tts_core.audio.trim import loud_span
+from tts_core.audio.silence import loud_span
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5 import pipeline as mars5_pipeline

@@ -12,7 +12,7 @@ import torch_ref
 from benchmarks.quantised_parity import FORMS, make
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tolerance import assert_within
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import tokenize
 
 TEXT = "[S1] Hello, this is a voice."
 QUANTISED = [form for form in FORMS if "quantization" in FORMS[form]]

@@ -23,9 +23,9 @@ from tests.parity.near_ties import nearest
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tolerance import bound
 from tts_core.dia import sampling as rules
-from tts_core.dia.delay import apply_delay
+from tts_core.dia.grid import apply_delay
 from tts_core.dia.sampling import Sampling
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import tokenize
 from tts_core.noise import HostNoise
 from tts_core.voice.embedded import FOLDER
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_ref.layers.norm import at_least_float32
-from tts_core.nn.rope import rope_table
+from tts_core.nn.positions import rope_table
 
 Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.norm import LayerNorm, at_least_float32
-from tts_core.nn.sinusoid import position_table
+from tts_core.nn.positions import position_table
 
 
 class SwiGLU(nn.Module):

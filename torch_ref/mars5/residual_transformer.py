@@ -25,7 +25,7 @@ from torch_ref.mars5.encoder import (
     speaker_vector,
 )
 from tts_core.mars5.config import ResidualTransformerConfig
-from tts_core.nn.sinusoid import timestep_table
+from tts_core.nn.positions import timestep_table
 
 
 class Source(NamedTuple):

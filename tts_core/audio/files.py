@@ -11,8 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from tts_core.errors import NotFoundError, ResourceError, UsageError
-from tts_core.nearest import not_there
+from tts_core.errors import NotFoundError, ResourceError, UsageError, not_there
 
 FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}  # what we write; libsndfile reads more
 

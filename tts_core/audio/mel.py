@@ -1,8 +1,9 @@
-"""Mel spectrograms in NumPy: power, linear amplitude, Slaney's scale. No logarithm.
+"""Mel spectrograms and the matrix of an inverse Fourier transform, in NumPy and float64.
 
-Malcolm Slaney, "Auditory Toolbox", 1998; the same numbers as librosa 0.11's `feature.melspectrogram`, written
-anew, in float64 until the end. It stays on the host: a voice is read once, its spectrum is a few hundred kB,
-and a Fourier transform is what several of the devices lack or do wrongly (torch_ref/limits).
+Mel: power, linear amplitude, Slaney's scale, no logarithm. Malcolm Slaney, "Auditory Toolbox", 1998; the same
+numbers as librosa 0.11's `feature.melspectrogram`, written anew. It stays on the host: a voice is read once,
+its spectrum is a few hundred kB, and several devices lack a Fourier transform or compute it wrongly
+(torch_ref/limits).
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-
-from tts_core.audio.fourier import periodic_hann
 
 LINEAR_STEP = 200 / 3  # Hz a mel below 1000 Hz
 LOG_START = 1000.0  # Hz; above, equal steps are equal ratios
@@ -61,3 +60,30 @@ def mel_power(
     spectrum = np.fft.rfft(frames * periodic_hann(n_fft), axis=1)
     power = spectrum.real**2 + spectrum.imag**2
     return (power @ mel_filters(sample_rate, n_fft, n_mels).T).astype(np.float32)
+
+
+def periodic_hann(length: int) -> np.ndarray:
+    """(length,) float64: half a period short of the symmetric window, as torch.hann_window makes it."""
+    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)
+
+
+def inverse_basis(window: np.ndarray, hop_length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Matrix from stacked real and imaginary parts to windowed frames, and the squared window.
+
+    window: (n_fft,) float64. Returns (2 (n_fft/2 + 1), R hop_length) and (R hop_length,), zeros appended to R
+    whole hops. The imaginary parts of bin 0, and of the last bin where n_fft is even, have no effect, as in
+    numpy.fft.irfft.
+    Raises ValueError where windows hop_length apart leave samples without weight.
+    """
+    n_fft = len(window)
+    if not 0 < hop_length <= n_fft:
+        raise ValueError(f"istft: hop_length {hop_length} is outside 1 .. n_fft = {n_fft}")
+    padding = -n_fft % hop_length
+    weight = np.pad(window**2, (0, padding))
+    if weight.reshape(-1, hop_length).sum(0).min() < 1e-11:
+        raise ValueError(f"istft: windows of {n_fft} at hop_length {hop_length} leave samples without weight")
+    bins = np.arange(n_fft // 2 + 1)
+    angle = 2 * np.pi / n_fft * (np.outer(bins, np.arange(n_fft)) % n_fft)  # exact integers before the cosine
+    count = np.where((bins == 0) | (2 * bins == n_fft), 1.0, 2.0)[:, None] / n_fft
+    basis = np.concatenate([count * np.cos(angle), -count * np.sin(angle)]) * window
+    return np.pad(basis, ((0, 0), (0, padding))), weight

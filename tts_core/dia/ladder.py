@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tts_core.codecs.ladder import dac_rungs
-from tts_core.dia.delay import apply_delay
+from tts_core.dia.grid import apply_delay
 from tts_core.dia.layer_order import dia_stages
 from tts_core.dia.shapes import is_norm
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import tokenize
 from tts_core.nn.ladder import Given, Rung
 from tts_core.nn.layer_order import State
 

@@ -25,8 +25,7 @@ from tts_core.dia.request import (
     prepared,
 )
 from tts_core.dia.sampling import Sampling
-from tts_core.dia.text import turns
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import tokenize, turns
 from tts_core.noise import HostNoise, Noise, per_text, piece_seed
 from tts_core.results import GenerationResult, Prompt, SpokenPiece
 

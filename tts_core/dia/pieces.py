@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.text import TAGS, Turn, prepare, speakable, turns
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import TAGS, Turn, prepare, speakable, tokenize, turns
 from tts_core.errors import UsageError
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, CLAUSE, LOOK_BEHIND, SENTENCE, WORD, places
 

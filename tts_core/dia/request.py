@@ -10,8 +10,7 @@ import numpy as np
 
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.sampling import Sampling
-from tts_core.dia.text import prepare
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import prepare, tokenize
 from tts_core.errors import UsageError
 from tts_core.noise import Noise, per_text
 from tts_core.results import Prompt

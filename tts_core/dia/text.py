@@ -21,9 +21,11 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from tts_core.dia.tokenizer import SPEAKER_TAGS, tokenize
+import numpy as np
+
 from tts_core.errors import UsageError
 
+SPEAKER_TAGS = {b"[S1]": b"\x01", b"[S2]": b"\x02"}  # Dia reads UTF-8 bytes; a tag is one byte
 TAGS = tuple(tag.decode() for tag in SPEAKER_TAGS)
 
 _TAG_LIKE = re.compile(r"\[\s*[Ss]\s*\d+\s*\]")
@@ -151,3 +153,14 @@ def _place(text: str, clean_place: int) -> int:
     plain = _plain_lines(text)
     before = len(plain) - len(plain.lstrip())
     return kept[before + clean_place - 1] + 1
+
+
+def tokenize(text: str) -> np.ndarray:
+    """Text → (S,) int32 byte ids: [S1] and [S2] replaced; nothing padded, cut or normalised.
+
+    Source: nari-labs/dia model.py@876125e, without its cut and its padding to 1,024.
+    """
+    data = text.encode("utf-8")
+    for tag, byte in SPEAKER_TAGS.items():
+        data = data.replace(tag, byte)
+    return np.frombuffer(data, dtype=np.uint8).astype(np.int32)

@@ -14,7 +14,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from tts_core.audio.joining import Joiner
-from tts_core.audio.trim import loud_span
+from tts_core.audio.silence import loud_span
 from tts_core.mars5.diffusion import Draws, first_noise, make_cells
 from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.reference import Reference, Sizes, Voice

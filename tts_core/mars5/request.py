@@ -9,8 +9,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from tts_core.arguments import check_names
-from tts_core.errors import UsageError
+from tts_core.errors import UsageError, check_names
 from tts_core.mars5.diffusion import Diffusion, Draws
 from tts_core.mars5.reference import Reference, Sizes, Voice, read_reference
 from tts_core.mars5.sampling import Mars5Settings

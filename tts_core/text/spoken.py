@@ -10,7 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tts_core.text.numerals import ONES, cardinal, digits, ordinal, plural, year
+# fmt: off
+ONES = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)
+TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+# fmt: on
+SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (1000, "thousand"), (100, "hundred"))
+LARGEST = 10**15 - 1
+IRREGULAR = {
+    "one": "first",
+    "two": "second",
+    "three": "third",
+    "five": "fifth",
+    "eight": "eighth",
+    "nine": "ninth",
+    "twelve": "twelfth",
+}
 
 TITLES = {"Mr": "Mister", "Mrs": "Missus", "Ms": "Miss", "Prof": "Professor", "Rev": "Reverend"}
 BEHIND_NAMES = {"Jr": "Junior", "Sr": "Senior", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road"}
@@ -213,3 +230,46 @@ RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
     ),
     (re.compile(r"\s&\s"), lambda match: match[0].replace("&", "and")),
 ]
+
+
+def cardinal(number: int) -> str:
+    """0 .. LARGEST: "one thousand two hundred five". Raises ValueError outside."""
+    if not 0 <= number <= LARGEST:
+        raise ValueError(f"number: {number} is outside 0 .. {LARGEST}")
+    if number < 20:
+        return ONES[number]
+    if number < 100:
+        return TENS[number // 10] + (f"-{ONES[number % 10]}" if number % 10 else "")
+    size, name = next(scale for scale in SCALES if number >= scale[0])
+    rest = f" {cardinal(number % size)}" if number % size else ""
+    return f"{cardinal(number // size)} {name}{rest}"
+
+
+def ordinal(number: int) -> str:
+    """0 .. LARGEST: "twenty-first"."""
+    words = cardinal(number)
+    start = max(words.rfind(" "), words.rfind("-")) + 1
+    last = words[start:]
+    if last in IRREGULAR:
+        return words[:start] + IRREGULAR[last]
+    return words[:-1] + "ieth" if last.endswith("y") else words + "th"
+
+
+def digits(text: str) -> str:
+    """One by one: "zero zero seven"."""
+    return " ".join(ONES[int(digit)] for digit in text)
+
+
+def year(number: int) -> str:
+    """1100 .. 2099 as years are said: "nineteen oh five", "two thousand five", "twenty twenty-four"."""
+    century, rest = divmod(number, 100)
+    if century % 10 == 0 and rest < 10:
+        return cardinal(number)
+    if rest == 0:
+        return f"{cardinal(century)} hundred"
+    return f"{cardinal(century)} {f'oh {ONES[rest]}' if rest < 10 else cardinal(rest)}"
+
+
+def plural(words: str) -> str:
+    """ "nineteen nineties" of "nineteen ninety"."""
+    return words[:-1] + "ies" if words.endswith("y") else words + ("es" if words.endswith("x") else "s")

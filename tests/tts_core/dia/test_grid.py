@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from tests.tts_core.dia.test_config import FLAT
 from tts_core.dia.config import DiaConfig, read_published
-from tts_core.dia.grid import FREE, DelayGrid
+from tts_core.dia.grid import FREE, DelayGrid, apply_delay, revert_delay
 
 EOS, PAD, BOS = 1024, 1025, 1026
+START, END = -7, -9  # no codes
 
 
 def config_with(delays) -> DiaConfig:
@@ -151,3 +153,50 @@ def test_the_limit_counts_frames_behind_the_prompt(limit):
         grid.accept(np.ones((2, 2), np.int32))
     assert [grid.frames(item) for item in (0, 1)] == [limit, limit]
     assert [grid.finish_reason(item) for item in (0, 1)] == ["length", "length"]
+
+
+@st.composite
+def codes_and_delays(draw):
+    q, frames = draw(st.integers(1, 6)), draw(st.integers(0, 8))
+    delays = draw(st.lists(st.integers(0, 9), min_size=q, max_size=q))
+    return draw(arrays(np.int32, (q, frames), elements=st.integers(0, 1023))), delays
+
+
+@given(codes_and_delays())
+def test_every_cell(case):
+    codes, delays = case
+    rows = apply_delay(codes, delays, START, END)
+    frames = codes.shape[1]
+    assert rows.dtype == np.int32
+    assert rows.shape == (len(delays), frames + max(delays))
+    for q, delay in enumerate(delays):
+        for t in range(rows.shape[1]):
+            f = t - delay
+            assert rows[q, t] == (START if f < 0 else END if f >= frames else codes[q, f])
+
+
+@given(codes_and_delays())
+def test_revert_undoes_apply(case):
+    codes, delays = case
+    back = revert_delay(apply_delay(codes, delays, START, END), delays)
+    assert back.dtype == np.int32
+    np.testing.assert_array_equal(back, codes)
+
+
+def test_a_delay_by_hand():
+    codes = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    rows = [[1, 2, 3, END, END], [START, 4, 5, 6, END], [START, START, 7, 8, 9]]
+    assert apply_delay(codes, (0, 1, 2), START, END).tolist() == rows
+
+
+@pytest.mark.parametrize("convert", [lambda c, d: apply_delay(c, d, START, END), revert_delay])
+def test_a_delay_for_each_codebook(convert):
+    with pytest.raises(ValueError, match="2 delays for codes of shape \\(3, 4\\)"):
+        convert(np.zeros((3, 4), np.int32), (0, 1))
+    with pytest.raises(ValueError, match="expected \\(Q, T\\)"):
+        convert(np.zeros((1, 2, 4), np.int32), (0, 1))
+
+
+def test_rows_fewer_than_the_longest_delay():
+    with pytest.raises(ValueError, match="3 rows are fewer than the longest delay 4"):
+        revert_delay(np.zeros((2, 3), np.int32), (0, 4))

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.tiny.dia import dia_config
 from tts_core.dia.pieces import ANCHOR, Piece, Size, bare, characters, cut, read
-from tts_core.dia.text import prepare, speakable, turns
-from tts_core.dia.tokenizer import tokenize
+from tts_core.dia.text import prepare, speakable, tokenize, turns
 from tts_core.errors import UsageError
 
 CONFIG = dia_config(positions=1000, text_positions=500)

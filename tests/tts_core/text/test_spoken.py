@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tts_core.text.numerals import LARGEST, ONES, TENS, cardinal, ordinal, year
-from tts_core.text.spoken import spoken
+from tts_core.text.spoken import LARGEST, ONES, TENS, cardinal, ordinal, spoken, year
 
 WORTH = {word: value for value, word in enumerate(ONES)} | {
     word: 10 * tens for tens, word in enumerate(TENS) if word

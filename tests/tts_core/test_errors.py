@@ -1,9 +1,10 @@
-"""Names of arguments that a function does not take."""
+"""Mistyped names and the hints that follow them."""
+
+from pathlib import Path
 
 import pytest
 
-from tts_core.arguments import check_arguments
-from tts_core.errors import UsageError
+from tts_core.errors import UsageError, check_arguments, did_you_mean
 
 
 def speak(text: str, *, seed: int | None = None, top_k: int = 0) -> None: ...
@@ -23,3 +24,11 @@ def test_known_names_pass() -> None:
 def test_unknown_names_are_refused(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match=rf"{name}: .* no such argument; {hint}"):
         check_arguments(speak, ["seed", name])
+
+
+def test_one_hint_for_a_mistyped_name() -> None:
+    assert did_you_mean("sead", ["top_k", "seed"]) == "did you mean seed?"
+    assert (
+        did_you_mean("voicse", ["voices", "models"], Path("some")) == f"did you mean {Path('some/voices')}?"
+    )
+    assert did_you_mean("xyz", ["top_k", "seed"]) is None
