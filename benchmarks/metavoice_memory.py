@@ -194,7 +194,6 @@ def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str)
     on = _torch_device(device) if side == "torch_ref" else []
     where = import_module(f"{side}.memory").backend_name(*on)
     meter: Any = Resident() if where.endswith("cpu") else Allocated(side, on)
-    os.environ["XDG_CACHE_HOME"] = os.devnull  # every voice is computed
     parts = RandomParts(side, configs(size, decoder), dtype, device, int(bits) or None)
     pipeline = assemble(parts)
     if side == "mlx_port":

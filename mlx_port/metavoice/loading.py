@@ -12,7 +12,7 @@ from mlx_port.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from mlx_port.metavoice.first_stage_loop import generate_tokens
 from tts_core.metavoice.pipeline import MetaVoicePipeline
 from tts_core.metavoice.room import check_loading
-from tts_core.metavoice.speaker_cache import SpeakerCache, cache_folder
+from tts_core.metavoice.speaker_cache import SpeakerCache
 from tts_core.metavoice.text import read_converted
 
 
@@ -42,7 +42,7 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         second_stage,
         speaker_encoder,
         tokenizers,
-        SpeakerCache(speaker_encoder.fingerprint(), cache_folder()),
+        SpeakerCache(),
         decoders,
         parts.configs,
         generate_tokens=generate_tokens,

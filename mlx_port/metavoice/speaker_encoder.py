@@ -9,17 +9,14 @@ by its path (tts_core/metavoice/speaker_cache.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import mlx.core as mx
 import numpy as np
 from mlx import nn
-from mlx.utils import tree_flatten
 
 from mlx_port.layers.lstm import LSTM
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import SpeakerEncoderConfig
-from tts_core.metavoice.speaker_cache import fingerprint
 from tts_core.metavoice.speaker_slices import utterance_slices
 
 SLICES_AT_ONCE = 64  # bounds the memory; a minute and a half of speech
@@ -51,14 +48,6 @@ class SpeakerEncoder(nn.Module):
         if not np.isfinite(found).all():
             raise UsageError("speaker: no voice can be made out in the reference; give a clear recording")
         return found
-
-    def fingerprint(self) -> str:
-        """Of the weights and of what computes with them: a `SpeakerCache`'s own."""
-        tensors = (
-            (name, np.array(tensor))
-            for name, tensor in cast(list[tuple[str, mx.array]], tree_flatten(self.parameters()))
-        )
-        return fingerprint(tensors, f"mlx {mx.default_device()}")
 
     def _utterance(self, samples: np.ndarray) -> mx.array:
         """(L,) → (E,)."""

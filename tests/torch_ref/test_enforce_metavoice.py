@@ -63,7 +63,7 @@ def test_no_rule_is_broken_and_the_speech_stays(
 
 @pytest.mark.parametrize("backend", [OLDEST, NEWEST], ids=str)
 def test_nor_where_a_voice_is_read(pipeline: Any, voice: np.ndarray, backend: Backend) -> None:
-    fresh = SpeakerCache(pipeline.speaker_encoder.fingerprint())
+    fresh = SpeakerCache()
     with enforce(backend):
         found = fresh.embedding(
             [np.resize(np.asarray(reference(2.0).audio), 20_000)], pipeline.speaker_encoder.embed

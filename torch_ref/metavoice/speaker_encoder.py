@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch_ref.layers.lstm import LSTM
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import SpeakerEncoderConfig
-from tts_core.metavoice.speaker_cache import fingerprint
 from tts_core.metavoice.speaker_slices import utterance_slices
 
 SLICES_AT_ONCE = 64  # bounds the memory; a minute and a half of speech
@@ -50,11 +49,6 @@ class SpeakerEncoder(nn.Module):
         if not np.isfinite(found).all():
             raise UsageError("speaker: no voice can be made out in the reference; give a clear recording")
         return found
-
-    def fingerprint(self) -> str:
-        """Of the weights and of what computes with them: a `SpeakerCache`'s own."""
-        tensors = ((name, tensor.detach().cpu().numpy()) for name, tensor in self.named_parameters())
-        return fingerprint(tensors, f"torch {self.linear.weight.device.type}")
 
     def _utterance(self, samples: np.ndarray) -> Tensor:
         """(L,) → (E,)."""
