@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -91,34 +90,42 @@ def convert_weights(**options: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and exit: 0, or the code of tts_core/errors.py after one line on stderr."""
+    """Run the command and exit with its code."""
+    leave(convert_weights, sys.argv[1:] if arguments is None else arguments)
+
+
+def leave(command: click.Command, arguments: Sequence[str], name: str | None = None) -> NoReturn:
+    """Run a click command as a program. name: of the program in its help."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing is left behind
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(run(convert_weights, arguments, debug="--debug" in arguments))
+    sys.exit(run(command, arguments, debug="--debug" in arguments, name=name))
 
 
-def run(command: click.Command, arguments: Sequence[str], *, debug: bool) -> int:
-    """Run a click command; every error is one line on stderr and its exit code. debug: and a traceback."""
+def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: str | None = None) -> int:
+    """Run a click command and return its exit code; every error is one line on stderr.
+
+    0 done, 1 a check failed (verify, doctor), 2 usage, 3 not found or no download, 4 bad or unsafe
+    checkpoint, 5 not enough memory or disk, 6 generation failed, 130 interrupted, 141 the reader of our
+    output has gone, 143 ended by SIGTERM.  debug: a traceback above the line.
+    """
     try:
-        return command.main(list(arguments), standalone_mode=False) or 0
+        result = command.main(list(arguments), prog_name=name, standalone_mode=False)
+    except SystemExit as end:  # click leaves with 1 where a pipe is closed
+        return 141 if end.code == 1 else int(end.code or 0)
     except (click.Abort, KeyboardInterrupt):
-        return _complain("interrupted; nothing was left behind", 130)
+        return _complain(130, "interrupted")
     except click.ClickException as fault:
-        return _complain(fault.format_message(), fault.exit_code)
-    except BrokenPipeError:  # whoever read our output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _complain(2, fault.format_message())
     except Exception as fault:
         if debug:
             import traceback
 
             traceback.print_exc()
-        code, message = explain(fault)
-        return _complain(message, code)
+        return _complain(*explain(fault))
+    return result if isinstance(result, int) else 0
 
 
-def _complain(message: str, code: int) -> int:
-    print("error:", " ".join(message.split()), file=sys.stderr)
+def _complain(code: int, message: str) -> int:
+    click.echo(f"error: {' '.join(message.split())}", err=True)
     return code
 
 

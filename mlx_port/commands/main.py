@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Sequence
 
 import click
 
-from tts_core.errors import explain
 from tts_core.models import NAMES
 
 COMMANDS = {
@@ -32,6 +30,12 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     """A group that knows its commands by where they are."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse a call without a command: click would print all of the help."""
+        if not args:
+            ctx.fail(f"command missing; there are {', '.join(COMMANDS)}; mlx-port --help tells more")
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
@@ -73,33 +77,13 @@ def mlx_port() -> None:
 
 def main() -> None:
     """Entry point of the `mlx-port` script."""
-    sys.exit(run(sys.argv[1:]))
+    from converters.cli import leave
+
+    leave(mlx_port, sys.argv[1:], "mlx-port")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code.
+    """Run the command and return its exit code (converters.cli.run)."""
+    from converters import cli
 
-    0 done, 1 a check failed (verify), 2 usage, 3 not found or no download, 4 bad or unsafe checkpoint, 5 not
-    enough memory or disk, 6 generation failed, 130 interrupted, 141 the reader of our output has gone.
-    An error is one line on stderr, with a traceback above it only where `--debug` is among the arguments.
-    """
-    try:
-        result = mlx_port.main(list(arguments), prog_name="mlx-port", standalone_mode=False)
-    except SystemExit:  # click's answer to a closed pipe
-        return 141
-    except (click.Abort, KeyboardInterrupt):
-        return _complain(130, "interrupted")
-    except click.exceptions.NoArgsIsHelpError:
-        return _complain(2, f"command missing; there are {', '.join(COMMANDS)}; mlx-port --help tells more")
-    except click.ClickException as error:
-        return _complain(2, error.format_message())
-    except Exception as error:
-        if "--debug" in arguments:
-            traceback.print_exc()
-        return _complain(*explain(error))
-    return result if isinstance(result, int) else 0
-
-
-def _complain(code: int, message: str) -> int:
-    click.echo(f"error: {' '.join(message.split())}", err=True)
-    return code
+    return cli.run(mlx_port, arguments, debug="--debug" in arguments, name="mlx-port")

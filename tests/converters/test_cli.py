@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from converters import cli
+from mlx_port.commands import main as mlx_port_main
 from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
 
@@ -211,6 +212,23 @@ def test_other_faults(monkeypatch, capsys, fault, code, said):
     assert run("--hf-path", "x") == code
     captured = capsys.readouterr().err.strip()
     assert said in captured.splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", ["convert-weights", "mlx-port convert"])
+@pytest.mark.parametrize(
+    ("fault", "code"), [(BrokenPipeError(32, "Broken pipe"), 141), (SystemExit(143), 143)]
+)
+def test_a_reader_that_has_gone_and_a_signal_end_both_commands(monkeypatch, command, fault, code):
+    def fail(**_):
+        raise fault
+
+    for stream in ("stdout", "stderr"):  # click replaces those of a closed pipe
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
+    monkeypatch.setattr(cli, "_run", fail)
+    if command == "convert-weights":
+        assert run("--hf-path", "x") == code
+    else:
+        assert mlx_port_main.run(["convert", "--hf-path", "x"]) == code
 
 
 def test_help_imports_nothing_heavy():
