@@ -157,14 +157,14 @@ def test_dtype_follows_the_source_unless_given(source, tmp_path):
 
 def test_a_float64_source_is_written_as_float32(source, tmp_path):
     """MLX has no use for float64, and the folder's own readers know three dtypes."""
-    wide = {name: source.dia.read(name).astype(np.float64) for name in source.dia.names()}
+    wide = {name: source.parts["dia"].read(name).astype(np.float64) for name in source.dia.names()}
     (tmp_path / "wide").mkdir()
     save_file(wide, tmp_path / "wide/model.safetensors", {"format": "pt"})
     for name in ("config.json", "generation_config.json"):
         if (V_0626_HF / name).is_file():
             shutil.copyfile(V_0626_HF / name, tmp_path / "wide" / name)
     opened = open_published(tmp_path / "wide", codec=DAC_HF)
-    assert set(opened.dia.checkpoint.dtypes.values()) == {"F64"}
+    assert set(opened.parts["dia"].checkpoint.dtypes.values()) == {"F64"}
     assert convert(opened, tmp_path / "out")["dtype"] == "float32"
     convert(source, tmp_path / "plain")
     assert files_of(tmp_path / "out") == files_of(tmp_path / "plain")

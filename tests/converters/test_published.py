@@ -319,7 +319,7 @@ def test_cross_rope_changes_sampling_too(source, has_it, form, tmp_path):
         convert(open_published(**model), tmp_path / "out")
         model = {"sources": tmp_path / "out"}
     for said in (None, False, True):
-        config = open_published(**model, cross_rope=said).dia.config
+        config = open_published(**model, cross_rope=said).parts["dia"].config
         assert config.cross_rope == (has_it if said is None else said)
         assert config.sampling == (DEFAULTS_V01 if config.cross_rope else DEFAULTS_0626)
 
@@ -330,7 +330,9 @@ def test_cross_rope_that_changes_nothing_keeps_sampling_of_one_s_own(tmp_path):
     config["sampling"]["temperature"] = 0.7
     (tmp_path / "out/config.json").write_text(json.dumps(config))
     for said in (None, False):
-        assert open_published(tmp_path / "out", cross_rope=said).dia.config.sampling.temperature == 0.7
+        assert (
+            open_published(tmp_path / "out", cross_rope=said).parts["dia"].config.sampling.temperature == 0.7
+        )
 
 
 # half of the names

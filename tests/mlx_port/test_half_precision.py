@@ -24,13 +24,13 @@ from tests.tiny.dia import dia_config, dia_weights
 from tests.tiny.mars5_ar import ar_config, ar_tensors, deep_prompt, reference
 from tests.tiny.mars5_nar import TEXT, codes, weights
 from tests.tiny.metavoice import first_stage_config, first_stage_weights
-from tts_core.models import KINDS
+from tts_core import models
 
 Seen = defaultdict[str, set[mx.Dtype]]
 
 
 def filled(kind: str, network: Any, tensors: dict[str, np.ndarray], dtype: mx.Dtype) -> Any:
-    stays = KINDS[kind].stays_float32
+    stays = models.network(kind).stays_float32
     arrays = [(name, mx.array(tensor)) for name, tensor in tensors.items()]
     network.load_weights([(name, x if stays(name) else x.astype(dtype)) for name, x in arrays])
     return network

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from converters.published import open_published
-from mlx_port.commands.verify.inputs import Given, sound
-from mlx_port.commands.verify.ladder import ladder
 from tests.converters.folders import DAC_HF, V_0626_HF
 from tests.converters.models import AR, FIRST, sources
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
+from tts_core.nn.ladder import Given, ladder, sound
 
 MADE = {  # by the oracle, in place of it
     "codes": np.zeros((1, 9, 30), np.int32),

@@ -130,7 +130,7 @@ def cached(monkeypatch, tmp_path) -> Path:
 )
 def test_a_pinned_commit_is_the_one_that_is_read(cached, revision, commit, options):
     """By the real client: it is a pickle, so that both of our calls have to ask for the commit."""
-    dia = open_published("our/dia", codec=DAC_HF, revision=revision, **options).dia
+    dia = open_published("our/dia", codec=DAC_HF, revision=revision, **options).parts["dia"]
     assert dia.files[0].parent == cached / commit
     assert (dia.origin.repository, dia.origin.commit) == ("our/dia", commit)
 
