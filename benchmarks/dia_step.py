@@ -52,7 +52,7 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     from torch_ref.api import load
     from torch_ref.codecs.dac import Dac
     from torch_ref.dia.dia import Dia
-    from torch_ref.dia.loading import compose
+    from torch_ref.dia.pipeline import compose
 
     torch.backends.cuda.matmul.allow_tf32 = False
     if size == "voice":
@@ -75,7 +75,7 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
         )
         network.load_state_dict(state, assign=True)
         pipeline = compose(network.to(device).eval(), Dac(TINY_CODEC).to(device))
-    where = str(pipeline.network.logits_dense.weight.device)
+    where = str(pipeline.engine.network.logits_dense.weight.device)
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
 
@@ -85,7 +85,7 @@ def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
     from mlx_port.api import converted_voice
     from mlx_port.codecs.dac import Dac
     from mlx_port.dia.dia import Dia
-    from mlx_port.dia.loading import compose
+    from mlx_port.dia.pipeline import compose
     from mlx_port.loading import load
 
     if size == "voice":

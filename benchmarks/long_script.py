@@ -41,7 +41,8 @@ from examples.train_voice.settings import DEFAULT, read_settings
 from examples.train_voice.similarity import Voiceprint, similarity, voiceprint
 from examples.train_voice.text import EVALUATION
 from tts_core.dia.text import TAGS, turns
-from tts_core.results import Prompt, SpokenPiece
+from tts_core.prompt import Prompt
+from tts_core.results import SpokenPiece
 
 SENTENCES, DIALOGUES = 20, 10  # of a script
 SHORTEST = 0.5  # seconds of a speaker in a piece, for a comparison
@@ -60,7 +61,7 @@ def tagged(piece: SpokenPiece) -> str:
     """A piece's text with the tag that it begins with, also where it goes on in its prompt's last turn."""
     if piece.text.startswith(TAGS) or piece.prompt is None:
         return piece.text
-    *_, last = turns(str(piece.prompt.transcript))
+    *_, last = turns(str(piece.prompt.one.text))
     return f"[{last.speaker}] {piece.text}"
 
 
@@ -68,7 +69,7 @@ def swapped_reference() -> Prompt:
     """Two sentences, the last of the evaluation's, each in the voice that the other tag stands for."""
     one, other = (EVALUATION / "sentences.txt").read_text().splitlines()[-2:]
     heard = source(Item("", f"[S2] {one} [S1] {other}"), read_settings(DEFAULT).synthesis)
-    return Prompt(audio=heard, transcript=f"[S1] {one} [S2] {other}")
+    return Prompt.of(audio=heard, text=f"[S1] {one} [S2] {other}")
 
 
 def scripts(kind: str, count: int) -> list[str]:

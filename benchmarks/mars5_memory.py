@@ -30,7 +30,7 @@ from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.mars5.memory import Mars5Job, estimate
 from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 TEXT, SAID = "so it goes and goes until the end of it all", "and so it went"
 JOBS = {"middle": "200x75,600x300,300x300xdeep", "full": "150x75,300x450xdeep"}
@@ -140,7 +140,7 @@ def measure(size: str, side: str, dtype: str, device: str, spec: str) -> int:
     job, parts = job_of(spec), RandomParts(side, configs(size), dtype, device)
     on_cpu = device == "cpu"
     meter: Any = Resident() if on_cpu else Allocated(side, [parts.device] if side == "torch_ref" else [])
-    pipeline = import_module(f"{side}.mars5.loading").assemble(parts)
+    pipeline = import_module(f"{side}.mars5.pipeline").assemble(parts)
     if side == "mlx_port":
         import mlx.core as mx
 
@@ -149,7 +149,7 @@ def measure(size: str, side: str, dtype: str, device: str, spec: str) -> int:
     wave = np.random.default_rng(0).normal(0, 0.1, job.prompt_frames * 320).astype(np.float32)
     made = pipeline.generate(
         TEXT,
-        prompt=Prompt(audio=wave, transcript=SAID if job.deep else None),
+        prompt=Prompt.of(audio=wave, text=SAID if job.deep else None),
         timesteps=2,
         generate_max_len_override=job.max_len,
         as_written=True,

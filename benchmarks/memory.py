@@ -70,7 +70,7 @@ def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
 
     from torch_ref.codecs.dac import Dac
     from torch_ref.dia.dia import Dia
-    from torch_ref.dia.loading import compose
+    from torch_ref.dia.pipeline import compose
 
     class Allocated:
         def restart(self) -> None:
@@ -118,7 +118,7 @@ def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
 
     from mlx_port.codecs.dac import Dac
     from mlx_port.dia.dia import Dia
-    from mlx_port.dia.loading import compose
+    from mlx_port.dia.pipeline import compose
 
     class Allocated:
         def restart(self) -> None:
@@ -157,13 +157,13 @@ def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
 def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str, int]:
     """Peaks of one job, by what they were read from."""
     pipeline, meter = (torch_side if side == "torch" else mlx_side)(size, dtype, device)
-    pipeline.codec.policy = own(backend(side, device))  # as a loaded model has it where there is room
+    pipeline.engine.codec.policy = own(backend(side, device))  # as a loaded model has it where there is room
     random = np.random.default_rng(0)
     channels = pipeline.config.decoder_config.num_channels
     prompt = random.integers(0, 1024, (channels, job.prompt_frames), np.int32)
     codes = prompt if job.prompt_frames else None
     # prompts are heard as well: a wave of their length is encoded
-    wave = random.normal(0, 0.1, job.prompt_frames * pipeline.codec.hop_length).astype(np.float32)
+    wave = random.normal(0, 0.1, job.prompt_frames * pipeline.engine.codec.hop_length).astype(np.float32)
     text = ("[S1] " + "so it goes " * 200)[: job.text_bytes + 3]
     meter.restart()
     if job.prompt_frames:

@@ -33,7 +33,7 @@ from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisabl
 from tts_core.metavoice.memory import MetaVoiceJob, estimate
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
 from tts_core.metavoice.text import Tokenizer
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 MIDDLE = replace(
     METAVOICE_FIRST_STAGE,
@@ -190,7 +190,7 @@ def parse(spec: str) -> tuple[int, int, str]:
 def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str) -> dict[str, Any]:
     """The peak of one job, the ids of its text, its real-time factor and the seconds of its stages."""
     frames, batch, decoder = parse(spec)
-    assemble = import_module(f"{side}.metavoice.loading").assemble
+    assemble = import_module(f"{side}.metavoice.pipeline").assemble
     on = _torch_device(device) if side == "torch_ref" else []
     where = import_module(f"{side}.memory").backend_name(*on)
     meter: Any = Resident() if where.endswith("cpu") else Allocated(side, on)
@@ -205,7 +205,7 @@ def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str)
     given: dict[str, Any] = {"max_frames": frames, "seed": 1, "decoder": decoder, "piece_characters": None}
     texts = [TEXT] * batch
     for _ in range(1 if where.endswith("cpu") else 2):
-        made = pipeline.generate_batch(texts, prompts=Prompt(audio=wave), **given)[0]
+        made = pipeline.generate_batch(texts, prompts=Prompt.of(audio=wave), **given)[0]
     made_frames = made.codes.shape[1]  # a random network does not take turns between the codebooks
     assert made_frames > 0.75 * frames, f"the text ended by itself after {made_frames} frames"
     told = {"rtf": made.real_time_factor, "seconds": dict(made.stage_seconds)}

@@ -123,7 +123,7 @@ def main() -> None:
     args = parser.parse_args()
     import torch
 
-    from torch_ref.metavoice.loading import assemble
+    from torch_ref.metavoice.pipeline import assemble
 
     parts: Any = RandomParts(FULL if args.size == "full" else TINY, args.dtype)
     pipeline = assemble(parts)

@@ -135,7 +135,7 @@ def compare(
     """One form against float32. spoken: float32's codes of TEXTS within max_frames."""
     texts = TEXTS[: len(spoken)]
     forced = [
-        teacher_forced(voice.network, text, codes, seed)
+        teacher_forced(voice.engine.network, text, codes, seed)
         for seed, (text, codes) in enumerate(zip(texts, spoken, strict=True))
     ]
     change = [ours.loss.mean() - theirs.loss.mean() for ours, theirs in zip(forced, reference, strict=True)]

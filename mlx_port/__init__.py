@@ -2,22 +2,103 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlx_port.api import generate as generate
+    from mlx_port.dia.pipeline import DiaPipeline as DiaPipeline
     from mlx_port.loading import load as load
+    from mlx_port.mars5.pipeline import Mars5Pipeline as Mars5Pipeline
+    from mlx_port.metavoice.pipeline import MetaVoicePipeline as MetaVoicePipeline
+    from tts_core.audio.files import read_audio as read_audio
+    from tts_core.dia.options import DiaOptions as DiaOptions
+    from tts_core.errors import (
+        CancelledError as CancelledError,
+    )
+    from tts_core.errors import (
+        CheckpointError as CheckpointError,
+    )
+    from tts_core.errors import (
+        GenerationError as GenerationError,
+    )
+    from tts_core.errors import (
+        NotFoundError as NotFoundError,
+    )
+    from tts_core.errors import (
+        ResourceError as ResourceError,
+    )
+    from tts_core.errors import (
+        SpeechError as SpeechError,
+    )
+    from tts_core.errors import (
+        UsageError as UsageError,
+    )
+    from tts_core.mars5.options import Mars5Options as Mars5Options
+    from tts_core.metavoice.options import MetaVoiceOptions as MetaVoiceOptions
+    from tts_core.pipeline import Pipeline as Pipeline
+    from tts_core.pipeline import Progress as Progress
+    from tts_core.prompt import Prompt as Prompt
+    from tts_core.prompt import Reference as Reference
+    from tts_core.prompt import Word as Word
+    from tts_core.results import GenerationResult as GenerationResult
 
-__all__ = ["generate", "load"]
+_HOME = {
+    "generate": "mlx_port.api",
+    "load": "mlx_port.loading",
+    "DiaPipeline": "mlx_port.dia.pipeline",
+    "Mars5Pipeline": "mlx_port.mars5.pipeline",
+    "MetaVoicePipeline": "mlx_port.metavoice.pipeline",
+    "DiaOptions": "tts_core.dia.options",
+    "Mars5Options": "tts_core.mars5.options",
+    "MetaVoiceOptions": "tts_core.metavoice.options",
+    "GenerationResult": "tts_core.results",
+    "Pipeline": "tts_core.pipeline",
+    "Progress": "tts_core.pipeline",
+    "Prompt": "tts_core.prompt",
+    "Reference": "tts_core.prompt",
+    "Word": "tts_core.prompt",
+    "read_audio": "tts_core.audio.files",
+    "SpeechError": "tts_core.errors",
+    "UsageError": "tts_core.errors",
+    "NotFoundError": "tts_core.errors",
+    "CheckpointError": "tts_core.errors",
+    "ResourceError": "tts_core.errors",
+    "GenerationError": "tts_core.errors",
+    "CancelledError": "tts_core.errors",
+}
+__all__ = [
+    "CancelledError",
+    "CheckpointError",
+    "DiaOptions",
+    "DiaPipeline",
+    "GenerationError",
+    "GenerationResult",
+    "Mars5Options",
+    "Mars5Pipeline",
+    "MetaVoiceOptions",
+    "MetaVoicePipeline",
+    "NotFoundError",
+    "Pipeline",
+    "Progress",
+    "Prompt",
+    "Reference",
+    "ResourceError",
+    "SpeechError",
+    "UsageError",
+    "Word",
+    "generate",
+    "load",
+    "read_audio",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "generate":
-        from mlx_port.api import generate
+    """Import a public name when it is used, so that importing the package loads no framework."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
 
-        return generate
-    if name == "load":
-        from mlx_port.loading import load
 
-        return load
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return __all__

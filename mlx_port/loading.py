@@ -15,6 +15,7 @@ from mlx.utils import tree_flatten
 from tts_core import models
 from tts_core.config import FORMAT_VERSION, without_envelope
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.pipeline import Pipeline
 
 Read = TypeVar("Read")
 WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".th")  # suffixes of published files
@@ -89,7 +90,7 @@ class Parts:
         return None if self.dtype is None else DTYPES[self.dtype]
 
 
-def load(path: str | Path, *, dtype: str | None = None) -> Any:
+def load(path: str | Path, *, dtype: str | None = None) -> Pipeline:
     """The pipeline of the model in a folder that convert-weights wrote.
 
     dtype: float32, bfloat16 or float16 for the networks; None takes each one's own. Norms and what always
@@ -98,13 +99,15 @@ def load(path: str | Path, *, dtype: str | None = None) -> Any:
     ResourceError where memory would not hold it.
     """
     parts = open_parts(path, dtype=dtype)
-    return importlib.import_module(f"mlx_port.{parts.model}.loading").assemble(parts)
+    return importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
 
 
 def open_parts(path: str | Path, *, dtype: str | None = None, kinds: Sequence[str] | None = None) -> Parts:
     """What `load` assembles; no tensor is read. kinds: the parts wanted; None takes all of the model's."""
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    if not isinstance(path, str | Path):
+        raise UsageError(f"model: {path!r} is not a path; give a folder that convert-weights wrote")
     folder = Path(path)
     if kinds is not None:
         return Parts(next((kind for kind in kinds if kind in models.NAMES), None), folder, kinds, dtype)

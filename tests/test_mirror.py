@@ -56,6 +56,7 @@ DIFFERENT = {
         ["loading.py:load", "loading.py:open_parts", "loading.py:open_networks"],
         "torch_ref reads published layouts, the codec apart from them, and chooses a device",
     ),
+    "dia/pipeline.py:DiaPipeline": "torch_ref reads published layouts, and chooses a device",
     "loading.py:Parts": "torch_ref's are read by converters, MLX's from folders with their own dtypes",
 }
 

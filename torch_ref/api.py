@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torch_ref.dia.pipeline import DiaPipeline
 from torch_ref.loading import load
-from tts_core.errors import check_arguments
+from tts_core.pipeline import Pipeline, Progress, PromptLike
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA
 
-if TYPE_CHECKING:
-    from tts_core.dia.pipeline import DiaPipeline
 
+def generate(
+    text: str,
+    model: Pipeline | str | Path | None = None,
+    *,
+    prompt: PromptLike = None,
+    options: Any = None,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Any,
+) -> GenerationResult:
+    """Speak a text.
 
-def generate(text: str, model: Any = None, **arguments: Any) -> GenerationResult:
-    """Speak a text with a model: a loaded one, a path or hub id as `load` takes it, or None for the embedded
-    voice, a Dia.
-
-    arguments: those of the model's own `generate`. All take `prompt`, `cfg_scale`, `temperature`, `top_k`,
-    `top_p`, `seed` and `noise`; Dia `max_frames` and `piece_seconds` besides; what MARS5 takes:
-    `Mars5Pipeline.generate`.
-    Raises UsageError for an argument that the model does not take.
+    model: a loaded one, a path or hub id as `load` takes it, or None for the embedded voice, a Dia.
+    prompt: reference speech.  options: the model's options, such as DiaOptions; `changes` replace some of
+    their fields, as seed=1.  progress, cancel: see tts_core.pipeline.
+    Raises UsageError for an option that the model does not have, and whatever the model's `generate` raises.
     """
     pipeline = embedded_voice() if model is None else model
     if isinstance(pipeline, str | Path):
         pipeline = load(pipeline)
-    check_arguments(pipeline.generate, arguments)
-    return pipeline.generate(text, **arguments)
+    return pipeline.generate(
+        text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
+    )
 
 
 @lru_cache(maxsize=1)
 def embedded_voice() -> DiaPipeline:
     """The voice that comes with the package, loaded once: float32, so that a seed is the same everywhere."""
-    return load(DIA, codec=CODEC, dtype="float32")
+    return DiaPipeline.load(DIA, codec=CODEC, dtype="float32")

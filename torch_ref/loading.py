@@ -14,6 +14,8 @@ from torch import nn
 from converters.published import Part, Published, open_published
 from torch_ref.device import Precision, choose, choose_device, choose_dtype
 from tts_core import models
+from tts_core.errors import UsageError
+from tts_core.pipeline import Pipeline
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -60,7 +62,7 @@ def load(
     cross_rope: bool | None = None,
     config: str | Path | None = None,
     include: Sequence[str] = (),
-) -> Any:
+) -> Pipeline:
     """The pipeline of the model that the files hold.
 
     path: folder or file in any published layout, a hub id, or a folder that convert-weights wrote, quantised
@@ -77,7 +79,7 @@ def load(
     parts = open_parts(
         path, dtype=dtype, device=device, codec=codec, cross_rope=cross_rope, config=config, include=include
     )
-    return importlib.import_module(f"torch_ref.{parts.model}.loading").assemble(parts)
+    return importlib.import_module(f"torch_ref.{parts.model}.pipeline").assemble(parts)
 
 
 def open_parts(
@@ -93,6 +95,8 @@ def open_parts(
 ) -> Parts:
     """What `load` assembles; no tensor is read. kinds: the parts wanted; None takes all of the model's."""
     choose_dtype(dtype, choose_device(device))  # before any file is looked at
+    if not isinstance(path, str | Path | Sequence):
+        raise UsageError(f"model: {path!r} is not a path; give a folder, a file or a hub id")
     published = open_published(
         path, codec=codec, cross_rope=cross_rope, config=config, include=include, parts=kinds
     )

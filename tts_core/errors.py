@@ -50,6 +50,12 @@ class GenerationError(SpeechError, RuntimeError):
     exit_code = 6
 
 
+class CancelledError(SpeechError):
+    """The caller ended a generation before it was done."""
+
+    exit_code = 130
+
+
 def explain(error: BaseException) -> tuple[int, str]:
     """Exit code and message: those of an expected error; else full memory or disk, else our fault."""
     if isinstance(error, SpeechError):

@@ -1,33 +1,23 @@
-"""What generation takes and gives, the same on both sides."""
+"""Results of generation, and the meter of what a run took."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
+from tts_core.prompt import Prompt
 
-@dataclass(frozen=True)
-class Prompt:
-    """Reference speech whose voice to take.
-
-    audio: (L,) float32 samples at the model's sample rate, or codes: (Q, T) int32; exactly one of the two.
-    transcript: what is said in it, for models that read it.
-    """
-
-    audio: np.ndarray | None = None
-    transcript: str | None = None
-    codes: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        if (self.audio is None) == (self.codes is None):
-            raise ValueError("prompt: give audio or codes, exactly one of them")
+FinishReason = Literal["stop", "length"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SpokenPiece:
     """A piece of a long text, and what it takes to speak it again by itself: `text`, `prompt`, `seed` and
     `max_frames`, in one piece.
@@ -45,7 +35,7 @@ class SpokenPiece:
     finish_reason: Literal["stop", "length"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GenerationResult:
     """One piece of speech, or the whole of it.
 
@@ -88,6 +78,18 @@ class GenerationResult:
         """Length of `audio` in seconds."""
         return len(self.audio) / self.sample_rate
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `audio` in the format of the suffix; errors as of `tts_core.audio.files.write_audio`."""
+        from tts_core.audio.files import write_audio
+
+        write_audio(path, self.audio, self.sample_rate)
+
+    def __repr__(self) -> str:
+        return (
+            f"GenerationResult({self.audio_seconds:.2f} s at {self.sample_rate} Hz, seed {self.seed}, "
+            f"{self.finish_reason}, RTF {self.real_time_factor:.2f})"
+        )
+
 
 def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
     """The pieces of one stream as one result."""
@@ -106,3 +108,64 @@ def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
 def real_time_factor(seconds: float, samples: int, sample_rate: int) -> float:
     """Processing time over audio time: below 1 is faster than real time, infinite where there is no audio."""
     return seconds * sample_rate / samples if samples else math.inf
+
+
+class Meter:
+    """Counts time and samples from its creation. stages: names, in the order in which results list them."""
+
+    def __init__(self, sample_rate: int, stages: Sequence[str] = ()):
+        self.started, self.sample_rate = time.perf_counter(), sample_rate
+        self.stage_seconds = dict.fromkeys(stages, 0.0)
+        self.seconds, self.first_seconds, self.samples = 0.0, 0.0, 0
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the time inside the block, which must read its results from the device, for a stage."""
+        entered = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stage_seconds[name] += time.perf_counter() - entered
+
+    def add(self, samples: int) -> None:
+        """Note that this many samples have just been made."""
+        self.seconds = time.perf_counter() - self.started
+        if samples:
+            self.first_seconds = self.first_seconds or self.seconds
+        self.samples += samples
+
+    @property
+    def seconds_made(self) -> float:
+        """Of speech, so far."""
+        return self.samples / self.sample_rate
+
+    def result(
+        self,
+        audio: np.ndarray,
+        codes: np.ndarray,
+        *,
+        seed: int | None,
+        token_count: int,
+        peak_bytes: int,
+        segment_idx: int = 0,
+        finish_reason: FinishReason | None,
+    ) -> GenerationResult:
+        """A part of a stream, with the times of the last `add`. audio: (L,) float32, codes: (Q, T) int32.
+
+        finish_reason: None before the last part.
+        """
+        return GenerationResult(
+            audio=audio,
+            sample_rate=self.sample_rate,
+            codes=codes,
+            seed=seed,
+            finish_reason=finish_reason,
+            token_count=token_count,
+            real_time_factor=real_time_factor(self.seconds, self.samples, self.sample_rate),
+            time_to_first_audio=self.first_seconds,
+            processing_time_seconds=self.seconds,
+            peak_memory_usage=peak_bytes,
+            segment_idx=segment_idx,
+            is_final_chunk=finish_reason is not None,
+            stage_seconds=dict(self.stage_seconds),
+        )

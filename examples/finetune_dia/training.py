@@ -65,7 +65,7 @@ def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path,
     pipeline = torch_ref.load(model, codec=codec, dtype="float32", device=str(processes.device))
     if not isinstance(pipeline, DiaPipeline):
         raise UsageError(f"--model: {model} is no Dia; this tunes Dia only")
-    network, config = pipeline.network, pipeline.config
+    network, config = pipeline.engine.network, pipeline.config
     said = transcripts(data, config)
     begun = {"data": fingerprint(said), "lora": settings.lora, "model": fingerprint_of(network)}
     checkpoint = out / "checkpoint.pt"
@@ -98,7 +98,7 @@ def encoded(out: Path, said: dict[Path, str], pipeline: DiaPipeline, processes: 
     path = out / f"codes-{fingerprint(said)}.npz"
     if processes.first and not path.exists():
         made = []
-        for one in encode(said, pipeline.codec, pipeline.config):
+        for one in encode(said, pipeline.engine.codec, pipeline.config):
             made.append(one)
             if len(made) % 100 == 0:
                 processes.say(f"fine-tuning: {len(made)} of {len(said)} recordings encoded")

@@ -94,7 +94,7 @@ def spoken(
     import torch_ref
 
     pipeline = torch_ref.load(voice / "dia", codec=voice / "codec", dtype="float32")
-    hop = pipeline.codec.hop_length
+    hop = pipeline.engine.codec.hop_length
     said = []
     for begin in range(0, len(chosen), BATCH):
         batch = chosen[begin : begin + BATCH]

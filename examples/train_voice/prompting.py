@@ -21,7 +21,7 @@ from examples.train_voice.listening import score, word_error_rate
 from examples.train_voice.settings import DEFAULT, Synthesis, read_settings
 from examples.train_voice.similarity import median_pitch, similarities, voiceprint
 from examples.train_voice.text import EVALUATION
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 from tts_core.voice.embedded import CODEC, DIA
 
 SHORTEST, LONGEST = 2.5, 3.5  # seconds of a prompt
@@ -99,8 +99,8 @@ def continuations(
     pipeline: Any, tag: int, chosen: Sequence[tuple[str, np.ndarray, str]], seed: int
 ) -> list[np.ndarray]:
     """What the voice says behind each prompt, in one batch."""
-    prompts = [Prompt(audio=samples, transcript=f"[S{tag + 1}] {words}") for words, samples, _ in chosen]
-    longest = int(PATIENCE * LONGEST * pipeline.sample_rate / pipeline.codec.hop_length)
+    prompts = [Prompt.of(audio=samples, text=f"[S{tag + 1}] {words}") for words, samples, _ in chosen]
+    longest = int(PATIENCE * LONGEST * pipeline.sample_rate / pipeline.engine.codec.hop_length)
     results = pipeline.generate_batch(
         [after for _, _, after in chosen],
         prompts=prompts,

@@ -16,7 +16,7 @@ from tts_core.dia.config import DiaConfig
 from tts_core.dia.long_text import cut_text
 from tts_core.dia.text import prepare
 from tts_core.errors import UsageError
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 FLAGS = frozenset({"ref_text", "piece_seconds", "max_seconds"})
 
@@ -77,7 +77,7 @@ def read_prompt(wish: Wish, config: DiaConfig, codec: DacConfig) -> Prompt | Non
             f"ref-audio: {len(samples) / codec.sample_rate:.1f} s leave no room for speech; this model holds "
             f"{config.max_frames / codec.frame_rate:.1f} s, reference included; give 5 to 10 s"
         )
-    return Prompt(transcript=wish.ref_text, audio=samples)
+    return Prompt.of(text=wish.ref_text, audio=samples)
 
 
 def count_frames(

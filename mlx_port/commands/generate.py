@@ -1,35 +1,32 @@
-"""`mlx-port generate`: the flags. What they do is in commands/speak, imported when the command runs."""
+"""`mlx-port generate`: the flags. The work is in `speak`, imported when the command runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import Any, Literal
 
 import click
 
+from tts_core.models import NAMES
+from tts_core.options import info, options_class
+
 
 @dataclass(frozen=True)
-class Wish:
-    """The flags of one call, as given; None is the model's own value."""
+class Flags:
+    """The flags of one call, as given; None is the default.
+
+    options: those that set an option of the model, by the option's name.
+    """
 
     text: str | None
     model: str | None
     backend: Literal["mlx", "torch"]
     dtype: str | None
-    ref_audio: str | None
-    ref_text: str | None
-    deep: bool | None
-    decoder: str | None
-    as_written: bool | None
-    timesteps: int | None
-    set: tuple[str, ...] | None  # name=value
-    piece_seconds: float | None
-    cfg_scale: float | None
-    temperature: float | None
-    top_p: float | None
-    top_k: int | None
-    seed: int | None
-    max_seconds: float | None
+    ref_audio: tuple[str, ...]
+    ref_text: tuple[str, ...]
+    options: dict[str, Any]
     output: str | None
     play: bool
     stream: bool
@@ -37,8 +34,32 @@ class Wish:
     quiet: bool
 
 
-# flags that only some models take: those that the model's commands/<model>.FLAGS does not name are refused
-OWN = ("ref_text", "deep", "decoder", "as_written", "timesteps", "set", "piece_seconds", "max_seconds")
+def option_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a flag for every option of every model; where models share a name, the first one's help is shown."""
+    found: dict[str, tuple[click.Option, list[str]]] = {}
+    for model in NAMES:
+        for field in fields(options_class(model)):
+            known = info(field)
+            if not known.flags:
+                continue
+            if field.name not in found:
+                found[field.name] = _flag(field.name, str(field.type), known), []
+            found[field.name][1].append(model)
+    for flag, models in reversed(found.values()):
+        if len(models) < len(NAMES):
+            flag.help = f"{flag.help} ({', '.join(models)})"
+        click.decorators._param_memo(command, flag)
+    return command
+
+
+def _flag(name: str, kind: str, known: Any) -> click.Option:
+    if known.choices and not kind.startswith(("int", "float")):
+        how: dict[str, Any] = {"type": click.Choice(known.choices)}
+    elif kind.startswith("bool"):
+        how = {"is_flag": True, "default": None}
+    else:
+        how = {"type": int if kind.startswith("int") else float}
+    return click.Option([*known.flags, f"option_{name}"], help=known.help, **how)
 
 
 @click.command(context_settings={"allow_extra_args": True})
@@ -58,49 +79,18 @@ OWN = ("ref_text", "deep", "decoder", "as_written", "timesteps", "set", "piece_s
     type=click.Choice(["float32", "bfloat16", "float16"]),
     help="Of --model's weights while it runs. None: the folder's own; with torch the device's best.",
 )
-@click.option("--ref-audio", metavar="FILE", help="Speech whose voice to take. Dia needs --ref-text with it.")
-@click.option("--ref-text", help="What is said in --ref-audio; Dia: with its tags. (Dia, MARS5)")
 @click.option(
-    "--deep/--shallow",
-    default=None,
-    help="Read the reference's words too, or take its voice alone. (MARS5)  [default: deep with --ref-text]",
-)
-@click.option(
-    "--decoder",
-    type=click.Choice(["vocos", "mbd"]),
-    help="What makes the waveform; mbd's weights are CC-BY-NC. (MetaVoice)  [default: vocos]",
-)
-@click.option(
-    "--as-written",
-    is_flag=True,
-    default=None,
-    help="Do not spell numbers and abbreviations out. (MARS5, MetaVoice)",
-)
-@click.option("--timesteps", type=int, help="Steps of the diffusion.  (MARS5)  [default: 200]")
-@click.option(
-    "--set",
+    "--ref-audio",
+    metavar="FILE",
     multiple=True,
-    metavar="NAME=VALUE",
-    callback=lambda _context, _option, given: given or None,
-    help="A setting of the original's InferenceConfig, as freq_penalty=2; again for each. (MARS5)",
+    help="Speech whose voice to take; again for each further recording.",
 )
 @click.option(
-    "--cfg-scale", "--guidance", type=float, help="Guidance; the scale that turns it off is the model's."
+    "--ref-text",
+    multiple=True,
+    help="What is said in each --ref-audio, in the same order; Dia: with its tags.",
 )
-@click.option("--temperature", "--temp", type=float, help="0 always takes the likeliest code.")
-@click.option("--top-p", type=float, help="Keep the likeliest codes that hold this probability.")
-@click.option("--top-k", type=int, help="Keep this many codes; 0 keeps all.")
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**64 - 1),
-    help="The same seed gives the same speech. None: a fresh one.",
-)
-@click.option(
-    "--piece-seconds",
-    type=float,
-    help="How long a piece of a long text may be; 0 does not cut. (Dia, MARS5)  [default: by the model]",
-)
-@click.option("--max-seconds", type=float, help="Stop after this much speech.")
+@option_flags
 @click.option(
     "-o", "--output", metavar="FILE", help="WAV, FLAC or MP3.  [default: speech.wav, none with --play]"
 )
@@ -110,15 +100,20 @@ OWN = ("ref_text", "deep", "decoder", "as_written", "timesteps", "set", "piece_s
 @click.option("--quiet", is_flag=True, help="No progress, no report.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context
-def generate(context: click.Context, **flags: Any) -> None:
+def generate(context: click.Context, **given: Any) -> None:
     """Speak a text.
 
-    Unset sampling flags take the model's defaults.
+    Unset options take the model's defaults.
     """
     if context.args:
         raise click.UsageError(
             f'{len(context.args)} words stand after the flags; put the text in quotes: --text "..."'
         )
-    from mlx_port.commands.speak import speak
-
-    speak(Wish(**flags))
+    speak = import_module("mlx_port.commands.speak").speak
+    options = {
+        name.removeprefix("option_"): value
+        for name, value in given.items()
+        if name.startswith("option_") and value is not None
+    }
+    rest = {name: value for name, value in given.items() if not name.startswith("option_")}
+    speak(Flags(options=options, **rest))

@@ -14,7 +14,7 @@ from tts_core.codecs.encodec import EncodecConfig
 from tts_core.errors import UsageError, did_you_mean
 from tts_core.mars5.request import PIECE_SECONDS, as_spoken, choose_settings, cut
 from tts_core.mars5.sampling import Mars5Settings
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
@@ -108,7 +108,7 @@ def read_prompt(wish: Wish, codec: EncodecConfig, settings: Mars5Settings) -> Pr
         )
     if not samples.any():
         raise UsageError("ref-audio: nothing is to be heard in it; give 5 to 10 s of speech")
-    return Prompt(audio=samples, transcript=wish.ref_text)
+    return Prompt.of(audio=samples, text=wish.ref_text)
 
 
 def announce(pieces: Sequence[str]) -> None:

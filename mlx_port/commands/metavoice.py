@@ -16,7 +16,7 @@ from tts_core.metavoice.request import (
     too_short,
 )
 from tts_core.metavoice.text import normalise
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.spoken import spoken
 
@@ -58,7 +58,7 @@ def read_prompt(file: str | None, sample_rate: int) -> Prompt:
         raise too_short("ref-audio", len(samples) / sample_rate)
     if not samples.any():
         raise UsageError("ref-audio: nothing is to be heard in it; give 30 s of clear speech")
-    return Prompt(audio=samples)
+    return Prompt.of(audio=samples)
 
 
 def count_frames(max_seconds: float | None, frame_rate: float) -> int | None:

@@ -1,26 +1,27 @@
-"""What `mlx-port generate` does: check every flag, then load, speak and report.
-
-What a model makes of the flags is in its own module, commands/<model>: FLAGS names those that not every model
-takes, `plan` checks them and gives the arguments of its pipeline's `stream`.
-"""
+"""`mlx-port generate` at work: check every flag, then load, speak and report."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 import numpy as np
 
-from mlx_port.commands.generate import OWN, Wish
-from tts_core.audio.files import WavWriter, check_output, write_audio
+from mlx_port.commands.generate import Flags
+from tts_core.audio.files import WavWriter, check_output, read_audio_at_its_rate, write_audio
 from tts_core.errors import GenerationError, NotFoundError, UsageError, not_there
+from tts_core.models import Model
+from tts_core.models import model as model_of
+from tts_core.options import info, options_class
+from tts_core.prompt import Prompt, Reference
 from tts_core.results import GenerationResult, join
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -31,43 +32,73 @@ INSTALL = {
 }
 
 
-def speak(wish: Wish) -> None:
-    """Speak as wished. Every flag is checked before weights are loaded."""
-    output = choose_output(wish)
-    if wish.play:
+def speak(flags: Flags) -> None:
+    """Speak as asked. Every flag is checked before weights are loaded."""
+    output = choose_output(flags)
+    if flags.play:
         from mlx_port.commands.playback import check_playback
 
         check_playback()
-    if wish.dtype and wish.model is None:
+    if flags.dtype and flags.model is None:
         raise UsageError("dtype: the embedded voice runs in float32; give --dtype with a --model")
-    check_backend(wish.backend)
-    text = read_text(wish.text)
-    model, configs = read_configs(wish.model, wish.backend)
-    front = importlib.import_module(f"mlx_port.commands.{model}")
-    check_own_flags(wish, model, front.FLAGS)
-    sample_rate, arguments = front.plan(wish, text, configs)
-    pieces = load_pipeline(wish.model, wish.backend, wish.dtype).stream(text, **arguments)
-    result = collect(pieces, wish, output, sample_rate)
-    report(result, wish, output)
+    check_backend(flags.backend)
+    text = read_text(flags.text)
+    name, configs, documents = read_parts(flags.model, flags.backend)
+    model, options = model_of(name), choose_options(name, flags.options)
+    asked = import_module(f"tts_core.{name}.request").ask(
+        configs, documents, text, options, read_prompt(flags, model)
+    )
+    if len(asked.pieces) > 1 and not flags.quiet:
+        click.echo(f"{len(asked.pieces)} pieces, about {asked.seconds:.0f} s of speech", err=True)
+    pipeline = load_pipeline(flags.model, flags.backend, flags.dtype)
+    result = collect(pipeline.speak(asked), flags, output, pipeline.sample_rate)
+    report(result, flags, output)
 
 
-def choose_output(wish: Wish) -> Path | None:
+def choose_options(model: str, given: Mapping[str, Any]) -> Any:
+    """A model's options from flags. Raises UsageError for a flag that this model lacks, with its own list."""
+    kind = options_class(model)
+    known = {field.name: info(field) for field in fields(kind)}
+    for name in given:
+        if name not in known:
+            own = ", ".join(each.flags[0] for each in known.values() if each.flags)
+            flag = name.replace("_", "-")
+            raise UsageError(f"{flag}: {model} takes no --{flag}; it takes {own}")
+    return kind(**{name: None if value == known[name].unset else value for name, value in given.items()})
+
+
+def read_prompt(flags: Flags, model: Model) -> Prompt | None:
+    """The references, decoded. Raises UsageError for what the model does not take."""
+    sounds, texts = flags.ref_audio, flags.ref_text
+    if model.transcript == "unused" and texts:
+        raise UsageError(f"ref-text: {model.title} takes no --ref-text; leave it out")
+    if texts and not sounds:
+        raise UsageError("ref-text: --ref-audio is missing; give the speech that it transcribes")
+    if sounds and not texts and model.transcript == "needed":
+        raise UsageError(
+            "ref-audio: --ref-text is missing; the model reads what the reference says before it goes on, "
+            "and nothing here transcribes it for you"
+        )
+    if texts and len(texts) != len(sounds):
+        raise UsageError(f"ref-text: {len(texts)} for {len(sounds)} --ref-audio; give one for each")
+    if model.references is not None and len(sounds) > model.references:
+        raise UsageError(f"ref-audio: {len(sounds)} given, {model.title} takes {model.references}")
+    references = []
+    for sound, said in zip(sounds, texts or [None] * len(sounds), strict=True):
+        samples, rate = read_audio_at_its_rate(sound)
+        references.append(Reference(samples, said, sample_rate=rate, name="ref-audio"))
+    return Prompt(tuple(references)) if references else None
+
+
+def choose_output(flags: Flags) -> Path | None:
     """Where to write: the flag, `speech.wav`, or nowhere when the speech is played."""
-    if wish.output is None and wish.play:
+    if flags.output is None and flags.play:
         return None
-    output = Path(wish.output or DEFAULT_OUTPUT)
+    output = Path(flags.output or DEFAULT_OUTPUT)
     check_output(output)
-    if wish.stream and output.suffix.lower() != ".wav":
+    if flags.stream and output.suffix.lower() != ".wav":
         raise UsageError(f"output: --stream writes WAV only, not {output}; use .wav or leave --stream out")
     return output
-
-
-def check_own_flags(wish: Wish, model: str, taken: frozenset[str]) -> None:
-    """Refuse a flag that was given and that this model does not take."""
-    given = [name for name in OWN if getattr(wish, name) is not None and name not in taken]
-    if given:
-        flag = f"--{given[0].replace('_', '-')}"
-        raise UsageError(f"{given[0].replace('_', '-')}: {model} takes no {flag}; leave it out")
 
 
 def read_text(given: str | None) -> str:
@@ -87,13 +118,15 @@ def read_text(given: str | None) -> str:
 def check_backend(backend: Literal["mlx", "torch"]) -> None:
     """Import the framework, or say what to install."""
     try:
-        importlib.import_module("mlx.core" if backend == "mlx" else "torch")
+        import_module("mlx.core" if backend == "mlx" else "torch")
     except ImportError as error:
         raise NotFoundError(f"backend {backend}: {INSTALL[backend]} ({error})") from None
 
 
-def read_configs(model: str | None, backend: Literal["mlx", "torch"]) -> tuple[str, Mapping[str, Any]]:
-    """Which model it is, and the configuration of each of its parts; no weights are read."""
+def read_parts(
+    model: str | None, backend: Literal["mlx", "torch"]
+) -> tuple[str, Mapping[str, Any], Mapping[str, Mapping[str, str]]]:
+    """Which model it is, the configurations and the documents of its parts by kind; no weights are read."""
     if model is not None:
         folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
         if not folder.exists() and not on_hub:
@@ -104,13 +137,16 @@ def read_configs(model: str | None, backend: Literal["mlx", "torch"]) -> tuple[s
                     f"model: no folder {model}; if it is a hub repository, run first: "
                     f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
                 )
-            from mlx_port.loading import read_configs as read_converted
+            from mlx_port.loading import open_parts
 
-            return read_converted(folder)
+            parts = open_parts(folder)
+            return str(parts.model), parts.configs, parts.documents
     from converters.published import open_published
 
     published = open_published([model]) if model else open_published([DIA], codec=CODEC, offline=True)
-    return str(published.model), {kind: part.config for kind, part in published.parts.items()}
+    found = published.parts.items()
+    configs, documents = {k: part.config for k, part in found}, {k: part.documents for k, part in found}
+    return str(published.model), configs, documents
 
 
 def _looks_like_a_repository(model: str) -> bool:
@@ -121,26 +157,26 @@ def _looks_like_a_repository(model: str) -> bool:
 
 def load_pipeline(model: str | None, backend: Literal["mlx", "torch"], dtype: str | None) -> Any:
     """The model, ready to speak."""
-    side = importlib.import_module("mlx_port" if backend == "mlx" else "torch_ref")
+    side = import_module("mlx_port" if backend == "mlx" else "torch_ref")
     if model is not None:
         return side.load(model, dtype=dtype)
-    return importlib.import_module(f"{side.__name__}.api").embedded_voice()
+    return import_module(f"{side.__name__}.api").embedded_voice()
 
 
 def collect(
-    pieces: Iterator[GenerationResult], wish: Wish, output: Path | None, sample_rate: int
+    pieces: Iterator[GenerationResult], flags: Flags, output: Path | None, sample_rate: int
 ) -> GenerationResult:
     """Run the generation to its end; what is streamed goes out piece by piece, the rest at the end."""
-    shown = sys.stderr.isatty() and not (wish.quiet or wish.as_json)
+    shown = sys.stderr.isatty() and not (flags.quiet or flags.as_json)
     sinks: list[Any] = []
     with ExitStack() as stack:
-        if wish.stream and output is not None:
+        if flags.stream and output is not None:
             sinks.append(stack.enter_context(WavWriter(output, sample_rate)))
-        if wish.play:
+        if flags.play:
             from mlx_port.commands.playback import Player
 
             player = stack.enter_context(Player(sample_rate))
-            sinks += [player] if wish.stream else []
+            sinks += [player] if flags.stream else []
         done: list[GenerationResult] = []
         try:
             for piece in pieces:
@@ -155,9 +191,9 @@ def collect(
                 click.echo("\r\x1b[K", err=True, nl=False)
         result = join(done)
         check_sound(result)
-        if wish.play and not wish.stream:
+        if flags.play and not flags.stream:
             player.write(result.audio)
-        if output is not None and not wish.stream:
+        if output is not None and not flags.stream:
             write_audio(output, result.audio, result.sample_rate)
     return result
 
@@ -193,14 +229,14 @@ def speed(real_time_factor: float) -> str:
     return f"RTF {real_time_factor:.2f} ({times:.1f}x {'faster' if faster else 'slower'} than real time)"
 
 
-def report(result: GenerationResult, wish: Wish, output: Path | None) -> None:
+def report(result: GenerationResult, flags: Flags, output: Path | None) -> None:
     """Say on stdout what was made and what it took."""
-    if wish.as_json:
-        click.echo(json.dumps(_facts(result, wish, output)))
-    elif not wish.quiet:
+    if flags.as_json:
+        click.echo(json.dumps(_facts(result, flags, output)))
+    elif not flags.quiet:
         cut = ", cut at the limit" if result.finish_reason == "length" else ""
         endless = sum(piece.finish_reason == "length" for piece in result.pieces)
-        if endless and wish.max_seconds is None:
+        if endless and flags.options.get("max_seconds") is None:
             cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
         click.echo(f"{output or 'played'}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}")
         click.echo(speed(result.real_time_factor))
@@ -210,11 +246,11 @@ def report(result: GenerationResult, wish: Wish, output: Path | None) -> None:
         click.echo(f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}")
 
 
-def _facts(result: GenerationResult, wish: Wish, output: Path | None) -> dict[str, Any]:
+def _facts(result: GenerationResult, flags: Flags, output: Path | None) -> dict[str, Any]:
     return {
         "output": None if output is None else str(output),
-        "model": wish.model,
-        "backend": wish.backend,
+        "model": flags.model,
+        "backend": flags.backend,
         "seed": result.seed,
         "audio_seconds": result.audio_seconds,
         "sample_rate": result.sample_rate,

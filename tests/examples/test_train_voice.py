@@ -372,7 +372,7 @@ def test_export_is_read_back(tmp_path) -> None:
     write(tmp_path / "codec", dac.state_dict(), {"config.json": dac_config(SETTINGS.codec)})
     pipeline = load(tmp_path / "dia", codec=tmp_path / "codec", device="cpu")
     assert pipeline.config == SETTINGS.dia
-    assert pipeline.codec.config == SETTINGS.codec
+    assert pipeline.engine.codec.config == SETTINGS.codec
     assert pipeline.generate("[S1] Hello.", max_frames=4, seed=1).codes.shape == (
         SETTINGS.codec.n_codebooks,
         4,

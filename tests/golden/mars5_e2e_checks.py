@@ -25,7 +25,8 @@ from tts_core.mars5.diffusion import FIRST_DRAW, Cells
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
 from tts_core.mars5.sampling import Mars5Settings
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.results import GenerationResult, Prompt
+from tts_core.prompt import Prompt
+from tts_core.results import GenerationResult
 
 IGNORED = {"deep_clone", "use_kv_cache", "beam_width"}  # settings of the original that ours does not have
 
@@ -58,7 +59,7 @@ class Whole:
         with exact(self.kind), self._watched(run):
             run.result = self.pipeline.generate(
                 about["text"],
-                prompt=Prompt(audio=samples, transcript=about["ref_transcript"]),
+                prompt=Prompt.of(audio=samples, text=about["ref_transcript"]),
                 deep_clone=about["deep_clone"],
                 settings=settings,
                 as_written=True,
@@ -108,7 +109,7 @@ class Whole:
 @cache
 def whole(kind: str, folder: Path, ar: str, nar: str, codec: str, vocoder: str) -> Whole:
     """The pipeline of the files that a case names."""
-    code = import_module(f"{'mlx_port' if kind == 'mlx' else 'torch_ref'}.mars5.loading")
+    code = import_module(f"{'mlx_port' if kind == 'mlx' else 'torch_ref'}.mars5.pipeline")
 
     def of(bench: Any) -> Any:
         return bench.torch64 if kind == "float64" else bench.side

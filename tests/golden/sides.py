@@ -39,15 +39,15 @@ class Side:
 
     @property
     def codec(self) -> Any:
-        return self.pipeline.codec
+        return self.pipeline.engine.codec
 
     def encode_text(self, ids: np.ndarray) -> np.ndarray:
         """(S,) → (S, D)."""
-        return self.to_host(self.pipeline.network.model.encoder(self.to_device(ids[None])))[0]
+        return self.to_host(self.pipeline.engine.network.model.encoder(self.to_device(ids[None])))[0]
 
     def cross(self, ids: np.ndarray, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """A layer's cross-attention keys and values of a text. (S,) → (K, S, E) each."""
-        model = self.pipeline.network.model
+        model = self.pipeline.engine.network.model
         source = model.decoder.source(model.encoder(self.to_device(ids[None])), None)
         return self.to_host(source.keys[layer])[0], self.to_host(source.values[layer])[0]
 
@@ -58,7 +58,7 @@ class Side:
 
         ids: (S,), tokens: (T, C) → (2, T, C, V), and keys and values, (2, K, T, E); unconditional row first.
         """
-        network = self.pipeline.network
+        network = self.pipeline.engine.network
         source = network.read([self.to_device(ids)], network.encode_nothing())
         cache = network.new_cache()
         rows = np.stack([tokens, tokens])

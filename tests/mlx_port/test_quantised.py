@@ -34,7 +34,9 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> tuple[DiaPipeline, int]:
 
 def linears(voice: DiaPipeline) -> dict[str, nn.Module]:
     kinds = (nn.Linear, nn.QuantizedLinear)
-    return {name: module for name, module in voice.network.named_modules() if isinstance(module, kinds)}
+    return {
+        name: module for name, module in voice.engine.network.named_modules() if isinstance(module, kinds)
+    }
 
 
 def test_every_large_linear_layer_is_quantised(plain: DiaPipeline, eight: tuple[DiaPipeline, int]) -> None:
@@ -43,13 +45,13 @@ def test_every_large_linear_layer_is_quantised(plain: DiaPipeline, eight: tuple[
     assert {type(layer) for layer in layers.values()} == {nn.QuantizedLinear}
     assert any("encoder" in name for name in layers)
     assert "logits_dense" in layers
-    assert isinstance(eight[0].network.model.decoder.embeddings.embed, nn.Embedding)
+    assert isinstance(eight[0].engine.network.model.decoder.embeddings.embed, nn.Embedding)
 
 
 def test_eight_bits_stay_near(plain: DiaPipeline, eight: tuple[DiaPipeline, int]) -> None:
     """One text of 20 frames: a smoke test of the table in docs/parity.md."""
     spoken = plain.generate_codes(TEXTS[:1], seed=[0], max_frames=FRAMES)
-    reference = [teacher_forced(plain.network, TEXTS[0], spoken[0], 0)]
+    reference = [teacher_forced(plain.engine.network, TEXTS[0], spoken[0], 0)]
     # the same numbers force the same ids: rows, steps and delays of the forced pass are those of the loop
     np.testing.assert_array_equal(reference[0].drawn, spoken[0])
     row = compare("8-bit affine", *eight, spoken, reference, max_frames=FRAMES)
@@ -63,7 +65,7 @@ def test_eight_bits_stay_near(plain: DiaPipeline, eight: tuple[DiaPipeline, int]
 def test_four_bits_cost_more(plain: DiaPipeline, tmp_path: Path) -> None:
     """The comparison above can tell: coarse weights show in every column."""
     spoken = plain.generate_codes(TEXTS[:1], seed=[0], max_frames=8)
-    reference = [teacher_forced(plain.network, TEXTS[0], spoken[0], 0)]
+    reference = [teacher_forced(plain.engine.network, TEXTS[0], spoken[0], 0)]
     row = compare("mxfp4", *make("mxfp4", tmp_path / "voice"), spoken, reference, max_frames=8)
     assert row.loss_change > 0.05
     assert row.argmax < 0.9
@@ -103,7 +105,7 @@ def test_an_exception_may_have_its_own_bits(eight: tuple[DiaPipeline, int], tmp_
     wide = mx.dequantize(*[weights[name] for name in names], group_size=64, bits=8)
     weights |= zip(names, mx.quantize(wide, group_size=32, bits=4), strict=True)
     mx.save_safetensors(str(folder / "model.safetensors"), weights, {"format": "mlx"})
-    head = load(folder).network.logits_dense
+    head = load(folder).engine.network.logits_dense
     assert isinstance(head, nn.QuantizedLinear)
     assert (head.group_size, head.bits) == (32, 4)
 
@@ -116,9 +118,9 @@ def test_dtype_of_the_rest(tmp_path: Path) -> None:
         open_published([DIA], codec=CODEC, offline=True), folder, dtype="bfloat16", quantization=quantization
     )
     voice = load(folder)
-    head = voice.network.logits_dense
+    head = voice.engine.network.logits_dense
     assert isinstance(head, nn.QuantizedLinear)
     assert head.scales is not None
     assert head.scales.dtype == mx.bfloat16
-    assert voice.network.model.decoder.norm.weight.dtype == mx.float32
+    assert voice.engine.network.model.decoder.norm.weight.dtype == mx.float32
     assert voice.generate_codes(["[S1] Hi."], seed=1, max_frames=1)[0].shape == (8, 1)

@@ -13,13 +13,13 @@ import torch
 
 import mlx_port.codecs.dac
 import mlx_port.dia.dia
-import mlx_port.dia.loading
-import mlx_port.dia.loop
+import mlx_port.dia.engine
+import mlx_port.dia.pipeline
 import mlx_port.host
 import torch_ref.codecs.dac
 import torch_ref.dia.dia
-import torch_ref.dia.loading
-import torch_ref.dia.loop
+import torch_ref.dia.engine
+import torch_ref.dia.pipeline
 import torch_ref.host
 from tests.tiny.dia import Weights
 from tests.tolerance import assert_within
@@ -58,7 +58,7 @@ class Side:
         return self._filled(self.code["dac"].Dac, weights)
 
     def pipeline(self, dia: Weights, dac: Weights) -> Any:
-        return self.code["loading"].compose(self.dia(dia), self.dac(dac))
+        return self.code["pipeline"].compose(self.dia(dia), self.dac(dac))
 
     def _filled(self, kind: type, weights: Weights) -> Any:
         if self.name != "mlx":
@@ -81,16 +81,16 @@ def _mlx_layout(name: str, tensor: np.ndarray) -> mx.array:
 TORCH = {
     "dia": torch_ref.dia.dia,
     "dac": torch_ref.codecs.dac,
-    "loop": torch_ref.dia.loop,
+    "engine": torch_ref.dia.engine,
     "host": torch_ref.host,
-    "loading": torch_ref.dia.loading,
+    "pipeline": torch_ref.dia.pipeline,
 }
 MLX = {
     "dia": mlx_port.dia.dia,
     "dac": mlx_port.codecs.dac,
-    "loop": mlx_port.dia.loop,
+    "engine": mlx_port.dia.engine,
     "host": mlx_port.host,
-    "loading": mlx_port.dia.loading,
+    "pipeline": mlx_port.dia.pipeline,
 }
 ORACLE = Side("torch", torch.float64, TORCH)
 YARDSTICK = Side("torch", torch.float32, TORCH)

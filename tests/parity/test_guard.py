@@ -25,7 +25,7 @@ def side(request: pytest.FixtureRequest) -> Side:
 def in_half(side: Side, weights: Weights) -> Any:
     """A pipeline whose network computes in float16."""
     pipeline = side.pipeline(weights, dac_weights(dac_config()))
-    network = pipeline.network
+    network = pipeline.engine.network
     if side is PORT:
         names = [name for name in weights.names() if not is_norm(name)]
         halves = [(name, mx.array(weights.read(name)).astype(mx.float16)) for name in names]

@@ -13,7 +13,7 @@ from tests.tolerance import assert_within
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import tokenize
 from tts_core.noise import HostNoise
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
@@ -131,7 +131,7 @@ def test_last_channel_free_changes_its_slots_only(cross_rope: bool, frames: int)
 def test_the_unconditional_row_collapses(side: Side, cross_rope: bool) -> None:
     """One constant a layer gives what a row of its own that attends to S zero tokens gives."""
     tokens = tokenize(TEXTS[2])
-    network, exact = pipeline(side, cross_rope).network, oracle(cross_rope)
+    network, exact = pipeline(side, cross_rope).engine.network, oracle(cross_rope)
     rows = np.random.default_rng(1).integers(0, 63, (2, 9, 4)).astype(np.int32)
 
     def logits(of: Side, net: Any, source: Any) -> np.ndarray:
@@ -152,7 +152,7 @@ def test_the_unconditional_row_reads_no_text() -> None:
     """Zeros of any length encode to one vector, whatever the weights."""
 
     def run(side: Side) -> np.ndarray:
-        network = pipeline(side, False).network if side is not ORACLE else oracle(False)
+        network = pipeline(side, False).engine.network if side is not ORACLE else oracle(False)
         zeros = side.array(np.zeros((1, 50), np.int32))
         return side.numpy(network.model.encoder(zeros)) - side.numpy(network.encode_nothing())
 
@@ -165,13 +165,13 @@ def test_audio_prompt_end_to_end(side: Side) -> None:
     """A prompt of audio is the prompt of its codes, with the transcript in front of the text."""
     voice = pipeline(side, False)
     samples = np.random.default_rng(3).normal(0, 0.3, 200).astype(np.float32)  # 7 frames, the last one padded
-    codes = side.numpy(voice.codec.encode(samples[None]))[0]
+    codes = side.numpy(voice.engine.codec.encode(samples[None]))[0]
     assert codes.shape == (4, 7)
     heard = voice.generate(
-        "Hello.", prompt=Prompt(transcript="[S1] Said before.", audio=samples), seed=1, max_frames=12
+        "Hello.", prompt=Prompt.of(text="[S1] Said before.", audio=samples), seed=1, max_frames=12
     )
     read = voice.generate(
-        "Hello.", prompt=Prompt(transcript="[S1] Said before.", codes=codes), seed=1, max_frames=12
+        "Hello.", prompt=Prompt.of(text="[S1] Said before.", codes=codes), seed=1, max_frames=12
     )
     [bare] = voice.generate_codes(["[S1] Said before. Hello."], [codes], seed=1, max_frames=12)
     np.testing.assert_array_equal(heard.codes, bare)
@@ -183,7 +183,7 @@ def test_audio_prompt_end_to_end(side: Side) -> None:
 
 def test_audio_prompt_gives_the_same_speech_on_both_sides() -> None:
     samples = np.random.default_rng(3).normal(0, 0.3, 200).astype(np.float32)
-    prompt = Prompt(transcript="[S1] Said before.", audio=samples)
+    prompt = Prompt.of(text="[S1] Said before.", audio=samples)
     every = [
         pipeline(side, True).generate("Hello.", prompt=prompt, seed=4, max_frames=12)
         for side in SIDES.values()

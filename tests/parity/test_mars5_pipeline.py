@@ -21,7 +21,8 @@ from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
 from tts_core.mars5.sampling import Mars5Settings
 from tts_core.noise import HostNoise, piece_seed
-from tts_core.results import Prompt, join
+from tts_core.prompt import Prompt
+from tts_core.results import join
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 SIDES = ("torch", "mlx")
@@ -143,7 +144,7 @@ def test_a_piece_that_is_cut_off_is_told(
     given = {"timesteps": 1, "generate_max_len_override": 30}
     made = pipeline(side).generate(
         "The inn is near. Then it thins out.",
-        prompt=Prompt(codes=CODES),
+        prompt=Prompt.of(codes=CODES),
         piece_seconds=1.3,
         seed=9,
         **given,
@@ -188,9 +189,9 @@ def test_seeds(side: str) -> None:
     np.testing.assert_array_equal(both[1], second)
     assert first.dtype == np.int32
     assert first.shape[0] == 8
-    fresh = [pipeline(side).generate(TEXT, prompt=Prompt(codes=CODES), **cut(given)) for _ in range(2)]
+    fresh = [pipeline(side).generate(TEXT, prompt=Prompt.of(codes=CODES), **cut(given)) for _ in range(2)]
     assert fresh[0].seed != fresh[1].seed
-    retold = pipeline(side).generate(TEXT, prompt=Prompt(codes=CODES), seed=fresh[0].seed, **cut(given))
+    retold = pipeline(side).generate(TEXT, prompt=Prompt.of(codes=CODES), seed=fresh[0].seed, **cut(given))
     np.testing.assert_array_equal(retold.codes, fresh[0].codes)
 
 
@@ -248,7 +249,7 @@ def cut(given: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_clone_is_deep_where_there_is_a_transcript(side: str) -> None:
     given = {"seed": 3, "timesteps": 2}
-    bare, told = Prompt(codes=CODES), Prompt(codes=CODES, transcript=SAID)
+    bare, told = Prompt.of(codes=CODES), Prompt.of(codes=CODES, text=SAID)
     speak = pipeline(side).generate
     shallow = speak(TEXT, prompt=bare, generate_max_len_override=limit(TEXT, 8), **given)
     ignored = speak(TEXT, prompt=told, deep_clone=False, generate_max_len_override=limit(TEXT, 8), **given)
@@ -281,7 +282,7 @@ def test_timesteps_are_the_steps_taken(side: str, steps: int) -> None:
 @pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
 def test_a_text_that_gives_no_frame_is_silent(side: str, said: str | None) -> None:
     """The first new id is cut off, as upstream does: one alone says nothing."""
-    prompt = Prompt(codes=CODES, transcript=said)
+    prompt = Prompt.of(codes=CODES, text=said)
     result = pipeline(side).generate(
         TEXT, prompt=prompt, seed=1, timesteps=1, generate_max_len_override=limit(TEXT, 1, said)
     )

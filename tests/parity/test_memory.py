@@ -22,7 +22,7 @@ from tts_core.dia import memory as estimate
 from tts_core.dia.memory import Job
 from tts_core.errors import ResourceError, UsageError
 from tts_core.nn import attention
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 TEXT = "[S1] One, two."
 CODES = np.zeros((4, 5), np.int32)
@@ -49,7 +49,7 @@ def nbytes(side: Side, arrays: Any) -> int:
 
 
 def test_weights_are_those_of_the_networks() -> None:
-    network, codec = tiny(YARDSTICK).network, tiny(YARDSTICK).codec
+    network, codec = tiny(YARDSTICK).engine.network, tiny(YARDSTICK).engine.codec
     held = [*network.parameters(), *network.buffers()]
     assert nbytes(YARDSTICK, held) == estimate.weight_bytes(dia_config(), "float32")
     assert nbytes(YARDSTICK, codec.parameters()) == estimate.codec_weight_bytes(dac_config())
@@ -60,7 +60,7 @@ def test_caches_are_those_of_a_run(
     side: Side, batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[Any] = []
-    loop = side.code["loop"]
+    loop = side.code["engine"]
     make = loop.make_step
     monkeypatch.setattr(loop, "make_step", lambda *a, **b: steps.append(make(*a, **b)) or steps[-1])
     tiny(side).generate_codes([TEXT] * batch, max_frames=frames, seed=1, cfg_scale=3.0 if guided else 0.0)
@@ -81,7 +81,7 @@ def test_caches_are_those_of_a_run(
 
 
 def test_the_widest_layer_is_that_of_a_run() -> None:
-    codec, sizes = tiny(YARDSTICK).codec, []
+    codec, sizes = tiny(YARDSTICK).engine.codec, []
     for module in codec.decoder.modules():
         module.register_forward_hook(lambda module, inputs, output: sizes.append(output.numel()))
     for frames in (1, 9, 40):
@@ -100,7 +100,7 @@ BAD: dict[str, tuple[type[Exception], str, Any]] = {
     "reference too long": (
         UsageError,
         "prompt",
-        lambda voice: voice.generate("word " * 40, prompt=Prompt(transcript="word " * 12, codes=CODES)),
+        lambda voice: voice.generate("word " * 40, prompt=Prompt.of(text="word " * 12, codes=CODES)),
     ),
     "prompt too long": (
         UsageError,
@@ -110,7 +110,7 @@ BAD: dict[str, tuple[type[Exception], str, Any]] = {
     "transcript too long": (
         UsageError,
         "transcript",
-        lambda voice: voice.generate(TEXT, prompt=Prompt(transcript="[S1] " + "word " * 40, codes=CODES)),
+        lambda voice: voice.generate(TEXT, prompt=Prompt.of(text="[S1] " + "word " * 40, codes=CODES)),
     ),
     "too many frames": (UsageError, "max_frames", lambda voice: voice.generate(TEXT, max_frames=10**6)),
     "batch too large": (
@@ -138,8 +138,12 @@ def test_bad_input_is_refused_before_anything_is_allocated(
     kind, message, ask = BAD[case]
     voice = tiny(side)
     megabytes = 2 if case == "speech too long" else 20
-    monkeypatch.setattr(voice.host, "free_bytes", lambda: megabytes * 10**6)
-    for owner, name in ((voice.loop, "_read"), (voice.codec, "encode"), (voice.codec, "decode")):
+    monkeypatch.setattr(voice.engine.host, "free_bytes", lambda: megabytes * 10**6)
+    for owner, name in (
+        (voice.engine, "_read"),
+        (voice.engine.codec, "encode"),
+        (voice.engine.codec, "decode"),
+    ):
         monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("work was begun"))
     with pytest.raises(kind, match=message) as caught:
         ask(voice)
@@ -147,15 +151,15 @@ def test_bad_input_is_refused_before_anything_is_allocated(
 
 
 def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    import mlx_port.dia.loading
-    import torch_ref.dia.loading
+    import mlx_port.dia.pipeline
+    import torch_ref.dia.pipeline
     import torch_ref.loading
     from mlx_port import loading
     from mlx_port.api import converted_voice
     from tts_core.voice.embedded import CODEC, DIA
 
     folder = converted_voice()
-    for side in (torch_ref.dia.loading, mlx_port.dia.loading):
+    for side in (torch_ref.dia.pipeline, mlx_port.dia.pipeline):
         monkeypatch.setattr(side, "free_bytes", lambda *device: 10**7)
     monkeypatch.setattr(torch_ref.loading, "fill", lambda *_: pytest.fail("weights were read"))
     monkeypatch.setattr(loading, "_fill", lambda *_: pytest.fail("weights were read"))
@@ -168,23 +172,23 @@ def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    import mlx_port.dia.loading
-    import torch_ref.dia.loading
+    import mlx_port.dia.pipeline
+    import torch_ref.dia.pipeline
     from mlx_port.api import converted_voice
     from tts_core.codecs.policy import CodecPolicy
     from tts_core.dia.room import codec_policy
     from tts_core.voice.embedded import CODEC, DIA
 
     sides = (
-        (torch_ref.dia.loading, "torch-cpu", lambda: torch_ref.load(DIA, codec=CODEC, device="cpu")),
-        (mlx_port.dia.loading, mlx_port.memory.backend_name(), lambda: mlx_port.load(converted_voice())),
+        (torch_ref.dia.pipeline, "torch-cpu", lambda: torch_ref.load(DIA, codec=CODEC, device="cpu")),
+        (mlx_port.dia.pipeline, mlx_port.memory.backend_name(), lambda: mlx_port.load(converted_voice())),
     )
     for code, backend, load in sides:
-        codec = load().codec
+        codec = load().engine.codec
         assert codec.policy == CodecPolicy(256)
         free = 230 * 10**6
         monkeypatch.setattr(code, "free_bytes", lambda *device, free=free: free)
-        scarce = load().codec
+        scarce = load().engine.codec
         assert scarce.policy == codec_policy(codec.config, dtype="float32", backend=backend, free=free)
         assert scarce.policy.max_frames < 256
 

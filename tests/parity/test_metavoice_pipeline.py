@@ -21,7 +21,8 @@ from tts_core.errors import ResourceError, UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.request import STAGES, request_speech, tell_licence
 from tts_core.noise import HostNoise, piece_seed
-from tts_core.results import Prompt, join
+from tts_core.prompt import Prompt
+from tts_core.results import join
 
 FRAMES = 14
 MOST = 13  # characters of a piece: three in LONG
@@ -254,12 +255,15 @@ WAVE = np.zeros(3 * RATE, np.float32) + 0.1
 BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "no reference": ("speaks with the voice of a reference", {"prompt": None}),
     "no references": ("list of references is empty", {"prompt": []}),
-    "short": ("prompt: 1.9 s are too little", {"prompt": Prompt(audio=WAVE[: int(1.9 * RATE)])}),
-    "short ones": ("prompt: 1.8 s are too little", {"prompt": [Prompt(audio=WAVE[: int(0.9 * RATE)])] * 2}),
-    "silent": ("silent", {"prompt": Prompt(audio=0 * WAVE)}),
-    "integers": ("floating-point", {"prompt": Prompt(audio=np.ones(9, np.int16))}),
-    "not finite": ("finite", {"prompt": Prompt(audio=WAVE * np.nan)}),
-    "codes": ("reads a voice from sound", {"prompt": Prompt(codes=np.zeros((8, 9), np.int32))}),
+    "short": ("prompt: 1.9 s are too little", {"prompt": Prompt.of(audio=WAVE[: int(1.9 * RATE)])}),
+    "short ones": (
+        "prompt: 1.8 s are too little",
+        {"prompt": [Prompt.of(audio=WAVE[: int(0.9 * RATE)])] * 2},
+    ),
+    "silent": ("silent", {"prompt": Prompt.of(audio=0 * WAVE)}),
+    "integers": ("floating-point", {"prompt": Prompt.of(audio=np.ones(9, np.int16))}),
+    "not finite": ("finite", {"prompt": Prompt.of(audio=WAVE * np.nan)}),
+    "codes": ("reads a voice from sound", {"prompt": Prompt.of(codes=np.zeros((8, 9), np.int32))}),
     "another vector": ("a speaker vector of", {"prompt": np.ones(3, np.float32)}),
     "no words": ("no words", {"text": " ... "}),
     "control": (r"U\+0007", {"text": "Hello\a"}),
@@ -327,11 +331,11 @@ def test_too_little_memory_names_what_fits(
 
 
 def test_loading_refuses_what_does_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import mlx_port.metavoice.loading
-    import torch_ref.metavoice.loading
+    import mlx_port.metavoice.pipeline
+    import torch_ref.metavoice.pipeline
 
     for package in (torch_ref, mlx_port):
-        module = getattr(package, "metavoice").loading  # noqa: B009
+        module = getattr(package, "metavoice").pipeline  # noqa: B009
         monkeypatch.setattr(module, "free_bytes", lambda *_: 10**5)
     monkeypatch.setattr("torch_ref.loading.fill", lambda *_: pytest.fail("weights were read"))
     monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))

@@ -14,7 +14,8 @@ from tests.parity.sides import PORT, SIDES, Side
 from tests.tiny.dia import EOS, dac_config, dac_weights, dia_config, dia_weights
 from tts_core.errors import CheckpointError
 from tts_core.noise import HostNoise
-from tts_core.results import Prompt, join
+from tts_core.prompt import Prompt
+from tts_core.results import join
 
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
 TEXTS = [
@@ -44,7 +45,7 @@ def prompt_codes(frames: int) -> np.ndarray:
 PROMPTS = [
     prompt_codes(7),
     None,
-    Prompt(transcript="[S1] Before.", codes=prompt_codes(3)),
+    Prompt.of(text="[S1] Before.", codes=prompt_codes(3)),
     None,
     prompt_codes(12),
 ]
@@ -103,7 +104,7 @@ def test_eos_inside_a_prompt_is_ignored(side: Side) -> None:
     voice = pipeline(side, eos=6.0)
     prompts = [None, prompt_codes(30)]
     drawn: list[np.ndarray] = []
-    with Watched(voice.host, drawn.append):
+    with Watched(voice.engine.host, drawn.append):
         codes = voice.generate_codes(TEXTS[:2], prompts, seed=2, max_frames=8)
     inside = np.array(drawn)[:29, 1, 0]
     assert (inside == EOS).any(), "nothing was predicted there: choose another seed"
@@ -262,7 +263,7 @@ def test_one_read_from_the_device_a_row(
     voice = pipeline(side, cross_rope=cross_rope, eos=0.0)
     voice.generate_codes([TEXTS[0]], seed=1, max_frames=1)  # whatever happens once, such as the empty text
     read: list[np.ndarray] = []
-    with Watched(voice.host, read.append), Forbidden(side, monkeypatch, *loop_modules(side)):
+    with Watched(voice.engine.host, read.append), Forbidden(side, monkeypatch, *loop_modules(side)):
         codes = voice.generate_codes(TEXTS[:3], prompts, seed=1, max_frames=10)
     assert [each.shape[1] for each in codes] == [10, 10, 10]
     longest, shortest = (7, 0) if prompts else (0, 0)
@@ -271,7 +272,7 @@ def test_one_read_from_the_device_a_row(
 
 
 def loop_modules(side: Side) -> list[Any]:
-    return [side.code["loop"], side.code["host"]]
+    return [side.code["engine"], side.code["host"]]
 
 
 def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from tts_core.audio.joining import join as join_waves
 from tts_core.dia import pipeline as dia_pipeline
 from tts_core.errors import ResourceError, UsageError
 from tts_core.noise import HostNoise, piece_seed
-from tts_core.results import GenerationResult, Prompt, join
+from tts_core.prompt import Prompt
+from tts_core.results import GenerationResult, join
 
 # the window holds 11.9 s, a piece 3 s or 44 characters
 TEXT = (
@@ -69,8 +70,8 @@ def codes_of(result: GenerationResult) -> list[np.ndarray]:
     [
         (TEXT, None),
         (LATE, None),
-        (TEXT, Prompt(codes=CODES, transcript="[S1] Before. [S2] That.")),
-        (TEXT, Prompt(codes=CODES, transcript="[S2] Before.")),
+        (TEXT, Prompt.of(codes=CODES, text="[S1] Before. [S2] That.")),
+        (TEXT, Prompt.of(codes=CODES, text="[S2] Before.")),
     ],
     ids=["bare", "late", "prompt", "half a prompt"],
 )
@@ -94,8 +95,8 @@ def test_pieces_and_their_voices(side: Side) -> None:
     assert first.codes.shape[1] > 0
     for piece in rest:
         assert piece.prompt is not None
-        assert piece.prompt.transcript == first.text
-        np.testing.assert_array_equal(piece.prompt.codes, first.codes)
+        assert piece.prompt.one.text == first.text
+        np.testing.assert_array_equal(piece.prompt.one.codes, first.codes)
     assert [piece.seed for piece in result.pieces] == [piece_seed(SEED, place) for place in range(4)]
     assert result.seed == SEED
 
@@ -106,22 +107,24 @@ def test_a_second_anchor_stands_behind_the_first(side: Side) -> None:
     assert 1 <= late == len(pieces) - 2
     *_, last = pieces
     assert last.prompt is not None
-    assert last.prompt.transcript == f"{pieces[0].text} {pieces[late].text}"
+    assert last.prompt.one.text == f"{pieces[0].text} {pieces[late].text}"
     both = [pieces[0].codes, pieces[late].codes]
     assert min(codes.shape[1] for codes in both) > 0
-    np.testing.assert_array_equal(last.prompt.codes, np.concatenate(both, axis=1))
+    np.testing.assert_array_equal(last.prompt.one.codes, np.concatenate(both, axis=1))
 
 
 def test_a_reference_is_every_piece_s_prompt(side: Side) -> None:
     samples = np.random.default_rng(0).normal(0, 0.1, 600).astype(np.float32)
     voice = pipeline(side)
-    given = Prompt(audio=samples, transcript="[S1] Before. [S2] That.")
+    given = Prompt.of(audio=samples, text="[S1] Before. [S2] That.")
     pieces = voice.generate(TEXT, prompt=given, seed=SEED).pieces
     assert voice.generate(SHORT, prompt=given, seed=SEED, max_frames=1).pieces == ()
     for piece in pieces:
         assert piece.prompt is not None
-        assert piece.prompt.transcript == given.transcript
-        np.testing.assert_array_equal(piece.prompt.codes, np.asarray(voice.codec.encode(samples[None]))[0])
+        assert piece.prompt.one.text == given.one.text
+        np.testing.assert_array_equal(
+            piece.prompt.one.codes, np.asarray(voice.engine.codec.encode(samples[None]))[0]
+        )
 
 
 def test_each_piece_is_what_it_is_alone(side: Side) -> None:
@@ -203,13 +206,13 @@ def test_sound_before_the_second_piece_is_begun(side: Side) -> None:
 def batches(voice: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many texts each run of the loop has, as they come."""
     sizes: list[int] = []
-    rows = voice.loop.rows
+    rows = voice.engine.rows
 
     def counted(request: Any) -> Iterator[Any]:
         sizes.append(len(request.tokens))
         return rows(request)
 
-    monkeypatch.setattr(voice.loop, "rows", counted)
+    monkeypatch.setattr(voice.engine, "rows", counted)
     return sizes
 
 
@@ -227,7 +230,7 @@ def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) ->
     codes = voice.generate(TEXT, seed=SEED).codes
     assert sizes == [1, 2, 1]
     np.testing.assert_array_equal(codes, spoken(side).codes)
-    monkeypatch.setattr(type(voice.host), "free_bytes", lambda _: 1000)
+    monkeypatch.setattr(type(voice.engine.host), "free_bytes", lambda _: 1000)
     for speak in (voice.generate, voice.stream):
         with pytest.raises(ResourceError, match=r"memory: .* of speech take"):
             speak(TEXT)
@@ -271,11 +274,11 @@ def test_pieces_in_which_nothing_is_said(side: Side) -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", [None, Prompt(codes=CODES, transcript="[S1] Before.")], ids=["bare", "prompt"]
+    "prompt", [None, Prompt.of(codes=CODES, text="[S1] Before.")], ids=["bare", "prompt"]
 )
 def test_a_text_that_fits_is_spoken_at_once(side: Side, prompt: Prompt | None) -> None:
     voice = pipeline(side)
-    before = f"{prompt.transcript} " if prompt else ""
+    before = f"{prompt.one.text} " if prompt else ""
     [codes] = voice.generate_codes([before + SHORT], [None if prompt is None else CODES], seed=3)
     for seconds in ("auto", None, 30):
         result = voice.generate(SHORT, prompt=prompt, seed=3, piece_seconds=seconds)
@@ -300,19 +303,19 @@ def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None
         ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 4 texts"),
         ({"seed": -1}, "seed: -1 is outside"),
         ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
-        ({"max_frames": 0}, "max_frames: 0 is below 1"),
+        ({"max_frames": 0}, "max_frames: 0 is not a whole number >= 1"),
         ({"max_frames": 2.5}, "max_frames: 2.5 is not a whole number"),
         ({"temperature": -1.0}, "temperature: -1.0 is not a number >= 0"),
-        ({"piece_seconds": 0.2}, "piece_seconds: 0.2 is not a number of 1 and more"),
+        ({"piece_seconds": 0.2}, "piece_seconds: 0.2 is not a number >= 1"),
         ({"piece_seconds": None, "text": TEXT[:-4] * 3}, "the model takes 300; split it after"),
-        ({"prompt": Prompt(codes=CODES)}, "its transcript is missing"),
-        ({"prompt": Prompt(codes=CODES[0], transcript="a")}, "prompt 1: codes of shape"),
+        ({"prompt": Prompt.of(codes=CODES)}, "its transcript is missing"),
+        ({"prompt": Prompt.of(codes=CODES[0], text="a")}, "prompt: codes of shape"),
         (
-            {"prompt": Prompt(audio=np.zeros(0, np.float32), transcript="a")},
-            "prompt 1: audio must be a non-empty",
+            {"prompt": Prompt.of(audio=np.zeros(0, np.float32), text="a")},
+            "prompt: audio must be a non-empty",
         ),
         (
-            {"prompt": Prompt(codes=np.tile(CODES, 18), transcript="a")},
+            {"prompt": Prompt.of(codes=np.tile(CODES, 18), text="a")},
             "leave too little room for this text",
         ),
         ({"text": TEXT + " [S1] Ha."}, "turn 7 of 8, .S2., has no words"),

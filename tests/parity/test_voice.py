@@ -12,7 +12,8 @@ from torch_ref import load
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.dia.pipeline import DiaPipeline
 from tts_core.noise import HostNoise
-from tts_core.results import GenerationResult, Prompt, join
+from tts_core.prompt import Prompt
+from tts_core.results import GenerationResult, join
 from tts_core.voice.embedded import CODEC, DIA
 
 TEXTS = [
@@ -45,7 +46,7 @@ def spoken(name: str) -> list[np.ndarray]:
 
 def test_the_voice_is_the_same_model_on_both_sides() -> None:
     assert torch_voice().config == mlx_voice().config
-    assert torch_voice().codec.config == mlx_voice().codec.config
+    assert torch_voice().engine.codec.config == mlx_voice().engine.codec.config
     assert torch_voice().config.sampling.temperature > 0
 
 
@@ -60,7 +61,7 @@ def test_sampled_at_the_defaults(place: int) -> None:
 
 def explained(place: int, ours: np.ndarray, theirs: np.ndarray) -> str:
     """Where two runs part, which of them float64 is with, and how near to a tie it came."""
-    network, sampling = oracle().network, oracle().config.sampling
+    network, sampling = oracle().engine.network, oracle().config.sampling
     truth = plain.generate(network, TEXTS[place], HostNoise(place), sampling, FRAMES)
     frames = min(ours.shape[1], theirs.shape[1])
     parts = np.argwhere((ours[:, :frames] != theirs[:, :frames]).T)
@@ -97,7 +98,7 @@ def test_stream(name: str) -> None:
     assert pieces[0].token_count < pieces[-1].token_count / 2
     joined = join(pieces)
     np.testing.assert_array_equal(joined.codes, spoken(name)[0])
-    whole = np.asarray(VOICES[name]().codec.decode(joined.codes[None]))[0]
+    whole = np.asarray(VOICES[name]().engine.codec.decode(joined.codes[None]))[0]
     np.testing.assert_array_equal(joined.audio, whole)
 
 
@@ -106,19 +107,19 @@ def test_waveform() -> None:
     np.testing.assert_array_equal(ours.codes, theirs.codes)
     assert (ours.sample_rate, ours.samples) == (
         16000,
-        ours.codes.shape[1] * oracle().codec.config.hop_length,
+        ours.codes.shape[1] * oracle().engine.codec.config.hop_length,
     )
-    truth = oracle().codec.decode(theirs.codes[None])[0].numpy()
+    truth = oracle().engine.codec.decode(theirs.codes[None])[0].numpy()
     assert_within(ours.audio, theirs.audio, truth, "speech")
 
 
 def test_continuing_a_voice() -> None:
     """The voice's own speech as an audio prompt: encoded, read and continued alike."""
     said = join(streamed("torch_ref")).audio[:4001]
-    codes = {name: np.asarray(voice().codec.encode(said[None])) for name, voice in VOICES.items()}
+    codes = {name: np.asarray(voice().engine.codec.encode(said[None])) for name, voice in VOICES.items()}
     assert codes["mlx_port"].shape == (1, 8, 9)  # of 480 samples each
     np.testing.assert_array_equal(codes["mlx_port"], codes["torch_ref"])
-    prompt = Prompt(transcript="[S1] Hello,", audio=said)
+    prompt = Prompt.of(text="[S1] Hello,", audio=said)
     results = [
         voice().generate("and goodbye.", prompt=prompt, seed=7, max_frames=12) for voice in VOICES.values()
     ]

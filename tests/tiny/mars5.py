@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from tests.converters.models import MARS5, sources
 from tts_core.mars5.sampling import Mars5Settings
 from tts_core.noise import HostNoise
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 TEXT = "A small green kettle."
 LONG = "The inn is near. Then it thins out. There it ends! A small green kettle."
@@ -51,7 +51,7 @@ def reference() -> np.ndarray:
 
 
 def voice(*, said: str | None = None) -> Prompt:
-    return Prompt(audio=reference(), transcript=said)
+    return Prompt.of(audio=reference(), text=said)
 
 
 def room(vocabulary: Any, text: str, ids: int, *, said: str | None = None, codes: Any = None) -> int:

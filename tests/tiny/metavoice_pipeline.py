@@ -13,7 +13,7 @@ from tts_core.audio.files import read_audio
 from tts_core.codecs.mbd import MbdConfig
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.noise import HostNoise
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 TEXT = "Hello there."  # one piece: the second stage's window is small
 LONG = "Hello there. It is late. Who are you?"  # three
@@ -49,7 +49,7 @@ def bands_for(codec_dim: int) -> MbdConfig:
 def reference(seconds: float = 31.0) -> Prompt:
     """The golden recording, over and over."""
     wave = read_audio(METAVOICE / "speaker_ref_24k.wav", RATE)
-    return Prompt(audio=np.resize(wave, round(seconds * RATE)))
+    return Prompt.of(audio=np.resize(wave, round(seconds * RATE)))
 
 
 class Ending(HostNoise):

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import torch_ref.dia.step as steps
-from torch_ref import load
+from torch_ref import DiaPipeline, load
 from torch_ref.layers.cache import KeyValueCache
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 TEXTS = ["[S1] One, two.", "[S2] a"]
-PROMPTS = [Prompt(transcript="[S1] Before.", codes=np.arange(36, dtype=np.int32).reshape(4, 9)), None]
+PROMPTS = [Prompt.of(text="[S1] Before.", codes=np.arange(36, dtype=np.int32).reshape(4, 9)), None]
 
 
 def buffers(cache: KeyValueCache) -> tuple[torch.Tensor, torch.Tensor]:
@@ -27,7 +27,7 @@ def buffers(cache: KeyValueCache) -> tuple[torch.Tensor, torch.Tensor]:
 @torch.inference_mode()
 def test_fixed_cache(published: Path) -> None:
     """Logits row by row, from a prefill of five rows on, in float64 to rounding."""
-    network = load(published, device="cpu", dtype="float64").network
+    network = DiaPipeline.load(published, device="cpu", dtype="float64").engine.network
     rows = torch.from_numpy(np.random.default_rng(1).integers(0, 63, (2, 12, 4)))
     source = network.read([torch.tensor([1, 70, 71])], network.encode_nothing())
     growing = network.new_cache()
@@ -48,7 +48,7 @@ def test_fixed_cache(published: Path) -> None:
 @torch.inference_mode()
 def test_buffers_that_are_outgrown_are_freed(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the growing cache, and from a captured step: one layer at most is there twice."""
-    network = load(published, device="cpu").network
+    network = DiaPipeline.load(published, device="cpu").engine.network
     step = steps.GraphStep(
         network, network.read([torch.tensor([5, 6])], None), network.config.sampling, guided=False
     )
@@ -112,7 +112,7 @@ def test_captured_step(published: Path, settings: dict, device: str, monkeypatch
         return made[-1]
 
     monkeypatch.setattr(steps, "FIRST_CAPACITY", 4)
-    monkeypatch.setattr("torch_ref.dia.loop.make_step", make)
+    monkeypatch.setattr("torch_ref.dia.engine.make_step", make)
     if device == "cpu":
         monkeypatch.setattr(steps, "capture", eager)
     captured = voice.generate_codes(TEXTS, PROMPTS, seed=4, max_frames=24, **settings)
@@ -126,7 +126,7 @@ def test_captured_step(published: Path, settings: dict, device: str, monkeypatch
 def test_what_the_graph_reads_stays(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph holds no tensor: those of the work that was captured must be held by the step."""
     voice = load(published, device="cpu", dtype="float32")
-    network, sampling = voice.network, voice.config.sampling
+    network, sampling = voice.engine.network, voice.config.sampling
     read: list[weakref.ref] = []
 
     def forgetful(run: Callable[[], torch.Tensor], device: torch.device, *, again: Callable[[], None]):
@@ -146,5 +146,7 @@ def test_what_the_graph_reads_stays(published: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_cpu_takes_the_plain_step(published: Path) -> None:
     voice = load(published, device="cpu")
-    source = voice.network.read([torch.tensor([5, 6])], None)
-    assert type(steps.make_step(voice.network, source, voice.config.sampling, guided=False)) is steps.Step
+    source = voice.engine.network.read([torch.tensor([5, 6])], None)
+    assert (
+        type(steps.make_step(voice.engine.network, source, voice.config.sampling, guided=False)) is steps.Step
+    )

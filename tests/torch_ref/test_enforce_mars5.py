@@ -10,7 +10,7 @@ import pytest
 from tests.tiny.mars5 import SAID, TEXT, pipeline, reference, room
 from tests.torch_ref.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 Speech = list[np.ndarray]
 
@@ -25,7 +25,7 @@ def speak() -> Callable[[], Speech]:
         made: Speech = []
         for said in (None, SAID):
             limit = room(voice.vocabulary, TEXT, 8, said=said, codes=codes)
-            prompt = Prompt(audio=reference(), transcript=said)
+            prompt = Prompt.of(audio=reference(), text=said)
             result = voice.generate(
                 TEXT, prompt=prompt, seed=1, timesteps=2, generate_max_len_override=limit, draws="per class"
             )

@@ -15,7 +15,7 @@ from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
 from torch_ref.limits.workloads import pairs
 from tts_core.codecs.dac import DAC_44KHZ
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 FRAMES = 431  # 5 s of the 44.1 kHz codec
 CONVOLUTION = {"conv-65536", "conv-transpose-65536"}
@@ -68,12 +68,12 @@ def speak() -> Callable[[], list[np.ndarray]]:
     rng = np.random.default_rng(0)
     shape = voice.config.decoder_config.num_channels, 4
     codes = rng.integers(0, voice.config.eos_token_id, shape).astype(np.int32)
-    prompt = Prompt(transcript="[S1] Before.", codes=codes)
+    prompt = Prompt.of(text="[S1] Before.", codes=codes)
 
     def run() -> list[np.ndarray]:
         result = voice.generate("[S1] Hello there.", seed=1, max_frames=3)
         batch = voice.generate_codes(["[S2] One.", "[S1] And another."], [prompt, None], seed=2, max_frames=2)
-        heard = np.asarray(voice.codec.encode(result.audio[None]))
+        heard = np.asarray(voice.engine.codec.encode(result.audio[None]))
         return [result.audio, result.codes, *batch, heard]
 
     return run

@@ -3,16 +3,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tts_core.results import GenerationResult, Prompt
+from tts_core.prompt import Prompt
+from tts_core.results import GenerationResult
 
 
 def test_prompt_takes_audio_or_codes_but_not_both():
     audio, codes = np.zeros(4, np.float32), np.zeros((9, 2), np.int32)
-    assert Prompt(transcript="hello", audio=audio).codes is None
-    assert Prompt(transcript="hello", codes=codes).audio is None
+    assert Prompt.of(text="hello", audio=audio).one.codes is None
+    assert Prompt.of(text="hello", codes=codes).one.audio is None
     for wrong in ({}, {"audio": audio, "codes": codes}):
         with pytest.raises(ValueError, match="audio or codes, exactly one"):
-            Prompt(transcript="hello", **wrong)
+            Prompt.of(text="hello", **wrong)
 
 
 def test_result_lengths_and_immutability():

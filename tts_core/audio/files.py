@@ -22,8 +22,22 @@ def read_audio(
     """A sound file as (L,) float32 samples at `sample_rate`, its channels averaged.
 
     quality: of resampling, as soxr names it.
-    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, too short to
-    resample, or holds values that are not numbers.
+    Raises what `read_audio_at_its_rate` raises, and UsageError for a file too short to resample.
+    """
+    samples, rate = read_audio_at_its_rate(path)
+    mono = resample(samples, rate, sample_rate, quality=quality)
+    if not len(mono):
+        raise UsageError(
+            f"audio: {path} is only {len(samples)} samples long at {rate} Hz; give at least a second"
+        )
+    return mono
+
+
+def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, int]:
+    """A sound file as (L,) float32 samples, its channels averaged, and its sample rate in Hz.
+
+    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, or contains
+    NaN or infinite samples.
     """
     import soundfile
 
@@ -43,12 +57,7 @@ def read_audio(
         raise UsageError(f"audio: {path} is empty; give a file with sound in it")
     if not np.isfinite(samples).all():
         raise UsageError(f"audio: {path} holds samples that are not numbers; export it again")
-    mono = resample(samples.mean(axis=1), rate, sample_rate, quality=quality)
-    if not len(mono):
-        raise UsageError(
-            f"audio: {path} is only {len(samples)} samples long at {rate} Hz; give at least a second"
-        )
-    return mono
+    return samples.mean(axis=1), int(rate)
 
 
 def resample(

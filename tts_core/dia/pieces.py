@@ -12,14 +12,27 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+
+import numpy as np
 
 from tts_core.dia.config import DiaConfig
-from tts_core.dia.text import TAGS, Turn, prepare, speakable, tokenize, turns
+from tts_core.dia.options import PieceSeconds
+from tts_core.dia.text import (
+    TAGS,
+    Turn,
+    check_bytes,
+    check_turns,
+    clean,
+    prepare,
+    speakable,
+    tokenize,
+    turns,
+    with_tag,
+)
 from tts_core.errors import UsageError
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, CLAUSE, LOOK_BEHIND, SENTENCE, WORD, places
 
-PieceSeconds = float | Literal["auto"] | None
 AUTO = 4  # as many pieces fill the window at least: anchors, a piece, and patience with both
 WHOLE = 4 / 3  # times a piece: a text that is no longer stays whole
 ANCHOR = 0.6  # times a piece, for each of two anchors
@@ -37,6 +50,11 @@ class Piece:
 
     text: str
     anchors: tuple[int, ...] = ()
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """(S,) int32."""
+        return tokenize(self.text)
 
     @property
     def seconds(self) -> float:
@@ -77,7 +95,7 @@ def read(
     frame_rate: float,
     piece_seconds: PieceSeconds,
 ) -> list[Piece]:
-    """The pieces of a text; one that is to be spoken at once is a single piece, exactly as it is given.
+    """The pieces of a text; one that is spoken at once is a single piece, its transcript included.
 
     transcript, prompt_frames: of the reference. frame_rate: of the codec, in Hz.
     Raises UsageError for a text that cannot be spoken, or not behind this reference.
@@ -86,32 +104,38 @@ def read(
     if piece_seconds == "auto":
         piece_seconds = window / AUTO
     elif piece_seconds is not None and not 1 <= piece_seconds < float("inf"):
-        raise UsageError(f"piece_seconds: {piece_seconds} is not a number of 1 and more")
-    whole = prepare(text, None if piece_seconds else config.max_text_bytes, transcript=transcript)
-    said = "" if transcript is None else bare(transcript)
+        raise UsageError(f"piece_seconds: {piece_seconds} is not a number >= 1")
+    words = clean("text", text)
+    script, before, said = with_tag(words), "", ""
+    if transcript is not None:
+        before, said = with_tag(clean("transcript", transcript)), bare(transcript)
+    whole = Piece(f"{before} {words}" if before else script)
+    check_turns(whole.text)
+    if piece_seconds is None:
+        check_bytes(text, words, whole.text, config.max_text_bytes)
+        return [whole]
     room = Size(
         int((window - prompt_frames / frame_rate) * CHARACTERS_PER_SECOND),
         config.max_text_bytes - len(tokenize(said)) - 4,  # spaces between, a lone tag at the end
     )
-    script = prepare(text, None)
-    if piece_seconds is None or (
-        len(tokenize(whole)) <= config.max_text_bytes
-        and characters(script) <= min(piece_seconds * CHARACTERS_PER_SECOND * WHOLE, room.characters)
+    if len(whole.tokens) <= config.max_text_bytes and characters(script) <= min(
+        piece_seconds * CHARACTERS_PER_SECOND * WHOLE, room.characters
     ):
-        return [Piece(text)]
+        return [whole]
+    check_turns(script)
     most = Size(
         int(min(piece_seconds * CHARACTERS_PER_SECOND, room.characters / AUTO)), int(room.bytes / TEXTS)
     )
     if room.bytes < 1:
-        prepare(text, config.max_text_bytes, transcript=transcript)  # says that the transcript is too long
+        check_bytes(text, words, whole.text, config.max_text_bytes)  # says that the transcript is too long
     if most.characters < CHARACTERS_PER_SECOND or most.bytes < CHARACTERS_PER_SECOND:
         raise UsageError(
             f"prompt: {prompt_frames / frame_rate:.1f} s and {len(tokenize(said))} bytes of text leave too "
             f"little room for this text, the model holds {window:.1f} s and {config.max_text_bytes} bytes; "
             "give a shorter reference"
         )
-    if transcript is not None and not text.strip().startswith(TAGS):  # the words go on where it ended
-        last = turns(prepare(transcript, None))[-1].speaker
+    if transcript is not None and not words.startswith(TAGS):  # the words go on where it ended
+        last = turns(before)[-1].speaker
         script = f"[{last}]{script.removeprefix(TAGS[0])}"
     return cut(script, most, heard={turn.speaker for turn in turns(said)})
 

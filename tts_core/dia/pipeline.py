@@ -1,186 +1,162 @@
 """Dia's generation: text and prompts in, codes and speech out.
 
 Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
-Differs from upstream: a text is independent of its neighbours in a batch; an EOS predicted inside a prompt is
-ignored; a long text goes in pieces that have the same voices.
+Differs from upstream: a text is independent of its neighbors in a batch; an EOS predicted inside a prompt is
+ignored; a long text is spoken in pieces that have the same voices.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, Unpack
 
 import numpy as np
 
 from tts_core.audio.joining import Joiner
 from tts_core.audio.joining import join as join_waves
-from tts_core.codecs.dac import check_fits, decode_lookahead
+from tts_core.codecs.dac import DacConfig, check_fits, decode_lookahead
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.long_text import SIDE_BY_SIDE, Script, ask
+from tts_core.dia.long_text import SIDE_BY_SIDE, Script
 from tts_core.dia.memory import Job
-from tts_core.dia.meter import Meter
-from tts_core.dia.pieces import PieceSeconds
-from tts_core.dia.request import PromptLike, Request, joined, make_request, prepared
-from tts_core.dia.room import check_running, fitting_batch, job_of
+from tts_core.dia.options import DiaChanges, DiaOptions
+from tts_core.dia.request import Batch, Request, request, request_batch
+from tts_core.dia.room import check_running, fitting_batch
 from tts_core.nn.host import Host
-from tts_core.noise import Noise
-from tts_core.results import GenerationResult, Prompt, join
+from tts_core.options import changed
+from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.results import GenerationResult, Meter, join
+
+Tell = Callable[[Progress], None]
 
 
-class Loop(Protocol):
-    """A side's `dia/loop.py`."""
+class Engine(Protocol):
+    """Dia's networks on one side, `dia/engine.py`: a decoder, and the codec's two directions."""
 
-    def rows(self, request: Request) -> Iterator[DelayGrid]:
-        """The grid of a request, filled row by row, after each."""
+    @property
+    def config(self) -> DiaConfig: ...
+    @property
+    def codec_config(self) -> DacConfig: ...
+    @property
+    def policy(self) -> CodecPolicy: ...  # the codec's windows
+    @property
+    def host(self) -> Host: ...
+
+    def rows(self, batch: Batch) -> Iterator[DelayGrid]:
+        """Fill the grid of a batch row by row; yields it after each."""
+        ...
+
+    def encode(self, samples: np.ndarray) -> np.ndarray:
+        """(L,) float32 samples → (Q, P) int32 codes."""
+        ...
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """(Q, T) int32 codes → (L,) float32 samples."""
+        ...
+
+    def decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
+        """The samples (L,) float32 of frames [start, stop) of (Q, T) codes."""
         ...
 
 
 class DiaPipeline:
-    """A Dia network, of either side, with its codec. Made by `load`."""
+    """A Dia network of either side with its codec. Created by `load`."""
 
-    def __init__(self, network: Any, codec: Any, *, loop: Loop, host: Host):
-        self.network, self.codec, self.loop, self.host = network, codec, loop, host
-        self.config: DiaConfig = network.config
-        check_fits(codec.config, self.config.decoder_config.num_channels, self.config.eos_token_id)
-        self.sample_rate = codec.sample_rate
+    def __init__(self, engine: Engine):
+        self.engine, self.config, self.codec_config = engine, engine.config, engine.codec_config
+        decoder = self.config.decoder_config
+        check_fits(self.codec_config, decoder.num_channels, self.config.eos_token_id)
+        self.sample_rate = self.codec_config.sample_rate
 
     def generate(
         self,
         text: str,
         *,
-        prompt: Prompt | None = None,
-        temperature: float | None = None,
-        cfg_scale: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        piece_seconds: PieceSeconds = "auto",
-        max_frames: int | None = None,
-        seed: int | None = None,
-        noise: Noise | Sequence[Noise] | None = None,
-        last_channel_free: bool = False,
+        prompt: PromptLike = None,
+        options: DiaOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[DiaChanges],
     ) -> GenerationResult:
-        """Speak one text: the parts of `stream` as one result, with the same arguments and errors; the pieces
-        of a long text side by side, as many as there is memory for.
+        """Speak one text: the parts of `stream` as one result, with the same arguments and errors. The pieces
+        of a long text run side by side, as many as memory holds.
         """
-        started = time.perf_counter()
-        asked = ask(
-            self.config,
-            self.codec.config,
-            self._encode,
-            text,
-            prompt=prompt,
-            piece_seconds=piece_seconds,
-            temperature=temperature,
-            cfg_scale=cfg_scale,
-            top_k=top_k,
-            top_p=top_p,
-            max_frames=max_frames,
-            seed=seed,
-            noise=noise,
-            last_channel_free=last_channel_free,
-        )
-        if isinstance(asked, Script):
-            return self._side_by_side(asked, started)
-        self._check_room(job_of(asked))
-        return join(list(self._parts(asked, started)))
+        asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
+        if len(asked.pieces) > 1:
+            return self._side_by_side(asked, Watch(progress, cancel))
+        return join(list(self.speak(asked, progress=progress, cancel=cancel)))
 
     def stream(
         self,
         text: str,
         *,
-        prompt: Prompt | None = None,
-        temperature: float | None = None,
-        cfg_scale: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        piece_seconds: PieceSeconds = "auto",
-        max_frames: int | None = None,
-        seed: int | None = None,
-        noise: Noise | Sequence[Noise] | None = None,
-        last_channel_free: bool = False,
+        prompt: PromptLike = None,
+        options: DiaOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[DiaChanges],
     ) -> Iterator[GenerationResult]:
         """Speak one text part by part, each as soon as the frames that its samples depend on are known.
 
-        A value of None is the model's default; a seed of None is drawn, and told in the results. prompt: a
-        voice to continue. max_frames counts codec frames made, the prompt's excluded. noise replaces the
-        seed's numbers (tts_core.noise).
-        piece_seconds: about how long a piece of a long text may be at most; a text up to a third longer is
-        spoken at once. "auto" is a quarter of the model's window, None speaks any text at once. All pieces
-        have the same voices: the prompt's, else those of the first one (tts_core.dia.pieces). Their seeds are
-        derived from the first's, max_frames is of all together, noise may be one source a piece.
-        last_channel_free: see DelayGrid.
-        Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for
-        what would not fit into memory.
+        prompt: a voice to continue, with its transcript.  options: how to speak; `changes` replace some of its
+        fields.  All pieces of a long text have the same voices: the prompt's, else those of the first piece
+        (tts_core.dia.pieces). Their seeds are derived from the first's; noise may be one source a piece.
+        progress: called after every part.  cancel: once set, the stream ends with CancelledError.
+        Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for what memory
+        does not hold; no network has run by then.
         """
-        started = time.perf_counter()
-        asked = ask(
-            self.config,
-            self.codec.config,
-            self._encode,
-            text,
-            prompt=prompt,
-            piece_seconds=piece_seconds,
-            temperature=temperature,
-            cfg_scale=cfg_scale,
-            top_k=top_k,
-            top_p=top_p,
-            max_frames=max_frames,
-            seed=seed,
-            noise=noise,
-            last_channel_free=last_channel_free,
-        )
-        if isinstance(asked, Script):
-            self._check_room(asked.job(1))
-            return self._pieces(asked, started)
-        self._check_room(job_of(asked))
-        return self._parts(asked, started)
+        asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
+        return self.speak(asked, progress=progress, cancel=cancel)
+
+    def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> Request:
+        """Check what a caller asks for. No network runs. Raises UsageError."""
+        return request(self.config, self.codec_config, text, options, prompt)
+
+    def speak(
+        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
+    ) -> Iterator[GenerationResult]:
+        """The stream of a request. Raises ResourceError, at the call, for what memory does not hold."""
+        meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
+        self._check_memory(request.job())
+        return self._parts(request, meter, watch)
 
     def generate_batch(
         self,
         texts: Sequence[str],
         *,
         prompts: Sequence[PromptLike] | None = None,
-        temperature: float | None = None,
-        cfg_scale: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        max_frames: int | Sequence[int] | None = None,
-        seed: int | Sequence[int] | None = None,
-        noise: Noise | Sequence[Noise] | None = None,
-        last_channel_free: bool = False,
+        options: DiaOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[DiaChanges],
     ) -> list[GenerationResult]:
-        """Speak several texts in one run of the decoder; each gives what it gives alone.
+        """Speak several texts in one run of the decoder; each gives what it gives by itself.
 
-        max_frames, seed and noise: one for all, or one per text. The times in the results are the batch's.
-        Raises UsageError, naming the text's place, and ResourceError for what would not fit into memory.
+        seed, max_frames and noise: one for all, or one per text. The times in the results are the batch's.
+        Raises UsageError, naming the text's place, and ResourceError for what memory does not hold.
         """
-        started = time.perf_counter()
-        request = make_request(
-            self.config,
-            prepared(texts, prompts, self.config.max_text_bytes),
-            prompts,
-            self._encode,
-            temperature=temperature,
-            cfg_scale=cfg_scale,
-            top_k=top_k,
-            top_p=top_p,
-            max_frames=max_frames,
-            seed=seed,
-            noise=noise,
-            last_channel_free=last_channel_free,
-        )
-        self._check_room(job_of(request))
-        self.host.reset_peak()
-        grid = self._run(request)
+        meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
+        asked = changed(options or DiaOptions(), changes)
+        batch = request_batch(self.config, self.codec_config, texts, asked, prompts)
+        self._check_memory(batch.job())
+        self.engine.host.reset_peak()
+        grid = self._run(batch.encoded(self.engine.encode), watch)
         codes = [grid.codes(item) for item in range(len(texts))]
-        audio, meter = [], Meter(started, self.sample_rate)
+        audio = []
         for item in codes:
-            audio.append(self._decode(item))
+            audio.append(self.engine.decode(item))
             meter.add(len(audio[-1]))
         return [
-            meter.result(request, grid, item, audio[item], codes[item], peak_bytes=self.host.peak_bytes())
+            meter.result(
+                audio[item],
+                codes[item],
+                seed=batch.seeds[item],
+                token_count=grid.filled,
+                peak_bytes=self.engine.host.peak_bytes(),
+                finish_reason=grid.finish_reason(item),
+            )
             for item in range(len(texts))
         ]
 
@@ -189,148 +165,143 @@ class DiaPipeline:
         texts: Sequence[str],
         prompts: Sequence[PromptLike] | None = None,
         *,
-        temperature: float | None = None,
-        cfg_scale: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        max_frames: int | Sequence[int] | None = None,
-        seed: int | Sequence[int] | None = None,
-        noise: Noise | Sequence[Noise] | None = None,
-        last_channel_free: bool = False,
+        options: DiaOptions | None = None,
+        **changes: Unpack[DiaChanges],
     ) -> list[np.ndarray]:
         """Codec codes of several texts, (Q, T) int32 each, the prompts' frames excluded; no waveform.
 
-        Texts are read exactly as given. Arguments and errors as for `generate_batch`.
+        Texts are read exactly as given. Other arguments and errors as for `generate_batch`.
         """
-        request = make_request(
-            self.config,
-            joined(texts, prompts),
-            prompts,
-            self._encode,
-            temperature=temperature,
-            cfg_scale=cfg_scale,
-            top_k=top_k,
-            top_p=top_p,
-            max_frames=max_frames,
-            seed=seed,
-            noise=noise,
-            last_channel_free=last_channel_free,
-        )
-        self._check_room(job_of(request))
-        grid = self._run(request)
+        asked = changed(options or DiaOptions(), changes)
+        batch = request_batch(self.config, self.codec_config, texts, asked, prompts, exactly=True)
+        self._check_memory(batch.job())
+        grid = self._run(batch.encoded(self.engine.encode), Watch(None, None))
         return [grid.codes(item) for item in range(len(texts))]
 
-    def _check_room(self, job: Job) -> None:
+    def _check_memory(self, job: Job) -> None:
+        host = self.engine.host
         check_running(
             self.config,
-            self.codec.config,
+            self.codec_config,
             job,
-            dtype=self.host.dtype,
-            backend=self.host.backend,
-            free=self.host.free_bytes(),
-            policy=self.codec.policy,
+            dtype=host.dtype,
+            backend=host.backend,
+            free=host.free_bytes(),
+            policy=self.engine.policy,
         )
 
-    def _parts(self, request: Request, started: float) -> Iterator[GenerationResult]:
-        """One text's speech, window by window."""
-        self.host.reset_peak()
-        meter = Meter(started, self.sample_rate)
-        for segment, (grid, start, stop, audio) in enumerate(self._windows(request)):
+    def _parts(self, request: Request, meter: Meter, watch: Watch) -> Iterator[GenerationResult]:
+        """A text's speech, piece by piece, each window by window."""
+        self.engine.host.reset_peak()
+        watch.tell("prompt", 0, request.seconds)
+        request = request.encoded(self.engine.encode)
+        if len(request.pieces) > 1:
+            yield from self._pieces(Script(request), meter, watch)
+            return
+        batch = request.batch()
+        for segment, (grid, start, stop, audio) in enumerate(self._windows(batch, watch)):
             meter.add(len(audio))
+            watch.tell("speech", meter.seconds_made, request.seconds)
+            last = grid.done and stop == grid.frames(0)
             yield meter.result(
-                request,
-                grid,
-                0,
                 audio,
                 grid.codes(0)[:, start:stop],
-                peak_bytes=self.host.peak_bytes(),
+                seed=batch.seeds[0],
+                token_count=grid.filled,
+                peak_bytes=self.engine.host.peak_bytes(),
                 segment_idx=segment,
-                is_final_chunk=grid.done and stop == grid.frames(0),
+                finish_reason=grid.finish_reason(0) if last else None,
             )
 
-    def _pieces(self, script: Script, started: float) -> Iterator[GenerationResult]:
-        """A long text's speech, piece by piece, each window by window."""
-        self.host.reset_peak()
-        meter, joiner, segment = Meter(started, self.sample_rate), Joiner(self.sample_rate), 0
+    def _pieces(self, script: Script, meter: Meter, watch: Watch) -> Iterator[GenerationResult]:
+        joiner, segment = Joiner(self.sample_rate), 0
         for [place] in script.groups(1):
-            request, heard = script.request([place]), []
-            for grid, start, stop, audio in self._windows(request):
+            batch, heard = script.batch([place]), []
+            for grid, start, stop, audio in self._windows(batch, watch):
                 heard.append(audio)
                 codes = grid.codes(0)
                 ended = grid.done and stop == codes.shape[1]
                 if ended:
-                    script.say(place, request, grid, 0, np.concatenate(heard))
+                    script.add(place, batch, grid, 0, np.concatenate(heard))
                 sound = joiner.add(audio, last_of_piece=ended and not script.done)
                 if script.done:
                     sound = np.concatenate([sound, joiner.finish()])
                 meter.add(len(sound))
+                watch.tell("speech", meter.seconds_made, script.request.seconds)
                 part = meter.result(
-                    request,
-                    grid,
-                    0,
                     sound,
                     codes[:, start:stop],
-                    peak_bytes=self.host.peak_bytes(),
+                    seed=None,
+                    token_count=grid.filled,
+                    peak_bytes=self.engine.host.peak_bytes(),
                     segment_idx=segment,
-                    is_final_chunk=script.done,
+                    finish_reason=script.finish_reason if script.done else None,
                 )
-                yield script.told(part, ended=[place] if ended else [], rows=0 if ended else grid.filled)
+                yield script.part(part, ended=[place] if ended else [], rows=0 if ended else grid.filled)
                 segment += 1
 
-    def _side_by_side(self, script: Script, started: float) -> GenerationResult:
-        """A long text's speech as one result: pieces that do not wait for each other run as a batch."""
+    def _side_by_side(self, request: Request, watch: Watch) -> GenerationResult:
+        """A long text as one result: pieces that do not wait for each other run as a batch."""
+        meter, host = Meter(self.sample_rate), self.engine.host
         together = fitting_batch(
             self.config,
-            self.codec.config,
-            script.job(SIDE_BY_SIDE),
-            dtype=self.host.dtype,
-            backend=self.host.backend,
-            free=self.host.free_bytes(),
-            policy=self.codec.policy,
+            self.codec_config,
+            request.job(SIDE_BY_SIDE),
+            dtype=host.dtype,
+            backend=host.backend,
+            free=host.free_bytes(),
+            policy=self.engine.policy,
         )
-        self._check_room(script.job(together))
-        self.host.reset_peak()
-        meter = Meter(started, self.sample_rate)
+        self._check_memory(request.job(together))
+        host.reset_peak()
+        watch.tell("prompt", 0, request.seconds)
+        script = Script(request.encoded(self.engine.encode))
         for places in script.groups(together):
-            request = script.request(places)
-            grid = self._run(request)
+            batch = script.batch(places)
+            grid = self._run(batch, watch)
             for item, place in enumerate(places):
-                script.say(place, request, grid, item, self._decode(grid.codes(item)))
+                script.add(place, batch, grid, item, self.engine.decode(grid.codes(item)))
+            made = script.frames / self.codec_config.frame_rate
+            watch.tell("speech", made, request.seconds)
         audio = join_waves(script.waves(), self.sample_rate)
         meter.add(len(audio))
-        whole = meter.result(request, grid, 0, audio, script.codes(), peak_bytes=self.host.peak_bytes())
-        return script.told(whole, ended=sorted(script.said))
+        whole = meter.result(
+            audio,
+            script.codes(),
+            seed=None,
+            token_count=script.token_count,
+            peak_bytes=host.peak_bytes(),
+            finish_reason=script.finish_reason,
+        )
+        return script.part(whole, ended=sorted(script.spoken))
 
-    def _windows(self, request: Request) -> Iterator[tuple[DelayGrid, int, int, np.ndarray]]:
-        """Cut one text's speech on the codec's absolute grid, so that the windows join to the whole exactly:
-        the grid, which of its frames, and their samples (L,).
+    def _windows(self, batch: Batch, watch: Watch) -> Iterator[tuple[DelayGrid, int, int, np.ndarray]]:
+        """Cut one text's speech on the codec's absolute grid, so that the windows join to the whole exactly.
+
+        Yields the grid, which of its frames, and their samples (L,).
         """
-        lookahead, made = decode_lookahead(self.codec.config), 0
-        for grid in self.loop.rows(request):
+        lookahead, made = decode_lookahead(self.codec_config), 0
+        for grid in self.engine.rows(batch):
+            watch.check()
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
-            cuts = [cut for cut in self.codec.policy.decode_cuts(known) if made < cut[1] <= ready]
-            if grid.done and not cuts:  # nothing is left, or nothing was said
+            cuts = [cut for cut in self.engine.policy.decode_cuts(known) if made < cut[1] <= ready]
+            if grid.done and not cuts:  # nothing is left, or nothing was spoken
                 cuts = [(known, known)]
             codes = grid.codes(0)
             for start, stop in cuts:
-                yield grid, start, stop, self._decode_frames(codes, start, stop)
+                empty = np.zeros(0, np.float32)
+                yield (
+                    grid,
+                    start,
+                    stop,
+                    self.engine.decode_frames(codes, start, stop) if start < stop else empty,
+                )
                 made = stop
 
-    def _run(self, request: Request) -> DelayGrid:
-        for grid in self.loop.rows(request):
+    def _run(self, batch: Batch, watch: Watch) -> DelayGrid:
+        for grid in self.engine.rows(batch):
+            watch.check()
             if grid.done:
                 return grid
         raise AssertionError("a grid ends at max_frames at the latest")
-
-    def _encode(self, samples: np.ndarray) -> np.ndarray:
-        return self.host.to_host(self.codec.encode(samples[None]))[0]
-
-    def _decode(self, codes: np.ndarray) -> np.ndarray:
-        return self.host.to_host(self.codec.decode(codes[None]))[0].astype(np.float32)
-
-    def _decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
-        if start == stop:
-            return np.zeros(0, np.float32)
-        audio = self.codec.decode_frames(self.host.to_device(codes[None]), start, stop)
-        return self.host.to_host(audio)[0].astype(np.float32)

@@ -1,71 +1,92 @@
-"""What a caller asks of Dia, checked and completed before any weight is touched."""
+"""What a caller asks of Dia: text, options and prompt in, a checked request out. No network runs here."""
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
+from tts_core.dia.memory import Job
+from tts_core.dia.options import DiaOptions
+from tts_core.dia.pieces import Piece, bare, read
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import prepare, tokenize
 from tts_core.errors import UsageError
-from tts_core.noise import Noise, per_text
-from tts_core.results import Prompt
+from tts_core.noise import Noise, check_seed, per_text, piece_seed
+from tts_core.pipeline import PromptLike
+from tts_core.prompt import Prompt
 
-PromptLike = (
-    Prompt | np.ndarray | None
-)  # a bare (Q, P) array is codes whose transcript already stands in the text
-
-
-def prepared(texts: Sequence[str], prompts: Sequence[PromptLike] | None, limit: int) -> list[str]:
-    """The texts that are read, by the rules of tts_core.dia.text; a prompt's transcript goes in front."""
-    return [prepare(text, limit, transcript=said) for text, said in _with_transcripts(texts, prompts)]
+PATIENCE, SECONDS_MORE = 2.0, 2.0  # a piece may take so many times the expected time, and so much more
+ROOM = 1.5  # times the longest piece, that anchors leave to the others
 
 
-def joined(texts: Sequence[str], prompts: Sequence[PromptLike] | None) -> list[str]:
-    """The texts exactly as given; a prompt's transcript and a space go in front."""
-    pairs = _with_transcripts(texts, prompts)
-    return [text if said is None else f"{said.rstrip()} {text.lstrip()}" for text, said in pairs]
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """A reference, checked: samples (L,) float32 that are still to be encoded, or codes (Q, P) int32.
+
+    frames: P.  transcript: None where the text already contains it.
+    """
+
+    frames: int
+    samples: np.ndarray | None = None
+    codes: np.ndarray | None = None
+    transcript: str | None = None
+
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Voice:
+        """The same voice as codes. encode: (L,) samples → (Q, P) int32 codes."""
+        if self.samples is None:
+            return self
+        codes = encode(self.samples)
+        assert codes.shape[1] == self.frames, "the codec gives a frame per started hop"
+        return replace(self, samples=None, codes=codes)
 
 
-def _with_transcripts(
-    texts: Sequence[str], prompts: Sequence[PromptLike] | None
-) -> list[tuple[str, str | None]]:
-    if isinstance(texts, str):
-        raise UsageError("texts: got one string; give a list of strings")
-    prompts = [None] * len(texts) if prompts is None else prompts
-    if len(prompts) != len(texts):
-        raise UsageError(
-            f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None where there is none"
-        )
-    for place, prompt in enumerate(prompts):
-        if isinstance(prompt, Prompt) and prompt.transcript is None:
-            raise UsageError(
-                f"prompt {place + 1}: its transcript is missing; Dia reads what the reference says"
-            )
-    transcripts = [prompt.transcript if isinstance(prompt, Prompt) else None for prompt in prompts]
-    return list(zip(texts, transcripts, strict=True))
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Texts that run side by side. Every list has one entry a text.
 
+    tokens: (S,) int32, transcripts included.  seeds: None where the caller gave the noise.
+    """
 
-@dataclass(frozen=True)
-class Request:
-    """A batch of texts, ready to run. Every list has one entry a text."""
-
-    tokens: list[np.ndarray]  # (S,) int32
-    prompts: list[np.ndarray | None]  # (Q, P) int32
+    tokens: list[np.ndarray]
+    voices: list[Voice | None]
     max_frames: list[int]
-    seeds: list[int | None]  # None where the caller gave the noise instead
+    seeds: list[int | None]
     noise: list[Noise]
     sampling: Sampling
-    last_channel_free: bool
+    last_channel_free: bool = False
+
+    @property
+    def prompts(self) -> list[np.ndarray | None]:
+        """Codes of the references, (Q, P) int32, once they are encoded."""
+        return [None if voice is None else voice.codes for voice in self.voices]
+
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Batch:
+        """The same batch with every reference as codes."""
+        return replace(self, voices=[voice and voice.encoded(encode) for voice in self.voices])
+
+    def job(self) -> Job:
+        """What the batch takes at its longest."""
+        prompts = [0 if voice is None else voice.frames for voice in self.voices]
+        longest = max(prompt + frames for prompt, frames in zip(prompts, self.max_frames, strict=True))
+        return Job(
+            text_bytes=max(map(len, self.tokens)),
+            frames=longest - max(prompts),
+            prompt_frames=max(prompts),
+            batch=len(self.tokens),
+            guided=self.sampling.cfg_scale != 0,
+        )
 
     def uniform(self, steps: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
         """Numbers for every text's next row: (B, *shape) float32; None where nothing is drawn.
 
-        steps: as DelayGrid tells them. A text still inside its prompt (step < 0) takes none from its source.
+        steps: as DelayGrid counts them. A text still inside its prompt (step < 0) takes none from its source.
         """
         if self.sampling.temperature == 0:
             return None
@@ -78,91 +99,243 @@ class Request:
         )
 
 
-def make_request(
-    config: DiaConfig,
-    texts: Sequence[str],
-    prompts: Sequence[PromptLike] | None,
-    encode_prompt: Callable[[np.ndarray], np.ndarray],
-    *,
-    temperature: float | None,
-    cfg_scale: float | None,
-    top_k: int | None,
-    top_p: float | None,
-    max_frames: int | Sequence[int] | None,
-    seed: int | Sequence[int] | None,
-    noise: Noise | Sequence[Noise] | None,
-    last_channel_free: bool,
-) -> Request:
-    """Fill in the model's defaults and check every value.
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One text as it will be spoken. Lists have one entry a piece.
 
-    texts: as they are read, prompts' transcripts included (`prepared`, `joined`).
-    encode_prompt: (L,) float32 samples → (Q, P) int32 codes; called last, when all else is known to be good.
-    Raises UsageError naming the argument, and for batches the text's place.
+    limits: frames of each piece at most.  max_frames: of all pieces together, None for no such limit.
+    frame_rate: of the codec, in Hz.
     """
+
+    config: DiaConfig
+    frame_rate: float
+    pieces: tuple[Piece, ...]
+    voice: Voice | None
+    sampling: Sampling
+    limits: tuple[int, ...]
+    max_frames: int | None
+    seeds: list[int | None]
+    noise: list[Noise]
+    last_channel_free: bool
+
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Request:
+        """The same request with its reference as codes."""
+        return replace(self, voice=self.voice and self.voice.encoded(encode))
+
+    @property
+    def seconds(self) -> float:
+        """About how long the speech will be."""
+        return sum(piece.seconds for piece in self.pieces)
+
+    def batch(self) -> Batch:
+        """The run of a request of one piece."""
+        [piece], last_channel_free = self.pieces, self.last_channel_free
+        limits = list(self.limits)
+        return Batch(
+            [piece.tokens], [self.voice], limits, self.seeds, self.noise, self.sampling, last_channel_free
+        )
+
+    def job(self, side_by_side: int = 1) -> Job:
+        """What `side_by_side` pieces take at their longest."""
+        if len(self.pieces) == 1:
+            return self.batch().job()
+        frames, said = (0, "") if self.voice is None else (self.voice.frames, str(self.voice.transcript))
+        sizes = [len(piece.tokens) + 1 for piece in self.pieces]
+        before = [frames + sum(self.limits[anchor] for anchor in piece.anchors) for piece in self.pieces]
+        longest = max(
+            min(self.config.max_frames, first + limit)
+            for first, limit in zip(before, self.limits, strict=True)
+        )
+        prompt = min(max(before), self.config.max_frames - 1)
+        texts = [
+            size + sum(sizes[anchor] for anchor in piece.anchors)
+            for size, piece in zip(sizes, self.pieces, strict=True)
+        ]
+        return Job(
+            text_bytes=len(tokenize(said)) + max(texts),
+            frames=max(1, longest - prompt),
+            prompt_frames=prompt,
+            batch=min(side_by_side, len(self.pieces)),
+            guided=self.sampling.cfg_scale != 0,
+        )
+
+
+def request(
+    config: DiaConfig, codec: DacConfig, text: str, options: DiaOptions, prompt: PromptLike
+) -> Request:
+    """Check one text and everything asked of it, and cut it into pieces where it is long.
+
+    Raises UsageError naming the argument.
+    """
+    voice = read_voice(config, codec, prompt)
+    pieces = _pieces(config, codec, text, options, voice)
+    one, wanted = len(pieces) == 1, most_frames(options, codec, 1)[0]
+    seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
+    seeds = [piece_seed(check_seed(seed), place) for place in range(len(pieces))]
+    if one:
+        limits = check_limits(config, [voice], [wanted])
+    else:
+        limits = choose_limits(config, codec.frame_rate, pieces, voice)
+        voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
+    return Request(
+        config,
+        codec.frame_rate,
+        tuple(pieces),
+        voice,
+        choose_sampling(config, options),
+        tuple(limits),
+        None if one else wanted,
+        [None] * len(seeds) if options.noise is not None else [*seeds],
+        per_text(options.noise, seeds),
+        options.last_channel_free,
+    )
+
+
+def ask(
+    configs: Mapping[str, Any], documents: object, text: str, options: DiaOptions, prompt: PromptLike
+) -> Request:
+    """A request, from the configurations of a model's parts by kind."""
+    return request(configs["dia"], configs["dac"], text, options, prompt)
+
+
+def request_batch(
+    config: DiaConfig,
+    codec: DacConfig,
+    texts: Sequence[str],
+    options: DiaOptions,
+    prompts: Sequence[PromptLike] | None,
+    *,
+    exactly: bool = False,
+) -> Batch:
+    """Check several texts, each spoken at once. exactly: read them as they are given, without any rule.
+
+    Raises UsageError naming the argument and the text's place.
+    """
+    if isinstance(texts, str):
+        raise UsageError("texts: got one string; give a list of strings")
     if not texts:
         raise UsageError("texts: the list is empty")
     prompts = [None] * len(texts) if prompts is None else prompts
-    given = {"temperature": temperature, "cfg_scale": cfg_scale, "top_k": top_k, "top_p": top_p}
-    sampling = replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
-    given_seeds = numbers_per_text("seed", secrets.randbits(32) if seed is None else seed, len(texts))
-    sources = per_text(noise, given_seeds)
-    seeds: list[int | None] = [None] * len(texts) if noise is not None else [*given_seeds]
-    tokens = [_tokens(config, text, place) for place, text in enumerate(texts)]
-    if max_frames is not None:
-        check_lengths(numbers_per_text("max_frames", max_frames, len(texts)))
-    checked = [check_prompt(config, prompt, place) for place, prompt in enumerate(prompts)]
-    codes = [encode_prompt(each) if each is not None and each.ndim == 1 else each for each in checked]
-    lengths = [0 if prompt is None else prompt.shape[1] for prompt in codes]
+    if len(prompts) != len(texts):
+        raise UsageError(
+            f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None where there is none"
+        )
+    voices = [read_voice(config, codec, prompt, f"prompt {i + 1}") for i, prompt in enumerate(prompts)]
+    tokens = []
+    for place, (text, voice) in enumerate(zip(texts, voices, strict=True), start=1):
+        said = None if voice is None else voice.transcript
+        if not exactly:
+            text = prepare(text, config.max_text_bytes, transcript=said)
+        elif said is not None:
+            text = f"{said.rstrip()} {text.lstrip()}"
+        tokens.append(_tokens(config, text, place))
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    seeds = [check_seed(one) for one in numbers_per_text("seed", seed, len(texts))]
+    return Batch(
+        tokens,
+        voices,
+        check_limits(config, voices, most_frames(options, codec, len(texts))),
+        [None] * len(texts) if options.noise is not None else [*seeds],
+        per_text(options.noise, seeds),
+        choose_sampling(config, options),
+        options.last_channel_free,
+    )
+
+
+def _pieces(
+    config: DiaConfig, codec: DacConfig, text: str, options: DiaOptions, voice: Voice | None
+) -> list[Piece]:
+    if voice is not None and voice.transcript is None:  # bare codes, whose transcript is in the text
+        return [Piece(prepare(text, config.max_text_bytes))]
+    transcript, frames = (None, 0) if voice is None else (voice.transcript, voice.frames)
+    return read(text, transcript, frames, config, codec.frame_rate, options.piece_seconds)
+
+
+def choose_sampling(config: DiaConfig, options: DiaOptions) -> Sampling:
+    """The model's own values where an option is None."""
+    given = {name: getattr(options, name) for name in ("temperature", "cfg_scale", "top_k", "top_p")}
+    return replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
+
+
+def choose_limits(
+    config: DiaConfig, frame_rate: float, pieces: Sequence[Piece], voice: Voice | None
+) -> list[int]:
+    """Frames of each piece of a long text, at most; anchors leave the others room in the window."""
+    expected = [math.ceil(piece.seconds * frame_rate) for piece in pieces]
+    limits = [int(PATIENCE * frames + SECONDS_MORE * frame_rate) for frames in expected]
+    anchors = {place for piece in pieces for place in piece.anchors}
+    room = config.max_frames - (0 if voice is None else voice.frames)
+    for place in anchors:
+        limits[place] = max(1, min(limits[place], int(room - ROOM * max(expected)) // len(anchors)))
+    return limits
+
+
+def most_frames(options: DiaOptions, codec: DacConfig, texts: int) -> list[int] | list[None]:
+    """What max_frames or max_seconds say, for each text; None where neither is given."""
+    if options.max_seconds is not None:
+        if options.max_frames is not None:
+            raise UsageError("max_frames: max_seconds says the same; give one of them")
+        return [math.ceil(options.max_seconds * codec.frame_rate)] * texts
+    return (
+        [None] * texts
+        if options.max_frames is None
+        else numbers_per_text("max_frames", options.max_frames, texts)
+    )
+
+
+def check_limits(
+    config: DiaConfig, voices: Sequence[Voice | None], wanted: Sequence[int | None]
+) -> list[int]:
+    """Frames of each text at most: what is wanted, or the room that its prompt leaves."""
+    lengths = [0 if voice is None else voice.frames for voice in voices]
     room = [config.max_frames - length for length in lengths]
-    short = next((place for place, frames in enumerate(room) if frames < 1), None)
-    if short is not None:
-        raise UsageError(
-            f"prompt {short + 1}: {lengths[short]} frames fill all of the model's {config.max_frames}"
-        )
-    wanted = room if max_frames is None else numbers_per_text("max_frames", max_frames, len(texts))
-    over = next((place for place, frames in enumerate(wanted) if frames > room[place]), None)
-    if over is not None:
-        raise UsageError(
-            f"max_frames: {wanted[over]} exceeds the {room[over]} frames that this model has room for"
-        )
-    return Request(tokens, codes, wanted, seeds, sources, sampling, last_channel_free)
+    for place, (frames, length) in enumerate(zip(room, lengths, strict=True), start=1):
+        if frames < 1:
+            raise UsageError(f"prompt {place}: {length} frames fill all of the model's {config.max_frames}")
+    limits = [most if frames is None else frames for frames, most in zip(wanted, room, strict=True)]
+    for frames, most in zip(limits, room, strict=True):
+        if frames > most:
+            raise UsageError(f"max_frames: {frames} exceeds the {most} frames that this model has room for")
+    return limits
 
 
 def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
     tokens = tokenize(text)
     if len(tokens) == 0:
-        raise UsageError(f"text {place + 1}: empty; there is nothing to say")
+        raise UsageError(f"text {place}: empty; there is nothing to say")
     if len(tokens) > config.max_text_bytes:
         raise UsageError(
-            f"text {place + 1}: {len(tokens)} bytes, limit {config.max_text_bytes}; split it at a turn"
+            f"text {place}: {len(tokens)} bytes, limit {config.max_text_bytes}; split it at a turn"
         )
     return tokens
 
 
-def check_prompt(config: DiaConfig, prompt: PromptLike, place: int) -> np.ndarray | None:
-    """Its codes (Q, P) int32, or its samples (L,) float32 where they are still to be encoded.
+def read_voice(
+    config: DiaConfig, codec: DacConfig, prompt: PromptLike, where: str = "prompt"
+) -> Voice | None:
+    """A prompt as Dia continues it. An array is codes whose transcript the text already contains.
 
-    place: of its text in the batch. Raises UsageError for what is neither.
+    where: its name in messages. Raises UsageError for what is no reference for Dia.
     """
     if prompt is None:
         return None
-    given, audio = (prompt.codes, prompt.audio) if isinstance(prompt, Prompt) else (prompt, None)
-    if given is None:
-        samples = np.asarray(audio)
-        if samples.dtype.kind != "f":  # 16-bit samples read as they are would be 32,768 times too loud
-            raise UsageError(f"prompt {place + 1}: audio must be floating-point samples in [-1, 1]")
-        if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
-            raise UsageError(f"prompt {place + 1}: audio must be a non-empty 1-D array of finite samples")
-        return samples.astype(np.float32)
-    codes = np.asarray(given)
+    if isinstance(prompt, str | bytes):
+        raise UsageError(f"{where}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
+    given = prompt.one if isinstance(prompt, Prompt) else None
+    if given is not None and given.text is None:
+        raise UsageError(f"{where}: its transcript is missing; Dia reads what the reference says")
+    samples = None if given is None else given.samples(codec.sample_rate, where)
+    if given is not None and samples is not None:
+        return Voice(-(-len(samples) // codec.hop_length), samples=samples, transcript=given.text)
+    codes = np.asarray(prompt if given is None else given.codes)
     channels, entries = config.decoder_config.num_channels, config.eos_token_id
     if codes.ndim != 2 or codes.shape[0] != channels:
-        raise UsageError(f"prompt {place + 1}: codes of shape {codes.shape}; expected ({channels}, frames)")
+        raise UsageError(f"{where}: codes of shape {codes.shape}; expected ({channels}, frames)")
     if codes.dtype.kind not in "iu":
-        raise UsageError(f"prompt {place + 1}: codes of type {codes.dtype}; give whole numbers")
+        raise UsageError(f"{where}: codes of type {codes.dtype}; give whole numbers")
     if codes.size and not (codes.min() >= 0 and codes.max() < entries):
-        raise UsageError(f"prompt {place + 1}: codes outside 0 .. {entries - 1}")
-    return codes.astype(np.int32)
+        raise UsageError(f"{where}: codes outside 0 .. {entries - 1}")
+    return Voice(codes.shape[1], codes=codes.astype(np.int32), transcript=given and given.text)
 
 
 def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
@@ -170,13 +343,4 @@ def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[
     values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
     if len(values) != texts:
         raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
-    strange = next((one for one in values if not isinstance(one, int | np.integer)), None)
-    if strange is not None:
-        raise UsageError(f"{name}: {strange!r} is not a whole number")
     return [int(one) for one in values]
-
-
-def check_lengths(frames: Sequence[int]) -> None:
-    """Raise UsageError for a length that is not positive."""
-    if min(frames) < 1:
-        raise UsageError(f"max_frames: {min(frames)} is below 1")

@@ -10,7 +10,6 @@ from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.policy import CodecPolicy, fitting, own, smaller
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import Job, codec_windows, estimate
-from tts_core.dia.request import Request
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import advice, gigabytes, narrower, quantised_copies, that_fit
 
@@ -116,19 +115,6 @@ def codec_policy(codec: DacConfig, *, dtype: str, backend: str, free: int | None
         return codec_windows(codec, dtype=dtype, backend=backend, policy=policy)
 
     return fitting(takes, backend, free)
-
-
-def job_of(request: Request) -> Job:
-    """What a request may take at its longest."""
-    prompts = [0 if codes is None else codes.shape[1] for codes in request.prompts]
-    longest = max(prompt + frames for prompt, frames in zip(prompts, request.max_frames, strict=True))
-    return Job(
-        text_bytes=max(len(tokens) for tokens in request.tokens),
-        frames=longest - max(prompts),
-        prompt_frames=max(prompts),
-        batch=len(request.tokens),
-        guided=request.sampling.cfg_scale != 0,
-    )
 
 
 def _told(job: Job, codec: DacConfig) -> str:

@@ -70,31 +70,44 @@ def prepare(text: str, limit: int | None, *, transcript: str | None = None) -> s
     transcript: what the reference speech says; it goes in front; words without a tag continue its last turn.
     Raises UsageError, which never quotes the text.
     """
-    clean = _clean("text", text)
-    if transcript is None:
-        front = "" if clean.startswith(TAGS) else f"{TAGS[0]} "
-    else:
-        said = _clean("transcript", transcript)
-        front = f"{said} " if said.startswith(TAGS) else f"{TAGS[0]} {said} "
-    whole = front + clean
-    _check_turns(whole)
-    if limit is not None and len(tokenize(whole)) > limit:
-        raise UsageError(_too_long(text, clean, front, limit))
+    words = clean("text", text)
+    whole = with_tag(words) if transcript is None else f"{with_tag(clean('transcript', transcript))} {words}"
+    check_turns(whole)
+    if limit is not None:
+        check_bytes(text, words, whole, limit)
     return whole
 
 
-def _clean(what: str, text: str) -> str:
+def with_tag(words: str) -> str:
+    """Cleaned words with the first speaker's tag in front, unless there is one."""
+    return words if words.startswith(TAGS) else f"{TAGS[0]} {words}"
+
+
+def check_bytes(text: str, words: str, whole: str, limit: int) -> None:
+    """Raise UsageError, saying where to split, for a whole of more than `limit` bytes.
+
+    text: as it was given; words: as `clean` returns it, the end of `whole`.
+    """
+    if len(tokenize(whole)) > limit:
+        raise UsageError(_too_long(text, words, whole.removesuffix(words), limit))
+
+
+def clean(what: str, text: str) -> str:
+    """A text without space around it, its line ends plain. what: its name in messages.
+
+    Raises UsageError, which never quotes it, for control characters and where there are no words.
+    """
     for place, char in enumerate(text, start=1):
         if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
             raise UsageError(
                 f"{what}: character {place} is U+{ord(char):04X}, a control character; remove it"
             )
-    clean = _plain_lines(text).strip()
-    if not speakable(_TAG_LIKE.sub("", clean)):
+    words = _plain_lines(text).strip()
+    if not speakable(_TAG_LIKE.sub("", words)):
         raise UsageError(
             f"{what}: there are no words in it; write what is to be said, after a tag if you like"
         )
-    return clean
+    return words
 
 
 def _plain_lines(text: str) -> str:
@@ -106,7 +119,8 @@ def speakable(words: str) -> bool:
     return any(unicodedata.category(char) not in _SILENT for char in words)
 
 
-def _check_turns(whole: str) -> None:
+def check_turns(whole: str) -> None:
+    """Raise UsageError for a turn without words, but for a tag at the end."""
     *before, _ = every = turns(whole)
     empty = next((place for place, turn in enumerate(before, start=1) if not speakable(turn.words)), None)
     if empty is not None:

@@ -37,8 +37,8 @@ from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 from tts_core.nn.host import Host
 from tts_core.noise import Noise
-from tts_core.results import GenerationResult, Prompt, join
-from tts_core.stage_meter import StageMeter
+from tts_core.prompt import Prompt
+from tts_core.results import GenerationResult, Meter, join
 
 
 class Mars5Pipeline:
@@ -137,7 +137,7 @@ class Mars5Pipeline:
         Raises UsageError, at the call, for a text, voice or value that cannot be used, ResourceError for what
         would not fit into memory.
         """
-        meter = StageMeter(self.sample_rate, STAGES)
+        meter = Meter(self.sample_rate, STAGES)
         request = request_pieces(
             text,
             prompt,
@@ -198,7 +198,7 @@ class Mars5Pipeline:
             codes = known[id(voice)]
             ready.append((request, codes, self._prompts(request, codes)))
         return [
-            join(list(self._parts(request, codes, read, StageMeter(self.sample_rate, STAGES))))
+            join(list(self._parts(request, codes, read, Meter(self.sample_rate, STAGES))))
             for request, codes, read in ready
         ]
 
@@ -230,7 +230,7 @@ class Mars5Pipeline:
             noise=noise,
             draws=draws,
         )
-        meter, known, made = StageMeter(self.sample_rate, STAGES), {}, []
+        meter, known, made = Meter(self.sample_rate, STAGES), {}, []
         for item in request.items:
             if id(item.reference) not in known:
                 known[id(item.reference)] = self._encode(item.reference)
@@ -254,7 +254,7 @@ class Mars5Pipeline:
         return prompts
 
     def _parts(
-        self, request: Request, codes: np.ndarray, prompts: Sequence[CodecPrompt], meter: StageMeter
+        self, request: Request, codes: np.ndarray, prompts: Sequence[CodecPrompt], meter: Meter
     ) -> Iterator[GenerationResult]:
         """The speech of all pieces, joined. codes: (Q, P), the reference's."""
         joiner, hop = Joiner(self.sample_rate), self.sizes.hop_length
@@ -279,6 +279,7 @@ class Mars5Pipeline:
                 if last and whole:
                     sound = np.concatenate([sound, joiner.finish()])
                     reason = "length" if cut_off else "stop"
+                meter.add(len(sound))
                 yield meter.result(
                     sound,
                     made[:, first:end],
@@ -291,7 +292,7 @@ class Mars5Pipeline:
                 segment += 1
 
     def _codes(
-        self, request: Request, item: Item, codes: np.ndarray, prompt: CodecPrompt, meter: StageMeter
+        self, request: Request, item: Item, codes: np.ndarray, prompt: CodecPrompt, meter: Meter
     ) -> tuple[np.ndarray, CodecSequence]:
         """The codes of one piece, (Q, T) int32, and how the autoregressive network came to them."""
         sequence = CodecSequence(prompt, self.vocabulary, request.settings.max_len)

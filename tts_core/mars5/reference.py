@@ -8,7 +8,7 @@ import numpy as np
 
 from tts_core.errors import UsageError
 from tts_core.mars5.sampling import Mars5Settings
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 from tts_core.text.checks import check_words
 
 Voice = Prompt | np.ndarray | None  # a bare (Q, P) array is the codes of a voice
@@ -52,15 +52,15 @@ def read_reference(
     """
     if prompt is None:
         raise UsageError(
-            "prompt: MARS5 speaks with the voice of a reference; give Prompt(audio=...), 5 to 10 s of speech"
+            "prompt: MARS5 speaks with the voice of a reference; give Prompt.of(audio=...), 5 to 10 s of speech"
         )
-    given = prompt if isinstance(prompt, Prompt) else Prompt(codes=prompt)
-    deep = given.transcript is not None if deep_clone is None else deep_clone
-    if deep and given.transcript is None:
+    given = (prompt if isinstance(prompt, Prompt) else Prompt.of(codes=prompt)).one
+    deep = given.text is not None if deep_clone is None else deep_clone
+    if deep and given.text is None:
         raise UsageError(
             "deep_clone: a deep clone reads what the reference says; give its transcript, or deep_clone=False"
         )
-    transcript = given.transcript if deep else None
+    transcript = given.text if deep else None
     if transcript is not None:
         check_words("transcript", transcript)
     if given.audio is not None:

@@ -43,7 +43,6 @@ from tts_core.metavoice.speaker_cache import SpeakerCache
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.host import Host
 from tts_core.results import GenerationResult, join, real_time_factor
-from tts_core.stage_meter import StageMeter
 
 BATCH = 8  # pieces side by side
 
@@ -147,7 +146,7 @@ class MetaVoicePipeline:
         Raises UsageError, at the call, for a text, voice or value that cannot be used, ResourceError for what
         would not fit into memory.
         """
-        meter = StageMeter(self.sample_rate, STAGES)
+        meter = Meter(self.sample_rate, STAGES)
         sampling = choose_sampling(cfg_scale, temperature, top_k, top_p)
         check_decoder(decoder, list(self.decoders))
         speech = request_speech(
@@ -190,7 +189,7 @@ class MetaVoicePipeline:
         most. Other arguments as of `stream`. The times in the results are the batch's. Raises UsageError,
         naming the text's place, and ResourceError for what would not fit into memory.
         """
-        meter = StageMeter(self.sample_rate, STAGES)
+        meter = Meter(self.sample_rate, STAGES)
         sampling = choose_sampling(cfg_scale, temperature, top_k, top_p)
         check_decoder(decoder, list(self.decoders))
         speeches = request_texts(
@@ -223,6 +222,7 @@ class MetaVoicePipeline:
         for speech, said, made in zip(speeches, heard, codes, strict=True):
             audio = join_waves([next(waves) for _ in made], self.sample_rate)
             ended = len(said) == len(speech.pieces) and all(one.ended for one in said)
+            meter.add(len(audio))
             results.append(
                 meter.result(
                     audio,
@@ -256,7 +256,7 @@ class MetaVoicePipeline:
 
         Texts are read as they are written, each in one piece. Arguments and errors as of `generate_batch`.
         """
-        meter = StageMeter(self.sample_rate, STAGES)
+        meter = Meter(self.sample_rate, STAGES)
         sampling = choose_sampling(cfg_scale, temperature, top_k, top_p)
         speeches = request_texts(
             texts,
@@ -312,7 +312,7 @@ class MetaVoicePipeline:
         sampling: FirstStageSampling,
         vector: np.ndarray,
         decoder: Decoder,
-        meter: StageMeter,
+        meter: Meter,
     ) -> Iterator[GenerationResult]:
         """The speech of all pieces, joined."""
         joiner, pieces = Joiner(self.sample_rate), speech.pieces
@@ -336,6 +336,7 @@ class MetaVoicePipeline:
                 if last and whole:
                     sound = np.concatenate([sound, joiner.finish()])
                     reason = "stop" if ended and place == len(pieces) - 1 else "length"
+                meter.add(len(sound))
                 yield meter.result(
                     sound,
                     codes[:, start:stop],
@@ -355,7 +356,7 @@ class MetaVoicePipeline:
         sampling: FirstStageSampling,
         vectors: np.ndarray,
         batch_size: int,
-        meter: StageMeter,
+        meter: Meter,
     ) -> list[list[Said]]:
         """The first stage of every piece of every text. vectors: (B, E), one a text."""
         pieces = [piece for speech in speeches for piece in speech.pieces]
@@ -375,7 +376,7 @@ class MetaVoicePipeline:
         vectors: np.ndarray,
         sampling: FirstStageSampling,
         batch_size: int,
-        meter: StageMeter,
+        meter: Meter,
     ) -> list[np.ndarray]:
         """The first stage's ids of pieces, their text included, (N,) int32 each. vectors: (P, E)."""
         with meter.stage("first stage"):
@@ -390,7 +391,7 @@ class MetaVoicePipeline:
                 batch_size=batch_size,
             )
 
-    def _fill(self, piece: Piece, said: Said, vector: np.ndarray, meter: StageMeter) -> np.ndarray:
+    def _fill(self, piece: Piece, said: Said, vector: np.ndarray, meter: Meter) -> np.ndarray:
         """The second stage: codes of all codebooks, (Q, F) int32."""
         if not said.codes.shape[1]:
             return np.zeros((self.second_stage.config.n_codebooks, 0), np.int32)
@@ -402,7 +403,7 @@ class MetaVoicePipeline:
         codes: Sequence[np.ndarray],
         noise: Sequence[SpeechNoise],
         decoder: Decoder,
-        meter: StageMeter,
+        meter: Meter,
     ) -> list[np.ndarray]:
         """(Q, F) of each piece → (L,) float32 samples each, brought to the target loudness."""
         sounding = [place for place, one in enumerate(codes) if one.shape[1]]

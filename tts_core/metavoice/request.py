@@ -21,7 +21,7 @@ from tts_core.metavoice.speaker_slices import SAMPLE_RATE as SPEAKER_RATE
 from tts_core.metavoice.speaker_slices import TRIM_DB
 from tts_core.metavoice.text import Tokenizers, normalise
 from tts_core.noise import HostNoise, Noise, NormalNoise, check_seed, piece_seed
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 from tts_core.text.checks import check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
 from tts_core.text.spoken import spoken
@@ -257,7 +257,7 @@ def as_vector(voice: Voice, size: int) -> np.ndarray | None:
     if voice.shape != (size,) or voice.dtype.kind != "f" or not np.isfinite(voice).all():
         raise UsageError(
             f"prompt: a bare array is a speaker vector of {size} numbers, found shape {voice.shape}, "
-            f"{voice.dtype}; give recordings as Prompt(audio=...)"
+            f"{voice.dtype}; give recordings as Prompt.of(audio=...)"
         )
     return voice.astype(np.float32)
 
@@ -270,12 +270,13 @@ def utterances(voice: Voice | None, sample_rate: int) -> list[np.ndarray]:
     """
     if voice is None:
         raise UsageError(
-            "prompt: MetaVoice speaks with the voice of a reference; give Prompt(audio=...), "
+            "prompt: MetaVoice speaks with the voice of a reference; give Prompt.of(audio=...), "
             f"{ADVISED_SECONDS:g} s of speech or more"
         )
     given = [voice] if isinstance(voice, Prompt) else list(voice)
     if not given:
         raise UsageError("prompt: the list of references is empty")
+    given = [Prompt((one,)) for prompt in given for one in prompt.references]
     waves = [_samples(prompt) for prompt in given]
     check_seconds(sum(map(len, waves)) / sample_rate)
     heard = [trim(resample(wave, sample_rate, SPEAKER_RATE, quality="HQ"), TRIM_DB) for wave in waves]
@@ -303,9 +304,9 @@ def too_short(where: str, seconds: float) -> UsageError:
 
 
 def _samples(prompt: Prompt) -> np.ndarray:
-    if not isinstance(prompt, Prompt) or prompt.audio is None:
-        raise UsageError("prompt: MetaVoice reads a voice from sound; give Prompt(audio=...)")
-    samples = np.asarray(prompt.audio)
+    if not isinstance(prompt, Prompt) or prompt.one.audio is None:
+        raise UsageError("prompt: MetaVoice reads a voice from sound; give Prompt.of(audio=...)")
+    samples = np.asarray(prompt.one.audio)
     if samples.dtype.kind != "f":  # 16-bit samples read as they are would be 32,768 times too loud
         raise UsageError("prompt: audio must be floating-point samples in [-1, 1]")
     if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():

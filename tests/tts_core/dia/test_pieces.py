@@ -170,7 +170,7 @@ def test_what_is_cut(length: int, seconds: float | str | None, pieces: int) -> N
     assert characters(text) == length
     assert len(of(text, seconds)) == pieces
     if pieces == 1:
-        assert of(text, seconds) == [Piece(text)], "exactly as it is given"
+        assert of(text, seconds) == [Piece(text)]
 
 
 def test_sizes_hold_what_is_exactly_as_long() -> None:
@@ -251,7 +251,7 @@ def test_text_that_cannot_be_spoken_is_refused_whole() -> None:
     with pytest.raises(UsageError, match="502 bytes, the model takes 500; split it"):
         of("[S1] " + "a" * 500, None)
     for seconds in (0, 0.5, -1, float("nan"), float("inf")):
-        with pytest.raises(UsageError, match=r"piece_seconds: .* is not a number of 1 and more"):
+        with pytest.raises(UsageError, match=r"piece_seconds: .* is not a number >= 1"):
             of("Hello.", seconds)
 
 

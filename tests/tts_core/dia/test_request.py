@@ -5,29 +5,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tiny.dia import SAMPLING, dia_config
-from tts_core.dia import room
+from tests.tiny.dia import SAMPLING, dac_config, dia_config
 from tts_core.dia.memory import Job
-from tts_core.dia.request import Request, joined, make_request, prepared
+from tts_core.dia.options import DiaOptions
+from tts_core.dia.request import Batch, request_batch
 from tts_core.errors import UsageError
 from tts_core.noise import HostNoise
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 
 CONFIG = dia_config(positions=30, text_positions=20)  # room for 26 frames
 CODES = np.zeros((4, 5), np.int32)
 
 
-def no_encoding(_: np.ndarray) -> np.ndarray:
-    raise AssertionError("a prompt was encoded before all else was known to be good")
-
-
 def request(
-    texts: list[str] | None = None, prompts: Any = None, encode: Any = no_encoding, **given: Any
-) -> Request:
-    names = ("temperature", "cfg_scale", "top_k", "top_p", "max_frames", "seed", "noise")
-    every: dict[str, Any] = dict.fromkeys(names) | given
+    texts: Any = None, prompts: Any = None, *, exactly: bool = True, config: Any = CONFIG, **given: Any
+) -> Batch:
     texts = ["[S1] a", "b"] if texts is None else texts
-    return make_request(CONFIG, texts, prompts, encode, last_channel_free=False, **every)
+    return request_batch(config, dac_config(), texts, DiaOptions(**given), prompts, exactly=exactly)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -38,17 +32,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "text 1: 21 bytes, limit 20; split it at a turn",
     ),
     "seeds": ({"seed": [1]}, "seed: 1 values for 2 texts; give one number, or one per text"),
-    "a negative seed": ({"seed": -1}, "seed: -1 is outside 0 .. 2**64 - 1"),
-    "a large seed": ({"seed": [0, 2**64]}, f"seed: {2**64} is outside 0 .. 2**64 - 1"),
+    "a negative seed": ({"seed": -1}, "seed: -1 is outside [0, 2**64 - 1]"),
+    "a large seed": ({"seed": [0, 2**64]}, f"seed: {2**64} is outside [0, 2**64 - 1]"),
     "half a seed": ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
     "noises": ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 2 texts; give one, or one per text"),
-    "no frames": ({"max_frames": 0}, "max_frames: 0 is below 1"),
-    "no frames for one": ({"max_frames": [3, -2]}, "max_frames: -2 is below 1"),
+    "no frames": ({"max_frames": 0}, "max_frames: 0 is not a whole number >= 1"),
+    "no frames for one": ({"max_frames": [3, -2]}, "max_frames: -2 is not a whole number >= 1"),
     "limits": (
         {"max_frames": [1, 2, 3]},
         "max_frames: 3 values for 2 texts; give one number, or one per text",
     ),
-    "half a frame": ({"max_frames": [1, 2.0]}, "max_frames: 2.0 is not a whole number"),
+    "half a frame": ({"max_frames": [1, 2.0]}, "max_frames: 2.0 is not a whole number >= 1"),
     "frames": (
         {"max_frames": [26, 27]},
         "max_frames: 27 exceeds the 26 frames that this model has room for",
@@ -85,23 +79,23 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "prompt 1: codes of type float64; give whole numbers",
     ),
     "audio, then codes of other channels": (
-        {"prompts": [Prompt(transcript="a", audio=np.zeros(9)), CODES.T]},
+        {"prompts": [Prompt.of(text="a", audio=np.zeros(9)), CODES.T]},
         "prompt 2: codes of shape (5, 4); expected (4, frames)",
     ),
     "no audio": (
-        {"prompts": [Prompt(transcript="a", audio=np.zeros(0, np.float32)), None]},
+        {"prompts": [Prompt.of(text="a", audio=np.zeros(0, np.float32)), None]},
         "prompt 1: audio must be a non-empty 1-D array of finite samples",
     ),
     "stereo": (
-        {"prompts": [None, Prompt(transcript="a", audio=np.zeros((9, 2), np.float32))]},
+        {"prompts": [None, Prompt.of(text="a", audio=np.zeros((9, 2), np.float32))]},
         "prompt 2: audio must be a non-empty 1-D array of finite samples",
     ),
     "broken audio": (
-        {"prompts": [Prompt(transcript="a", audio=np.array([0.0, np.nan])), None]},
+        {"prompts": [Prompt.of(text="a", audio=np.array([0.0, np.nan])), None]},
         "prompt 1: audio must be a non-empty 1-D array of finite samples",
     ),
     "16-bit audio": (
-        {"prompts": [Prompt(transcript="a", audio=np.ones(9, np.int16)), None]},
+        {"prompts": [Prompt.of(text="a", audio=np.ones(9, np.int16)), None]},
         "prompt 1: audio must be floating-point samples in [-1, 1]",
     ),
 }
@@ -135,33 +129,29 @@ def test_memory_is_for_the_longest_and_a_prompt_counts_once(
     """The longest sequence is prompt and new frames together, whichever text's."""
     prompts = [None, CODES[:, :prompt_frames]]
     asked = request(["[S1] abcdef", "b"], prompts, max_frames=frames, cfg_scale=1.5)
-    assert room.job_of(asked) == Job(
-        text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True
-    )
+    assert asked.job() == Job(text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True)
 
 
-@pytest.mark.parametrize("read", [prepared, joined])
-def test_refused_texts(read: Any) -> None:
-    limit = () if read is joined else (90,)
+@pytest.mark.parametrize("exactly", [False, True])
+def test_refused_texts(exactly: bool) -> None:
     with pytest.raises(UsageError, match=r"^texts: got one string; give a list of strings$"):
-        read("[S1] a", None, *limit)
+        request("[S1] a", None, exactly=exactly)
     with pytest.raises(
         UsageError, match=r"^prompts: 1 for 2 texts; give one per text, None where there is none$"
     ):
-        read(["[S1] a", "b"], [None], *limit)
+        request(["[S1] a", "b"], [None], exactly=exactly)
 
 
-@pytest.mark.parametrize("read", [prepared, joined])
-def test_a_prompt_needs_its_transcript(read: Any) -> None:
-    limit = () if read is joined else (90,)
+@pytest.mark.parametrize("exactly", [False, True])
+def test_a_prompt_needs_its_transcript(exactly: bool) -> None:
     with pytest.raises(UsageError, match=r"^prompt 2: its transcript is missing; Dia reads what"):
-        read(["[S1] a", "b"], [None, Prompt(codes=CODES)], *limit)
+        request(["[S1] a", "b"], [None, Prompt.of(codes=CODES)], exactly=exactly)
 
 
 def test_a_prompt_is_audio_or_codes() -> None:
     for both in ({}, {"audio": np.zeros(3), "codes": CODES}):
         with pytest.raises(ValueError, match="exactly one of them"):
-            Prompt(transcript="a", **both)
+            Prompt.of(text="a", **both)
 
 
 def test_the_defaults_are_the_models() -> None:
@@ -196,16 +186,18 @@ def test_prompts() -> None:
         heard.append(samples)
         return CODES[:, :2]
 
-    filled = request(
+    asked = request(
         ["a", "b", "c", "d"],
         [
-            Prompt(transcript="x", audio=np.array([0.5, -0.5])),
+            Prompt.of(text="x", audio=np.full(31, 0.5)),  # 30 samples a frame
             CODES.astype(np.uint16),
             None,
-            Prompt(transcript="y", codes=CODES[:, :0]),
+            Prompt.of(text="y", codes=CODES[:, :0]),
         ],
-        encode,
     )
+    assert heard == []
+    assert asked.job().prompt_frames == 5
+    filled = asked.encoded(encode)
     assert [None if prompt is None else prompt.shape for prompt in filled.prompts] == [
         (4, 2),
         (4, 5),
@@ -214,13 +206,20 @@ def test_prompts() -> None:
     ]
     assert {prompt.dtype for prompt in filled.prompts if prompt is not None} == {np.dtype(np.int32)}
     assert [samples.dtype for samples in heard] == [np.dtype(np.float32)]
+    assert filled.max_frames == [24, 21, 26, 26]
 
 
 def test_transcripts_go_in_front() -> None:
-    texts, prompts = [" one", "two ", "three"], [Prompt(transcript="[S1] Said. ", codes=CODES), None, CODES]
-    assert joined(texts, prompts) == ["[S1] Said. one", "two ", "three"]
-    assert joined(texts, None) == texts
-    assert prepared(texts, prompts, 90) == ["[S1] Said. one", "[S1] two", "[S1] three"]
+    texts, prompts = [" one", "two ", "three"], [Prompt.of(text="[S1] Said. ", codes=CODES), None, CODES]
+    roomy = dia_config(positions=90, text_positions=90)
+
+    def read(prompts: Any, *, exactly: bool) -> list[bytes]:
+        batch = request(texts, prompts, exactly=exactly, config=roomy)
+        return [bytes(tokens.astype(np.uint8)) for tokens in batch.tokens]
+
+    assert read(prompts, exactly=True) == [b"\1 Said. one", b"two ", b"three"]
+    assert read(None, exactly=True) == [text.encode() for text in texts]
+    assert read(prompts, exactly=False) == [b"\1 Said. one", b"\1 two", b"\1 three"]
 
 
 def test_uniform_numbers() -> None:

@@ -20,7 +20,7 @@ from tts_core.mars5.request import (
 )
 from tts_core.mars5.sampling import Mars5Settings
 from tts_core.noise import HostNoise, piece_seed
-from tts_core.results import Prompt
+from tts_core.prompt import Prompt
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 SIZES = Sizes(sample_rate=24000, hop_length=320, n_codebooks=8, codebook_size=1024)
@@ -42,7 +42,7 @@ def pieces(text: str, **given: Any) -> Request:
         "noise": None,
         "draws": "per cell",
     }
-    prompt = given.pop("prompt", Prompt(audio=SOUND))
+    prompt = given.pop("prompt", Prompt.of(audio=SOUND))
     return request_pieces(text, prompt, SIZES, SETTINGS, **{**arguments, **given})
 
 
@@ -73,20 +73,20 @@ def test_settings() -> None:
     ("prompt", "message"),
     [
         (None, "MARS5 speaks with the voice of a reference"),
-        (Prompt(audio=np.zeros(9, np.int16)), "floating-point samples"),
-        (Prompt(audio=np.zeros((2, 900), np.float32)), "1-D array"),
-        (Prompt(audio=np.zeros(0, np.float32)), "non-empty"),
-        (Prompt(audio=np.array([0.1, np.nan] * 200)), "finite"),
-        (Prompt(audio=SOUND[:319]), "319 samples are less than a frame"),
-        (Prompt(audio=np.zeros(900)), "silent"),
-        (Prompt(audio=np.tile(SOUND, 13)), r"13\.0 s of reference, .* made for 12; cut it"),
-        (Prompt(codes=np.zeros((7, 4), int)), r"shape \(7, 4\); expected \(8, frames\)"),
-        (Prompt(codes=np.zeros((8, 0), int)), r"shape \(8, 0\)"),
-        (Prompt(codes=np.zeros((8, 4))), "type float64"),
-        (Prompt(codes=np.full((8, 4), 1024)), "outside 0 .. 1023"),
-        (Prompt(codes=np.zeros((8, 901), int)), r"12\.0 s of reference"),
-        (Prompt(audio=SOUND, transcript=""), "transcript: there are no words"),
-        (Prompt(audio=SOUND, transcript="a\x00b"), "transcript: character 2 is U[+]0000"),
+        (Prompt.of(audio=np.zeros(9, np.int16)), "floating-point samples"),
+        (Prompt.of(audio=np.zeros((2, 900), np.float32)), "1-D array"),
+        (Prompt.of(audio=np.zeros(0, np.float32)), "non-empty"),
+        (Prompt.of(audio=np.array([0.1, np.nan] * 200)), "finite"),
+        (Prompt.of(audio=SOUND[:319]), "319 samples are less than a frame"),
+        (Prompt.of(audio=np.zeros(900)), "silent"),
+        (Prompt.of(audio=np.tile(SOUND, 13)), r"13\.0 s of reference, .* made for 12; cut it"),
+        (Prompt.of(codes=np.zeros((7, 4), int)), r"shape \(7, 4\); expected \(8, frames\)"),
+        (Prompt.of(codes=np.zeros((8, 0), int)), r"shape \(8, 0\)"),
+        (Prompt.of(codes=np.zeros((8, 4))), "type float64"),
+        (Prompt.of(codes=np.full((8, 4), 1024)), "outside 0 .. 1023"),
+        (Prompt.of(codes=np.zeros((8, 901), int)), r"12\.0 s of reference"),
+        (Prompt.of(audio=SOUND, text=""), "transcript: there are no words"),
+        (Prompt.of(audio=SOUND, text="a\x00b"), "transcript: character 2 is U[+]0000"),
     ],
 )
 def test_voices_that_cannot_be_used(prompt: Any, message: str) -> None:
@@ -105,21 +105,21 @@ def test_voices_of_exactly_twelve_seconds() -> None:
 
 
 def test_longer_voices_where_they_are_wanted() -> None:
-    assert read(Prompt(audio=np.tile(SOUND, 13)), max_prompt_dur=20.0).frames == 975
+    assert read(Prompt.of(audio=np.tile(SOUND, 13)), max_prompt_dur=20.0).frames == 975
     assert read(CODES).frames == 5
 
 
 def test_a_voice_is_deep_where_there_is_a_transcript() -> None:
-    told = Prompt(codes=CODES, transcript="Hello.")
+    told = Prompt.of(codes=CODES, text="Hello.")
     assert read(told).transcript == "Hello."
     assert read(told, deep=False).transcript is None
-    assert read(Prompt(codes=CODES)).transcript is None
+    assert read(Prompt.of(codes=CODES)).transcript is None
     with pytest.raises(UsageError, match=r"deep_clone: .* give its transcript, or deep_clone=False"):
-        read(Prompt(codes=CODES), deep=True)
+        read(Prompt.of(codes=CODES), deep=True)
 
 
 def test_silence_in_front() -> None:
-    padded = read(Prompt(audio=SOUND), ref_audio_pad=0.02)
+    padded = read(Prompt.of(audio=SOUND), ref_audio_pad=0.02)
     assert padded.samples is not None
     assert not padded.samples[:480].any()
     np.testing.assert_array_equal(padded.samples[480:], SOUND)
@@ -131,7 +131,7 @@ def test_numbers_are_spoken_unless_told_otherwise() -> None:
     text = "Dr. Ray  paid\n$5."
     assert texts(pieces(text)) == ["Doctor Ray paid five dollars."]
     assert texts(pieces(text, as_written=True)) == [text]
-    told = Prompt(audio=SOUND, transcript="At 3.")
+    told = Prompt.of(audio=SOUND, text="At 3.")
     assert pieces(text, prompt=told).items[0].reference.transcript == "At three."
     assert pieces(text, prompt=told, as_written=True).items[0].reference.transcript == "At 3."
 
@@ -167,7 +167,7 @@ def many(said: Any, voices: Any = CODES, **given: Any) -> Request:
 
 
 def test_several_texts() -> None:
-    both = many(["One 1.", "Two."], [CODES, Prompt(audio=SOUND)])
+    both = many(["One 1.", "Two."], [CODES, Prompt.of(audio=SOUND)])
     assert texts(both) == ["One 1.", "Two."]
     assert [item.reference.frames for item in both.items] == [5, 75]
     shared = many(["One.", "Two."]).items
@@ -202,7 +202,7 @@ def test_pieces_have_seeds_of_their_own() -> None:
 
 
 def test_prompts() -> None:
-    item = pieces("There.", prompt=Prompt(codes=CODES, transcript="Then.")).items[0]
+    item = pieces("There.", prompt=Prompt.of(codes=CODES, text="Then.")).items[0]
     prompt = item.prompt(CODES, VOCABULARY, SETTINGS)
     known = VOCABULARY.deep("There.", "Then.", CODES[0])
     np.testing.assert_array_equal(prompt.tokens, known.tokens)

@@ -1,15 +1,33 @@
-"""Dia's parts as a pipeline."""
+"""Dia's pipeline on this side: loaded from a folder, or built from networks."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.loop import DiaLoop
-from mlx_port.host import Host
-from mlx_port.loading import Parts, understood
+from mlx_port.dia.engine import DiaEngine
+from mlx_port.loading import Parts, open_parts, understood
 from mlx_port.memory import backend_name, free_bytes
-from tts_core.dia.pipeline import DiaPipeline
+from tts_core.dia import pipeline
 from tts_core.dia.room import check_loading, codec_policy
+from tts_core.pipeline import check_model
+
+
+class DiaPipeline(pipeline.DiaPipeline):
+    """Dia on this side, with its networks in `engine`."""
+
+    engine: DiaEngine
+
+    @classmethod
+    def load(cls, path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
+        """A Dia from a folder that convert-weights wrote; arguments and errors as of `mlx_port.load`.
+
+        Raises UsageError for a folder of another model.
+        """
+        parts = open_parts(path, dtype=dtype)
+        check_model(parts.model, "dia")
+        return assemble(parts)
 
 
 def assemble(parts: Parts) -> DiaPipeline:
@@ -38,5 +56,4 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 def compose(network: Dia, codec: Dac) -> DiaPipeline:
     """The pipeline of networks that are there."""
-    host = Host(network.model.decoder.embeddings.embed)
-    return DiaPipeline(network, codec, loop=DiaLoop(network, host), host=host)
+    return DiaPipeline(DiaEngine(network, codec))

@@ -5,10 +5,11 @@ import time
 
 import numpy as np
 
-from tts_core.stage_meter import StageMeter
+from tts_core.results import Meter
 
 
-def result(meter: StageMeter, samples: int, *, place: int, last: bool = False):
+def result(meter: Meter, samples: int, *, place: int, last: bool = False):
+    meter.add(samples)
     return meter.result(
         np.zeros(samples, np.float32),
         np.zeros((8, samples // 10), np.int32),
@@ -21,7 +22,7 @@ def result(meter: StageMeter, samples: int, *, place: int, last: bool = False):
 
 
 def test_stages_and_times():
-    meter = StageMeter(100, ("AR", "vocoder"))
+    meter = Meter(100, ("AR", "vocoder"))
     silent = result(meter, 0, place=0)
     assert silent.real_time_factor == math.inf
     assert silent.time_to_first_audio == 0

@@ -1,0 +1,80 @@
+"""Dia's engine: the rows of a grid one by one, and the codec.
+
+Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.codecs.dac import Dac
+from mlx_port.dia.dia import Dia, Source
+from mlx_port.dia.guard import fault
+from mlx_port.dia.step import make_step
+from mlx_port.host import Host
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.request import Batch
+from tts_core.errors import GenerationError
+
+
+class DiaEngine:
+    """A Dia network and its codec. The empty text of guidance is encoded once."""
+
+    def __init__(self, network: Dia, codec: Dac):
+        self.network, self.codec = network, codec
+        self.config, self.codec_config = network.config, codec.config
+        self.host = Host(network.model.decoder.embeddings.embed)
+        self._nothing: mx.array | None = None
+
+    def rows(self, batch: Batch) -> Iterator[DelayGrid]:
+        """Fill the grid of a batch row by row; yields it after each. One read from the device a row."""
+        config = self.network.config
+        grid = DelayGrid(config, batch.prompts, batch.max_frames, last_channel_free=batch.last_channel_free)
+        guided = batch.sampling.cfg_scale != 0
+        source = self._read(batch.tokens, guided=guided)
+        step = make_step(self.network, source, batch.sampling, guided=guided)
+        shape = grid.channels, config.decoder_config.vocab_size
+        rows = grid.rows[:, : grid.filled]
+        while not grid.done:
+            numbers = batch.uniform(grid.steps(), shape)
+            uniform = None if numbers is None else self.host.to_device(numbers)
+            ids = self.host.to_host(step(self.host.to_device(rows), uniform))
+            if ids.min() < 0:
+                raise self._fault(ids, batch, grid, guided=guided)
+            grid.accept(ids)
+            yield grid
+            rows = grid.rows[:, grid.filled - 1 : grid.filled]
+
+    @property
+    def policy(self) -> CodecPolicy:
+        """The codec's windows."""
+        return self.codec.policy
+
+    def encode(self, samples: np.ndarray) -> np.ndarray:
+        """(L,) float32 samples → (Q, P) int32 codes."""
+        return self.host.to_host(self.codec.encode(samples[None]))[0]
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """(Q, T) int32 codes → (L,) float32 samples."""
+        return self.host.to_host(self.codec.decode(codes[None]))[0].astype(np.float32)
+
+    def decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
+        """The samples (L,) float32 of frames [start, stop) of (Q, T) codes."""
+        audio = self.codec.decode_frames(self.host.to_device(codes[None]), start, stop)
+        return self.host.to_host(audio)[0].astype(np.float32)
+
+    def _read(self, tokens: Sequence[np.ndarray], *, guided: bool) -> Source:
+        if guided and self._nothing is None:
+            self._nothing = self.network.encode_nothing()
+        read = [self.host.to_device(ids) for ids in tokens]
+        return self.network.read(read, self._nothing if guided else None)
+
+    def _fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
+        item = int((ids < 0).any(axis=1).argmax())
+        tokens = self.host.to_device(batch.tokens[item])
+        rows = self.host.to_device(grid.rows[item : item + 1, : grid.filled])
+        return fault(self.network, tokens, rows, guided=guided, text=item + 1)

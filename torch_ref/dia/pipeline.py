@@ -1,0 +1,67 @@
+"""Dia's pipeline on this side: loaded from a folder, or built from networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch_ref.codecs.dac import Dac
+from torch_ref.device import name_of
+from torch_ref.dia.dia import Dia
+from torch_ref.dia.engine import DiaEngine
+from torch_ref.loading import Parts, open_parts
+from torch_ref.memory import backend_name, free_bytes
+from tts_core.dia import pipeline
+from tts_core.dia.room import check_loading, codec_policy
+from tts_core.pipeline import check_model
+
+
+class DiaPipeline(pipeline.DiaPipeline):
+    """Dia on this side, with its networks in `engine`."""
+
+    engine: DiaEngine
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | Sequence[str | Path],
+        *,
+        dtype: str | None = None,
+        device: str | None = None,
+        codec: str | Path | None = None,
+        cross_rope: bool | None = None,
+    ) -> DiaPipeline:
+        """A Dia from published or converted files; arguments and errors as of `torch_ref.load`.
+
+        Raises UsageError for files of another model.
+        """
+        parts = open_parts(path, dtype=dtype, device=device, codec=codec, cross_rope=cross_rope)
+        check_model(parts.model, "dia")
+        return assemble(parts)
+
+
+def assemble(parts: Parts) -> DiaPipeline:
+    """The pipeline; its codec works in windows that the memory left has room for.
+
+    Raises ResourceError, before weights are read, where memory would not hold it.
+    """
+    check_loading(
+        parts.configs["dia"],
+        parts.configs["dac"],
+        dtype=name_of(parts.dtype),
+        backend=backend_name(parts.device),
+        free=free_bytes(parts.device),
+    )
+    network, codec = parts.network("dia"), parts.network("dac")
+    codec.policy = codec_policy(
+        codec.config,
+        dtype=name_of(parts.dtype),
+        backend=backend_name(parts.device),
+        free=free_bytes(parts.device),
+    )
+    return compose(network, codec)
+
+
+def compose(network: Dia, codec: Dac) -> DiaPipeline:
+    """The pipeline of networks that are there."""
+    return DiaPipeline(DiaEngine(network, codec))

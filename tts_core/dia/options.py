@@ -1,0 +1,79 @@
+"""Options of Dia's generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from tts_core.options import check, option
+
+if TYPE_CHECKING:
+    from tts_core.noise import Noise
+
+PieceSeconds = float | Literal["auto"] | None
+
+
+@dataclass(frozen=True)
+class DiaOptions:
+    """How Dia speaks; None is the model's own value. Raises UsageError for a value out of its range."""
+
+    cfg_scale: float | None = option(
+        None, "Classifier-free guidance; 0 turns it off.", "--cfg-scale", "--guidance", low=0
+    )
+    temperature: float | None = option(
+        None,
+        "0 always takes the likeliest code.",
+        "--temperature",
+        "--temp",
+        low=0,
+        note=" (0 is greedy)",
+    )
+    top_p: float | None = option(
+        None, "Keep the likeliest codes that hold this probability.", "--top-p", above=0, high=1
+    )
+    top_k: int | None = option(
+        None, "Keep this many codes; 0 keeps all.", "--top-k", low=0, note=" (0 keeps every id)"
+    )
+    seed: int | Sequence[int] | None = option(
+        None,
+        "The same seed gives the same speech. A fresh one by default.",
+        "--seed",
+        low=0,
+        high=2**64 - 1,
+        per_text=True,
+    )
+    max_seconds: float | None = option(None, "Stop after this much speech.", "--max-seconds", above=0)
+    max_frames: int | Sequence[int] | None = option(
+        None, "Stop after this many codec frames; of all pieces together.", low=1, per_text=True
+    )
+    piece_seconds: float | Literal["auto"] | None = option(
+        "auto",
+        "Length of a piece of a long text, at most; 0 does not cut.",
+        "--piece-seconds",
+        low=1,
+        choices=("auto",),
+        unset=0,
+    )
+    noise: Noise | Sequence[Noise] | None = option(
+        None, "Random numbers in place of the seed's.", per_text=True
+    )
+    last_channel_free: bool = option(False, "Leave the last channel's row before speech unforced.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class DiaChanges(TypedDict, total=False):
+    """The fields of DiaOptions as keyword arguments."""
+
+    cfg_scale: float | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    seed: int | Sequence[int] | None
+    max_seconds: float | None
+    max_frames: int | Sequence[int] | None
+    piece_seconds: float | Literal["auto"] | None
+    noise: Noise | Sequence[Noise] | None
+    last_channel_free: bool

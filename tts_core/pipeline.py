@@ -1,0 +1,114 @@
+"""What every model's pipeline offers an app, and how it tells its progress and is stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tts_core.errors import CancelledError, UsageError
+from tts_core.prompt import Prompt
+from tts_core.results import GenerationResult
+
+PromptLike = Prompt | np.ndarray | None  # an array is a model's own form: codes, or a speaker vector
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a generation is. seconds: of speech made.  expected: in all, as far as is known."""
+
+    stage: str
+    seconds: float
+    expected: float | None = None
+
+
+class Watch:
+    """A caller's `progress` and `cancel`, consulted between steps."""
+
+    def __init__(self, progress: Callable[[Progress], None] | None, cancel: threading.Event | None):
+        self.progress, self.cancel = progress, cancel
+
+    def check(self) -> None:
+        """Raise CancelledError once the caller has set `cancel`."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise CancelledError("generation: cancelled")
+
+    def tell(self, stage: str, seconds: float, expected: float | None = None) -> None:
+        """Check, and tell the caller."""
+        self.check()
+        if self.progress is not None:
+            self.progress(Progress(stage, seconds, expected))
+
+
+def check_model(found: str | None, wanted: str) -> None:
+    """Raise UsageError unless the files contain the model that a typed `load` is for."""
+    if found != wanted:
+        raise UsageError(f"model: the files contain {found or 'no whole model'}, not {wanted}; use load()")
+
+
+class Pipeline(Protocol):
+    """A loaded model of either side. `DiaPipeline` and its siblings type their own options exactly."""
+
+    sample_rate: int  # Hz
+
+    def generate(
+        self,
+        text: str,
+        *,
+        prompt: PromptLike = None,
+        options: Any = None,
+        progress: Callable[[Progress], None] | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Any,
+    ) -> GenerationResult:
+        """Speak one text.
+
+        prompt: reference speech.  options: the model's options; `changes` replace some of their fields.
+        progress: called now and then.  cancel: once set, ends the generation with CancelledError.
+        Raises UsageError for a text, prompt or option that cannot be used, ResourceError for what memory does
+        not hold, GenerationError where the network fails.
+        """
+        ...
+
+    def stream(
+        self,
+        text: str,
+        *,
+        prompt: PromptLike = None,
+        options: Any = None,
+        progress: Callable[[Progress], None] | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Any,
+    ) -> Iterator[GenerationResult]:
+        """Speak one text part by part; arguments and errors as of `generate`, raised at the call."""
+        ...
+
+    def generate_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        prompts: Any = None,
+        options: Any = None,
+        progress: Callable[[Progress], None] | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Any,
+    ) -> list[GenerationResult]:
+        """Speak several texts, each as `generate` speaks it."""
+        ...
+
+    def request(self, text: str, options: Any, prompt: PromptLike) -> Any:
+        """Check what a caller asks for, without any network; what `speak` takes."""
+        ...
+
+    def speak(
+        self,
+        request: Any,
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[GenerationResult]:
+        """The stream of a request that was made before."""
+        ...

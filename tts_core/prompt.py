@@ -1,0 +1,109 @@
+"""Reference speech: what a model takes a voice from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tts_core.errors import UsageError
+
+
+class Word(NamedTuple):
+    """A spoken word and its times, in seconds from the start of its recording; end may be unknown."""
+
+    text: str
+    start: float
+    end: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """One recording of one or more speakers: samples or codec codes, exactly one of them.
+
+    audio: (L,) floating-point samples in [-1, 1], at the model's sample rate unless `sample_rate` (Hz) says
+    otherwise.  codes: (Q, P) int32.  text: what is said, as the model reads it; None for a model that only
+    takes the voice.  words: with their times, for a model that reads them.  name: in messages.
+    """
+
+    audio: np.ndarray | None = None
+    text: str | None = None
+    codes: np.ndarray | None = None
+    sample_rate: int | None = None
+    words: tuple[Word, ...] = ()
+    name: str = "prompt"
+
+    def __post_init__(self) -> None:
+        if (self.audio is None) == (self.codes is None):
+            raise UsageError("prompt: give audio or codes, exactly one of them")
+
+    def samples(self, sample_rate: int, where: str = "prompt") -> np.ndarray | None:
+        """Its audio at a model's rate, checked: (L,) float32; None where codes were given.
+
+        where: its name in messages. Raises UsageError for anything else than one channel of finite floating-point samples.
+        """
+        if self.audio is None:
+            return None
+        samples = np.asarray(self.audio)
+        if samples.dtype.kind != "f":  # 16-bit samples taken as they are would be 32,768 times too loud
+            raise UsageError(f"{where}: audio must be floating-point samples in [-1, 1]")
+        if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
+            raise UsageError(f"{where}: audio must be a non-empty 1-D array of finite samples")
+        samples = samples.astype(np.float32)
+        if self.sample_rate is None or self.sample_rate == sample_rate:
+            return samples
+        from tts_core.audio.files import resample
+
+        return resample(samples, self.sample_rate, sample_rate)
+
+    def __repr__(self) -> str:
+        what = f"{len(self.audio)} samples" if self.audio is not None else f"codes {np.shape(self.codes)}"
+        return f"Reference({what}, text={self.text!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """The voices of a generation: one reference or several; how many a model takes is in its spec."""
+
+    references: tuple[Reference, ...] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        if not self.references or not all(isinstance(one, Reference) for one in self.references):
+            raise UsageError("prompt: give one Reference or more, as Prompt.of(audio=..., text=...)")
+
+    @classmethod
+    def of(
+        cls,
+        audio: np.ndarray | None = None,
+        text: str | None = None,
+        *,
+        codes: np.ndarray | None = None,
+        sample_rate: int | None = None,
+        words: Sequence[Word] = (),
+    ) -> Prompt:
+        """A prompt of one reference; arguments as of `Reference`."""
+        return cls((Reference(audio, text, codes, sample_rate, tuple(words)),))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], text: str | None = None) -> Prompt:
+        """A prompt of one recording in a sound file; it is resampled to the model's rate when it is used.
+
+        Raises what `tts_core.audio.files.read_audio` raises.
+        """
+        from tts_core.audio.files import read_audio_at_its_rate
+
+        samples, rate = read_audio_at_its_rate(path)
+        return cls.of(samples, text, sample_rate=rate)
+
+    @property
+    def one(self) -> Reference:
+        """The reference of a prompt that has one. Raises UsageError where it has several."""
+        if len(self.references) != 1:
+            raise UsageError(f"prompt: {len(self.references)} references; this model takes one")
+        return self.references[0]
+
+    def __repr__(self) -> str:
+        return f"Prompt({', '.join(map(repr, self.references))})"
