@@ -34,7 +34,7 @@ from torch_ref.memory import backend_name, free_bytes
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia.room import codec_policy
+from tts_core.dia.memory import codec_policy
 
 SLOWER, LONG = 1.15, 120  # times the whole decode's; seconds: shorter speech has mostly small windows
 

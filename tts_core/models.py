@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 NAMES = (
     "dia",
@@ -77,6 +77,7 @@ class Model:
     sizes: Mapping[str, Configs]  # published repository → configurations of its weights
     on_mps: tuple[str, str]  # the default dtype there, and why
     references: int | None  # recordings of a voice that it takes at most; None: any number
+    transcript: Literal["needed", "optional", "unused"]  # of a recording
     example: str  # flags of `mlx-port generate`, after --model
     extras: tuple[str, ...] = ()  # parts that may be left out, and are unless asked for
     # what a user may state beside its files, a flag of convert-weights each → what the statement makes of the

@@ -60,7 +60,11 @@ class Reference:
         return resample(samples, self.sample_rate, sample_rate)
 
     def __repr__(self) -> str:
-        what = f"{len(self.audio)} samples" if self.audio is not None else f"codes {np.shape(self.codes)}"
+        what = (
+            f"codes {np.shape(np.asarray(self.codes))}"
+            if self.audio is None
+            else f"{len(self.audio)} samples"
+        )
         return f"Reference({what}, text={self.text!r})"
 
 

@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from converters.published import Part
-    from tts_core.dia.memory import Estimate
+    from tts_core.memory.terms import Estimate
 
 
 @click.command()

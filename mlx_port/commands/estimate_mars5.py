@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tts_core.dia.memory import BACKENDS, Estimate
 from tts_core.errors import UsageError
 from tts_core.mars5.memory import Mars5Job, estimate
 from tts_core.mars5.request import PIECE_SECONDS, as_spoken, cut
 from tts_core.mars5.sampling import MAX_LEN, Mars5Settings
+from tts_core.memory.terms import BACKENDS, Estimate
 from tts_core.text.checks import check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 

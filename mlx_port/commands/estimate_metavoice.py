@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tts_core.dia.memory import BACKENDS, Estimate
 from tts_core.errors import UsageError
+from tts_core.memory.terms import BACKENDS, Estimate
 from tts_core.metavoice.codes import most_frames
 from tts_core.metavoice.memory import MetaVoiceJob, estimate
 from tts_core.metavoice.request import FRAME_RATE, PIECE_CHARACTERS, cut, usual_characters

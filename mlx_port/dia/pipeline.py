@@ -10,7 +10,7 @@ from mlx_port.dia.engine import DiaEngine
 from mlx_port.loading import Parts, open_parts, understood
 from mlx_port.memory import backend_name, free_bytes
 from tts_core.dia import pipeline
-from tts_core.dia.room import check_loading, codec_policy
+from tts_core.dia.memory import check_loading, codec_policy
 from tts_core.pipeline import check_model
 
 

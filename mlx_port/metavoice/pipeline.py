@@ -10,8 +10,8 @@ from mlx_port.memory import backend_name, free_bytes
 from mlx_port.metavoice.codes import fill_codebooks
 from mlx_port.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from mlx_port.metavoice.first_stage_loop import generate_tokens
+from tts_core.metavoice.memory import check_loading
 from tts_core.metavoice.pipeline import MetaVoicePipeline
-from tts_core.metavoice.room import check_loading
 from tts_core.metavoice.speaker_cache import SpeakerCache
 from tts_core.metavoice.text import read_converted
 

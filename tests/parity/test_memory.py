@@ -21,6 +21,7 @@ from tts_core.codecs import dac
 from tts_core.dia import memory as estimate
 from tts_core.dia.memory import Job
 from tts_core.errors import ResourceError, UsageError
+from tts_core.memory.terms import SCORES
 from tts_core.nn import attention
 from tts_core.prompt import Prompt
 
@@ -41,7 +42,7 @@ def test_constants_are_those_of_both_sides() -> None:
     for cache in (torch_ref.layers.cache, mlx_port.layers.cache):
         assert cache.CHUNK == estimate.CACHE_CHUNK
     assert torch_ref.dia.step.FIRST_CAPACITY == estimate.CACHE_FIRST
-    assert attention.AttentionPolicy().budget_bytes == estimate.SCORES
+    assert attention.AttentionPolicy().budget_bytes == SCORES
 
 
 def nbytes(side: Side, arrays: Any) -> int:
@@ -74,10 +75,10 @@ def test_caches_are_those_of_a_run(
         backend="torch-cpu" if side is not PORT else "mlx-cpu",
     )
     held = [buffer for cache in step.cache for buffer in cache.buffers]
-    assert guess.cache.bytes == nbytes(side, held) + held[0].nbytes
+    assert guess["cache"].bytes == nbytes(side, held) + held[0].nbytes
     crossed = nbytes(side, [*step.source.keys, *step.source.values])
     encoded = 2 * 4 * batch * job.text_bytes * dia_config().encoder_config.hidden_size
-    assert guess.source.bytes == crossed + encoded
+    assert guess["text"].bytes == crossed + encoded
 
 
 def test_the_widest_layer_is_that_of_a_run() -> None:
@@ -115,7 +116,7 @@ BAD: dict[str, tuple[type[Exception], str, Any]] = {
     "too many frames": (UsageError, "max_frames", lambda voice: voice.generate(TEXT, max_frames=10**6)),
     "batch too large": (
         ResourceError,
-        r"^memory: 50 texts of .* are free; a batch of \d+ or max_frames \d+ .* would fit$",
+        r"^memory: 50 texts of .* are free; a batch of \d+ \(.*\) or max_frames \d+, .* would fit$",
         lambda voice: voice.generate_batch([TEXT] * 50, max_frames=2000),
     ),
     "batch of codes too large": (
@@ -125,7 +126,7 @@ BAD: dict[str, tuple[type[Exception], str, Any]] = {
     ),
     "speech too long": (
         ResourceError,
-        r"^memory: one text .* max_frames \d+ \(",
+        r"^memory: one text .* max_frames \d+, \d+\.\d s \(",
         lambda voice: voice.stream(TEXT, max_frames=2300, cfg_scale=1.0),
     ),
 }
@@ -176,12 +177,20 @@ def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatc
     import torch_ref.dia.pipeline
     from mlx_port.api import converted_voice
     from tts_core.codecs.policy import CodecPolicy
-    from tts_core.dia.room import codec_policy
+    from tts_core.dia.memory import codec_policy
     from tts_core.voice.embedded import CODEC, DIA
 
     sides = (
-        (torch_ref.dia.pipeline, "torch-cpu", lambda: torch_ref.load(DIA, codec=CODEC, device="cpu")),
-        (mlx_port.dia.pipeline, mlx_port.memory.backend_name(), lambda: mlx_port.load(converted_voice())),
+        (
+            torch_ref.dia.pipeline,
+            "torch-cpu",
+            lambda: torch_ref.DiaPipeline.load(DIA, codec=CODEC, device="cpu"),
+        ),
+        (
+            mlx_port.dia.pipeline,
+            mlx_port.memory.backend_name(),
+            lambda: mlx_port.DiaPipeline.load(converted_voice()),
+        ),
     )
     for code, backend, load in sides:
         codec = load().engine.codec

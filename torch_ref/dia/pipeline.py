@@ -12,7 +12,7 @@ from torch_ref.dia.engine import DiaEngine
 from torch_ref.loading import Parts, open_parts
 from torch_ref.memory import backend_name, free_bytes
 from tts_core.dia import pipeline
-from tts_core.dia.room import check_loading, codec_policy
+from tts_core.dia.memory import check_loading, codec_policy
 from tts_core.pipeline import check_model
 
 

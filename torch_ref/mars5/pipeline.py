@@ -12,8 +12,8 @@ from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion
 from torch_ref.memory import backend_name, free_bytes
+from tts_core.mars5.memory import check_loading
 from tts_core.mars5.pipeline import Mars5Pipeline
-from tts_core.mars5.room import check_loading
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 
 

@@ -11,8 +11,8 @@ from torch_ref.memory import backend_name, free_bytes
 from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from torch_ref.metavoice.first_stage_loop import generate_tokens
+from tts_core.metavoice.memory import check_loading
 from tts_core.metavoice.pipeline import MetaVoicePipeline
-from tts_core.metavoice.room import check_loading
 from tts_core.metavoice.speaker_cache import SpeakerCache
 from tts_core.metavoice.text import read_converted
 

@@ -1,60 +1,43 @@
-"""How much memory Dia takes on a backend: weights, caches, activations and the codec, each told in bytes.
+"""Memory that Dia takes on a backend: weights, caches, activations and the codec, in bytes.
 
-Sizes come from the tables that the networks are built from (dia_shapes, dac); what is live at once is counted
-in the code of both sides; constants that a library decides are measured by benchmarks/memory.py.
+Sizes come from the tables that the networks are built from (shapes.py, codecs/dac.py); what is live at once
+is counted in the code of both sides; constants that a library decides are measured by benchmarks/memory.py.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
-from tts_core.codecs.policy import CodecPolicy, own
+from tts_core.codecs.policy import CodecPolicy, fitting, own, smaller
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
-from tts_core.dia.shapes import is_norm, parameter_shapes
+from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
+from tts_core.memory import fits, terms
+from tts_core.memory.fits import check_running as check_fits
+from tts_core.memory.fits import largest, narrower
+from tts_core.memory.terms import (
+    BYTES,
+    HEAP_BLOCK,
+    HEAP_KEPT,
+    LIVE,
+    LOGITS,
+    Estimate,
+    Phase,
+    Term,
+    libraries,
+    scores,
+    stored_as,
+)
 from tts_core.nn.windows import ConvTranspose, Window
 
-BACKENDS: tuple[str, ...] = ("torch-cpu", "torch-cuda", "torch-mps", "mlx-cpu", "mlx-metal", "mlx-cuda")
 FIXED = ("torch-cuda",)  # captured steps: caches of fixed size
-BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-
 CACHE_CHUNK = 256  # rows by which a growing cache grows
 CACHE_FIRST = 512  # rows of a fixed cache, doubled when full
-SCORES = 256 * 2**20  # tts_core.nn.attention's budget
-LOGITS = 10  # copies of a row's logits while candidates are chosen
-
-# Tensors of the codec's widest layer that are live at once. torch: counted in a residual unit; on CUDA the
-# workspace of cuDNN is as large as one more (measured). MLX: measured by its allocator on a CPU, with one
-# matmul a tap, on a CPU with the native convolutions that Metal runs (not measured there), and on CUDA; it
-# allocates ahead of what is computed.
-LIVE: dict[str, int] = {
-    "torch-cpu": 6,
-    "torch-cuda": 7,
-    "torch-mps": 6,
-    "mlx-cpu": 17,
-    "mlx-metal": 24,
-    "mlx-cuda": 48,
-}
-# torch on a CPU: glibc keeps freed blocks below this size, at the codec's peak three times as much as is live
-HEAP_BLOCK, HEAP_KEPT = 32 * 2**20, 4
-# Beside our own arrays, measured. torch on a CPU: code and modules that load when used, oneDNN's primitives.
-# MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB for each of the
-# two streams that a generation runs on
-LIBRARIES: dict[str, int] = {
-    "torch-cpu": 112 * 2**20,
-    "torch-cuda": 64 * 2**20,
-    "torch-mps": 0,
-    "mlx-cpu": 48 * 2**20,
-    "mlx-metal": 0,
-    "mlx-cuda": 64 * 2**20,
-}
-
-LARGE = re.compile(r"(\w_proj|logits_dense)\.weight")  # the layers that convert-weights quantises
 
 
 @dataclass(frozen=True)
@@ -71,54 +54,6 @@ class Job:
     def streams(self) -> int:
         """Rows that the decoder runs side by side."""
         return self.batch * (2 if self.guided else 1)
-
-
-class Term(NamedTuple):
-    """One line of an estimate."""
-
-    name: str
-    bytes: int
-    why: str
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Bytes on one backend. What is never there together: prompts (encoded first) and the rest of a run;
-    activations and codec.
-    """
-
-    backend: str
-    weights: Term
-    codec_weights: Term
-    cache: Term
-    source: Term
-    activations: Term
-    codec: Term
-    prompts: Term
-    libraries: Term
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """Every line, in the order of a table; prompts where there are any."""
-        run = self.cache, self.source, self.activations, self.codec
-        prompts = (self.prompts,) if self.prompts.bytes else ()
-        return (self.weights, self.codec_weights, *run, *prompts, self.libraries)
-
-    @property
-    def loaded(self) -> int:
-        """What stays from loading on."""
-        return self.weights.bytes + self.codec_weights.bytes + self.libraries.bytes
-
-    @property
-    def running(self) -> int:
-        """What a generation adds to that at its peak."""
-        rows = self.cache.bytes + self.source.bytes + max(self.activations.bytes, self.codec.bytes)
-        return max(self.prompts.bytes, rows)
-
-    @property
-    def total(self) -> int:
-        """The peak."""
-        return self.loaded + self.running
 
 
 def estimate(
@@ -139,52 +74,35 @@ def estimate(
     """
     size, wide, policy = BYTES[dtype], max(4, BYTES[dtype]), policy or own(backend)
     quantization = None if backend.startswith("torch") else quantization
+    norms = "" if quantization else ", norms float32"
+    weights = weight_bytes(config, dtype, quantization)
+    rows = _cache(config, job, size, backend), _source(config, job, size)
+    phases = [
+        Phase("decoder", (*rows, _activations(config, job, size, backend))),
+        Phase("codec", (*rows, _decoding(codec, job.frames, wide, backend, policy))),
+    ]
+    if job.prompt_frames:
+        phases.append(Phase("prompts", (_encoding(codec, job.prompt_frames, wide, backend, policy),)))
     return Estimate(
         backend,
-        Term("weights", weight_bytes(config, dtype, quantization), _named(dtype, quantization)),
-        Term("codec weights", codec_weight_bytes(codec, wide), f"float{8 * wide}"),
-        _cache(config, job, size, backend),
-        _source(config, job, size),
-        _activations(config, job, size, backend),
-        _decoding(codec, job.frames, wide, backend, policy),
-        _encoding(codec, job.prompt_frames, wide, backend, policy),
-        Term("libraries", LIBRARIES[backend], "workspaces and caches of BLAS and convolutions"),
+        (
+            Term("weights", weights, stored_as(dtype, quantization) + norms),
+            Term("codec weights", codec_weight_bytes(codec, wide), f"float{8 * wide}"),
+            libraries(backend),
+        ),
+        tuple(phases),
     )
-
-
-def _named(dtype: str, quantization: Mapping[str, Any] | None) -> str:
-    if quantization is None:
-        return f"{dtype}, norms float32"
-    bits, group = quantization["bits"], quantization["group_size"]
-    return f"{quantization['mode']}, {bits} bits in groups of {group}; the rest {dtype}"
 
 
 def weight_bytes(config: DiaConfig, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
     """The network's tensors, and its rotary tables in float32."""
-    stored = sum(
-        tensor_bytes(name, shape, dtype, quantization) for name, shape in parameter_shapes(config).items()
-    )
+    shapes = parameter_shapes(config)
+    stored = terms.weight_bytes(shapes, dtype, quantization, stays_float32=is_norm, is_large=is_large)
     encoder, decoder = config.encoder_config, config.decoder_config
     positions = decoder.max_position_embeddings
     tables = encoder.max_position_embeddings * encoder.head_dim + positions * decoder.head_dim
     tables += max(positions, encoder.max_position_embeddings) * decoder.cross_head_dim
     return stored + 4 * tables
-
-
-def tensor_bytes(
-    name: str, shape: tuple[int, ...], dtype: str, quantization: Mapping[str, Any] | None
-) -> int:
-    """One tensor as it lies in memory, with its scales and biases where it is quantised."""
-    elements = math.prod(shape)
-    if is_norm(name):
-        return max(4, BYTES[dtype]) * elements
-    how = (quantization or {}).get(
-        name.removesuffix(".weight"), quantization
-    )  # a layer's own entry, or all's
-    if not how or not LARGE.search(name) or shape[-1] % how["group_size"]:
-        return BYTES[dtype] * elements
-    per_scale = 2 * BYTES[dtype] if how["mode"] == "affine" else 1
-    return elements * how["bits"] // 8 + elements // how["group_size"] * per_scale
 
 
 def codec_weight_bytes(codec: DacConfig, size: int = 4) -> int:
@@ -233,9 +151,9 @@ def _activations(config: DiaConfig, job: Job, size: int, backend: str) -> Term:
     first, text = 1 + job.prompt_frames, job.text_bytes
     heads = max(decoder.num_attention_heads, decoder.cross_num_attention_heads)
     capacity = cache_rows(grid_rows(config, job), backend)
-    read = text * _row(encoder, size) + _scores(encoder.num_attention_heads * text, text)
-    start = job.streams * first * _row(decoder, size) + _scores(job.streams * heads * first, max(first, text))
-    step = job.streams * _row(decoder, size) + _scores(job.streams * heads, max(capacity, text))
+    read = text * _row(encoder, size) + scores(encoder.num_attention_heads * text, text)
+    start = job.streams * first * _row(decoder, size) + scores(job.streams * heads * first, max(first, text))
+    step = job.streams * _row(decoder, size) + scores(job.streams * heads, max(capacity, text))
     used, where = max((read, "the text"), (start, f"the first {first} rows"), (step, "a step"))
     logits = LOGITS * 4 * job.streams * decoder.num_channels * decoder.vocab_size
     return Term("activations", used + logits, f"one layer of {where}; logits and their candidates")
@@ -246,11 +164,6 @@ def _row(config: DiaEncoderConfig | DiaDecoderConfig, size: int) -> int:
     width, inner = config.hidden_size, config.intermediate_size
     heads = config.num_attention_heads * config.head_dim
     return max(size * (2 * width + 4 * inner), size * (2 * width + 4 * heads) + 3 * 4 * heads)
-
-
-def _scores(rows: int, keys: int) -> int:
-    """Attention's score matrix in float32, twice; over the budget it comes in blocks."""
-    return min(SCORES, 2 * 4 * rows * keys)
 
 
 def codec_windows(codec: DacConfig, *, dtype: str, backend: str, policy: CodecPolicy) -> int:
@@ -295,3 +208,106 @@ def _widths(width: int, latent: int, layers: list[dac.Layer], frames: int) -> li
         width //= 2 if isinstance(layer, ConvTranspose) else 1
         sizes.append(width * length)
     return sizes
+
+
+def check_loading(
+    config: DiaConfig,
+    codec: DacConfig,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    quantization: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise ResourceError unless `free` bytes hold the weights; None is unknown, and passes."""
+    fits.check_loading(
+        "the model",
+        partial(estimate, config, codec, Job(text_bytes=1, frames=1)),
+        dtype=dtype,
+        backend=backend,
+        free=free,
+        quantization=quantization,
+        halves=_halves(backend),
+    )
+
+
+def check_running(
+    config: DiaConfig,
+    codec: DacConfig,
+    job: Job,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    policy: CodecPolicy | None = None,
+) -> None:
+    """Raise ResourceError unless `free` bytes hold what `job` adds to a loaded model; None passes.
+
+    policy: the codec's windows; None takes the backend's own.
+    """
+    windows = policy or own(backend)
+
+    def takes(job: Job, dtype: str = dtype, policy: CodecPolicy = windows) -> int:
+        return estimate(config, codec, job, dtype=dtype, backend=backend, policy=policy).running
+
+    def options(free: int) -> dict[str, int]:
+        found = {}
+        batch = largest(job.batch - 1, lambda batch: takes(replace(job, batch=batch)) <= free)
+        if batch:
+            found[f"a batch of {batch}"] = takes(replace(job, batch=batch))
+        frames = largest(job.frames - 1, lambda frames: takes(replace(job, frames=frames)) <= free)
+        if frames:
+            seconds = f"{frames / codec.frame_rate:.1f} s"
+            found[f"max_frames {frames}, {seconds}"] = takes(replace(job, frames=frames))
+        found |= {f"dtype {name}": takes(job, name) for name in narrower(dtype, _halves(backend))}
+        for less in smaller(windows):
+            if takes(job, policy=less) <= free:
+                found[f"codec windows of {less.max_frames} frames"] = takes(job, policy=less)
+                break
+        return found
+
+    check_fits(_told(job, codec), takes(job), backend=backend, free=free, options=options)
+
+
+def fitting_batch(
+    config: DiaConfig,
+    codec: DacConfig,
+    job: Job,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    policy: CodecPolicy,
+) -> int:
+    """How many texts of a job's batch run side by side in `free` bytes: all where that is unknown, and one
+    where not even that fits.
+    """
+
+    def fits(batch: int) -> bool:
+        less = replace(job, batch=batch)
+        taken = estimate(config, codec, less, dtype=dtype, backend=backend, policy=policy).running
+        return free is None or taken <= free
+
+    return max(1, largest(job.batch, fits))
+
+
+def codec_policy(codec: DacConfig, *, dtype: str, backend: str, free: int | None) -> CodecPolicy:
+    """The largest windows of the codec, up to the backend's own, that take at most half of `free` bytes.
+
+    dtype: of the network beside it. None is unknown, and gives the backend's own.
+    """
+
+    def takes(policy: CodecPolicy) -> int:
+        return codec_windows(codec, dtype=dtype, backend=backend, policy=policy)
+
+    return fitting(takes, backend, free)
+
+
+def _told(job: Job, codec: DacConfig) -> str:
+    texts = "one text" if job.batch == 1 else f"{job.batch} texts"
+    return f"{texts} of {job.text_bytes} bytes and {job.frames / codec.frame_rate:.1f} s of speech"
+
+
+def _halves(backend: str) -> tuple[str, ...]:
+    """float16 on CUDA only, where a GPU may lack bfloat16; elsewhere its overflows are no help."""
+    return ("bfloat16", "float16") if backend == "torch-cuda" else ("bfloat16",)

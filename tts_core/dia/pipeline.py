@@ -20,10 +20,9 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script
-from tts_core.dia.memory import Job
+from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
 from tts_core.dia.request import Batch, Request, request, request_batch
-from tts_core.dia.room import check_running, fitting_batch
 from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch

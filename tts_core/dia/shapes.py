@@ -71,3 +71,10 @@ def _attention(at: str, width: int, source_width: int, query_width: int, kv_widt
 
 def _mlp(at: str, width: int, inner: int) -> Shapes:
     return {f"{at}.gate_up_proj.weight": (2 * inner, width), f"{at}.down_proj.weight": (width, inner)}
+
+
+def is_large(name: str) -> bool:
+    """Whether a decoding step reads the whole tensor, so that it is quantized. Embeddings are not: a step reads
+    single rows of them.
+    """
+    return name.endswith(("_proj.weight", "logits_dense.weight"))

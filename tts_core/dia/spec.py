@@ -8,7 +8,7 @@ from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig, read_converted
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
-from tts_core.dia.shapes import is_norm, parameter_shapes
+from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
 from tts_core.models import Configs, Documents, Model, Network
 
 REPOSITORY, REPOSITORY_V01 = "nari-labs/Dia-1.6B-0626", "nari-labs/Dia-1.6B"
@@ -58,11 +58,6 @@ def _dia(*, cross_rope: bool) -> DiaConfig:
 DIA_0626, DIA_V01 = _dia(cross_rope=False), _dia(cross_rope=True)
 
 
-def is_large(name: str) -> bool:
-    """Whether a decoding step reads all of a tensor: embeddings stay, as a step reads single rows of them."""
-    return name.endswith(("_proj.weight", "logits_dense.weight"))
-
-
 def check(configs: Configs, documents: Documents) -> None:
     """Raise CheckpointError for a codec with other codes than Dia's."""
     dac.check_fits(configs["dac"], configs["dia"].decoder_config.num_channels, configs["dia"].eos_token_id)
@@ -98,6 +93,7 @@ MODEL = Model(
     },
     on_mps=("float32", "float16 overflows in Dia's layers on MPS (nari-labs/dia#79)"),
     references=1,
+    transcript="needed",
     example='--text "[S1] Hello there. [S2] Hi!"',
     hints={"cross_rope": with_cross_rope},
 )

@@ -1,16 +1,16 @@
-"""How much memory MARS5 takes on a backend, each part told in bytes; the counterpart of estimate.py.
+"""Memory that MARS5 takes on a backend, in bytes.
 
-Its phases follow one another: the reference is encoded, the autoregressive network fills its cache, the
-diffusion runs over all frames, the vocoder makes the wave. What one held is gone when the next begins, so
-the largest of them counts. Sizes come from the tables that the networks are built from; what is live at once
-is counted in the code of both sides, constants are measured by benchmarks/mars5_memory.py.
+Its phases follow each other: the reference is encoded, the autoregressive network fills its cache, the
+diffusion runs over all frames, the vocoder makes the wave. Sizes come from the tables that the networks are
+built from; what is live at once is counted in the code of both sides, constants are measured by
+benchmarks/mars5_memory.py.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tts_core import models
@@ -18,9 +18,21 @@ from tts_core.codecs import vocos
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VocosConfig
-from tts_core.dia.memory import BYTES, LIBRARIES, LIVE, LOGITS, SCORES, Estimate, Term
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.sampling import MAX_LEN
+from tts_core.memory import fits, terms
+from tts_core.memory.fits import halves_of, narrower
+from tts_core.memory.terms import (
+    BYTES,
+    LIVE,
+    LOGITS,
+    Estimate,
+    Phase,
+    Term,
+    libraries,
+    scores,
+    stored_as,
+)
 
 HEARD = CodecPolicy().max_frames  # frames that the codec encodes at a time
 SPOKEN = 1024  # frames that the vocoder decodes at a time, at the most
@@ -47,24 +59,6 @@ class Mars5Job:
         return self.frames + 2 * self.prompt_frames * self.deep
 
 
-class Mars5Estimate(Estimate):
-    """Bytes on one backend. weights: of the autoregressive network; codec_weights: of all others; source: the
-    diffusion's run; codec: the vocoder's; prompts: the reference's.
-    """
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """Every line, in the order of a table."""
-        kept = self.weights, self.codec_weights
-        return (*kept, self.prompts, self.cache, self.activations, self.source, self.codec, self.libraries)
-
-    @property
-    def running(self) -> int:
-        """What a generation adds at its peak: its phases follow one another."""
-        language = self.cache.bytes + self.activations.bytes
-        return max(self.prompts.bytes, language, self.source.bytes, self.codec.bytes)
-
-
 def estimate(
     configs: Mapping[str, Any],
     job: Mars5Job,
@@ -72,7 +66,7 @@ def estimate(
     dtype: str,
     backend: str,
     quantization: Mapping[str, Any] | None = None,
-) -> Mars5Estimate:
+) -> Estimate:
     """What `job` takes.
 
     configs: of the model's parts by kind.  dtype: of the two transformers; codec and vocoder have at least
@@ -82,46 +76,38 @@ def estimate(
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
     ar, nar = configs["mars5"], configs["mars5_nar"]
     quantization = None if backend.startswith("torch") else quantization
-    others = [weight_bytes(kind, configs[kind], dtype, quantization) for kind in OTHERS]
-    return Mars5Estimate(
+    norms = "" if quantization else ", norms float32"
+    others = sum(weight_bytes(kind, configs[kind], dtype, quantization) for kind in OTHERS)
+    ar_weights = weight_bytes("mars5", ar, dtype, quantization)
+    return Estimate(
         backend,
-        Term("AR", weight_bytes("mars5", ar, dtype, quantization), _named(dtype, quantization)),
-        Term("others", sum(others), f"weights of NAR, as the AR's, codec and vocoder, float{8 * wide}"),
-        _cache(ar, job, size),
-        _diffusion(nar, job, size),
-        _activations(ar, job, size),
-        _vocoder(configs["vocos"], job, wide),
-        _voice(ar, nar, configs["encodec"], job, wide, backend),
-        Term("libraries", LIBRARIES[backend], "workspaces and caches of BLAS and convolutions"),
+        (
+            Term("AR", ar_weights, f"its weights, {stored_as(dtype, quantization)}{norms}"),
+            Term("others", others, f"weights of NAR, as the AR's, codec and vocoder, float{8 * wide}"),
+            libraries(backend),
+        ),
+        (
+            Phase("voice", (_voice(ar, nar, configs["encodec"], job, wide, backend),)),
+            Phase("AR", (_cache(ar, job, size), _activations(ar, job, size))),
+            Phase("NAR", (_diffusion(nar, job, size),)),
+            Phase("vocoder", (_vocoder(configs["vocos"], job, wide),)),
+        ),
     )
 
 
 OTHERS = ("mars5_nar", "encodec", "vocos")
 
 
-def _named(dtype: str, quantization: Mapping[str, Any] | None) -> str:
-    if quantization is None:
-        return f"its weights, {dtype}, norms float32"
-    bits, group = quantization["bits"], quantization["group_size"]
-    return f"its weights, {quantization['mode']}, {bits} bits in groups of {group}; the rest {dtype}"
-
-
 def weight_bytes(kind: str, config: Any, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
-    """A network's tensors as they lie in memory, with scales and biases where they are quantised."""
-    known, total = models.network(kind), 0
-    for name, shape in known.parameter_shapes(config).items():
-        elements, size = math.prod(shape), BYTES[dtype]
-        if known.stays_float32(name):
-            total += max(4, size) * elements
-            continue
-        # a layer's own entry, or all's
-        how = (quantization or {}).get(name.removesuffix(".weight"), quantization)
-        if not how or not known.is_large(name) or shape[-1] % how["group_size"]:
-            total += size * elements
-            continue
-        per_scale = 2 * size if how["mode"] == "affine" else 1
-        total += elements * how["bits"] // 8 + elements // how["group_size"] * per_scale
-    return total
+    """The tensors of a network of this kind in memory."""
+    known = models.network(kind)
+    return terms.weight_bytes(
+        known.parameter_shapes(config),
+        dtype,
+        quantization,
+        stays_float32=known.stays_float32,
+        is_large=known.is_large,
+    )
 
 
 def _cache(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
@@ -133,7 +119,9 @@ def _cache(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
 
 def _activations(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
     row = size * max(2 * config.hidden_size + 3 * config.intermediate_size, 6 * config.hidden_size)
-    read = (job.prompt_ids + 1) * row + _scores(config.num_attention_heads, job.prompt_ids + 1)
+    read = (job.prompt_ids + 1) * row + scores(
+        config.num_attention_heads * (job.prompt_ids + 1), job.prompt_ids + 1
+    )
     return Term(
         "activations",
         read + LOGITS * 4 * config.vocab_size,
@@ -145,7 +133,7 @@ def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, size: int) -> T
     streams, wide = 2 if job.guided else 1, max(4, size)
     rows = streams * job.cells
     layer = rows * (wide * 3 * config.hidden_size + size * 3 * config.intermediate_size)
-    layer += _scores(streams * config.num_attention_heads, job.cells)
+    layer += scores(streams * config.num_attention_heads * job.cells, job.cells)
     drawn = job.cells - job.prompt_frames * job.deep
     logits = wide * drawn * config.n_output_codebooks * config.n_classes
     heads = max(2 * streams, streams + DRAWN) * logits
@@ -165,7 +153,7 @@ def _voice(
     frames, vectors = job.prompt_frames + 1, []
     for config in (ar, nar):
         row = size * 3 * (config.hidden_size + config.speaker_intermediate_size)
-        vectors.append(frames * row + _scores(config.speaker_heads, frames))
+        vectors.append(frames * row + scores(config.speaker_heads * frames, frames))
     return Term("voice", max(encoded, *vectors), f"the codec's widest layer, {fed} frames; speaker vectors")
 
 
@@ -176,6 +164,52 @@ def _vocoder(config: VocosConfig, job: Mars5Job, size: int) -> Term:
     return Term("vocoder", size * (frames * row + matrix), f"Vocos, a window of {frames} frames")
 
 
-def _scores(heads: int, rows: int) -> int:
-    """Attention's score matrix in float32, twice; over the budget it comes in blocks."""
-    return min(SCORES, 2 * 4 * heads * rows * rows)
+def check_loading(
+    configs: Mapping[str, Any],
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    quantization: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise ResourceError, naming the dtype or quantization that fits, unless `free` bytes hold all weights;
+    None is unknown, and passes.
+    """
+
+    fits.check_loading(
+        "MARS5",
+        partial(estimate, configs, Mars5Job(prompt_ids=1, frames=1)),
+        dtype=dtype,
+        backend=backend,
+        free=free,
+        quantization=quantization,
+    )
+
+
+def check_running(
+    configs: Mapping[str, Any], job: Mars5Job, *, dtype: str, backend: str, free: int | None
+) -> None:
+    """Raise ResourceError, naming what fits, unless `free` bytes hold what `job` adds to a loaded model; None
+    passes.
+    """
+
+    def takes(job: Mars5Job, dtype: str = dtype) -> int:
+        return estimate(configs, job, dtype=dtype, backend=backend).running
+
+    def options(free: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        if job.frames > 1:
+            found["pieces half as long (piece_seconds)"] = takes(replace(job, frames=job.frames // 2))
+        if job.deep:
+            ids = max(1, job.prompt_ids - job.prompt_frames)
+            found["a shallow clone"] = takes(replace(job, deep=False, prompt_ids=ids))
+        if job.guided:
+            found["cfg_scale 1"] = takes(replace(job, guided=False))
+        if job.max_len > 2 * (job.prompt_ids + job.frames):
+            room = job.prompt_ids + job.frames
+            found[f"generate_max_len_override {room}"] = takes(replace(job, max_len=room))
+        return found | {f"dtype {name}": takes(job, name) for name in narrower(dtype, halves_of(backend))}
+
+    rate = configs["encodec"].frame_rate
+    what = f"{job.frames / rate:.1f} s of speech and {job.prompt_frames / rate:.1f} s of reference"
+    fits.check_running(what, takes(job), backend=backend, free=free, options=options)

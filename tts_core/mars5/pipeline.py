@@ -16,7 +16,7 @@ import numpy as np
 from tts_core.audio.joining import Joiner
 from tts_core.audio.silence import loud_span
 from tts_core.mars5.diffusion import Draws, first_noise, make_cells
-from tts_core.mars5.memory import Mars5Job
+from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.reference import Reference, Sizes, Voice
 from tts_core.mars5.request import (
     BANDWIDTH_ID,
@@ -31,7 +31,6 @@ from tts_core.mars5.request import (
     request_pieces,
     request_texts,
 )
-from tts_core.mars5.room import check_running
 from tts_core.mars5.sampling import Mars5Settings
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary

@@ -1,11 +1,12 @@
-"""What an error about too little memory may offer: dtypes, quantised copies, and which of them fit."""
+"""Refuse, before anything is allocated, what does not fit into memory, and say what would."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from tts_core.dia.memory import BYTES
+from tts_core.errors import ResourceError
+from tts_core.memory.terms import BYTES, Estimate
 
 QUANTIZATIONS = {  # flags of convert-weights → what config.json says of them
     "-q --q-bits 8": {"group_size": 64, "bits": 8, "mode": "affine"},
@@ -14,7 +15,68 @@ QUANTIZATIONS = {  # flags of convert-weights → what config.json says of them
 HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # what a backend does well; others do both
 
 
-def narrower(dtype: str, halves: tuple[str, ...]) -> list[str]:
+class Loaded(Protocol):
+    """The estimate of a model's smallest generation."""
+
+    def __call__(self, *, dtype: str, backend: str, quantization: Mapping[str, Any] | None) -> Estimate:
+        """Its `loaded` is what the weights take."""
+        ...
+
+
+def check_loading(
+    title: str,
+    estimate: Loaded,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    quantization: Mapping[str, Any] | None = None,
+    halves: Sequence[str] | None = None,
+    requantized: bool = True,
+) -> None:
+    """Raise ResourceError, naming the dtype or quantization that fits, unless `free` bytes hold the weights.
+
+    title: of the model, in the message.  free: None is unknown, and passes.  halves: 16-bit types to offer;
+    None takes those that the backend does well.  requantized: whether a dtype makes quantized weights smaller.
+    """
+
+    def takes(dtype: str, quantization: Mapping[str, Any] | None, backend: str) -> int:
+        return estimate(dtype=dtype, backend=backend, quantization=quantization).loaded
+
+    needed = takes(dtype, quantization, backend)
+    if free is None or needed <= free:
+        return
+    options: dict[str, int] = {}
+    if requantized or quantization is None or backend.startswith("torch"):
+        for name in narrower(dtype, halves_of(backend) if halves is None else halves):
+            options[f"dtype {name}"] = takes(name, quantization, backend)
+    if quantization is None:
+        port = backend if backend.startswith("mlx") else "mlx-cpu"
+        for flags, how in QUANTIZATIONS.items():
+            options[f"a copy for MLX made with convert-weights {flags}"] = takes("bfloat16", how, port)
+    raise ResourceError(
+        f"memory: {title}'s weights in {dtype} take {gigabytes(needed)} on {backend}, "
+        f"{gigabytes(free)} are free; {advice(options, free)}"
+    )
+
+
+def check_running(
+    what: str, needed: int, *, backend: str, free: int | None, options: Callable[[int], Mapping[str, int]]
+) -> None:
+    """Raise ResourceError, naming what fits, unless `free` bytes hold what a generation adds to the weights.
+
+    what: the generation, in the message.  options: of the free bytes: other generations → what they take;
+    only called for the message.
+    """
+    if free is None or needed <= free:
+        return
+    raise ResourceError(
+        f"memory: {what} take {gigabytes(needed)} on {backend} beside the weights, {gigabytes(free)} are "
+        f"free; {advice(options(free), free)}"
+    )
+
+
+def narrower(dtype: str, halves: Sequence[str]) -> list[str]:
     """Those of float32 and `halves` that take less than a dtype."""
     return [name for name in ("float32", *halves) if BYTES[name] < BYTES[dtype]]
 
@@ -24,23 +86,19 @@ def halves_of(backend: str) -> tuple[str, ...]:
     return HALVES.get(backend, ("bfloat16", "float16"))
 
 
-def quantised_copies(takes: Callable[[str, Mapping[str, Any], str], int], backend: str) -> dict[str, int]:
-    """Copies that convert-weights makes → their bytes in MLX, by `takes` (dtype, quantization, backend)."""
-    port = backend if backend.startswith("mlx") else "mlx-cpu"
-    return {
-        f"a copy for MLX made with convert-weights {flags}": takes("bfloat16", how, port)
-        for flags, how in QUANTIZATIONS.items()
-    }
-
-
-def that_fit(options: Mapping[str, int], free: int) -> list[str]:
-    """The options that fit into `free` bytes, with their sizes."""
-    return [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
-
-
-def advice(fitting: list[str]) -> str:
-    """The end of the error's line."""
+def advice(options: Mapping[str, int], free: int) -> str:
+    """The end of an error's line: the options that fit into `free` bytes, with their sizes."""
+    fitting = [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
     return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"
+
+
+def largest(limit: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `limit` that fits, by halving; 0 if none does."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
 
 
 def gigabytes(size: int) -> str:

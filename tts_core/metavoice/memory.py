@@ -1,21 +1,34 @@
-"""How much memory MetaVoice takes on a backend, each part told in bytes; the counterpart of estimate.py.
+"""Memory that MetaVoice takes on a backend, in bytes.
 
-Its phases follow one another: the voice is read, the first stage fills its cache, the second stage looks
-once, the decoder makes the wave. What one held is gone when the next begins, so the largest of them counts.
-Sizes come from the tables that the networks are built from; constants are measured by
-benchmarks/metavoice_memory.py.
+Its phases follow each other: the voice is read, the first stage fills its cache, the second stage runs once,
+the decoder makes the wave. Sizes come from the tables that the networks are built from; constants are
+measured by benchmarks/metavoice_memory.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tts_core.codecs import encodec, mbd, vocos
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia.memory import BYTES, LIBRARIES, LIVE, LOGITS, SCORES, Estimate, Term
+from tts_core.memory import fits, terms
+from tts_core.memory.fits import halves_of, largest, narrower
+from tts_core.memory.terms import (
+    BYTES,
+    LIVE,
+    LOGITS,
+    SCORES,
+    Estimate,
+    Phase,
+    Term,
+    libraries,
+    scores,
+    stored_as,
+)
 from tts_core.metavoice import config as metavoice
 from tts_core.metavoice.config import (
     FIRST_STAGE_BOOKS,
@@ -48,24 +61,6 @@ class MetaVoiceJob:
     decoder: str = "vocos"
 
 
-class MetaVoiceEstimate(Estimate):
-    """Bytes on one backend. codec_weights: of all networks but the first stage; source: the second stage's
-    run; codec: the decoder's; prompts: the voice's.
-    """
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """Every line, in the order of a table."""
-        kept = self.weights, self.codec_weights
-        return (*kept, self.prompts, self.cache, self.activations, self.source, self.codec, self.libraries)
-
-    @property
-    def running(self) -> int:
-        """What a generation adds at its peak: its phases follow one another."""
-        first_stage = self.cache.bytes + self.activations.bytes
-        return max(self.prompts.bytes, first_stage, self.source.bytes, self.codec.bytes)
-
-
 def estimate(
     configs: Mapping[str, Any],
     job: MetaVoiceJob,
@@ -73,7 +68,7 @@ def estimate(
     dtype: str,
     backend: str,
     quantization: Mapping[str, Any] | None = None,
-) -> MetaVoiceEstimate:
+) -> Estimate:
     """What `job` takes.
 
     configs: of the model's parts by kind; EnCodec counts where "mbd" is there.  dtype: of the first stage;
@@ -83,41 +78,30 @@ def estimate(
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
     first, second = configs["metavoice"], configs["metavoice_second_stage"]
     quantization = None if backend.startswith("torch") else quantization
-    return MetaVoiceEstimate(
+    return Estimate(
         backend,
-        Term("first stage", weight_bytes(first, dtype, quantization), _named(dtype, quantization)),
-        Term("others", other_weight_bytes(configs, wide), f"all other networks, float{8 * wide}"),
-        _cache(first, job, size),
-        _second_stage(second, job, wide, backend),
-        _activations(first, job, size),
-        _decoder(configs, job, wide, backend),
-        _voice(configs["metavoice_speaker_encoder"], wide),
-        Term("libraries", LIBRARIES[backend], "workspaces and caches of BLAS and convolutions"),
+        (
+            Term(
+                "first stage",
+                weight_bytes(first, dtype, quantization),
+                f"its weights, {stored_as(dtype, quantization)}",
+            ),
+            Term("others", other_weight_bytes(configs, wide), f"all other networks, float{8 * wide}"),
+            libraries(backend),
+        ),
+        (
+            Phase("voice", (_voice(configs["metavoice_speaker_encoder"], wide),)),
+            Phase("first stage", (_cache(first, job, size), _activations(first, job, size))),
+            Phase("second stage", (_second_stage(second, job, wide, backend),)),
+            Phase("decoder", (_decoder(configs, job, wide, backend),)),
+        ),
     )
-
-
-def _named(dtype: str, quantization: Mapping[str, Any] | None) -> str:
-    if quantization is None:
-        return f"its weights, {dtype}"
-    bits, group = quantization["bits"], quantization["group_size"]
-    return f"its weights, {quantization['mode']}, {bits} bits in groups of {group}; the rest {dtype}"
 
 
 def weight_bytes(config: FirstStageConfig, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
     """The first stage's tensors as they lie in memory, with scales and biases where they are quantised."""
     shapes = metavoice.first_stage_parameter_shapes(config)
-    return sum(_tensor_bytes(name, shape, dtype, quantization) for name, shape in shapes.items())
-
-
-def _tensor_bytes(
-    name: str, shape: tuple[int, ...], dtype: str, quantization: Mapping[str, Any] | None
-) -> int:
-    elements, size = math.prod(shape), BYTES[dtype]
-    how = (quantization or {}).get(name.removesuffix(".weight"), quantization)  # a layer's own, or all's
-    if not how or not metavoice.is_quantisable(name) or shape[-1] % how["group_size"]:
-        return size * elements
-    per_scale = 2 * size if how["mode"] == "affine" else 1
-    return elements * how["bits"] // 8 + elements // how["group_size"] * per_scale
+    return terms.weight_bytes(shapes, dtype, quantization, is_large=metavoice.is_quantisable)
 
 
 def other_weight_bytes(configs: Mapping[str, Any], size: int = 4) -> int:
@@ -147,7 +131,7 @@ def _activations(config: FirstStageConfig, job: MetaVoiceJob, size: int) -> Term
     streams, width = job.batch * job.rows, config.hidden_size
     row = max(4, size) * 2 * width + size * max(4 * width, 3 * config.intermediate_size)
     read = streams * job.text_ids * row
-    read += min(SCORES, 8 * streams * config.num_attention_heads * job.text_ids**2)
+    read += scores(streams * config.num_attention_heads * job.text_ids, job.text_ids)
     logits = LOGITS * 4 * streams * config.vocab_size
     return Term("activations", read + logits, "one layer of the text; logits and their candidates")
 
@@ -201,3 +185,59 @@ def _diffusion(configs: Mapping[str, Any], job: MetaVoiceJob, size: int, backend
 
 def _elements(shapes: Shapes) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
+
+
+def check_loading(
+    configs: Mapping[str, Any],
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+    quantization: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise ResourceError, naming the dtype or quantization that fits, unless `free` bytes hold all weights;
+    None is unknown, and passes.
+    """
+
+    fits.check_loading(
+        "MetaVoice",
+        partial(estimate, configs, MetaVoiceJob(text_ids=1, frames=1)),
+        dtype=dtype,
+        backend=backend,
+        free=free,
+        quantization=quantization,
+        requantized=False,
+    )
+
+
+def check_running(
+    configs: Mapping[str, Any],
+    job: MetaVoiceJob,
+    *,
+    dtype: str,
+    backend: str,
+    free: int | None,
+) -> None:
+    """Raise ResourceError, naming what fits, unless `free` bytes hold what `job` adds to a loaded model; None
+    passes.
+    """
+
+    def takes(job: MetaVoiceJob, dtype: str = dtype) -> int:
+        return estimate(configs, job, dtype=dtype, backend=backend).running
+
+    def options(free: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        batch = largest(job.batch - 1, lambda batch: takes(replace(job, batch=batch)) <= free)
+        if batch:
+            found[f"a batch_size of {batch}"] = takes(replace(job, batch=batch))
+        found |= {f"dtype {name}": takes(job, name) for name in narrower(dtype, halves_of(backend))}
+        if job.decoder == "mbd":
+            found["decoder vocos"] = takes(replace(job, decoder="vocos"))
+        if job.frames > 1:
+            half = replace(job, frames=job.frames // 2, text_ids=max(1, job.text_ids // 2))
+            found["pieces half as long"] = takes(half)
+        return found
+
+    pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
+    what = f"{pieces} of {job.text_ids} ids and {job.frames} frames"
+    fits.check_running(what, takes(job), backend=backend, free=free, options=options)

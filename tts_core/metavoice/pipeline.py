@@ -19,6 +19,7 @@ from tts_core.audio.joining import join as join_waves
 from tts_core.audio.loudness import normalize_loudness
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
+from tts_core.metavoice.memory import MetaVoiceJob, check_running
 from tts_core.metavoice.request import (
     PIECE_CHARACTERS,
     STAGES,
@@ -37,12 +38,11 @@ from tts_core.metavoice.request import (
     request_texts,
     utterances,
 )
-from tts_core.metavoice.room import check_running, job_of
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.speaker_cache import SpeakerCache
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.host import Host
-from tts_core.results import GenerationResult, join, real_time_factor
+from tts_core.results import GenerationResult, Meter, join, real_time_factor
 
 BATCH = 8  # pieces side by side
 
@@ -415,3 +415,17 @@ class MetaVoicePipeline:
             for place, wave in zip(sounding, waves, strict=True):
                 made[place] = normalize_loudness(wave, self.sample_rate)
         return made
+
+
+def job_of(
+    speeches: Sequence[Speech], sampling: FirstStageSampling, decoder: str, batch_size: int
+) -> MetaVoiceJob:
+    """What texts take at their longest."""
+    pieces = [
+        (len(piece.first), speech.frames(place))
+        for speech in speeches
+        for place, piece in enumerate(speech.pieces)
+    ]
+    together = min(batch_size, len(pieces))
+    ids, frames = max(ids for ids, _ in pieces), max(frames for _, frames in pieces)
+    return MetaVoiceJob(ids, frames, together, sampling.rows, decoder)

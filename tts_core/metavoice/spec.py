@@ -125,5 +125,6 @@ MODEL = Model(
     },
     on_mps=("float16", "half of float32's memory, and every release of MPS has it"),
     references=None,
+    transcript="unused",
     example='--text "Hello there." --ref-audio speaker.wav',
 )

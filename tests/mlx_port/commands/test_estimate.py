@@ -7,8 +7,8 @@ import pytest
 
 from mlx_port.commands import main as cli
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
-from tts_core.dia.memory import BACKENDS
 from tts_core.dia.text import prepare, tokenize
+from tts_core.memory.terms import BACKENDS
 
 PUBLISHED = "nari-labs/Dia-1.6B-0626"
 

@@ -12,7 +12,7 @@ from tests.converters.models import AR, NAR
 from tests.tiny.mars5 import converted
 from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
-from tts_core.dia.memory import BACKENDS
+from tts_core.memory.terms import BACKENDS
 
 pytest.importorskip("torch", reason="the published pickles need torch")
 PUBLISHED = "CAMB-AI/MARS5-TTS"

@@ -5,8 +5,7 @@ import pytest
 
 from tests.tiny.dia import dac_config, dia_config
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script, ask
-from tts_core.dia.memory import Job
-from tts_core.dia.room import job_of
+from tts_core.dia.memory import Job, job_of
 from tts_core.results import Prompt, SpokenPiece
 
 CONFIG = dia_config(positions=400, text_positions=300)  # 11.9 s; a piece has up to 44 characters

@@ -11,7 +11,6 @@ from converters.rules.dequantize import Quantization
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.dia.memory import (
-    BACKENDS,
     Job,
     cache_rows,
     codec_weight_bytes,
@@ -20,6 +19,7 @@ from tts_core.dia.memory import (
     weight_bytes,
 )
 from tts_core.dia.spec import DIA_0626
+from tts_core.memory.terms import BACKENDS
 
 FULL = DIA_0626
 JOB = Job(text_bytes=200, frames=860)
@@ -139,5 +139,5 @@ def test_the_codec_is_bounded_by_its_window(backend, bytes_):
         estimate(FULL, DAC_44KHZ, Job(10, frames), dtype="float32", backend=backend)
         for frames in (600, 1000, 3056)
     ]
-    assert len({guess.codec.bytes for guess in guesses[1:]}) == 1
-    assert guesses[0].codec.bytes <= guesses[1].codec.bytes < bytes_
+    assert len({guess["codec"].bytes for guess in guesses[1:]}) == 1
+    assert guesses[0]["codec"].bytes <= guesses[1]["codec"].bytes < bytes_

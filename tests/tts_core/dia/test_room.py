@@ -7,11 +7,11 @@ import pytest
 
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia.memory import BACKENDS, Job, estimate
-from tts_core.dia.room import check_loading, check_running, codec_policy, fitting_batch
+from tts_core.dia.memory import Job, check_loading, check_running, codec_policy, estimate, fitting_batch
 from tts_core.dia.spec import DIA_0626
 from tts_core.errors import ResourceError
 from tts_core.memory.fits import QUANTIZATIONS
+from tts_core.memory.terms import BACKENDS
 
 FULL = DIA_0626
 JOB = Job(text_bytes=300, frames=3000, batch=8)
@@ -121,7 +121,7 @@ def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
     def takes(policy: CodecPolicy) -> int:
         job = Job(text_bytes=1, frames=3000, prompt_frames=3000)
         guess = estimate(FULL, DAC_44KHZ, job, dtype=dtype, backend=backend, policy=policy)
-        return max(guess.codec.bytes, guess.prompts.bytes)
+        return max(guess["codec"].bytes, guess["prompts"].bytes)
 
     own = CodecPolicy(384 if backend == "torch-cuda" else 256)
     assert codec_policy(DAC_44KHZ, dtype=dtype, backend=backend, free=None) == own

@@ -10,11 +10,10 @@ import pytest
 from converters.convert import outline
 from converters.rules.dequantize import Quantization
 from mlx_port.commands.estimate_mars5 import plan
-from tts_core.dia.memory import BACKENDS, Estimate
 from tts_core.errors import ResourceError, UsageError
-from tts_core.mars5.memory import Mars5Job, estimate, weight_bytes
-from tts_core.mars5.room import check_loading, check_running
+from tts_core.mars5.memory import Mars5Job, check_loading, check_running, estimate, weight_bytes
 from tts_core.mars5.spec import MODEL
+from tts_core.memory.terms import BACKENDS, Estimate
 
 CONFIGS = next(iter(MODEL.sizes.values()))
 EIGHT, FOUR = ({"group_size": 64, "bits": bits, "mode": "affine"} for bits in (8, 4))
@@ -29,10 +28,10 @@ def test_full_size_weights() -> None:
     """Parameters of the published files, as specified, with the vocabulary assumed."""
     assert weight_bytes("mars5", CONFIGS["mars5"], "float32") == 4 * (737_788_417 + 3072 * 8196)
     assert weight_bytes("mars5_nar", CONFIGS["mars5_nar"], "float32") == 4 * (450_232_331 + 1024 * 2051)
-    assert take(dtype="float16").weights.bytes < 0.501 * take().weights.bytes
+    assert take(dtype="float16")["AR"].bytes < 0.501 * take()["AR"].bytes
     four = take(dtype="float16", backend="mlx-metal", quantization=FOUR)
-    assert four.weights.bytes < 0.4 * take(dtype="float16").weights.bytes
-    assert take(dtype="float16", quantization=FOUR).weights == take(dtype="float16").weights
+    assert four["AR"].bytes < 0.4 * take(dtype="float16")["AR"].bytes
+    assert take(dtype="float16", quantization=FOUR)["AR"] == take(dtype="float16")["AR"]
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("mars5", "float16"), ("mars5_nar", "bfloat16")])
@@ -53,10 +52,10 @@ def test_weights_are_what_convert_writes(kind: str, dtype: str) -> None:
 def test_phases_follow_one_another(backend: str) -> None:
     guess = take(backend=backend)
     assert guess.running == max(
-        guess.prompts.bytes,
-        guess.cache.bytes + guess.activations.bytes,
-        guess.source.bytes,
-        guess.codec.bytes,
+        guess["voice"].bytes,
+        guess["cache"].bytes + guess["activations"].bytes,
+        guess["NAR"].bytes,
+        guess["vocoder"].bytes,
     )
     assert guess.total == guess.loaded + guess.running
     assert [term.name for term in guess.terms] == [
@@ -68,21 +67,21 @@ def test_phases_follow_one_another(backend: str) -> None:
 @pytest.mark.parametrize(
     ("name", "larger"),
     [
-        ("source", {"frames": 900}),
-        ("source", {"prompt_frames": 900}),
+        ("NAR", {"frames": 900}),
+        ("NAR", {"prompt_frames": 900}),
         ("activations", {"prompt_ids": 1200}),
         ("cache", {"max_len": 3000}),
-        ("codec", {"frames": 900}),
+        ("vocoder", {"frames": 900}),
     ],
 )
 def test_more_takes_more(name: str, larger: dict[str, Any]) -> None:
-    assert getattr(take(replace(JOB, **larger)), name).bytes > getattr(take(), name).bytes
+    assert take(replace(JOB, **larger))[name].bytes > take()[name].bytes
 
 
 def test_a_run_is_smaller_without_guidance_or_words() -> None:
-    assert take(replace(JOB, guided=False)).source.bytes < take().source.bytes
-    assert take(replace(JOB, deep=False)).source.bytes < take().source.bytes
-    assert take(dtype="bfloat16").cache.bytes < 0.51 * take().cache.bytes
+    assert take(replace(JOB, guided=False))["NAR"].bytes < take()["NAR"].bytes
+    assert take(replace(JOB, deep=False))["NAR"].bytes < take()["NAR"].bytes
+    assert take(dtype="bfloat16")["cache"].bytes < 0.51 * take()["cache"].bytes
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ LONG = replace(JOB, frames=3000, max_len=200)  # the diffusion takes the most; i
     [
         (LONG, 0.9, "pieces half as long"),
         (LONG, 0.9, "a shallow clone"),
-        (LONG, 0.9, "nar_guidance_w 1"),
+        (LONG, 0.9, "cfg_scale 1"),
         (LONG, 1e-6, "free some memory"),
         (replace(JOB, prompt_ids=100, frames=100), 0.8, "dtype bfloat16"),
         (replace(JOB, prompt_ids=100, frames=100), 0.8, "generate_max_len_override 200"),

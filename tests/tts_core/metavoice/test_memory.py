@@ -10,10 +10,9 @@ import pytest
 from converters.convert import outline
 from converters.rules.dequantize import Quantization
 from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
-from tts_core.dia.memory import BACKENDS, Estimate
 from tts_core.errors import ResourceError
-from tts_core.metavoice.memory import MetaVoiceJob, estimate, weight_bytes
-from tts_core.metavoice.room import check_loading, check_running
+from tts_core.memory.terms import BACKENDS, Estimate
+from tts_core.metavoice.memory import MetaVoiceJob, check_loading, check_running, estimate, weight_bytes
 from tts_core.metavoice.spec import MODEL
 
 CONFIGS = dict(next(iter(MODEL.sizes.values())))
@@ -42,9 +41,9 @@ def test_weights_of_the_first_stage(dtype: str, how: Any, gigabytes: float) -> N
 def test_all_other_parts() -> None:
     """EnCodec is read for the diffusion alone, without the averages of training in its file."""
     guess = plan()
-    assert guess.codec_weights.bytes == pytest.approx((0.058 + 0.0057 + 0.040) * 1e9, abs=2e6)
-    with_bands = plan(configs=WITH_BANDS).codec_weights.bytes
-    assert with_bands - guess.codec_weights.bytes == pytest.approx(0.0931e9 - 4 * 32 * 1024 * 129, abs=1e6)
+    assert guess["others"].bytes == pytest.approx((0.058 + 0.0057 + 0.040) * 1e9, abs=2e6)
+    with_bands = plan(configs=WITH_BANDS)["others"].bytes
+    assert with_bands - guess["others"].bytes == pytest.approx(0.0931e9 - 4 * 32 * 1024 * 129, abs=1e6)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +52,9 @@ def test_all_other_parts() -> None:
 )
 def test_the_cache(job: MetaVoiceJob, dtype: str, gigabytes: float) -> None:
     """393 kB a position of two rows in half precision; one row where nothing is guided."""
-    assert plan(job, dtype).cache.bytes == pytest.approx(gigabytes * 1e9, rel=3e-3)
-    assert plan(replace(job, rows=1), dtype).cache.bytes * 2 == plan(job, dtype).cache.bytes
-    assert plan(replace(job, batch=3), dtype).cache.bytes == 3 * plan(job, dtype).cache.bytes
+    assert plan(job, dtype)["cache"].bytes == pytest.approx(gigabytes * 1e9, rel=3e-3)
+    assert plan(replace(job, rows=1), dtype)["cache"].bytes * 2 == plan(job, dtype)["cache"].bytes
+    assert plan(replace(job, batch=3), dtype)["cache"].bytes == 3 * plan(job, dtype)["cache"].bytes
 
 
 @pytest.mark.parametrize(
@@ -74,15 +73,15 @@ def test_a_band_at_a_time() -> None:
     """1.15 GB of weights beside a network that samples; four would be 4.6."""
     job = replace(TYPICAL, decoder="mbd", frames=150)
     guess = plan(job, configs=WITH_BANDS, backend="torch-cuda")
-    assert 1.15e9 < guess.codec.bytes < 1.6e9
-    assert guess.running == guess.codec.bytes
+    assert 1.15e9 < guess["decoder"].bytes < 1.6e9
+    assert guess.running == guess["decoder"].bytes
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_phases_follow_one_another(backend: str) -> None:
     guess = plan(replace(FULL, batch=4), backend=backend)
     assert isinstance(guess, Estimate)
-    assert guess.running == guess.cache.bytes + guess.activations.bytes
+    assert guess.running == guess["cache"].bytes + guess["activations"].bytes
     assert guess.total == guess.loaded + guess.running
     assert {term.name for term in guess.terms} >= {"first stage", "cache", "second stage", "decoder", "voice"}
     assert all(term.why for term in guess.terms)

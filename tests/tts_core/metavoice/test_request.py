@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.tiny.metavoice import tokenizers
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.memory import MetaVoiceJob
+from tts_core.metavoice.memory import MetaVoiceJob, job_of
 from tts_core.metavoice.request import (
     FRAME_RATE,
     PAUSES,
@@ -26,7 +26,6 @@ from tts_core.metavoice.request import (
     request_speech,
     usual_characters,
 )
-from tts_core.metavoice.room import job_of
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.spec import METAVOICE_SECOND_STAGE as SECOND

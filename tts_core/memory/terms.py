@@ -1,0 +1,143 @@
+"""Memory estimates: terms in bytes, phases that follow each other, and what every backend adds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+BACKENDS: tuple[str, ...] = ("torch-cpu", "torch-cuda", "torch-mps", "mlx-cpu", "mlx-metal", "mlx-cuda")
+BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+SCORES = 256 * 2**20  # tts_core.nn.attention's budget
+LOGITS = 10  # copies of a row's logits while candidates are chosen
+
+# Tensors of a codec's widest layer that are live at once. torch: counted in a residual unit; on CUDA the
+# workspace of cuDNN is as large as one more (measured). MLX: measured by its allocator on a CPU, with one
+# matmul a tap, on a CPU with the native convolutions that Metal runs (not measured there), and on CUDA; it
+# allocates ahead of what is computed.
+LIVE: dict[str, int] = {
+    "torch-cpu": 6,
+    "torch-cuda": 7,
+    "torch-mps": 6,
+    "mlx-cpu": 17,
+    "mlx-metal": 24,
+    "mlx-cuda": 48,
+}
+# torch on a CPU: glibc keeps freed blocks below this size, at the codec's peak three times as much as is live
+HEAP_BLOCK, HEAP_KEPT = 32 * 2**20, 4
+# Beside our own arrays, measured. torch on a CPU: code and modules that load when used, oneDNN's primitives.
+# MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB for each of the
+# two streams that a generation runs on
+LIBRARIES: dict[str, int] = {
+    "torch-cpu": 112 * 2**20,
+    "torch-cuda": 64 * 2**20,
+    "torch-mps": 0,
+    "mlx-cpu": 48 * 2**20,
+    "mlx-metal": 0,
+    "mlx-cuda": 64 * 2**20,
+}
+
+
+class Term(NamedTuple):
+    """One line of an estimate."""
+
+    name: str
+    bytes: int
+    why: str
+
+
+class Phase(NamedTuple):
+    """Terms that are live at the same time; they are freed before the next phase begins."""
+
+    name: str
+    terms: tuple[Term, ...]
+
+    @property
+    def bytes(self) -> int:
+        """All of its terms."""
+        return sum(term.bytes for term in self.terms)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes on one backend.
+
+    kept: what stays from loading on.  phases: of a generation, in their order; a term may be part of several.
+    """
+
+    backend: str
+    kept: tuple[Term, ...]
+    phases: tuple[Phase, ...]
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Every line, in the order of a table: weights, then phases, libraries last."""
+        *weights, libraries = self.kept
+        running = dict.fromkeys(term for phase in self.phases for term in phase.terms)
+        return (*weights, *running, libraries)
+
+    def __getitem__(self, name: str) -> Term:
+        """The line of a name."""
+        return next(term for term in self.terms if term.name == name)
+
+    @property
+    def loaded(self) -> int:
+        """What stays from loading on."""
+        return sum(term.bytes for term in self.kept)
+
+    @property
+    def running(self) -> int:
+        """What a generation adds to that at its peak: its largest phase."""
+        return max(phase.bytes for phase in self.phases)
+
+    @property
+    def total(self) -> int:
+        """The peak."""
+        return self.loaded + self.running
+
+
+def libraries(backend: str) -> Term:
+    """What libraries take beside our own arrays."""
+    return Term("libraries", LIBRARIES[backend], "workspaces and caches of BLAS and convolutions")
+
+
+def weight_bytes(
+    shapes: Mapping[str, tuple[int, ...]],
+    dtype: str,
+    quantization: Mapping[str, Any] | None = None,
+    *,
+    stays_float32: Callable[[str], bool] = lambda name: False,
+    is_large: Callable[[str], bool] = lambda name: False,
+) -> int:
+    """A network's tensors in memory, with scales and biases where they are quantized.
+
+    quantization: as config.json has it; a layer's own entry there replaces the default.  stays_float32,
+    is_large: of a tensor's name; only large ones are quantized.
+    """
+    total = 0
+    for name, shape in shapes.items():
+        elements, size = math.prod(shape), BYTES[dtype]
+        how = (quantization or {}).get(name.removesuffix(".weight"), quantization)
+        if stays_float32(name):
+            total += max(4, size) * elements
+        elif not how or not is_large(name) or shape[-1] % how["group_size"]:
+            total += size * elements
+        else:
+            per_scale = 2 * size if how["mode"] == "affine" else 1
+            total += elements * how["bits"] // 8 + elements // how["group_size"] * per_scale
+    return total
+
+
+def stored_as(dtype: str, quantization: Mapping[str, Any] | None) -> str:
+    """How weights are stored, in words."""
+    if quantization is None:
+        return dtype
+    bits, group = quantization["bits"], quantization["group_size"]
+    return f"{quantization['mode']}, {bits} bits in groups of {group}; the rest {dtype}"
+
+
+def scores(rows: int, keys: int) -> int:
+    """Attention's score matrix in float32, twice; above the budget it is computed in blocks."""
+    return min(SCORES, 2 * 4 * rows * keys)
