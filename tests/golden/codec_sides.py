@@ -94,7 +94,7 @@ def _torch(model: str, weights: Weights, kind: str) -> Side:
     network.load_state_dict({name: to_device(tensor) for name, tensor in tensors.items()}, assign=True)
     if kind == "float64" and model == "vocos":
         exact_transform(network.head.istft)
-    pipeline = SimpleNamespace(codec=network.to("cpu").eval())
+    pipeline = SimpleNamespace(engine=SimpleNamespace(codec=network.to("cpu").eval()))
     return Side(pipeline, to_device, lambda tensor: tensor.detach().numpy(), channels_last=False)
 
 
@@ -120,4 +120,6 @@ def _mlx(model: str, weights: Weights, kind: str) -> Side:
         order = axes(name, tensor.ndim)
         loaded.append((name, mx.array(tensor if order is None else tensor.transpose(order))))
     network.load_weights(loaded, strict=True)
-    return Side(SimpleNamespace(codec=network), mx.array, np.array, channels_last=True)
+    return Side(
+        SimpleNamespace(engine=SimpleNamespace(codec=network)), mx.array, np.array, channels_last=True
+    )
