@@ -32,7 +32,7 @@ import numpy as np
 from plain_mars5_ar import MlxOps, Plain, Shortcuts, TorchOps
 
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
@@ -60,7 +60,7 @@ class Job:
 
     config: CodecLMConfig
     first_speech: int
-    settings: Mars5Settings
+    options: Mars5Options
 
     def sequence(self, draws: int) -> CodecSequence:
         ids = np.random.default_rng(1)
@@ -104,7 +104,7 @@ def run(extend: Any, network: Any, job: Job) -> Generate:
 
     def generate(draws: int) -> list[int]:
         sequence = job.sequence(draws)
-        for _ in extend(network, job.reference(), sequence, job.settings, HostNoise(7)):
+        for _ in extend(network, job.reference(), sequence, job.options, HostNoise(7)):
             pass
         return sequence.generated
 
@@ -114,7 +114,7 @@ def run(extend: Any, network: Any, job: Job) -> Generate:
 def run_plain(ops: Any, rules: Any, shortcuts: Shortcuts, job: Job) -> Generate:
     def generate(draws: int) -> list[int]:
         return Plain(ops, rules, shortcuts).generate(
-            job.reference(), job.sequence(draws), job.settings, HostNoise(7)
+            job.reference(), job.sequence(draws), job.options, HostNoise(7)
         )
 
     return generate
@@ -295,7 +295,7 @@ def main() -> None:
     parser.add_argument("--no-port", dest="port", action="store_false", help="the plain version alone")
     args = parser.parse_args()
     full = args.size == "full"
-    job = Job(MARS5_AR, MARS5_TEXT_IDS, Mars5Settings()) if full else Job(TINY, 100, Mars5Settings(top_p=0.9))
+    job = Job(MARS5_AR, MARS5_TEXT_IDS, Mars5Options()) if full else Job(TINY, 100, Mars5Options(top_p=0.9))
     bits = [int(width) for width in args.bits.split(",") if width != "0"]
     print(f"{platform.platform()}, Python {platform.python_version()}, {device_names(args.side)}")
     prompt = len(job.sequence(0).prompt.tokens)

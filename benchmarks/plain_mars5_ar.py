@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from tts_core.mars5.config import CodecLMConfig
-from tts_core.mars5.sampling import Mars5Settings, end_penalties
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import end_penalties
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.noise import Noise
 
@@ -39,12 +40,12 @@ class Plain:
         self.config, self.tensors, self.rules, self.shortcuts = ops.config, ops.tensors, rules, shortcuts
 
     def generate(
-        self, codes: np.ndarray, sequence: CodecSequence, settings: Mars5Settings, noise: Noise
+        self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
     ) -> list[int]:
         """Ids behind the prompt. codes: (Q, P)."""
         capacity = min(self.config.sliding_window, sequence.max_len)
         cache: list[Any] = [None] * self.config.num_hidden_layers
-        penalties = end_penalties(settings, sequence.prompt.expected_tokens, sequence.room)
+        penalties = end_penalties(options, sequence.prompt.expected_tokens, sequence.room)
         reference, position = self.ops.ids(codes.T[None]), 0
         self.tables(codes.shape[1] + 1, sequence.max_len)
         speaker = None
@@ -56,7 +57,7 @@ class Plain:
             logits = self.logits(rows, position, cache, capacity)
             count = len(sequence.generated)
             number = float(noise.uniform(count, (1,))[0])
-            sequence.accept(self.pick(logits, sequence, settings, float(penalties[count]), number))
+            sequence.accept(self.pick(logits, sequence, options, float(penalties[count]), number))
             position += rows.shape[1]
         return sequence.generated
 
@@ -132,29 +133,29 @@ class Plain:
         return self.ops.same(self.ops.pairs(a * cos - b * sin, a * sin + b * cos).reshape(x.shape), x)
 
     def pick(
-        self, logits: Any, sequence: CodecSequence, settings: Mars5Settings, penalty: float, number: float
+        self, logits: Any, sequence: CodecSequence, options: Mars5Options, penalty: float, number: float
     ) -> int:
-        vocabulary, recent = sequence.vocabulary, sequence.generated[-settings.rep_penalty_window :]
+        vocabulary, recent = sequence.vocabulary, sequence.generated[-options.rep_penalty_window :]
         if self.shortcuts.sampling_on_device:
             seen = self.ops.ids(np.array([recent if len(recent) > 1 else []], dtype=np.int64))
             counts = self.rules.occurrences(seen, logits.shape[-1])
             lost, uniform = (self.ops.floats(np.array(x, np.float32)) for x in (penalty, number))
             scores = self.rules.log_probabilities(
-                logits[None], counts, lost, settings, lowest=vocabulary.lowest, end=vocabulary.end
+                logits[None], counts, lost, options, lowest=vocabulary.lowest, end=vocabulary.end
             )
             return int(self.ops.host(self.rules.draw(scores, uniform))[0])
         scores = self.ops.host(logits).copy()
         if len(sequence.generated) > 1:
             places, counts = np.unique(recent, return_counts=True)
-            scores[places] -= (counts * settings.freq_penalty + settings.presence_penalty).astype(np.float32)
+            scores[places] -= (counts * options.freq_penalty + options.presence_penalty).astype(np.float32)
         scores[: vocabulary.lowest] = -np.inf
         scores[vocabulary.end] -= penalty
-        scores /= np.float32(settings.temperature)
-        if settings.top_k:
-            scores[scores < np.partition(scores, -settings.top_k)[-settings.top_k]] = -np.inf
+        scores /= np.float32(options.temperature)
+        if options.top_k:
+            scores[scores < np.partition(scores, -options.top_k)[-options.top_k]] = -np.inf
         order = np.argsort(-scores, kind="stable")
         probs = softmax(scores)[order]
-        keep = np.concatenate([[0.0], np.cumsum(probs)[:-1]]) <= settings.top_p
+        keep = np.concatenate([[0.0], np.cumsum(probs)[:-1]]) <= options.top_p
         scores[scores < scores[order[keep]].min()] = -np.inf
         sums = np.cumsum(softmax(scores))
         return int(np.argmax(sums / sums[-1] > number))

@@ -57,6 +57,7 @@ DIFFERENT = {
         "torch_ref reads published layouts, the codec apart from them, and chooses a device",
     ),
     "dia/pipeline.py:DiaPipeline": "torch_ref reads published layouts, and chooses a device",
+    "mars5/pipeline.py:Mars5Pipeline": "torch_ref reads published layouts, and chooses a device",
     "loading.py:Parts": "torch_ref's are read by converters, MLX's from folders with their own dtypes",
 }
 

@@ -6,13 +6,23 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tts_core.dia.memory import BACKENDS, Estimate
 from tts_core.errors import UsageError
 from tts_core.mars5.memory import Mars5Job, estimate
-from tts_core.mars5.request import PIECE_SECONDS, as_spoken, cut
-from tts_core.mars5.sampling import MAX_LEN, Mars5Settings
-from tts_core.memory.terms import BACKENDS, Estimate
+from tts_core.mars5.options import MAX_LEN, PIECE_SECONDS, Mars5Options
+from tts_core.mars5.reference import as_spoken
+from tts_core.mars5.request import cut
+from tts_core.published_sizes import ENCODEC_24KHZ, MARS5_AR, MARS5_NAR, VOCOS_ENCODEC_24KHZ
 from tts_core.text.checks import check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
+
+PUBLISHED = "CAMB-AI/MARS5-TTS"
+CONFIGS = {
+    "mars5": MARS5_AR,
+    "mars5_nar": MARS5_NAR,
+    "encodec": ENCODEC_24KHZ,
+    "vocos": VOCOS_ENCODEC_24KHZ,
+}
 
 
 def guess(
@@ -38,7 +48,7 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None) ->
     if text is not None:
         check_words("text", text)
         longest = max(map(len, cut(as_spoken(text), PIECE_SECONDS)))
-    reference = math.ceil(Mars5Settings().max_prompt_dur * rate)
+    reference = math.ceil(Mars5Options().max_prompt_dur * rate)
     frames = math.ceil((longest / CHARACTERS_PER_SECOND if seconds is None else seconds) * rate)
     if frames + reference > MAX_LEN:
         most = (MAX_LEN - reference) / rate
@@ -47,9 +57,9 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None) ->
     return Mars5Job(min(longest + reference, MAX_LEN), frames, reference, deep=True)
 
 
-def headline(job: Mars5Job, configs: Mapping[str, Any]) -> tuple[str, str]:
+def headline(job: Mars5Job) -> tuple[str, str]:
     """The lines above and below the table."""
-    rate = configs["encodec"].frame_rate
+    rate = ENCODEC_24KHZ.frame_rate
     above = (
         f"MB at the peak of a piece of {job.frames / rate:.1f} s of speech, a deep clone of "
         f"{job.prompt_frames / rate:.1f} s of reference"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -11,9 +12,10 @@ import click
 from mlx_port.commands.generate import Wish
 from tts_core.audio.files import read_audio
 from tts_core.codecs.encodec import EncodecConfig
-from tts_core.errors import UsageError, did_you_mean
-from tts_core.mars5.request import PIECE_SECONDS, as_spoken, choose_settings, cut
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.errors import UsageError
+from tts_core.mars5.options import PIECE_SECONDS, Mars5Options
+from tts_core.mars5.reference import as_spoken
+from tts_core.mars5.request import cut
 from tts_core.prompt import Prompt
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
@@ -23,10 +25,14 @@ HAVE_FLAGS = {  # settings, of the original or of ours, that a flag of this comm
     "temperature": "--temperature",
     "top_k": "--top-k",
     "top_p": "--top-p",
-    "nar_guidance_w": "--cfg-scale",
+    "cfg_scale": "--cfg-scale",
     "timesteps": "--timesteps",
     "deep_clone": "--deep or --shallow",
+    "seed": "--seed",
+    "as_written": "--as-written",
+    "piece_seconds": "--piece-seconds",
 }
+GIVEN = "cfg_scale", "temperature", "top_k", "top_p", "timesteps", "seed"
 FIXED = {"use_kv_cache": "is always on", "beam_width": "is always 1"}
 SHORTEST = 1.0  # seconds of reference
 
@@ -34,29 +40,32 @@ SHORTEST = 1.0  # seconds of reference
 def plan(wish: Wish, text: str, configs: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     """The sample rate in Hz, and the arguments of Mars5Pipeline.stream beside the text. Raises UsageError."""
     check_reference_flags(wish)
-    flags = {name: getattr(wish, name) for name in ("temperature", "top_k", "top_p", "timesteps")}
-    settings = choose_settings(None, wish.cfg_scale, flags | read_settings(wish.set or ()))
+    given: dict[str, Any] = {name: getattr(wish, name) for name in GIVEN if getattr(wish, name) is not None}
+    given |= read_settings(wish.set or ())
+    most = PIECE_SECONDS if wish.piece_seconds is None else wish.piece_seconds or None
+    options = Mars5Options(
+        **given,
+        deep_clone=wish.deep,
+        as_written=bool(wish.as_written),
+        piece_seconds=most,
+    )
     check_words("text", text)
     check_one_speaker(text, "MARS5")
-    prompt = read_prompt(wish, configs["encodec"], settings)
-    most = PIECE_SECONDS if wish.piece_seconds is None else wish.piece_seconds or None
+    prompt = read_prompt(wish, configs["encodec"], options)
     pieces = cut(text if wish.as_written else as_spoken(text), most)
     if not wish.quiet:
         announce(pieces)
-    return configs["vocos"].sample_rate, {
-        "prompt": prompt,
-        "deep_clone": wish.deep,
-        "settings": settings,
-        "as_written": bool(wish.as_written),
-        "piece_seconds": most,
-        "seed": wish.seed,
-    }
+    return configs["vocos"].sample_rate, {"prompt": prompt, "options": options}
 
 
 def read_settings(given: Sequence[str]) -> dict[str, int | float]:
-    """NAME=VALUE each → fields of Mars5Settings. Raises UsageError for any that --set does not set."""
+    """NAME=VALUE each → fields of Mars5Options. Raises UsageError for any that --set does not set."""
     made: dict[str, int | float] = {}
-    kinds = {field.name: field.type for field in fields(Mars5Settings) if field.name not in HAVE_FLAGS}
+    kinds = {
+        field.name: field.type
+        for field in fields(Mars5Options)
+        if field.name not in HAVE_FLAGS and field.type in ("int", "float")
+    }
     for pair in given:
         name, _, value = pair.partition("=")
         name = name.strip().replace("-", "_")
@@ -65,7 +74,8 @@ def read_settings(given: Sequence[str]) -> dict[str, int | float]:
         if name in FIXED:
             raise UsageError(f"set: {name} {FIXED[name]}; leave it out")
         if name not in kinds:
-            hint = did_you_mean(name, kinds) or f"it takes {', '.join(sorted(kinds))}"
+            close = difflib.get_close_matches(name, kinds, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(kinds)}"
             raise UsageError(f"set: {name} is no setting of MARS5; {hint}")
         if name in made:
             raise UsageError(f"set: {name} is given twice; give it once")
@@ -78,7 +88,7 @@ def read_settings(given: Sequence[str]) -> dict[str, int | float]:
 
 
 def _example(name: str) -> float:
-    return getattr(Mars5Settings(), name)
+    return getattr(Mars5Options(), name)
 
 
 def check_reference_flags(wish: Wish) -> None:
@@ -96,14 +106,14 @@ def check_reference_flags(wish: Wish) -> None:
         check_words("ref-text", wish.ref_text)
 
 
-def read_prompt(wish: Wish, codec: EncodecConfig, settings: Mars5Settings) -> Prompt:
+def read_prompt(wish: Wish, codec: EncodecConfig, options: Mars5Options) -> Prompt:
     """The reference, decoded at the codec's rate."""
     assert wish.ref_audio is not None
     samples = read_audio(wish.ref_audio, codec.sample_rate)
     seconds = len(samples) / codec.sample_rate
-    if not SHORTEST <= seconds <= settings.max_prompt_dur:
+    if not SHORTEST <= seconds <= options.max_prompt_dur:
         raise UsageError(
-            f"ref-audio: {seconds:.1f} s long; give {SHORTEST:g} to {settings.max_prompt_dur:g} s of speech, "
+            f"ref-audio: {seconds:.1f} s long; give {SHORTEST:g} to {options.max_prompt_dur:g} s of speech, "
             "best 5 to 10"
         )
     if not samples.any():

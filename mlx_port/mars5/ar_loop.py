@@ -15,7 +15,7 @@ import numpy as np
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.sampling import draw
 from mlx_port.mars5.step import Draw, make_step
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import not_finite
 from tts_core.noise import Noise
@@ -25,7 +25,7 @@ def extend(
     network: CodecLM,
     codes: np.ndarray,
     sequence: CodecSequence,
-    settings: Mars5Settings,
+    options: Mars5Options,
     noise: Noise,
     *,
     choose: Draw = draw,
@@ -39,7 +39,7 @@ def extend(
     if sequence.done:
         return
     speaker = network.speaker(mx.array(codes.T[None]))
-    step = make_step(network, speaker, sequence, settings, choose)
+    step = make_step(network, speaker, sequence, options, choose)
     launched: deque[mx.array] = deque()
     sent = 0
     while not sequence.done:

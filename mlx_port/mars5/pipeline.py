@@ -1,19 +1,36 @@
-"""MARS5's parts as a pipeline."""
+"""MARS5's pipeline on this side: loaded from a folder, or built from networks."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.vocos import Vocos
-from mlx_port.host import Host
-from mlx_port.loading import Parts, understood
-from mlx_port.mars5.ar_loop import extend
+from mlx_port.loading import Parts, open_parts, understood
 from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.mars5.engine import Mars5Engine
 from mlx_port.mars5.residual_transformer import ResidualTransformer
-from mlx_port.mars5.reverse import ReverseDiffusion
 from mlx_port.memory import backend_name, free_bytes
+from tts_core.mars5 import pipeline
 from tts_core.mars5.memory import check_loading
-from tts_core.mars5.pipeline import Mars5Pipeline
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.pipeline import check_model
+
+
+class Mars5Pipeline(pipeline.Mars5Pipeline):
+    """MARS5 on this side, with its networks in `engine`."""
+
+    engine: Mars5Engine
+
+    @classmethod
+    def load(cls, path: str | Path, *, dtype: str | None = None) -> Mars5Pipeline:
+        """A MARS5 from a folder that convert-weights wrote; arguments and errors as of `mlx_port.load`.
+
+        Raises UsageError for a folder of another model.
+        """
+        parts = open_parts(path, dtype=dtype)
+        check_model(parts.model, "mars5")
+        return assemble(parts)
 
 
 def assemble(parts: Parts) -> Mars5Pipeline:
@@ -44,13 +61,4 @@ def compose(
     vocabulary: CodecVocabulary,
 ) -> Mars5Pipeline:
     """The pipeline of networks that are there."""
-    return Mars5Pipeline(
-        network,
-        transformer,
-        codec,
-        vocoder,
-        vocabulary,
-        extend=extend,
-        diffusion=ReverseDiffusion(transformer),
-        host=Host(network.embed),
-    )
+    return Mars5Pipeline(Mars5Engine(network, transformer, codec, vocoder, vocabulary))

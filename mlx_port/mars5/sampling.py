@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from tts_core.mars5.sampling import TYPICAL_OFF, Mars5Settings
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import TYPICAL_OFF
 
 
 def occurrences(ids: mx.array, vocab_size: int) -> mx.array:
@@ -19,9 +20,9 @@ def occurrences(ids: mx.array, vocab_size: int) -> mx.array:
     return counts.at[rows, ids].add(mx.ones(ids.shape))[:, :vocab_size]
 
 
-def penalize_repeats(logits: mx.array, counts: mx.array, settings: Mars5Settings) -> mx.array:
+def penalize_repeats(logits: mx.array, counts: mx.array, options: Mars5Options) -> mx.array:
     """Lower ids that occurred: by their number, and once more for being there. (B, V) each."""
-    return logits - counts * settings.freq_penalty - (counts > 0) * settings.presence_penalty
+    return logits - counts * options.freq_penalty - (counts > 0) * options.presence_penalty
 
 
 def forbid_text(logits: mx.array, lowest: int) -> mx.array:
@@ -69,21 +70,21 @@ def keep_typical(logits: mx.array, mass: float) -> mx.array:
 
 
 def log_probabilities(
-    logits: mx.array, counts: mx.array, penalty: mx.array, settings: Mars5Settings, *, lowest: int, end: int
+    logits: mx.array, counts: mx.array, penalty: mx.array, options: Mars5Options, *, lowest: int, end: int
 ) -> mx.array:
     """The logarithms of what an id is drawn with. (B, V) float32 → same.
 
     counts: occurrences among the last ids; zeros where nothing is held against repeats yet.
     penalty: one number, what the end loses now. lowest: the first id that may be drawn. end: ends speech.
     """
-    logits = penalize_repeats(logits, counts, settings)
+    logits = penalize_repeats(logits, counts, options)
     logits = forbid_text(logits, lowest)
     logits = penalize_end(logits, end, penalty)
-    if settings.temperature == 0:
+    if options.temperature == 0:
         return _log_softmax(keep_top(logits, 1, 1.0))
-    logits = logits / settings.temperature
-    logits = keep_top(logits, settings.top_k, settings.top_p)
-    return _log_softmax(keep_typical(logits, settings.typical_p))
+    logits = logits / options.temperature
+    logits = keep_top(logits, options.top_k, options.top_p)
+    return _log_softmax(keep_typical(logits, options.typical_p))
 
 
 def draw(log_probs: mx.array, uniform: mx.array) -> mx.array:

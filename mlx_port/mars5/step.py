@@ -9,7 +9,8 @@ import numpy as np
 
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.sampling import draw, log_probabilities, occurrences
-from tts_core.mars5.sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.sequence import CodecSequence
 
 MARK = -1  # in the place of an id that was drawn from logits which are no numbers
@@ -29,18 +30,18 @@ class Step:
         network: CodecLM,
         speaker: mx.array,
         sequence: CodecSequence,
-        settings: Mars5Settings,
+        options: Mars5Options,
         choose: Draw = draw,
     ):
         """speaker: (1, D).  sequence: empty; its prompt is read.  choose: as `sampling.draw`."""
-        self.network, self.speaker, self.settings, self.choose = network, speaker, settings, choose
+        self.network, self.speaker, self.options, self.choose = network, speaker, options, choose
         self.lowest, self.end = sequence.vocabulary.lowest, sequence.vocabulary.end
         self.prompt = mx.array(sequence.prompt.tokens)[None]
         self.cache = network.new_cache(sequence.max_len)
         self.rotary = network.positions(sequence.max_len)
-        penalties = end_penalties(settings, sequence.prompt.expected_tokens, sequence.room)
+        penalties = end_penalties(options, sequence.prompt.expected_tokens, sequence.room)
         self.penalties = mx.array(penalties)
-        self.window = min(settings.rep_penalty_window, sequence.room)
+        self.window = min(options.rep_penalty_window, sequence.room)
         self.recent = self.prompt[:, :0]
         self.position, self.generated = 0, 0
 
@@ -63,7 +64,7 @@ class Step:
     def drawn(self, logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array) -> mx.array:
         """An id from logits. (1, V); seen: (1, N) ids that are penalised if they repeat → (1,)."""
         counts = occurrences(seen, logits.shape[-1])
-        scores = log_probabilities(logits, counts, penalty, self.settings, lowest=self.lowest, end=self.end)
+        scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
         return mx.where(mx.isfinite(logits).all(axis=-1), self.choose(scores, uniform), MARK)
 
     def read(self, ids: mx.array) -> int:
@@ -75,8 +76,8 @@ def make_step(
     network: CodecLM,
     speaker: mx.array,
     sequence: CodecSequence,
-    settings: Mars5Settings,
+    options: Mars5Options,
     choose: Draw = draw,
 ) -> Step:
     """The fastest form that there is."""
-    return Step(network, speaker, sequence, settings, choose)
+    return Step(network, speaker, sequence, options, choose)

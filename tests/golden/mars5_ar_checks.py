@@ -13,12 +13,25 @@ import numpy as np
 from tests.golden.cases import Vectors, _Info, existing
 from tests.golden.mars5_ar_sides import ArSide, ar_side, read_checkpoint, sampling_side
 from tests.tolerance import assert_golden
-from tts_core.mars5.sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import HostNoise
 
-SETTINGS = {field.name for field in fields(Mars5Settings)}
 DEFAULT_MAX_LEN = 2000  # of the runs that the caches of ar_forward were made for
+RENAMED = {"nar_guidance_w": "cfg_scale"}  # names of the original → ours
+OURS = {  # options that the original's configuration lacks; deep_clone is given by each run
+    *("seed", "max_seconds", "max_frames", "piece_seconds", "as_written", "deep_clone", "noise", "draws")
+}
+SETTINGS: set[str] = (
+    {field.name for field in fields(Mars5Options)} - OURS - {*RENAMED.values()}
+) | RENAMED.keys()
+
+
+def options_of(given: Any, **changes: Any) -> Mars5Options:
+    """The options that a golden file's configuration, by the original's names, stands for."""
+    named: dict[str, Any] = {RENAMED.get(name, name): given[name] for name in SETTINGS if name in given}
+    return Mars5Options(**named | changes)
 
 
 def read_info(file: Path) -> Any:
@@ -202,12 +215,10 @@ def check_run(
     numbers = vectors[f"{label}.u"] if run["choice"] == "inverse_cdf" else None
     at = run["forced_eos_step"]
     forced = {} if at is None else {at: vocabulary.end}
-    given = {key: run[key] for key in SETTINGS & run.keys()} | {"generate_max_len_override": run["max_len"]}
+    options = options_of(run, generate_max_len_override=run["max_len"])
 
     def distributions(side: ArSide) -> np.ndarray:
-        sequence, probs = side.generate(
-            codes, prompt, vocabulary, Mars5Settings(**given), Recorded(numbers), forced=forced
-        )
+        sequence, probs = side.generate(codes, prompt, vocabulary, options, Recorded(numbers), forced=forced)
         drawn = [*sequence.generated, *[vocabulary.end] * (sequence.finish_reason == "stop")]
         assert drawn == picks.tolist(), f"{label}, {side.kind}: ids"
         assert (sequence.finish_reason == "stop") == (at is not None)
@@ -256,27 +267,27 @@ def check_samplers(folder: Path, side: str) -> None:
 def filtered(side: ArSide, case: Any, logits: Any, previous: np.ndarray) -> Any:
     """One case's filter on one side. (B, V) → same."""
     rules, kind = side.sampling, case["kind"]
-    settings = Mars5Settings(**{key: case[key] for key in SETTINGS & case.keys()})
-    seen = side.to_device(previous[:, -settings.rep_penalty_window :])
+    options = options_of(case)
+    seen = side.to_device(previous[:, -options.rep_penalty_window :])
 
     def penalty() -> Any:
         count = case["n_generated"] + 1
-        return side.to_device(end_penalties(settings, case["n_est"], count))[-1]
+        return side.to_device(end_penalties(options, case["n_est"], count))[-1]
 
     if kind == "freq_rep":
-        return rules.penalize_repeats(logits, rules.occurrences(seen, logits.shape[-1]), settings)
+        return rules.penalize_repeats(logits, rules.occurrences(seen, logits.shape[-1]), options)
     if kind == "eos":
         return rules.penalize_end(logits, case["eos_id"], penalty())
     if kind == "topk_topp":
-        return rules.keep_top(logits, settings.top_k, settings.top_p)
+        return rules.keep_top(logits, options.top_k, options.top_p)
     if kind == "typical":
-        return rules.keep_typical(logits, settings.typical_p)
+        return rules.keep_typical(logits, options.typical_p)
     if kind == "typical_after_topk8":
-        return rules.keep_typical(rules.keep_top(logits, settings.top_k, settings.top_p), settings.typical_p)
+        return rules.keep_typical(rules.keep_top(logits, options.top_k, options.top_p), options.typical_p)
     assert kind == "chain", f"unknown kind of filter: {kind}"
     assert case["penalties_apply"] == (case["n_generated"] > PENALTIES_ABOVE)
     assert case["lowest_allowed_id"] == case["first_speech_id"] - 1
     counts = rules.occurrences(seen if case["penalties_apply"] else seen[:, :0], logits.shape[-1])
     return rules.log_probabilities(
-        logits, counts, penalty(), settings, lowest=case["lowest_allowed_id"], end=case["eos_id"]
+        logits, counts, penalty(), options, lowest=case["lowest_allowed_id"], end=case["eos_id"]
     )

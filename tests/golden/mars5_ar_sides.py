@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 from tests.golden.cases import existing
 from tests.golden.sides import _exact_rope_table
 from tts_core.mars5.config import CodecLMConfig, codec_lm_from_shapes
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import Noise
@@ -123,16 +123,16 @@ class ArSide:
         codes: np.ndarray,
         prompt: CodecPrompt,
         vocabulary: CodecVocabulary,
-        settings: Mars5Settings,
+        options: Mars5Options,
         noise: Noise,
         *,
         forced: dict[int, int],
     ) -> tuple[CodecSequence, list[np.ndarray]]:
         """The whole loop, and the distribution of every draw. codes: (P, Q)."""
         recorder = Recorder(self, forced)
-        sequence = CodecSequence(prompt, vocabulary, settings.max_len)
+        sequence = CodecSequence(prompt, vocabulary, options.max_len)
         with exact(self.kind):
-            for _ in self.loop.extend(self.network, codes.T, sequence, settings, noise, choose=recorder):
+            for _ in self.loop.extend(self.network, codes.T, sequence, options, noise, choose=recorder):
                 pass
         draws = len(sequence.generated) + (sequence.finish_reason == "stop")
         return sequence, recorder.probs[:draws]  # what was launched ahead was never read

@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.golden.cases import Vectors
 from tests.golden.codec_sides import encodec_bench, vocos_bench
-from tests.golden.mars5_ar_checks import SETTINGS, read_info
+from tests.golden.mars5_ar_checks import SETTINGS, options_of, read_info
 from tests.golden.mars5_ar_sides import ArSide, ar_side, exact, read_checkpoint
 from tests.golden.mars5_nar_checks import GoldenNoise
 from tests.golden.mars5_nar_sides import bench as nar_bench
@@ -22,8 +22,8 @@ from tests.tolerance import assert_golden
 from tts_core.audio.silence import loud_span
 from tts_core.codecs.encodec import codebooks_at
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
-from tts_core.mars5.sampling import Mars5Settings
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult
@@ -50,7 +50,7 @@ class Whole:
     ar: ArSide
     runs: dict[str, Run] = field(default_factory=dict)  # by name: both sides' tests need the oracle's
 
-    def run(self, label: str, about: Any, samples: np.ndarray, settings: Mars5Settings, classes: int) -> Run:
+    def run(self, label: str, about: Any, samples: np.ndarray, options: Mars5Options, classes: int) -> Run:
         """A run of the golden file. samples: (L,), the reference."""
         if label in self.runs:
             return self.runs[label]
@@ -60,8 +60,8 @@ class Whole:
             run.result = self.pipeline.generate(
                 about["text"],
                 prompt=Prompt.of(audio=samples, text=about["ref_transcript"]),
+                options=options,
                 deep_clone=about["deep_clone"],
-                settings=settings,
                 as_written=True,
                 piece_seconds=None,
                 noise=noise,
@@ -73,9 +73,9 @@ class Whole:
 
     def speak(self, codes: np.ndarray) -> np.ndarray:
         """Untrimmed, in the network's own precision. (Q, T) → (L,)."""
-        vocoder = self.pipeline.vocoder
+        vocoder = self.pipeline.engine.vocoder
         readable = for_vocoder(codes, vocoder.config.n_codebooks, vocoder.config.codebook_size)
-        return self.pipeline.host.to_host(vocoder.decode(readable[None], BANDWIDTH_ID))[0]
+        return self.pipeline.engine.host.to_host(vocoder.decode(readable[None], BANDWIDTH_ID))[0]
 
     def speaker(self, samples: np.ndarray) -> np.ndarray:
         """The autoregressive network's vector of a reference. (L,) → (1, D)."""
@@ -83,25 +83,25 @@ class Whole:
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """(L,) → (Q, P)."""
-        books = self.pipeline.sizes.n_codebooks
-        return self.pipeline.host.to_host(self.pipeline.codec.encode(samples[None], books))[0]
+        return self.pipeline.engine.encode(samples)
 
     @contextmanager
     def _watched(self, run: Run) -> Any:
-        extend, reverse = self.pipeline.extend, self.pipeline.diffusion.run
+        engine = self.pipeline.engine
+        extend, reverse = engine.extend, engine.diffuse
 
-        def watched_extend(network: Any, codes: Any, sequence: CodecSequence, *rest: Any) -> Any:
+        def watched_extend(codes: Any, sequence: CodecSequence, *rest: Any) -> Any:
             run.sequences.append(sequence)
-            return extend(network, codes, sequence, *rest)
+            return extend(codes, sequence, *rest)
 
-        def watched_run(text: Any, reference: Any, cells: Cells, *rest: Any, **named: Any) -> Any:
+        def watched_diffuse(text: Any, reference: Any, cells: Cells, *rest: Any) -> Any:
             run.read.append((text, reference, cells))
-            run.drawn.append(reverse(text, reference, cells, *rest, **named))
+            run.drawn.append(reverse(text, reference, cells, *rest))
             return run.drawn[-1]
 
         with (
-            mock.patch.object(self.pipeline, "extend", watched_extend),
-            mock.patch.object(self.pipeline.diffusion, "run", watched_run),
+            mock.patch.object(engine, "extend", watched_extend),
+            mock.patch.object(engine, "diffuse", watched_diffuse),
         ):
             yield
 
@@ -149,12 +149,12 @@ def check_whole_runs(folder: Path, side: str) -> None:
     files = folder, info["ar"], info["nar"], info["codec"], info["vocoder"]
     sides = {kind: whole(kind, *files) for kind in (side, "torch", "float64")}
     pipeline = sides[side].pipeline
-    config = pipeline.transformer.config
+    config = pipeline.engine.nar_config
     assert pipeline.sample_rate == info["sample_rate"]
     assert info["vocos_bandwidth_id"] == BANDWIDTH_ID
     assert (info["ar_choice"], info["last_step_greedy"]) == ("greedy", False)
     assert config.n_classes == info["n_classes"]
-    assert codebooks_at(pipeline.codec.config, info["bandwidth"]) == pipeline.sizes.n_codebooks
+    assert codebooks_at(pipeline.engine.codec_config, info["bandwidth"]) == pipeline.sizes.n_codebooks
     for label, about in info["runs"].items():
         check_whole_run(label, about, vectors, sides, side, info["n_classes"])
     check_speaker(info, vectors, sides, side)
@@ -173,14 +173,14 @@ def check_whole_run(
     given = about["cfg"]
     assert given.keys() == SETTINGS | IGNORED
     assert (given["beam_width"], given["deep_clone"]) == (1, about["deep_clone"])
-    settings = Mars5Settings(**{name: given[name] for name in SETTINGS} | {"timesteps": about["T"]})
+    options = options_of(given, timesteps=about["T"])
     assert len(golden["ref_audio"]) == about["ref_samples"]
     runs = {
-        kind: one.run(label, about, golden["ref_audio"], settings, n_classes) for kind, one in sides.items()
+        kind: one.run(label, about, golden["ref_audio"], options, n_classes) for kind, one in sides.items()
     }
     for kind, run in runs.items():
         check_codes(f"{label}, {kind}", run, about, golden)
-    check_sound(label, settings, runs, golden, sides, side)
+    check_sound(label, options, runs, golden, sides, side)
 
 
 def check_codes(at: str, run: Run, about: Any, golden: dict[str, np.ndarray]) -> None:
@@ -208,7 +208,7 @@ def check_codes(at: str, run: Run, about: Any, golden: dict[str, np.ndarray]) ->
 
 def check_sound(
     label: str,
-    settings: Mars5Settings,
+    options: Mars5Options,
     runs: dict[str, Run],
     golden: dict[str, np.ndarray],
     sides: dict[str, Whole],
@@ -222,7 +222,7 @@ def check_sound(
     assert_golden(
         whole_waves[side], untrimmed, whole_waves["torch"], whole_waves["float64"], f"{label}: whole"
     )
-    start, stop = loud_span(untrimmed, settings.trim_db)
+    start, stop = loud_span(untrimmed, options.trim_db)
     waves = {kind: run.result.audio for kind, run in runs.items() if run.result is not None}
     oracle = whole_waves["float64"][start:stop]
     assert_golden(waves[side], golden["wav"], waves["torch"], oracle, f"{label}: trimmed")

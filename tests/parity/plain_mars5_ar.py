@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.parity.sides import ORACLE
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.noise import Noise
 
@@ -23,10 +23,10 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum()
 
 
-def penalized(logits: np.ndarray, recent: list[int], settings: Mars5Settings) -> np.ndarray:
+def penalized(logits: np.ndarray, recent: list[int], options: Mars5Options) -> np.ndarray:
     out = logits.copy()
-    for place, count in Counter(recent[-settings.rep_penalty_window :]).items():
-        out[place] -= count * settings.freq_penalty + settings.presence_penalty
+    for place, count in Counter(recent[-options.rep_penalty_window :]).items():
+        out[place] -= count * options.freq_penalty + options.presence_penalty
     return out
 
 
@@ -65,18 +65,18 @@ def typical(logits: np.ndarray, mass: float) -> np.ndarray:
 
 
 def distribution(
-    logits: np.ndarray, generated: list[int], expected: int, settings: Mars5Settings, lowest: int, end: int
+    logits: np.ndarray, generated: list[int], expected: int, options: Mars5Options, lowest: int, end: int
 ) -> np.ndarray:
     """What the next id is drawn with. (V,) float64."""
-    out = penalized(logits, generated, settings) if len(generated) > 1 else logits.copy()
+    out = penalized(logits, generated, options) if len(generated) > 1 else logits.copy()
     out[:lowest] = -np.inf
     if len(generated) <= expected:
         missing = max(expected - len(generated), 1)
-        out[end] -= settings.eos_penalty_factor * missing**settings.eos_penalty_decay
-    if settings.temperature == 0:
+        out[end] -= options.eos_penalty_factor * missing**options.eos_penalty_decay
+    if options.temperature == 0:
         return softmax(top(out, 1, 1.0))
-    out = top(out / settings.temperature, settings.top_k, settings.top_p)
-    return softmax(typical(out, settings.typical_p))
+    out = top(out / options.temperature, options.top_k, options.top_p)
+    return softmax(typical(out, options.typical_p))
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Plain:
 
 
 def generate(
-    network: Any, codes: np.ndarray, sequence: CodecSequence, settings: Mars5Settings, noise: Noise
+    network: Any, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
 ) -> Plain:
     """network: a CodecLM of the oracle's side. codes: (Q, P)."""
     vocabulary, drawn, margin = sequence.vocabulary, [], np.inf
@@ -102,7 +102,7 @@ def generate(
             logits,
             sequence.generated,
             sequence.prompt.expected_tokens,
-            settings,
+            options,
             vocabulary.lowest,
             vocabulary.end,
         )

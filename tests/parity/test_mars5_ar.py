@@ -27,7 +27,7 @@ from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, 
 from tests.tolerance import assert_within
 from torch_ref.limits import Backend, enforce
 from tts_core.mars5.config import CodecLMConfig, is_norm
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.tokens import CodecPrompt
 from tts_core.noise import HostNoise
 
@@ -36,10 +36,10 @@ NARROW = ar_config(sliding_window=16)
 BOTH = pytest.mark.parametrize("side", [YARDSTICK, PORT], ids=["torch_ref", "mlx_port"])
 WINDOWS = pytest.mark.parametrize("config", [CONFIG, NARROW], ids=["window 3000", "window 16"])
 SETTINGS = {
-    "defaults": Mars5Settings(),
-    "wide": Mars5Settings(temperature=1.2, top_k=0, top_p=1.0),
-    "every filter": Mars5Settings(temperature=1.1, top_k=60, top_p=0.9, typical_p=0.8, rep_penalty_window=9),
-    "greedy": Mars5Settings(temperature=0.0, freq_penalty=0.5),
+    "defaults": Mars5Options(),
+    "wide": Mars5Options(temperature=1.2, top_k=0, top_p=1.0),
+    "every filter": Mars5Options(temperature=1.1, top_k=60, top_p=0.9, typical_p=0.8, rep_penalty_window=9),
+    "greedy": Mars5Options(temperature=0.0, freq_penalty=0.5),
 }
 
 
@@ -326,7 +326,7 @@ def test_what_a_draw_is_made_from(side: Side) -> None:
     and on the end up to the expected length.
     """
     codes, prompt = reference(10, CONFIG), VOCABULARY.shallow("Thin.", length_factor=1.2)
-    settings = Mars5Settings(temperature=1, top_k=0, top_p=1, rep_penalty_window=3, eos_penalty_factor=2)
+    settings = Mars5Options(temperature=1, top_k=0, top_p=1, rep_penalty_window=3, eos_penalty_factor=2)
     silent = ar_tensors(CONFIG)
     silent["ar.output.weight"] *= 0
     quiet = of(side, "mars5.codec_lm").CodecLM(CONFIG)
@@ -381,7 +381,7 @@ def test_the_end_stops_the_loop(side: Side) -> None:
         return ids * 0 + VOCABULARY.end if len(drawn) == 4 else ids
 
     for _ in of(side, "mars5.ar_loop").extend(
-        network(side), codes, sequence, Mars5Settings(), HostNoise(1), choose=choose
+        network(side), codes, sequence, Mars5Options(), HostNoise(1), choose=choose
     ):
         pass
     assert (len(sequence.generated), sequence.finish_reason) == (3, "stop")
@@ -389,7 +389,7 @@ def test_the_end_stops_the_loop(side: Side) -> None:
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_bfloat16_stays_finite(settings: Mars5Settings) -> None:
+def test_bfloat16_stays_finite(settings: Mars5Options) -> None:
     """Both sides in half precision, norms in float32; logits that are no numbers would raise."""
     halves = {PORT: _half_mlx(), YARDSTICK: _half_torch()}
     codes = reference(20, CONFIG)

@@ -1,7 +1,10 @@
 """MARS5's pipelines: both sides alike from text to sound, and what each promises for itself."""
 
+import threading
 import warnings
+from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -9,17 +12,22 @@ import pytest
 
 import mlx_port
 import torch_ref
+from mlx_port.api import converted_voice
+from mlx_port.loading import open_parts
+from mlx_port.mars5.pipeline import Mars5Pipeline as MlxPipeline
 from tests.tiny.mars5 import LONG, SAID, TEXT, CountingNoise, converted, pipeline, reference, room, voice
 from tests.tolerance import assert_within
 from tts_core.audio.joining import FADE, PAUSE
 from tts_core.audio.silence import loud_span
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import ResourceError, UsageError
+from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.mars5 import pipeline as mars5_pipeline
+from tts_core.mars5 import reference as mars5_reference
+from tts_core.mars5 import request as mars5_request
 from tts_core.mars5.diffusion import FIRST_DRAW
 from tts_core.mars5.memory import Mars5Job
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
-from tts_core.mars5.sampling import Mars5Settings
 from tts_core.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import join
@@ -36,7 +44,7 @@ def side(request: pytest.FixtureRequest) -> str:
 
 
 def limit(text: str, ids: int, said: str | None = None, codes: Any = CODES) -> int:
-    return room(pipeline("torch").vocabulary, text, ids, said=said, codes=codes)
+    return room(pipeline("torch").engine.vocabulary, text, ids, said=said, codes=codes)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +58,7 @@ def limit(text: str, ids: int, said: str | None = None, codes: Any = CODES) -> i
 )
 def test_both_sides_say_the_same(said: str | None, draws: Any, seed: int) -> None:
     """From the reference's samples: the same codes, and the same sound within the derived bound."""
-    heard = np.asarray(pipeline("torch").codec.encode(reference()[None], 8))[0]
+    heard = pipeline("torch").engine.encode(reference())
     results = {
         name: pipeline(name).generate(
             TEXT,
@@ -67,14 +75,14 @@ def test_both_sides_say_the_same(said: str | None, draws: Any, seed: int) -> Non
     assert codes.shape[1] > 3
     wave = {name: decoded(name, codes) for name in SIDES}
     oracle = decoded("torch", codes, "float64")
-    start, stop = loud_span(wave["torch"], Mars5Settings().trim_db)
+    start, stop = loud_span(wave["torch"], Mars5Options().trim_db)
     for name, result in results.items():
         assert_within(result.audio, wave["torch"][start:stop], oracle[start:stop], f"{name}: sound")
         assert (result.seed, result.finish_reason, result.sample_rate) == (None, "length", 24000)
 
 
 def decoded(side: str, codes: np.ndarray, dtype: str = "float32") -> np.ndarray:
-    vocoder = pipeline(side, dtype).vocoder
+    vocoder = pipeline(side, dtype).engine.vocoder
     readable = for_vocoder(codes, vocoder.config.n_codebooks, vocoder.config.codebook_size)
     return np.asarray(vocoder.decode(readable[None], BANDWIDTH_ID))[0]
 
@@ -85,7 +93,7 @@ def test_a_stream_joins_to_the_whole(side: str) -> None:
     whole, joined = pipeline(side).generate(LONG, **given), join(parts)
     np.testing.assert_array_equal(joined.audio, whole.audio)
     np.testing.assert_array_equal(joined.codes, whole.codes)
-    assert len(parts) >= 4
+    assert len(parts) == 4, "one part a piece"
     assert [part.segment_idx for part in parts] == list(range(len(parts)))
     assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
     assert [part.finish_reason for part in parts] == [None] * (len(parts) - 1) + ["length"]
@@ -98,15 +106,17 @@ def test_a_stream_joins_to_the_whole(side: str) -> None:
     assert whole.audio.dtype == np.float32
 
 
-def test_windows_of_the_vocoder_are_parts_of_the_stream(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_of_the_vocoder_are_no_parts_of_the_stream(
+    side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished wave is one part: its windows would follow each other at once."""
     given = {"prompt": voice(), "seed": 4, "timesteps": 1, "generate_max_len_override": 24, "trim_db": 0.5}
     whole = pipeline(side).generate(TEXT, **given)
-    monkeypatch.setattr(pipeline(side).vocoder, "policy", CodecPolicy(3, 1))
-    parts = list(pipeline(side).stream(TEXT, **given))
-    assert [part.codes.shape[1] for part in parts[:-1]] == [3] * (len(parts) - 1)
-    assert len(parts) > 3
-    np.testing.assert_array_equal(join(parts).codes, whole.codes)
-    np.testing.assert_allclose(join(parts).audio, whole.audio, rtol=0, atol=1e-6)
+    monkeypatch.setattr(pipeline(side).engine.vocoder, "policy", CodecPolicy(3, 1))
+    [part] = pipeline(side).stream(TEXT, **given)
+    assert part.codes.shape[1] > 9
+    np.testing.assert_array_equal(part.codes, whole.codes)
+    np.testing.assert_allclose(part.audio, whole.audio, rtol=0, atol=1e-6)
     assert whole.samples < 320 * whole.codes.shape[1], "nothing was trimmed: choose another level"
 
 
@@ -133,14 +143,14 @@ def test_a_piece_that_is_cut_off_is_told(
     side: str, ends: list[bool], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever of the pieces found no end."""
-    extend, left = pipeline(side).extend, list(ends)
+    extend, left = pipeline(side).engine.extend, list(ends)
 
-    def ending(network: Any, codes: Any, sequence: Any, *rest: Any) -> Any:
-        yield from extend(network, codes, sequence, *rest)
+    def ending(codes: Any, sequence: Any, *rest: Any) -> Any:
+        yield from extend(codes, sequence, *rest)
         assert sequence.finish_reason == "length"
         sequence.ended = left.pop(0)
 
-    monkeypatch.setattr(pipeline(side), "extend", ending)
+    monkeypatch.setattr(pipeline(side).engine, "extend", ending)
     given = {"timesteps": 1, "generate_max_len_override": 30}
     made = pipeline(side).generate(
         "The inn is near. Then it thins out.",
@@ -200,7 +210,7 @@ def test_a_batch_is_its_texts_alone(side: str, monkeypatch: pytest.MonkeyPatch) 
     voices, texts = [voice(), voice(said=SAID), voice()], ["The inn is near.", TEXT, LONG]
     voices[2] = voices[0]
     given = {"timesteps": 1, "generate_max_len_override": 60, "piece_seconds": 4.0}
-    speak, codec, heard = pipeline(side), pipeline(side).codec, list[int]()
+    speak, codec, heard = pipeline(side), pipeline(side).engine.codec, list[int]()
     encode = codec.encode
     monkeypatch.setattr(codec, "encode", lambda wave, books: (heard.append(1), encode(wave, books))[1])
     batch = speak.generate_batch(texts, prompts=voices, seed=[3, 4, 5], **given)
@@ -238,7 +248,7 @@ def test_a_batch_is_its_texts_alone(side: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_batch_is_refused_before_any_text_is_spoken(
     side: str, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline(side), "extend", lambda *_: pytest.fail("a text was begun"))
+    monkeypatch.setattr(pipeline(side).engine, "extend", lambda *_: pytest.fail("a text was begun"))
     with pytest.raises(UsageError, match=message):
         pipeline(side).generate_batch(**{"texts": [TEXT, LONG], "prompts": voice(), **arguments})
 
@@ -260,13 +270,13 @@ def test_a_clone_is_deep_where_there_is_a_transcript(side: str) -> None:
     assert deep.codes.shape != shallow.codes.shape or (deep.codes != shallow.codes).any()
 
 
-def test_values_by_name_are_those_of_settings(side: str) -> None:
-    settings = Mars5Settings(timesteps=2, nar_guidance_w=1.5, top_k=20, generate_max_len_override=20)
+def test_values_by_name_are_those_of_options(side: str) -> None:
+    options = Mars5Options(timesteps=2, cfg_scale=1.5, top_k=20, generate_max_len_override=20)
     speak = pipeline(side).generate_codes
-    [known] = speak([TEXT], CODES, seed=1, settings=settings)
+    [known] = speak([TEXT], CODES, seed=1, options=options)
     [named] = speak([TEXT], CODES, seed=1, cfg_scale=1.5, timesteps=2, top_k=20, generate_max_len_override=20)
     np.testing.assert_array_equal(known, named)
-    [over] = speak([TEXT], CODES, seed=1, settings=replace(settings, top_k=5), top_k=20)
+    [over] = speak([TEXT], CODES, seed=1, options=replace(options, top_k=5), top_k=20)
     np.testing.assert_array_equal(known, over)
 
 
@@ -322,8 +332,9 @@ def test_the_front_doors() -> None:
 def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the call; and before the diffusion, where the text came out longer than was likely."""
     free = [1]
-    monkeypatch.setattr(pipeline(side).host, "free_bytes", lambda: free.pop(0))
-    monkeypatch.setattr(pipeline(side).diffusion, "run", lambda *_, **__: pytest.fail("the diffusion ran"))
+    engine = pipeline(side).engine
+    monkeypatch.setattr(engine.host, "free_bytes", lambda: free.pop(0))
+    monkeypatch.setattr(engine.diffusion, "run", lambda *_, **__: pytest.fail("the diffusion ran"))
     given = {"prompt": voice(), "seed": 1, "timesteps": 1, "generate_max_len_override": 24}
     with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
         pipeline(side).stream(TEXT, **given)
@@ -340,7 +351,7 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
     voiced, jobs = pipeline("torch"), list[Mars5Job]()
     monkeypatch.setattr(mars5_pipeline, "check_running", lambda configs, job, **_: jobs.append(job))
     texts = ["Yes, yes.", "ÄÖÜ ÄÖÜ ÄÖÜ ÄÖÜ.", "The inn is in there."]
-    prompt = Prompt(codes=CODES, transcript=said)
+    prompt = Prompt.of(codes=CODES, text=said)
     ids = [limit(text, 0, said) for text in texts]
     assert ids[0] < ids[2] < ids[1]
     frames = [1 + 75 * len(text) // CHARACTERS_PER_SECOND for text in texts]
@@ -362,10 +373,12 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
         ({"prompt": voice(), "deep_clone": True}, "deep_clone: .* give its transcript, or deep_clone=False"),
         ({"prompt": voice(said=" ")}, "transcript: there are no words"),
         ({"prompt": voice(), "timesteps": 0}, "timesteps: 0 is outside"),
-        ({"prompt": voice(), "cfg_scale": -1.0}, "nar_guidance_w: -1.0 is outside"),
-        ({"prompt": voice(), "cfg_scale": 2.0, "nar_guidance_w": 2.0}, "give one of them"),
+        ({"prompt": voice(), "cfg_scale": -1.0}, "cfg_scale: -1.0 is not a number >= 0"),
+        ({"prompt": voice(), "nar_guidance_w": 2.0}, "nar_guidance_w: .* no such argument"),
+        ({"prompt": voice(), "max_seconds": 1.0, "max_frames": 75}, "max_frames: .* give one of them"),
+        ({"prompt": "voice.wav"}, r"prompt: 'voice\.wav' is text; give Prompt\.from_file"),
         ({"prompt": voice(), "draws": "per song"}, "draws: 'per song'"),
-        ({"prompt": voice(), "seed": -1}, "seed: -1 is not"),
+        ({"prompt": voice(), "seed": -1}, "seed: -1 is outside"),
         ({"prompt": voice(), "piece_seconds": 0.0}, "piece_seconds: 0.0 is not"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -373,7 +386,8 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
 def test_refusals_come_before_any_work(
     side: str, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline(side).codec, "encode", lambda *_: pytest.fail("the reference was encoded"))
+    codec = pipeline(side).engine.codec
+    monkeypatch.setattr(codec, "encode", lambda *_: pytest.fail("the reference was encoded"))
     with pytest.raises(UsageError, match=message):
         pipeline(side).stream(TEXT, **arguments)
 
@@ -381,3 +395,179 @@ def test_refusals_come_before_any_work(
 def test_a_text_without_room_is_refused_at_the_call(side: str) -> None:
     with pytest.raises(UsageError, match=r"text: reference and text take .* raise generate_max_len_override"):
         pipeline(side).stream(TEXT, prompt=voice(said=SAID), generate_max_len_override=20)
+
+
+@pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
+def test_with_no_memory_left_no_network_runs(
+    side: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, calls = pipeline(side).engine, list[str]()
+    for name in ("encode", "extend", "diffuse", "decode"):
+        monkeypatch.setattr(engine, name, lambda *_, name=name: calls.append(name))
+    monkeypatch.setattr(engine.host, "free_bytes", lambda: 0)
+    speak, prompt = pipeline(side), voice(said=said)
+    for refused in (
+        lambda: speak.generate(TEXT, prompt=prompt),
+        lambda: speak.stream(LONG, prompt=prompt),
+        lambda: speak.generate_batch([TEXT, LONG], prompts=prompt),
+        lambda: speak.generate_codes([TEXT], prompt),
+    ):
+        with pytest.raises(ResourceError, match="memory: "):
+            refused()
+    assert calls == []
+
+
+def test_a_text_is_read_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spelled out once, every piece tokenized once, the reference's codes once; nothing again to speak it."""
+    vocabulary, calls = pipeline(side).engine.vocabulary, Counter[str]()
+
+    def count(owner: Any, name: str, label: str) -> None:
+        inner = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, **b: (calls.update([label]), inner(*a, **b))[1])
+
+    count(vocabulary.text, "encode", "text")
+    count(vocabulary.speech, "encode", "speech")
+    count(mars5_request, "as_spoken", "spoken")
+    count(mars5_reference, "as_spoken", "spoken")
+    asked = pipeline(side).request(LONG, Mars5Options(seed=1, max_frames=2, **PIECES), voice(said=SAID))
+    pieces = len(asked.pieces)
+    assert pieces == 4
+    assert calls == {"text": pieces, "spoken": 2}, "the text and the transcript"
+    list(pipeline(side).speak(asked))
+    assert calls == {"text": pieces, "spoken": 2, "speech": 1}
+
+
+@pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
+def test_max_frames_cuts_one_piece(side: str, said: str | None) -> None:
+    """An id may stand for several frames: the last one's are cut, the ids before it stay as they are."""
+    prompt, ids = Prompt.of(codes=CODES, text=said), list[int]()
+    drawn = {"seed": 3, "temperature": 2.0, "top_p": 1.0}  # the second id is one of a merge
+    given = {"prompt": prompt, "timesteps": 1, "generate_max_len_override": limit(TEXT, 9, said), **drawn}
+    whole = pipeline(side).generate(TEXT, **given)
+    for most in range(1, 5):
+        made = pipeline(side).generate(TEXT, **given, max_frames=most)
+        assert (made.codes.shape, made.finish_reason) == ((8, most), "length")
+        np.testing.assert_array_equal(made.codes[0], whole.codes[0, :most])
+        ids.append(made.token_count)
+    assert ids == sorted(ids)
+    assert len({*ids}) < len(ids), "no id was cut: choose other draws"
+    assert ids[-1] < whole.token_count
+    same = pipeline(side).generate(TEXT, **given, max_frames=whole.codes.shape[1])
+    np.testing.assert_array_equal(same.codes, whole.codes)
+    np.testing.assert_array_equal(same.audio, whole.audio)
+
+
+def test_max_frames_is_of_all_pieces(side: str) -> None:
+    given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
+    parts = list(pipeline(side).stream(LONG, **given))
+    first, second = (part.codes.shape[1] for part in parts[:2])
+    cut_parts = list(pipeline(side).stream(LONG, **given, max_frames=first + second - 2))
+    assert [part.codes.shape[1] for part in cut_parts] == [first, second - 2]
+    assert [part.finish_reason for part in cut_parts] == [None, "length"]
+    np.testing.assert_array_equal(cut_parts[0].audio, parts[0].audio)
+    even = list(pipeline(side).stream(LONG, **given, max_frames=first))
+    assert [(part.codes.shape[1], part.finish_reason) for part in even] == [(first, "length")]
+    assert even[0].samples == parts[0].samples - round(PAUSE * 24000), "no pause follows"
+    timed = pipeline(side).generate(LONG, **given, max_seconds=(first + 1.5) / 75)
+    assert timed.codes.shape[1] == first + 2
+    ample = pipeline(side).generate(LONG, **given, max_seconds=60.0)
+    np.testing.assert_array_equal(ample.audio, join(parts).audio)
+
+
+def test_an_end_before_max_frames_stops(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    extend = pipeline(side).engine.extend
+
+    def ending(codes: Any, sequence: Any, *rest: Any) -> Any:
+        for found in extend(codes, sequence, *rest):
+            yield found
+            if len(sequence.generated) == 6:
+                sequence.ended = True
+                return
+
+    monkeypatch.setattr(pipeline(side).engine, "extend", ending)
+    made = pipeline(side).generate(TEXT, prompt=Prompt.of(codes=CODES), seed=1, timesteps=1, max_frames=900)
+    assert (made.token_count, made.finish_reason) == (6, "stop")
+
+
+def test_limits_of_a_batch_are_its_texts(side: str) -> None:
+    given = {"prompts": CODES, "seed": 1, "timesteps": 1}
+    made = pipeline(side).generate_codes([TEXT, TEXT], **given, max_frames=[3, 5])
+    assert [codes.shape[1] for codes in made] == [3, 5]
+    spoken = pipeline(side).generate_batch([TEXT, LONG], **given, max_frames=4)
+    assert [result.codes.shape[1] for result in spoken] == [4, 4]
+    with pytest.raises(UsageError, match="max_frames: 3 values for 2 texts"):
+        pipeline(side).generate_codes([TEXT, TEXT], **given, max_frames=[3, 5, 7])
+
+
+def test_progress(side: str) -> None:
+    """Every stage of every piece, the seconds made by then, and those expected."""
+    heard: list[Any] = []
+    given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
+    made = pipeline(side).generate(LONG, **given, progress=heard.append)
+    stages = ["AR", "NAR", "vocoder", "speech"]
+    assert [one.stage for one in heard] == ["codec", *stages * 4]
+    assert [one.seconds for one in heard] == sorted(one.seconds for one in heard)
+    assert (heard[0].seconds, heard[-1].seconds) == (0, made.audio_seconds)
+    assert [one.expected for one in heard] == pytest.approx([(len(LONG) - 3) / 15] * 17)
+    heard.clear()
+    both = pipeline(side).generate_batch(
+        [TEXT, TEXT], prompts=CODES, seed=4, timesteps=1, max_frames=3, progress=heard.append
+    )
+    assert [one.stage for one in heard] == ["codec", *stages * 2]
+    assert heard[-1].seconds == sum(one.audio_seconds for one in both)
+    assert [one.expected for one in heard] == pytest.approx([6 / 75] * 9)
+
+
+@pytest.mark.parametrize(("stage", "draws"), [("AR", 5), ("NAR", 3)])
+def test_cancel_ends_within_a_stage(side: str, stage: str, draws: int) -> None:
+    """Between ids, and between timesteps: no further number is drawn."""
+    cancel, other = threading.Event(), {"AR": 0, "NAR": FIRST_DRAW}[stage]
+
+    class Cancelling(CountingNoise):
+        def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+            if step == other + draws:
+                cancel.set()
+            return super().uniform(step, shape)
+
+    noise = Cancelling(1)
+    given = {"prompt": Prompt.of(codes=CODES), "timesteps": 50, "max_frames": 30, "noise": noise}
+    with pytest.raises(CancelledError):
+        list(pipeline(side).stream(TEXT, **given, cancel=cancel))
+    assert max(noise.steps) <= other + draws + 1, "launched ahead, at the most"
+
+
+def test_cancel_before_the_reference_is_read(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancel, codec = threading.Event(), pipeline(side).engine.codec
+    cancel.set()
+    monkeypatch.setattr(codec, "encode", lambda *_: pytest.fail("the reference was encoded"))
+    with pytest.raises(CancelledError):
+        pipeline(side).generate(TEXT, prompt=voice(), cancel=cancel)
+
+
+def test_a_request_may_be_spoken_later(side: str) -> None:
+    """What `ask` makes without a pipeline is what `generate` speaks."""
+    speak, options = pipeline(side), Mars5Options(seed=3, timesteps=2, max_frames=9, piece_seconds=1.4)
+    asked = mars5_request.ask(
+        speak.configs, open_parts(converted()).documents, LONG, options, voice(said=SAID)
+    )
+    assert len(asked.pieces) == 4
+    assert asked.seconds == 9 / 75
+    later = join(list(speak.speak(asked)))
+    now = speak.generate(LONG, options=options, prompt=voice(said=SAID))
+    np.testing.assert_array_equal(later.codes, now.codes)
+    np.testing.assert_array_equal(later.audio, now.audio)
+
+
+@pytest.mark.parametrize("side", ["mlx_port", "torch_ref"])
+def test_load_refuses_another_model(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module(f"{side}.mars5.pipeline")
+    monkeypatch.setattr(module, "assemble", lambda parts: pytest.fail("weights were read"))
+    folder = converted_voice()
+    with pytest.raises(UsageError, match="model: the files contain dia, not mars5; use load"):
+        module.Mars5Pipeline.load(folder)
+
+
+def test_load_gives_a_typed_pipeline() -> None:
+    loaded = MlxPipeline.load(converted())
+    assert type(loaded) is MlxPipeline
+    assert loaded.engine.host.dtype == "float32"

@@ -17,7 +17,7 @@ FRAMES, PROMPT = 14, 10
 )
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
 def test_whole_runs(timesteps: int, seeds: range, *, deep: bool) -> None:
-    sizes, random = pipeline("torch").transformer.config, np.random.default_rng(timesteps + deep)
+    sizes, random = pipeline("torch").engine.nar_config, np.random.default_rng(timesteps + deep)
     codes, changed = sizes.codebook_rows - 1, []
     for seed in seeds:
         noise, text = HostNoise(seed), random.integers(0, sizes.text_rows, 12).astype(np.int32)
@@ -27,7 +27,7 @@ def test_whole_runs(timesteps: int, seeds: range, *, deep: bool) -> None:
         cells = make_cells(first, start, reference if deep else None, n_classes=sizes.n_classes)
         settings = Diffusion(timesteps=timesteps)
         made = [
-            pipeline(side).diffusion.run(text, reference, cells, settings, noise=noise)
+            pipeline(side).engine.diffusion.run(text, reference, cells, settings, noise=noise)
             for side in ("torch", "mlx")
         ]
         changed.append(int((made[0] != made[1]).sum()))

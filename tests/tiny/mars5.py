@@ -11,7 +11,6 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from tests.converters.models import MARS5, sources
-from tts_core.mars5.sampling import Mars5Settings
 from tts_core.noise import HostNoise
 from tts_core.prompt import Prompt
 
@@ -70,6 +69,3 @@ class CountingNoise(HostNoise):
     def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
         self.steps.append(step)
         return super().uniform(step, shape)
-
-
-DEFAULTS = Mars5Settings()

@@ -19,12 +19,12 @@ Speech = list[np.ndarray]
 def speak() -> Callable[[], Speech]:
     """A shallow and a deep clone from samples: codec, both networks, vocoder."""
     voice = pipeline("torch")
-    codes = np.asarray(voice.codec.encode(reference()[None], 8))[0]
+    codes = np.asarray(voice.engine.encode(reference()))
 
     def run() -> Speech:
         made: Speech = []
         for said in (None, SAID):
-            limit = room(voice.vocabulary, TEXT, 8, said=said, codes=codes)
+            limit = room(voice.engine.vocabulary, TEXT, 8, said=said, codes=codes)
             prompt = Prompt.of(audio=reference(), text=said)
             result = voice.generate(
                 TEXT, prompt=prompt, seed=1, timesteps=2, generate_max_len_override=limit, draws="per class"

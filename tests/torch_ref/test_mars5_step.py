@@ -18,15 +18,15 @@ from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw
 from tts_core.errors import GenerationError
 from tts_core.mars5.config import is_norm
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
 from tts_core.noise import HostNoise
 
 DRAWS = 40
 SETTINGS = {
-    "defaults": Mars5Settings(),
-    "every filter": Mars5Settings(temperature=1.1, top_k=50, top_p=0.9, typical_p=0.8),
-    "long penalties": Mars5Settings(temperature=1.0, top_k=0, top_p=1.0, rep_penalty_window=7),
-    "greedy": Mars5Settings(temperature=0.0, freq_penalty=0.5),
+    "defaults": Mars5Options(),
+    "every filter": Mars5Options(temperature=1.1, top_k=50, top_p=0.9, typical_p=0.8),
+    "long penalties": Mars5Options(temperature=1.0, top_k=0, top_p=1.0, rep_penalty_window=7),
+    "greedy": Mars5Options(temperature=0.0, freq_penalty=0.5),
 }
 INTERPRETED = row_kernels.triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -43,7 +43,7 @@ def network_of(device: str = "cpu", dtype: torch.dtype = torch.float32, **change
 def drawn(
     network: CodecLM,
     form: Any,
-    settings: Mars5Settings,
+    settings: Mars5Options,
     monkeypatch: pytest.MonkeyPatch,
     draws: int = DRAWS,
 ) -> list[int]:
@@ -152,7 +152,7 @@ def test_the_cpu_takes_the_plain_step() -> None:
     network = network_of()
     sequence = sequence_of(deep_prompt(reference(5, network.config)), 3)
     speaker = torch.zeros(1, network.config.hidden_size)
-    assert type(step.make_step(network, speaker, sequence, Mars5Settings(), draw)) is step.Step
+    assert type(step.make_step(network, speaker, sequence, Mars5Options(), draw)) is step.Step
     assert row.fastest_row(network) is row.PlainRow
 
 
@@ -161,11 +161,11 @@ def test_logits_that_are_no_numbers(form: Any, monkeypatch: pytest.MonkeyPatch) 
     network = network_of()
     network.ar.layers[1].ffn_norm.weight.data[3] = torch.inf  # pyright: ignore
     with pytest.raises(GenerationError, match=r"logits are NaN or infinite in float32 \(text 1, row 0\)"):
-        drawn(network, form, Mars5Settings(), monkeypatch)
+        drawn(network, form, Mars5Options(), monkeypatch)
 
 
 def test_no_room_draws_nothing() -> None:
-    network, settings = network_of(), replace(Mars5Settings(), generate_max_len_override=4)
+    network, settings = network_of(), replace(Mars5Options(), generate_max_len_override=4)
     codes = reference(5, network.config)
     sequence = sequence_of(deep_prompt(codes), 0)
     assert list(ar_loop.extend(network, codes, sequence, settings, HostNoise(1))) == []

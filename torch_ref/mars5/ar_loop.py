@@ -17,7 +17,7 @@ from torch_ref.device import name_of
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw
 from torch_ref.mars5.step import Draw, make_step
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import not_finite
 from tts_core.noise import Noise
@@ -28,7 +28,7 @@ def extend(
     network: CodecLM,
     codes: np.ndarray,
     sequence: CodecSequence,
-    settings: Mars5Settings,
+    options: Mars5Options,
     noise: Noise,
     *,
     choose: Draw = draw,
@@ -43,7 +43,7 @@ def extend(
         return
     weight = network.embed.weight
     reference = torch.from_numpy(np.ascontiguousarray(codes.T[None])).to(weight.device)
-    step = make_step(network, network.speaker(reference), sequence, settings, choose)
+    step = make_step(network, network.speaker(reference), sequence, options, choose)
     launched: deque[Tensor] = deque()
     sent = 0
     while not sequence.done:

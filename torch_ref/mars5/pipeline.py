@@ -1,20 +1,46 @@
-"""MARS5's parts as a pipeline."""
+"""MARS5's pipeline on this side: loaded from a folder, or built from networks."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
 
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
 from torch_ref.device import name_of
-from torch_ref.host import Host
-from torch_ref.loading import Parts
-from torch_ref.mars5.ar_loop import extend
+from torch_ref.loading import Parts, open_parts
 from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.mars5.engine import Mars5Engine
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from torch_ref.mars5.reverse import ReverseDiffusion
 from torch_ref.memory import backend_name, free_bytes
+from tts_core.mars5 import pipeline
 from tts_core.mars5.memory import check_loading
-from tts_core.mars5.pipeline import Mars5Pipeline
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
+from tts_core.pipeline import check_model
+
+
+class Mars5Pipeline(pipeline.Mars5Pipeline):
+    """MARS5 on this side, with its networks in `engine`."""
+
+    engine: Mars5Engine
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | Sequence[str | Path],
+        *,
+        dtype: str | None = None,
+        device: str | None = None,
+        codec: str | Path | None = None,
+        config: str | Path | None = None,
+    ) -> Mars5Pipeline:
+        """A MARS5 from published or converted files; arguments and errors as of `torch_ref.load`.
+
+        Raises UsageError for files of another model.
+        """
+        parts = open_parts(path, dtype=dtype, device=device, codec=codec, config=config)
+        check_model(parts.model, "mars5")
+        return assemble(parts)
 
 
 def assemble(parts: Parts) -> Mars5Pipeline:
@@ -40,13 +66,4 @@ def compose(
     vocabulary: CodecVocabulary,
 ) -> Mars5Pipeline:
     """The pipeline of networks that are there."""
-    return Mars5Pipeline(
-        network,
-        transformer,
-        codec,
-        vocoder,
-        vocabulary,
-        extend=extend,
-        diffusion=ReverseDiffusion(transformer),
-        host=Host(network.embed),
-    )
+    return Mars5Pipeline(Mars5Engine(network, transformer, codec, vocoder, vocabulary))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -134,13 +134,17 @@ class ReverseDiffusion:
         settings: Diffusion,
         *,
         noise: Noise,
+        check: Callable[[], None] | None = None,
     ) -> np.ndarray:
         """All codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
 
-        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.
+        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.  check: called
+        between timesteps, may raise.
         Raises GenerationError where the network gives NaN or infinity.
         """
         for codes in self.states(text, reference, cells, settings, noise=noise):
+            if check is not None:
+                check()
             last = codes
         return last.int().cpu().numpy().T
 

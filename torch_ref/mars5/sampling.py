@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tts_core.mars5.sampling import TYPICAL_OFF, Mars5Settings
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import TYPICAL_OFF
 
 
 def occurrences(ids: Tensor, vocab_size: int) -> Tensor:
@@ -19,9 +20,9 @@ def occurrences(ids: Tensor, vocab_size: int) -> Tensor:
     return counts.scatter_add_(1, ids.long(), torch.ones_like(ids, dtype=counts.dtype))[:, :vocab_size]
 
 
-def penalize_repeats(logits: Tensor, counts: Tensor, settings: Mars5Settings) -> Tensor:
+def penalize_repeats(logits: Tensor, counts: Tensor, options: Mars5Options) -> Tensor:
     """Lower ids that occurred: by their number, and once more for being there. (B, V) each."""
-    return logits - counts * settings.freq_penalty - (counts > 0) * settings.presence_penalty
+    return logits - counts * options.freq_penalty - (counts > 0) * options.presence_penalty
 
 
 def forbid_text(logits: Tensor, lowest: int) -> Tensor:
@@ -68,21 +69,21 @@ def keep_typical(logits: Tensor, mass: float) -> Tensor:
 
 
 def log_probabilities(
-    logits: Tensor, counts: Tensor, penalty: Tensor, settings: Mars5Settings, *, lowest: int, end: int
+    logits: Tensor, counts: Tensor, penalty: Tensor, options: Mars5Options, *, lowest: int, end: int
 ) -> Tensor:
     """The logarithms of what an id is drawn with. (B, V) float32 → same.
 
     counts: occurrences among the last ids; zeros where nothing is held against repeats yet.
     penalty: one number, what the end loses now. lowest: the first id that may be drawn. end: ends speech.
     """
-    logits = penalize_repeats(logits, counts, settings)
+    logits = penalize_repeats(logits, counts, options)
     logits = forbid_text(logits, lowest)
     logits = penalize_end(logits, end, penalty)
-    if settings.temperature == 0:
+    if options.temperature == 0:
         return keep_top(logits, 1, 1.0).log_softmax(dim=-1)
-    logits = logits / settings.temperature
-    logits = keep_top(logits, settings.top_k, settings.top_p)
-    return keep_typical(logits, settings.typical_p).log_softmax(dim=-1)
+    logits = logits / options.temperature
+    logits = keep_top(logits, options.top_k, options.top_p)
+    return keep_typical(logits, options.typical_p).log_softmax(dim=-1)
 
 
 def draw(log_probs: Tensor, uniform: Tensor) -> Tensor:

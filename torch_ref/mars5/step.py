@@ -12,7 +12,8 @@ from torch_ref.layers.capture import capture
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.row import fastest_row
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
-from tts_core.mars5.sampling import PENALTIES_ABOVE, Mars5Settings, end_penalties
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.sequence import CodecSequence
 
 MARK = -1  # in the place of an id that was drawn from logits which are no numbers
@@ -39,19 +40,19 @@ class Step:
         network: CodecLM,
         speaker: Tensor,
         sequence: CodecSequence,
-        settings: Mars5Settings,
+        options: Mars5Options,
         choose: Draw = draw,
     ):
         """speaker: (1, D).  sequence: empty; its prompt is read.  choose: as `sampling.draw`."""
-        self.network, self.speaker, self.settings, self.choose = network, speaker, settings, choose
+        self.network, self.speaker, self.options, self.choose = network, speaker, options, choose
         self.lowest, self.end = sequence.vocabulary.lowest, sequence.vocabulary.end
         device = speaker.device
         self.prompt = torch.from_numpy(sequence.prompt.tokens).to(device)[None]
         self.cache = network.new_cache(sequence.max_len)
         self.rotary = network.positions(sequence.max_len)
-        penalties = end_penalties(settings, sequence.prompt.expected_tokens, sequence.room)
+        penalties = end_penalties(options, sequence.prompt.expected_tokens, sequence.room)
         self.penalties = torch.from_numpy(penalties).to(device)
-        self.window = min(settings.rep_penalty_window, sequence.room)
+        self.window = min(options.rep_penalty_window, sequence.room)
         self.recent = self.prompt[:, :0]
         self.position, self.generated = 0, 0
 
@@ -74,7 +75,7 @@ class Step:
     def drawn(self, logits: Tensor, seen: Tensor, penalty: Tensor, uniform: Tensor) -> Tensor:
         """An id from logits. (1, V); seen: (1, N) ids that are penalised if they repeat → (1,)."""
         counts = occurrences(seen, logits.shape[-1])
-        scores = log_probabilities(logits, counts, penalty, self.settings, lowest=self.lowest, end=self.end)
+        scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
         return self.choose(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)
 
     def read(self, ids: Any) -> int:
@@ -96,10 +97,10 @@ class GraphStep(Step):
         network: CodecLM,
         speaker: Tensor,
         sequence: CodecSequence,
-        settings: Mars5Settings,
+        options: Mars5Options,
         choose: Draw = draw,
     ):
-        super().__init__(network, speaker, sequence, settings, choose)
+        super().__init__(network, speaker, sequence, options, choose)
         self.kind = fastest_row(network)
         self.graph: torch.cuda.CUDAGraph | None = None
         pinned = speaker.is_cuda
@@ -168,9 +169,9 @@ def make_step(
     network: CodecLM,
     speaker: Tensor,
     sequence: CodecSequence,
-    settings: Mars5Settings,
+    options: Mars5Options,
     choose: Draw = draw,
 ) -> Step:
     """The fastest form that the network's device has."""
     form = GraphStep if speaker.is_cuda else Step
-    return form(network, speaker, sequence, settings, choose)
+    return form(network, speaker, sequence, options, choose)

@@ -19,7 +19,7 @@ from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
-from tts_core.mars5.sampling import MAX_LEN
+from tts_core.mars5.options import MAX_LEN
 from tts_core.memory import fits, terms
 from tts_core.memory.fits import halves_of, narrower
 from tts_core.memory.terms import (

@@ -1,27 +1,35 @@
-"""The voice that MARS5 is to speak with, checked."""
+"""The voice that MARS5 speaks with: a prompt, checked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tts_core.codecs.encodec import EncodecConfig
 from tts_core.errors import UsageError
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.config import ResidualTransformerConfig
+from tts_core.mars5.options import Mars5Options
+from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.text.checks import check_words
-
-Voice = Prompt | np.ndarray | None  # a bare (Q, P) array is the codes of a voice
+from tts_core.text.spoken import spoken
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a request has to fit: the codec's numbers."""
+    """What a voice has to fit: numbers of the codec."""
 
     sample_rate: int  # Hz
     hop_length: int  # samples per frame
     n_codebooks: int
     codebook_size: int
+
+    @classmethod
+    def of(cls, codec: EncodecConfig, nar: ResidualTransformerConfig) -> Sizes:
+        """The sizes of a model."""
+        return cls(codec.sample_rate, codec.hop_length, nar.n_codebooks, codec.codebook_size)
 
     @property
     def frame_rate(self) -> float:
@@ -29,77 +37,89 @@ class Sizes:
         return self.sample_rate / self.hop_length
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A voice, as samples (L,) float32 with the silence in front, or as codes (Q, P) int32; one is None.
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """A reference, checked: samples (L,) float32, silence before them included, or codes (Q, P) int32.
 
-    transcript: what it says, in a deep clone; None in a shallow one.
+    frames: P.  transcript: of a deep clone, as it is read; None in a shallow one.
     """
 
-    samples: np.ndarray | None
-    codes: np.ndarray | None
-    transcript: str | None
-    frames: int  # P
+    frames: int
+    samples: np.ndarray | None = None
+    codes: np.ndarray | None = None
+    transcript: str | None = None
+
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Voice:
+        """The same voice as codes. encode: (L,) samples → (Q, P) int32 codes."""
+        if self.samples is None:
+            return self
+        codes = encode(self.samples)
+        assert codes.shape[1] == self.frames, "the codec gives a frame per started hop"
+        return replace(self, samples=None, codes=codes)
 
 
-def read_reference(
-    prompt: Voice, sizes: Sizes, settings: Mars5Settings, *, deep_clone: bool | None
-) -> Reference:
-    """The voice, checked. deep_clone: None is deep where there is a transcript.
+def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options, where: str = "prompt") -> Voice:
+    """Check a prompt. A bare array is the codes of a voice. where: its name in messages.
 
-    Raises UsageError for no reference, one that is empty, silent, too short or too long, or whose numbers are
-    none; for a deep clone without a transcript.
+    Raises UsageError for no reference, one that is empty, silent, too short or too long, or that is not made
+    of finite samples or codes of the codec; for a deep clone without a transcript.
     """
     if prompt is None:
         raise UsageError(
-            "prompt: MARS5 speaks with the voice of a reference; give Prompt.of(audio=...), 5 to 10 s of speech"
+            f"{where}: MARS5 speaks with the voice of a reference; "
+            "give Prompt.of(audio=...), 5 to 10 s of speech"
         )
+    if isinstance(prompt, str | bytes):
+        raise UsageError(f"{where}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
     given = (prompt if isinstance(prompt, Prompt) else Prompt.of(codes=prompt)).one
-    deep = given.text is not None if deep_clone is None else deep_clone
+    deep = given.text is not None if options.deep_clone is None else options.deep_clone
     if deep and given.text is None:
         raise UsageError(
             "deep_clone: a deep clone reads what the reference says; give its transcript, or deep_clone=False"
         )
-    transcript = given.text if deep else None
-    if transcript is not None:
-        check_words("transcript", transcript)
-    if given.audio is not None:
-        samples = _samples(given.audio, sizes, settings)
-        return Reference(samples, None, transcript, -(-len(samples) // sizes.hop_length))
-    codes = _codes(np.asarray(given.codes), sizes)
-    _check_length(codes.shape[1] * sizes.hop_length, sizes, settings)
-    return Reference(None, codes, transcript, codes.shape[1])
+    transcript = _read_aloud(given.text, options) if deep and given.text is not None else None
+    samples = given.samples(sizes.sample_rate, where)
+    if samples is not None:
+        samples = _padded(samples, sizes, options, where)
+        return Voice(-(-len(samples) // sizes.hop_length), samples=samples, transcript=transcript)
+    codes = _codes(np.asarray(given.codes), sizes, where)
+    _check_length(codes.shape[1] * sizes.hop_length, sizes, options, where)
+    return Voice(codes.shape[1], codes=codes, transcript=transcript)
 
 
-def _samples(audio: np.ndarray, sizes: Sizes, settings: Mars5Settings) -> np.ndarray:
-    samples = np.asarray(audio)
-    if samples.dtype.kind != "f":  # 16-bit samples read as they are would be 32,768 times too loud
-        raise UsageError("prompt: audio must be floating-point samples in [-1, 1]")
-    if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
-        raise UsageError("prompt: audio must be a non-empty 1-D array of finite samples")
+def as_spoken(text: str) -> str:
+    """Put numbers and abbreviations into words, and white space into single spaces."""
+    return " ".join(spoken(text).split())
+
+
+def _read_aloud(transcript: str, options: Mars5Options) -> str:
+    check_words("transcript", transcript)
+    return transcript if options.as_written else as_spoken(transcript)
+
+
+def _padded(samples: np.ndarray, sizes: Sizes, options: Mars5Options, where: str) -> np.ndarray:
     if len(samples) < sizes.hop_length:
-        raise UsageError(f"prompt: {len(samples)} samples are less than a frame; give a second or more")
+        raise UsageError(f"{where}: {len(samples)} samples are less than a frame; give a second or more")
     if not samples.any():
-        raise UsageError("prompt: the reference is silent; give some seconds of speech")
-    _check_length(len(samples), sizes, settings)
-    pad = int(settings.ref_audio_pad * sizes.sample_rate)
-    return np.pad(samples.astype(np.float32), (pad, 0))
+        raise UsageError(f"{where}: the reference is silent; give some seconds of speech")
+    _check_length(len(samples), sizes, options, where)
+    return np.pad(samples, (int(options.ref_audio_pad * sizes.sample_rate), 0))
 
 
-def _check_length(samples: int, sizes: Sizes, settings: Mars5Settings) -> None:
+def _check_length(samples: int, sizes: Sizes, options: Mars5Options, where: str) -> None:
     seconds = samples / sizes.sample_rate
-    if seconds > settings.max_prompt_dur:
+    if seconds > options.max_prompt_dur:
         raise UsageError(
-            f"prompt: {seconds:.1f} s of reference, the networks were made for {settings.max_prompt_dur:g}; "
+            f"{where}: {seconds:.1f} s of reference, the networks were made for {options.max_prompt_dur:g}; "
             "cut it to 5 to 10 s, or raise max_prompt_dur"
         )
 
 
-def _codes(codes: np.ndarray, sizes: Sizes) -> np.ndarray:
+def _codes(codes: np.ndarray, sizes: Sizes, where: str) -> np.ndarray:
     if codes.ndim != 2 or codes.shape[0] != sizes.n_codebooks or codes.shape[1] == 0:
-        raise UsageError(f"prompt: codes of shape {codes.shape}; expected ({sizes.n_codebooks}, frames)")
+        raise UsageError(f"{where}: codes of shape {codes.shape}; expected ({sizes.n_codebooks}, frames)")
     if codes.dtype.kind not in "iu":
-        raise UsageError(f"prompt: codes of type {codes.dtype}; give whole numbers")
+        raise UsageError(f"{where}: codes of type {codes.dtype}; give whole numbers")
     if not (codes.min() >= 0 and codes.max() < sizes.codebook_size):
-        raise UsageError(f"prompt: codes outside 0 .. {sizes.codebook_size - 1}")
+        raise UsageError(f"{where}: codes outside 0 .. {sizes.codebook_size - 1}")
     return codes.astype(np.int32)

@@ -1,273 +1,283 @@
-"""What a caller asks of MARS5, checked and completed before any weight is touched."""
+"""What a caller asks of MARS5: text, options and prompt in, a checked request out. No network runs here."""
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
-from tts_core.errors import UsageError, check_names
-from tts_core.mars5.diffusion import Diffusion, Draws
-from tts_core.mars5.reference import Reference, Sizes, Voice, read_reference
-from tts_core.mars5.sampling import Mars5Settings
-from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
+from tts_core.errors import UsageError
+from tts_core.mars5.diffusion import Diffusion
+from tts_core.mars5.memory import Mars5Job
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.reference import Sizes, Voice, as_spoken, read_voice
+from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import Noise, check_seed, per_text, piece_seed
-from tts_core.text.checks import check_words
+from tts_core.pipeline import PromptLike
+from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
-from tts_core.text.spoken import spoken
 
-PIECE_SECONDS = 10.0  # of speech, roughly: what the networks speak well at once
 BANDWIDTH_ID = 1  # of the vocoder's norms: 3 kbps, as upstream sets it, although codes are those of 6 kbps
 STAGES = ("codec", "AR", "NAR", "vocoder")
-ARGUMENTS = (  # of `generate`, beside the fields of Mars5Settings
-    *("prompt", "deep_clone", "cfg_scale", "settings", "as_written"),
-    *("piece_seconds", "seed", "noise", "draws"),
-)
+OwnNoise = Noise | Sequence[Noise] | None  # of one text: a source, or one per piece
 
 
-class Overrides(TypedDict, total=False):
-    """Fields of Mars5Settings, as keyword arguments of `generate`."""
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A piece of a text.
 
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    typical_p: float | None
-    freq_penalty: float | None
-    presence_penalty: float | None
-    rep_penalty_window: int | None
-    eos_penalty_factor: float | None
-    eos_penalty_decay: float | None
-    eos_estimated_gen_length_factor: float | None
-    generate_max_len_override: int | None
-    timesteps: int | None
-    x_0_temp: float | None
-    nar_guidance_w: float | None
-    q0_override_steps: int | None
-    trim_db: float | None
-    ref_audio_pad: float | None
-    max_prompt_dur: float | None
+    text: as it is read.  prompt: what the autoregressive network reads; in a deep clone without the ids of
+    the reference until that is encoded.
+    """
 
-
-@dataclass(frozen=True)
-class Item:
-    """A text, or a piece of one, and what it is spoken with."""
-
-    text: str  # as it is read
-    reference: Reference
+    text: str
+    prompt: CodecPrompt
     noise: Noise
-    where: str = "text"  # its name in messages
+
+    @property
+    def seconds(self) -> float:
+        """About how long its speech will be."""
+        return len(self.text) / CHARACTERS_PER_SECOND
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One text as it will be spoken.
+
+    max_frames: of all pieces together, None for no such limit.  seed: None where the caller gave the noise.
+    where: the text's name in messages.
+    """
+
+    pieces: tuple[Piece, ...]
+    voice: Voice
+    options: Mars5Options
+    diffusion: Diffusion
+    max_frames: int | None
+    seed: int | None
+    frame_rate: float  # Hz, of the codec
+    where: str = "text"
 
     @property
     def deep(self) -> bool:
         """Whether the networks read what the reference says."""
-        return self.reference.transcript is not None
+        return self.voice.transcript is not None
 
-    def expected_frames(self, frame_rate: float) -> int:
-        """About how many frames its speech has, for the memory that it takes."""
-        return int(frame_rate * len(self.text) / CHARACTERS_PER_SECOND) + 1
+    @property
+    def seconds(self) -> float:
+        """About how long the speech will be."""
+        expected = sum(piece.seconds for piece in self.pieces)
+        return expected if self.max_frames is None else min(expected, self.max_frames / self.frame_rate)
 
-    def prompt(self, codes: np.ndarray, vocabulary: CodecVocabulary, settings: Mars5Settings) -> CodecPrompt:
-        """What the autoregressive network reads. codes: (Q, P), the reference's.
+    def encoded(self, encode: Callable[[np.ndarray], np.ndarray], vocabulary: CodecVocabulary) -> Request:
+        """The same request with its reference as codes, and in a deep clone with their ids in the prompts.
 
-        Raises UsageError where that leaves no room for speech.
+        Raises UsageError where a prompt leaves no room for speech.
         """
-        factor, said = settings.eos_estimated_gen_length_factor, self.reference.transcript
-        for what, words in ((self.where, self.text), ("transcript", said or "")):
-            if found := [token for token in vocabulary.text.specials if token in words]:
-                raise UsageError(f"{what}: {found[0]} is a special token of the model; leave it out")
-        if said is None:
-            prompt = vocabulary.shallow(self.text, length_factor=factor)
-        else:
-            prompt = vocabulary.deep(self.text, said, codes[0], length_factor=factor)
-        if len(prompt.tokens) >= settings.max_len:
-            what = "the text" if said is None else "reference and text"
-            raise UsageError(
-                f"{self.where}: {what} take {len(prompt.tokens)} ids of the {settings.max_len} that speech "
-                "shares with them; shorten them, or raise generate_max_len_override"
-            )
-        return prompt
+        if self.voice.codes is not None:
+            return self
+        return _completed(replace(self, voice=self.voice.encoded(encode)), vocabulary)
+
+    def job(self) -> Mars5Job:
+        """What the request takes at its longest; a reference that is not encoded yet has an id per frame."""
+        ids = max(len(piece.prompt.tokens) for piece in self.pieces)
+        if self.deep and self.voice.codes is None:
+            ids += self.voice.frames
+        longest = max(len(piece.text) for piece in self.pieces)
+        frames = int(self.frame_rate * longest / CHARACTERS_PER_SECOND) + 1
+        return self.job_of(ids, frames if self.max_frames is None else min(frames, self.max_frames))
+
+    def job_of(self, prompt_ids: int, frames: int) -> Mars5Job:
+        """What a piece with this prompt and this many new frames takes."""
+        return Mars5Job(
+            prompt_ids=prompt_ids,
+            frames=frames,
+            prompt_frames=self.voice.frames,
+            deep=self.deep,
+            guided=self.diffusion.guided,
+            max_len=self.options.max_len,
+        )
 
 
-@dataclass(frozen=True)
-class Request:
-    """Texts, or the pieces of one text, ready to run. seed: None where the caller gave the noise."""
-
-    items: list[Item]
-    settings: Mars5Settings
-    diffusion: Diffusion
-    seed: int | None
-
-
-def request_pieces(
+def ask(
+    configs: Mapping[str, Any],
+    documents: Mapping[str, Mapping[str, str]],
     text: str,
-    prompt: Voice,
-    sizes: Sizes,
-    settings: Mars5Settings,
-    *,
-    deep_clone: bool | None,
-    as_written: bool,
-    piece_seconds: float | None,
-    seed: int | None,
-    noise: Noise | Sequence[Noise] | None,
-    draws: Draws,
-    where: str = "text",
+    options: Mars5Options,
+    prompt: PromptLike,
 ) -> Request:
-    """One text in pieces, all with one voice; every value is checked.
-
-    as_written: leave numbers, abbreviations and white space as they are. piece_seconds: about how long a
-    piece may be; None does not cut. where: the text's name in messages. Raises UsageError naming the
-    argument.
-    """
-    diffusion = _diffusion(settings, draws)
-    reference = read_reference(prompt, sizes, settings, deep_clone=deep_clone)
-    check_words(where, text)
-    if reference.transcript is not None and not as_written:
-        reference = replace(reference, transcript=as_spoken(reference.transcript))
-    texts = cut(text if as_written else as_spoken(text), piece_seconds)
-    seed = check_seed(secrets.randbits(32) if seed is None else seed)
-    sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))])
-    items = [Item(piece, reference, source, where) for piece, source in zip(texts, sources, strict=True)]
-    return Request(items, settings, diffusion, None if noise is not None else seed)
+    """A request, from the configurations and the documents of a model's parts by kind. Raises UsageError."""
+    sizes, texts = Sizes.of(configs["encodec"], configs["mars5_nar"]), documents["mars5"]
+    vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE])
+    return request(sizes, vocabulary, text, options, prompt)
 
 
-def request_texts(
-    texts: Sequence[str],
-    prompts: Voice | Sequence[Voice],
-    sizes: Sizes,
-    settings: Mars5Settings,
-    *,
-    deep_clone: bool | None,
-    seed: int | Sequence[int] | None,
-    noise: Noise | Sequence[Noise] | None,
-    draws: Draws,
+def request(
+    sizes: Sizes, vocabulary: CodecVocabulary, text: str, options: Mars5Options, prompt: PromptLike
 ) -> Request:
-    """Several texts, each exactly as it is given and in one piece. prompts: one for all, or one per text.
+    """Check one text and everything asked of it, and cut it into pieces, all of them with one voice.
 
-    Raises UsageError naming the argument, and the text's place.
+    options.noise: one source, or one per piece. Raises UsageError naming the argument.
     """
-    voices, seeds = _for_each(texts, prompts, seed)
-    sources = per_text(noise, [check_seed(one) for one in seeds])
-    for place, text in enumerate(texts, start=1):
-        check_words(f"text {place}", text)
-    read: dict[int, Reference] = {}  # a voice that several texts share is read once
-    for voice in voices:
-        if id(voice) not in read:
-            read[id(voice)] = read_reference(voice, sizes, settings, deep_clone=deep_clone)
-    items = [
-        Item(text, read[id(voice)], source, f"text {place}")
-        for place, (text, voice, source) in enumerate(zip(texts, voices, sources, strict=True), start=1)
-    ]
-    return Request(items, settings, _diffusion(settings, draws), None)
+    check_words("text", text)
+    check_one_speaker(text, "MARS5")
+    seed, most = _seeds(options, 1)[0], _limits(options, sizes, 1)[0]
+    voice = read_voice(prompt, sizes, options)
+    noise = cast(OwnNoise, options.noise)
+    return _request(sizes, vocabulary, text, options, voice, "text", seed=seed, max_frames=most, noise=noise)
 
 
 def request_batch(
-    texts: Sequence[str],
-    prompts: Voice | Sequence[Voice],
     sizes: Sizes,
-    settings: Mars5Settings,
+    vocabulary: CodecVocabulary,
+    texts: Sequence[str],
+    options: Mars5Options,
+    prompts: PromptLike | Sequence[PromptLike],
     *,
-    deep_clone: bool | None,
-    as_written: bool,
-    piece_seconds: float | None,
-    seed: int | Sequence[int] | None,
-    noise: Noise | Sequence[Noise | Sequence[Noise]] | None,
-    draws: Draws,
-) -> list[tuple[Voice, Request]]:
-    """Several texts, each in pieces, with its voice. prompts, seed, noise: one for all, or one per text.
+    exactly: bool = False,
+) -> list[Request]:
+    """Check several texts; those with the same prompt share a voice.
 
-    Other arguments as of `request_pieces`. Raises UsageError naming the argument, and the text's place.
+    exactly: read them as they are given, each in one piece.
+    prompts, and of the options seed, max_frames and noise: one for all, or one per text. Raises UsageError
+    naming the argument, and the text's place.
     """
-    voices, seeds = _for_each(texts, prompts, seed)
-    sources = list(noise) if isinstance(noise, Sequence) else [noise] * len(texts)
-    if len(sources) != len(texts):
-        raise UsageError(f"noise: {len(sources)} sources for {len(texts)} texts; give one, or one per text")
-    requests = [
-        request_pieces(
-            text,
-            voice,
-            sizes,
-            settings,
-            deep_clone=deep_clone,
-            as_written=as_written,
-            piece_seconds=piece_seconds,
-            seed=own,
-            noise=source,
-            draws=draws,
-            where=f"text {place}",
-        )
-        for place, (text, voice, own, source) in enumerate(
-            zip(texts, voices, seeds, sources, strict=True), start=1
-        )
-    ]
-    return list(zip(voices, requests, strict=True))
-
-
-def _for_each(
-    texts: Sequence[str], prompts: Voice | Sequence[Voice], seed: int | Sequence[int] | None
-) -> tuple[list[Voice], list[int]]:
-    """A voice and a seed for each text: one for all, or one per text."""
     if isinstance(texts, str):
         raise UsageError("texts: got one string; give a list of strings")
     if not texts:
         raise UsageError("texts: the list is empty")
-    voices = list(prompts) if isinstance(prompts, Sequence) else [prompts] * len(texts)
-    if len(voices) != len(texts):
-        raise UsageError(f"prompts: {len(voices)} for {len(texts)} texts; give one, or one per text")
-    seed = secrets.randbits(32) if seed is None else seed
-    seeds = list(seed) if isinstance(seed, Sequence | np.ndarray) else [seed] * len(texts)
-    if len(seeds) != len(texts):
-        raise UsageError(
-            f"seed: {len(seeds)} values for {len(texts)} texts; give one number, or one per text"
+    shared = not isinstance(prompts, Sequence) or isinstance(prompts, str)
+    given = cast(Sequence[PromptLike], [prompts] * len(texts) if shared else prompts)
+    if len(given) != len(texts):
+        raise UsageError(f"prompts: {len(given)} for {len(texts)} texts; give one, or one per text")
+    if exactly:
+        options = replace(options, as_written=True, piece_seconds=None)
+    seeds, limits = _seeds(options, len(texts)), _limits(options, sizes, len(texts))
+    sources = [*options.noise] if isinstance(options.noise, Sequence) else [options.noise] * len(texts)
+    if len(sources) != len(texts):
+        raise UsageError(f"noise: {len(sources)} sources for {len(texts)} texts; give one, or one per text")
+    voices = {id(one): one for one in given}
+    read = {name: read_voice(one, sizes, options) for name, one in voices.items()}
+    return [
+        _request(
+            sizes,
+            vocabulary,
+            text,
+            options,
+            read[id(given[i])],
+            f"text {i + 1}",
+            seed=seeds[i],
+            max_frames=limits[i],
+            noise=sources[i],
         )
-    return voices, seeds
+        for i, text in enumerate(texts)
+    ]
 
 
-def _diffusion(settings: Mars5Settings, draws: Draws) -> Diffusion:
-    return Diffusion(
-        settings.timesteps,
-        settings.nar_guidance_w,
-        settings.x_0_temp,
-        settings.q0_override_steps,
-        draws=draws,
+def _request(
+    sizes: Sizes,
+    vocabulary: CodecVocabulary,
+    text: str,
+    options: Mars5Options,
+    voice: Voice,
+    where: str,
+    *,
+    seed: int,
+    max_frames: int | None,
+    noise: OwnNoise,
+) -> Request:
+    check_words(where, text)
+    text = text if options.as_written else as_spoken(text)
+    for name, words in ((where, text), ("transcript", voice.transcript or "")):
+        if found := [token for token in vocabulary.text.specials if token in words]:
+            raise UsageError(f"{name}: {found[0]} is a special token of the model; leave it out")
+    texts = cut(text, options.piece_seconds)
+    sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))])
+    pieces = [
+        Piece(piece, _prompt(vocabulary, piece, voice.transcript, options), source)
+        for piece, source in zip(texts, sources, strict=True)
+    ]
+    diffusion = Diffusion(
+        options.timesteps, options.cfg_scale, options.x_0_temp, options.q0_override_steps, options.draws
     )
+    made = Request(
+        tuple(pieces),
+        voice,
+        options,
+        diffusion,
+        max_frames,
+        None if noise is not None else seed,
+        sizes.frame_rate,
+        where,
+    )
+    return _completed(made, vocabulary)
 
 
-def choose_settings(
-    settings: Mars5Settings | None, cfg_scale: float | None, overrides: Overrides | dict[str, Any]
-) -> Mars5Settings:
-    """Settings, or the defaults, with the values that are given otherwise; cfg_scale is nar_guidance_w.
-
-    Raises UsageError for an unknown name, with the nearest one, and for a value out of its range.
-    """
-    check_names(overrides, [*ARGUMENTS, *(field.name for field in fields(Mars5Settings))])
-    given = {name: value for name, value in overrides.items() if value is not None}
-    if cfg_scale is not None:
-        if "nar_guidance_w" in given:
-            raise UsageError("cfg_scale: the same as nar_guidance_w; give one of them")
-        given["nar_guidance_w"] = cfg_scale
-    return replace(settings or Mars5Settings(), **given)
+def _prompt(
+    vocabulary: CodecVocabulary, text: str, transcript: str | None, options: Mars5Options
+) -> CodecPrompt:
+    factor = options.eos_estimated_gen_length_factor
+    if transcript is None:
+        return vocabulary.shallow(text, length_factor=factor)
+    return vocabulary.transcribed(text, transcript, length_factor=factor)
 
 
-def as_spoken(text: str) -> str:
-    """A text as it is read aloud: numbers and abbreviations in words, white space as single spaces."""
-    return " ".join(spoken(text).split())
+def _completed(request: Request, vocabulary: CodecVocabulary) -> Request:
+    """Add the reference's ids, if they are known, to the prompts of a deep clone; check the prompts' room."""
+    if request.deep and request.voice.codes is not None:
+        speech = vocabulary.speech_ids(request.voice.codes[0])
+        pieces = [replace(one, prompt=one.prompt.followed_by(speech)) for one in request.pieces]
+        request = replace(request, pieces=tuple(pieces))
+    longest, max_len = max(len(piece.prompt.tokens) for piece in request.pieces), request.options.max_len
+    if longest >= max_len:
+        what = "reference and text" if request.deep else "the text"
+        raise UsageError(
+            f"{request.where}: {what} take {longest} ids of the {max_len} that speech "
+            "shares with them; shorten them, or raise generate_max_len_override"
+        )
+    return request
+
+
+def _seeds(options: Mars5Options, texts: int) -> list[int]:
+    """A seed for each text; a fresh one is the same for all of them."""
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    return [check_seed(one) for one in _numbers("seed", seed, texts)]
+
+
+def _limits(options: Mars5Options, sizes: Sizes, texts: int) -> Sequence[int | None]:
+    """Frames of each text at most, as max_frames or max_seconds say; None where neither is given."""
+    if options.max_seconds is None:
+        return (
+            [None] * texts
+            if options.max_frames is None
+            else _numbers("max_frames", options.max_frames, texts)
+        )
+    if options.max_frames is not None:
+        raise UsageError("max_frames: max_seconds says the same; give one of them")
+    return [math.ceil(options.max_seconds * sizes.frame_rate)] * texts
+
+
+def _numbers(name: str, value: int | Sequence[int], texts: int) -> list[int]:
+    """One whole number for each text. Raises UsageError naming the argument."""
+    values = [*value] if isinstance(value, Sequence | np.ndarray) else [value] * texts
+    if len(values) != texts:
+        raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
+    return [int(one) for one in values]
 
 
 def cut(text: str, piece_seconds: float | None) -> list[str]:
-    """The pieces of a text, each about so many seconds long at most."""
+    """Cut a text into pieces of about this many seconds at most; None does not cut."""
     if piece_seconds is None:
         return [text]
-    if not 1 <= piece_seconds < float("inf"):
-        raise UsageError(f"piece_seconds: {piece_seconds} is not a number of 1 and more")
     most = int(CHARACTERS_PER_SECOND * piece_seconds)
     return [text] if len(text) <= most else split(text, most)
 
 
 def for_vocoder(codes: np.ndarray, books: int, size: int) -> np.ndarray:
-    """Codes (Q, T) that a vocoder with so many codebooks of so many codes can read.
+    """Make codes (Q, T) readable for a vocoder with this many codebooks of this many codes.
 
     The diffusion has one class more than there are codes. As upstream does, such a code takes the first entry
     of the next codebook; the vocoder's last one has no next, and takes its last entry.

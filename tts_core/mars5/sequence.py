@@ -10,12 +10,24 @@ from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 
 
 class CodecSequence:
-    """Grows by `accept` until the end is drawn or `max_len` ids, prompt included, are there."""
+    """Grows by `accept` until the end is drawn, or there are `max_len` ids or `max_codes` codes.
 
-    def __init__(self, prompt: CodecPrompt, vocabulary: CodecVocabulary, max_len: int):
-        self.prompt, self.vocabulary, self.max_len = prompt, vocabulary, max_len
+    max_len: prompt included.  max_codes: as `codes` counts them, the reference's included; None is no limit.
+    """
+
+    def __init__(
+        self,
+        prompt: CodecPrompt,
+        vocabulary: CodecVocabulary,
+        max_len: int,
+        max_codes: int | None = None,
+    ):
+        self.prompt, self.vocabulary, self.max_len, self.max_codes = prompt, vocabulary, max_len, max_codes
         self.generated: list[int] = []
         self.ended = False
+        self._n_codes = 0  # counted only for max_codes
+        if max_codes is not None:
+            self._n_codes = len(vocabulary.codes(prompt.tokens, first=prompt.first_code))
 
     @property
     def room(self) -> int:
@@ -25,7 +37,8 @@ class CodecSequence:
     @property
     def done(self) -> bool:
         """Whether nothing more is to be drawn."""
-        return self.ended or len(self.generated) >= self.room
+        full = self.max_codes is not None and self._n_codes >= self.max_codes
+        return self.ended or full or len(self.generated) >= self.room
 
     @property
     def finish_reason(self) -> Literal["stop", "length"] | None:
@@ -43,9 +56,15 @@ class CodecSequence:
         """Take what was drawn next."""
         if drawn == self.vocabulary.end:
             self.ended = True
-        else:
-            self.generated.append(drawn)
+            return
+        place = len(self.prompt.tokens) + len(self.generated)
+        self.generated.append(drawn)
+        if self.max_codes is not None and place >= self.prompt.first_code:
+            self._n_codes += len(self.vocabulary.codes(np.array([drawn])))
 
     def codes(self) -> np.ndarray:
-        """Codes of the first codebook so far, as `CodecVocabulary.codes` reads them. (T,) int32."""
-        return self.vocabulary.codes(self.ids, first=self.prompt.first_code)
+        """Codes of the first codebook so far, as `CodecVocabulary.codes` reads them. (T,) int32.
+
+        Without what the last id, which may stand for several codes, has beyond `max_codes`.
+        """
+        return self.vocabulary.codes(self.ids, first=self.prompt.first_code)[: self.max_codes]

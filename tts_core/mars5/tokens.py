@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -176,6 +176,10 @@ class CodecPrompt:
     expected_tokens: int  # below so many new ids an end costs a penalty
     first_code: int  # place in prompt and output of the first id that is turned into codes
 
+    def followed_by(self, speech: np.ndarray) -> CodecPrompt:
+        """The prompt of a deep clone, once its reference is known. speech: (N,) ids of `speech_ids`."""
+        return replace(self, tokens=np.concatenate([self.tokens, speech]))
+
 
 class CodecVocabulary:
     """Both tokenizers as one range of ids: text, then speech."""
@@ -201,21 +205,27 @@ class CodecVocabulary:
             )
 
     def shallow(self, text: str, *, length_factor: float = 1.0) -> CodecPrompt:
-        """The prompt of a voice alone: the text, stripped.
+        """The prompt of a clone that only takes the voice: the text, stripped.
 
         length_factor: expected new ids per character of `text` as it is given.
         """
-        return self._prompt(text.strip(), [], text, length_factor)
+        return self._prompt(text.strip(), text, length_factor)
+
+    def transcribed(self, text: str, transcript: str, *, length_factor: float = 1.0) -> CodecPrompt:
+        """The text part of a deep clone's prompt. The transcript is not stripped; the network was used so."""
+        return self._prompt(f"{transcript} {text.strip()}", text, length_factor)
 
     def deep(
         self, text: str, transcript: str, codes: np.ndarray, *, length_factor: float = 1.0
     ) -> CodecPrompt:
-        """The prompt that also tells what the reference says. codes: (P,), the reference's first codebook.
+        """The whole prompt of a deep clone. codes: (P,), the reference's first codebook."""
+        prompt = self.transcribed(text, transcript, length_factor=length_factor)
+        return prompt.followed_by(self.speech_ids(codes))
 
-        The transcript is not stripped; the network was used so.
-        """
-        speech = [self.first_speech + place for place in self.speech.encode(codes.tolist())]
-        return self._prompt(f"{transcript} {text.strip()}", speech, text, length_factor)
+    def speech_ids(self, codes: np.ndarray) -> np.ndarray:
+        """Ids of codes of the first codebook. (P,) → (N,) int32, N ≤ P."""
+        ids = [self.first_speech + place for place in self.speech.encode(codes.tolist())]
+        return np.array(ids, dtype=np.int32)
 
     def codes(self, ids: np.ndarray, *, first: int = 0) -> np.ndarray:
         """Codes of the first codebook. ids: (N,) from a prompt's first to the last generated → (T,) int32.
@@ -227,10 +237,10 @@ class CodecVocabulary:
         parts = self.speech.decode(speech.tolist())
         return np.array([part for part in parts if isinstance(part, int)], dtype=np.int32)
 
-    def _prompt(self, spoken: str, speech: list[int], text: str, length_factor: float) -> CodecPrompt:
+    def _prompt(self, spoken: str, text: str, length_factor: float) -> CodecPrompt:
         ids = self.text.encode(f"{START_OF_TEXT}{spoken}{END_OF_TEXT}", specials="all")
         return CodecPrompt(
-            tokens=np.array([*ids, *speech], dtype=np.int32),
+            tokens=np.array(ids, dtype=np.int32),
             text_tokens=len(ids),
             expected_tokens=round(length_factor * len(text)),
             first_code=len(ids) + 1,

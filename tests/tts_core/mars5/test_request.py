@@ -1,78 +1,43 @@
-"""MARS5's requests: voices, texts, pieces, seeds and settings, checked without a network."""
+"""MARS5's requests: voices, texts, pieces, seeds and limits, checked without a network."""
 
-from dataclasses import fields, replace
-from typing import Any, get_type_hints
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.tts_core.mars5.test_tokens import VOCABULARY
 from tts_core.errors import UsageError
-from tts_core.mars5.reference import Reference, Sizes, read_reference
-from tts_core.mars5.request import (
-    ARGUMENTS,
-    Overrides,
-    Request,
-    choose_settings,
-    for_vocoder,
-    request_pieces,
-    request_texts,
-)
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.reference import Sizes, Voice, read_voice
+from tts_core.mars5.request import Request, for_vocoder, request, request_batch
 from tts_core.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 SIZES = Sizes(sample_rate=24000, hop_length=320, n_codebooks=8, codebook_size=1024)
-SETTINGS = Mars5Settings()
 SOUND = np.sin(np.arange(24000) / 20).astype(np.float32)
 CODES = np.arange(8 * 5, dtype=np.int64).reshape(8, 5)
 
 
-def read(prompt: Any, *, deep: bool | None = None, **settings: Any) -> Reference:
-    return read_reference(prompt, SIZES, replace(SETTINGS, **settings), deep_clone=deep)
+def read(prompt: Any, *, deep: bool | None = None, **options: Any) -> Voice:
+    return read_voice(prompt, SIZES, Mars5Options(deep_clone=deep, **options))
 
 
-def pieces(text: str, **given: Any) -> Request:
-    arguments = {
-        "deep_clone": None,
-        "as_written": False,
-        "piece_seconds": 10.0,
-        "seed": 1,
-        "noise": None,
-        "draws": "per cell",
-    }
-    prompt = given.pop("prompt", Prompt.of(audio=SOUND))
-    return request_pieces(text, prompt, SIZES, SETTINGS, **{**arguments, **given})
+def pieces(text: str, prompt: Any = None, **given: Any) -> Request:
+    options = Mars5Options(**{"seed": 1, **given})
+    return request(SIZES, VOCABULARY, text, options, Prompt.of(audio=SOUND) if prompt is None else prompt)
 
 
 def texts(said: Request) -> list[str]:
-    return [item.text for item in said.items]
-
-
-def test_every_setting_may_be_given_by_name() -> None:
-    assert set(get_type_hints(Overrides)) == {field.name for field in fields(Mars5Settings)}
-
-
-def test_settings() -> None:
-    given = Mars5Settings(top_k=5, timesteps=7)
-    assert choose_settings(None, None, {}) == SETTINGS
-    assert choose_settings(given, 2.0, {"top_p": None, "top_k": 9}) == replace(
-        given, top_k=9, nar_guidance_w=2.0
-    )
-    with pytest.raises(UsageError, match=r"freq_penality: .* did you mean freq_penalty\?"):
-        choose_settings(None, None, {"freq_penality": 1.0})
-    with pytest.raises(UsageError, match=r"promt: .* did you mean prompt"):
-        choose_settings(None, None, {"promt": None})
-    with pytest.raises(UsageError, match=r"xyz: .* it takes as_written, cfg_scale"):
-        choose_settings(None, None, {"xyz": 1})
-    assert len(set(ARGUMENTS)) == len(ARGUMENTS)
+    return [piece.text for piece in said.pieces]
 
 
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
         (None, "MARS5 speaks with the voice of a reference"),
+        ("voice.wav", r"prompt: 'voice\.wav' is text; give Prompt\.from_file"),
         (Prompt.of(audio=np.zeros(9, np.int16)), "floating-point samples"),
         (Prompt.of(audio=np.zeros((2, 900), np.float32)), "1-D array"),
         (Prompt.of(audio=np.zeros(0, np.float32)), "non-empty"),
@@ -132,8 +97,8 @@ def test_numbers_are_spoken_unless_told_otherwise() -> None:
     assert texts(pieces(text)) == ["Doctor Ray paid five dollars."]
     assert texts(pieces(text, as_written=True)) == [text]
     told = Prompt.of(audio=SOUND, text="At 3.")
-    assert pieces(text, prompt=told).items[0].reference.transcript == "At three."
-    assert pieces(text, prompt=told, as_written=True).items[0].reference.transcript == "At 3."
+    assert pieces(text, told).voice.transcript == "At three."
+    assert pieces(text, told, as_written=True).voice.transcript == "At 3."
 
 
 def test_a_text_of_exactly_a_piece_is_left_as_it_is() -> None:
@@ -161,17 +126,18 @@ def test_texts_without_words(text: str) -> None:
         many(["One.", text])
 
 
-def many(said: Any, voices: Any = CODES, **given: Any) -> Request:
-    arguments = {"deep_clone": None, "seed": None, "noise": None, "draws": "per cell", **given}
-    return request_texts(said, voices, SIZES, SETTINGS, **arguments)
+def many(said: Any, voices: Any = CODES, **given: Any) -> list[Request]:
+    return request_batch(SIZES, VOCABULARY, said, Mars5Options(**given), voices, exactly=True)
 
 
 def test_several_texts() -> None:
     both = many(["One 1.", "Two."], [CODES, Prompt.of(audio=SOUND)])
-    assert texts(both) == ["One 1.", "Two."]
-    assert [item.reference.frames for item in both.items] == [5, 75]
-    shared = many(["One.", "Two."]).items
-    assert shared[0].reference is shared[1].reference
+    assert [texts(one) for one in both] == [["One 1."], ["Two."]]
+    assert [one.voice.frames for one in both] == [5, 75]
+    shared = many(["One.", "Two."])
+    assert shared[0].voice is shared[1].voice
+    long = "One sentence stands here. " * 20
+    assert [texts(one) for one in many([long, "x"])] == [[long], ["x"]]
     for given, message in (
         ({"said": []}, "the list is empty"),
         ({"said": "One."}, "got one string"),
@@ -179,6 +145,7 @@ def test_several_texts() -> None:
         ({"said": ["One."], "seed": [1, 2]}, "seed: 2 values for 1 texts"),
         ({"said": ["One."], "seed": 1.5}, "seed: 1.5 is not"),
         ({"said": ["One."], "noise": []}, "noise: 0 sources for 1 texts"),
+        ({"said": ["One."], "max_frames": [1, 2]}, "max_frames: 2 values for 1 texts"),
     ):
         with pytest.raises(UsageError, match=message):
             many(**given)
@@ -191,7 +158,7 @@ def test_pieces_have_seeds_of_their_own() -> None:
     assert all(0 <= seed < 2**64 for seed in seeds)
     assert seeds == [piece_seed(7, place) for place in range(5)]
     said = pieces("One two. " * 9, seed=7, piece_seconds=2.0)
-    sources = [item.noise for item in said.items]
+    sources = [piece.noise for piece in said.pieces]
     assert [source.seed for source in sources if isinstance(source, HostNoise)] == [
         piece_seed(7, place) for place in range(len(sources))
     ]
@@ -202,24 +169,64 @@ def test_pieces_have_seeds_of_their_own() -> None:
 
 
 def test_prompts() -> None:
-    item = pieces("There.", prompt=Prompt.of(codes=CODES, text="Then.")).items[0]
-    prompt = item.prompt(CODES, VOCABULARY, SETTINGS)
+    told = Prompt.of(codes=CODES, text="Then.")
+    [piece] = pieces("There.", told).pieces
     known = VOCABULARY.deep("There.", "Then.", CODES[0])
-    np.testing.assert_array_equal(prompt.tokens, known.tokens)
-    longer = item.prompt(CODES, VOCABULARY, replace(SETTINGS, eos_estimated_gen_length_factor=3.0))
-    assert longer.expected_tokens == 3 * known.expected_tokens
-    np.testing.assert_array_equal(
-        item.prompt(
-            CODES, VOCABULARY, replace(SETTINGS, generate_max_len_override=len(prompt.tokens) + 1)
-        ).tokens,
-        known.tokens,
-    )
-    full = replace(SETTINGS, generate_max_len_override=len(prompt.tokens))
-    with pytest.raises(UsageError, match=f"reference and text take {len(prompt.tokens)} ids of the"):
-        item.prompt(CODES, VOCABULARY, full)
-    sneaky = pieces("A <|endoftext|> b.", as_written=True).items[0]
+    np.testing.assert_array_equal(piece.prompt.tokens, known.tokens)
+    [longer] = pieces("There.", told, eos_estimated_gen_length_factor=3.0).pieces
+    assert longer.prompt.expected_tokens == 3 * known.expected_tokens
+    full = len(known.tokens)
+    with pytest.raises(UsageError, match=f"reference and text take {full} ids of the {full} that"):
+        pieces("There.", told, generate_max_len_override=full)
+    assert pieces("There.", told, generate_max_len_override=full + 1).job().max_len == full + 1
     with pytest.raises(UsageError, match=r"text: .* is a special token"):
-        sneaky.prompt(CODES, VOCABULARY, SETTINGS)
+        pieces("A <|endoftext|> b.", as_written=True)
+    with pytest.raises(UsageError, match=r"transcript: .* is a special token"):
+        pieces("There.", Prompt.of(codes=CODES, text="A <|endoftext|> b."), as_written=True)
+
+
+def test_a_reference_is_read_when_it_is_encoded() -> None:
+    """Until then a deep clone's prompts are text, and memory is counted for an id per frame."""
+    asked = pieces("There. " * 30, Prompt.of(audio=SOUND, text="Then."), piece_seconds=2.0)
+    assert len(asked.pieces) > 3
+    assert all(len(piece.prompt.tokens) == piece.prompt.text_tokens for piece in asked.pieces)
+    longest = max(len(piece.prompt.tokens) for piece in asked.pieces)
+    assert (asked.job().prompt_ids, asked.job().prompt_frames) == (longest + 75, 75)
+    codes, heard = np.tile(CODES[:, :1], 75).astype(np.int32), list[np.ndarray]()
+
+    def encode(samples: np.ndarray) -> np.ndarray:
+        heard.append(samples)
+        return codes
+
+    ready = asked.encoded(encode, VOCABULARY)
+    assert [samples.tolist() for samples in heard] == [SOUND.tolist()]
+    for piece, text in zip(ready.pieces, texts(asked), strict=True):
+        known = VOCABULARY.deep(text, "Then.", codes[0])
+        np.testing.assert_array_equal(piece.prompt.tokens, known.tokens)
+    assert ready.job().prompt_ids == max(len(piece.prompt.tokens) for piece in ready.pieces)
+    assert ready.encoded(encode, VOCABULARY) is ready
+    tight = replace(asked, options=replace(asked.options, generate_max_len_override=longest + 2))
+    with pytest.raises(UsageError, match="text: reference and text take"):
+        tight.encoded(encode, VOCABULARY)
+
+
+def test_limits() -> None:
+    text = "There. " * 30  # 14 s
+    free = pieces(text)
+    assert free.max_frames is None
+    assert free.seconds == pytest.approx(sum(map(len, texts(free))) / CHARACTERS_PER_SECOND)
+    assert free.job().frames == int(75 * max(map(len, texts(free))) / CHARACTERS_PER_SECOND) + 1
+    short = pieces(text, max_frames=30)
+    assert (short.max_frames, short.seconds, short.job().frames) == (30, 0.4, 30)
+    assert pieces(text, max_seconds=1.001).max_frames == 76
+    assert pieces(text, max_frames=10**6).job() == free.job()
+    with pytest.raises(UsageError, match="max_frames: max_seconds says the same; give one of them"):
+        pieces(text, max_frames=3, max_seconds=1.0)
+
+
+def test_marks_of_dia_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"text: \[S1\] at character 1 is Dia's mark .*; MARS5 has"):
+        pieces("[S1] Hello.")
 
 
 def test_the_class_that_is_no_code() -> None:

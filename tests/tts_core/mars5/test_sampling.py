@@ -1,83 +1,21 @@
-"""MARS5's settings, the end's penalty, and the growing sequence."""
-
-import math
-from dataclasses import asdict
+"""MARS5's penalty of an early end, and the growing sequence."""
 
 import numpy as np
 import pytest
 
 from tests.tts_core.mars5.test_tokens import VOCABULARY
-from tts_core.errors import UsageError
-from tts_core.mars5.sampling import Mars5Settings, end_penalties
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sampling import end_penalties
 from tts_core.mars5.sequence import CodecSequence
 
 
-def test_defaults_are_the_originals():
-    assert asdict(Mars5Settings()) == {
-        "temperature": 0.7,
-        "top_k": 200,
-        "top_p": 0.2,
-        "typical_p": 1.0,
-        "freq_penalty": 3,
-        "presence_penalty": 0.4,
-        "rep_penalty_window": 80,
-        "eos_penalty_factor": 1,
-        "eos_penalty_decay": 0.5,
-        "eos_estimated_gen_length_factor": 1.0,
-        "generate_max_len_override": -1,
-        "timesteps": 200,
-        "x_0_temp": 0.7,
-        "nar_guidance_w": 3,
-        "q0_override_steps": 20,
-        "trim_db": 27,
-        "ref_audio_pad": 0,
-        "max_prompt_dur": 12,
-    }
-
-
-@pytest.mark.parametrize(("override", "expected"), [(-1, 2000), (0, 2000), (1, 2000), (2, 2), (3000, 3000)])
-def test_most_ids(override, expected):
-    assert Mars5Settings(generate_max_len_override=override).max_len == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("temperature", -0.1, "temperature: -0.1 is outside 0 and more"),
-        ("temperature", math.nan, "temperature: nan is not a number"),
-        ("temperature", "1", "temperature: '1' is not a number"),
-        ("temperature", True, "temperature: True is not a number"),
-        ("top_k", 1.5, "top_k: 1.5 is not a whole number"),
-        ("top_k", -1, "top_k: -1 is outside"),
-        ("top_p", 1.1, "top_p: 1.1 is outside 0 .. 1"),
-        ("typical_p", 0, "typical_p: must be above 0"),
-        ("rep_penalty_window", 0, "rep_penalty_window: 0 is outside 1 and more"),
-        ("freq_penalty", math.inf, "freq_penalty: inf is not a number"),
-        ("timesteps", 0, "timesteps: 0 is outside 1 .. 1000"),
-        ("timesteps", 20.0, "timesteps: 20.0 is not a whole number"),
-        ("x_0_temp", 0, "x_0_temp: must be above 0"),
-        ("nar_guidance_w", -1, "nar_guidance_w: -1 is outside"),
-        ("ref_audio_pad", 61, "ref_audio_pad: 61 is outside 0 .. 60"),
-        ("trim_db", -3, "trim_db: -3 is outside"),
-    ],
-)
-def test_values_out_of_range(name, value, message):
-    with pytest.raises(UsageError, match=message):
-        Mars5Settings(**{name: value})
-
-
-def test_edges_are_in_range():
-    assert Mars5Settings(temperature=0, top_k=0, top_p=0, typical_p=1, nar_guidance_w=0).top_k == 0
-    assert Mars5Settings(freq_penalty=-1).freq_penalty == -1
-
-
 def test_end_penalties():
-    settings = Mars5Settings(eos_penalty_factor=2, eos_penalty_decay=0.5)
+    options = Mars5Options(eos_penalty_factor=2, eos_penalty_decay=0.5)
     expected = np.array([4, 2 * 3**0.5, 2 * 2**0.5, 2, 2, 0, 0], np.float32)
-    np.testing.assert_array_equal(end_penalties(settings, 4, 7), expected)
-    assert end_penalties(settings, 0, 2).tolist() == [2, 0]
-    assert end_penalties(Mars5Settings(eos_penalty_factor=0), 4, 3).tolist() == [0, 0, 0]
-    assert end_penalties(settings, 4, 0).shape == (0,)
+    np.testing.assert_array_equal(end_penalties(options, 4, 7), expected)
+    assert end_penalties(options, 0, 2).tolist() == [2, 0]
+    assert end_penalties(Mars5Options(eos_penalty_factor=0), 4, 3).tolist() == [0, 0, 0]
+    assert end_penalties(options, 4, 0).shape == (0,)
 
 
 def test_sequence():
@@ -109,3 +47,35 @@ def test_no_room(max_len):
     sequence = CodecSequence(VOCABULARY.shallow("thin"), VOCABULARY, max_len)
     assert (sequence.room, sequence.done, sequence.finish_reason) == (0, True, "length")
     assert sequence.ids.tolist() == sequence.prompt.tokens.tolist()
+
+
+@pytest.mark.parametrize(("most", "counts"), [(1, 2), (2, 3), (3, 3), (4, 3), (5, 4)])
+def test_a_sequence_ends_with_its_codes(most, counts):
+    """The second id stands for one code, the third for three; the first is lost."""
+    long = next(i for i in range(1024, 1084) if len(VOCABULARY.speech.decode([i])) == 3)
+    ids = [VOCABULARY.first_speech + place for place in (5, 6, long, 7, 8)]
+    sequence = CodecSequence(VOCABULARY.shallow("thin"), VOCABULARY, 100, most)
+    while not sequence.done:
+        sequence.accept(ids[len(sequence.generated)])
+    assert (len(sequence.generated), sequence.finish_reason) == (counts, "length")
+    assert sequence.codes().tolist() == [6, *VOCABULARY.speech.decode([long]), 7, 8][:most]
+
+
+def test_codes_of_the_reference_count():
+    reference = np.array([3, 1000, 1001, 1002])
+    prompt = VOCABULARY.deep("thin", "Then.", reference)
+    assert len(prompt.tokens) - prompt.text_tokens == 4, "nothing merges"
+    sequence = CodecSequence(prompt, VOCABULARY, 100, 5)
+    assert not sequence.done
+    sequence.accept(VOCABULARY.first_speech + 9)
+    assert not sequence.done
+    sequence.accept(VOCABULARY.first_speech + 10)
+    assert sequence.finish_reason == "length"
+    assert sequence.codes().tolist() == [1000, 1001, 1002, 9, 10]
+
+
+def test_an_end_in_time_is_an_end():
+    sequence = CodecSequence(VOCABULARY.shallow("thin"), VOCABULARY, 100, 2)
+    for drawn in (VOCABULARY.first_speech + 5, VOCABULARY.first_speech + 6, VOCABULARY.end):
+        sequence.accept(drawn)
+    assert sequence.finish_reason == "stop"

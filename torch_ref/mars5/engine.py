@@ -1,0 +1,68 @@
+"""MARS5's engine: ids one by one, the diffusion, codec and vocoder.
+
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from torch_ref.codecs.encodec import Encodec
+from torch_ref.codecs.vocos import Vocos
+from torch_ref.host import Host
+from torch_ref.mars5.ar_loop import extend
+from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.mars5.residual_transformer import ResidualTransformer
+from torch_ref.mars5.reverse import ReverseDiffusion
+from tts_core.mars5.diffusion import Cells, Diffusion
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.noise import Noise
+
+
+class Mars5Engine:
+    """MARS5's networks. network: the autoregressive one; transformer: the diffusion's."""
+
+    def __init__(
+        self,
+        network: CodecLM,
+        transformer: ResidualTransformer,
+        codec: Encodec,
+        vocoder: Vocos,
+        vocabulary: CodecVocabulary,
+    ):
+        self.network, self.transformer = network, transformer
+        self.codec, self.vocoder, self.vocabulary = codec, vocoder, vocabulary
+        self.config, self.nar_config = network.config, transformer.config
+        self.codec_config, self.vocoder_config = codec.config, vocoder.config
+        self.diffusion = ReverseDiffusion(transformer)
+        self.host = Host(network.embed)
+
+    def encode(self, samples: np.ndarray) -> np.ndarray:
+        """(L,) float32 samples → (Q, P) int32 codes."""
+        return self.host.to_host(self.codec.encode(samples[None], self.nar_config.n_codebooks))[0]
+
+    def extend(
+        self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
+    ) -> Iterator[CodecSequence]:
+        """Draw ids until the sequence is done; yields it after each. codes: (Q, P), the reference's."""
+        return extend(self.network, codes, sequence, options, noise)
+
+    def diffuse(
+        self,
+        text: np.ndarray,
+        reference: np.ndarray,
+        cells: Cells,
+        settings: Diffusion,
+        noise: Noise,
+        check: Callable[[], None],
+    ) -> np.ndarray:
+        """All codebooks of the cells' frames. → (Q, S) int32. check: called between timesteps, may raise."""
+        return self.diffusion.run(text, reference, cells, settings, noise=noise, check=check)
+
+    def decode(self, codes: np.ndarray, bandwidth_id: int) -> np.ndarray:
+        """(Q, T) int32 codes → (L,) float32 samples."""
+        return self.host.to_host(self.vocoder.decode(codes[None], bandwidth_id))[0].astype(np.float32)

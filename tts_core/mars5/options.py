@@ -1,0 +1,177 @@
+"""Options of MARS5's generation.
+
+Names and defaults are those of the original's inference configuration where it has the option; its
+`nar_guidance_w` is `cfg_scale` here. Left out are `beam_width`, which the original refuses unless it is 1,
+and `use_kv_cache`, which changes no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from tts_core.options import check, option
+
+if TYPE_CHECKING:
+    from tts_core.mars5.diffusion import Draws
+    from tts_core.noise import Noise
+
+MAX_LEN = 2000  # ids, prompt included, unless generate_max_len_override is given
+PIECE_SECONDS = 10.0  # of speech, roughly: the networks speak that well in one go
+
+
+@dataclass(frozen=True)
+class Mars5Options:
+    """How MARS5 speaks. Raises UsageError for a value out of its range."""
+
+    cfg_scale: float = option(
+        3.0, "Classifier-free guidance of the diffusion; 1 turns it off.", "--cfg-scale", "--guidance", low=0
+    )
+    temperature: float = option(
+        0.7, "Divisor of the logits; 0 always takes the likeliest id.", "--temperature", "--temp", low=0
+    )
+    top_p: float = option(
+        0.2,
+        "Keep the likeliest ids that hold this probability; 1 keeps all.",
+        "--top-p",
+        low=0,
+        high=1,
+    )
+    top_k: int = option(200, "Keep this many ids, and ties with the last; 0 keeps all.", "--top-k", low=0)
+    seed: int | Sequence[int] | None = option(
+        None,
+        "The same seed gives the same speech. A fresh one by default.",
+        "--seed",
+        low=0,
+        high=2**64 - 1,
+        per_text=True,
+    )
+    max_seconds: float | None = option(None, "Stop after this much speech.", "--max-seconds", above=0)
+    max_frames: int | Sequence[int] | None = option(
+        None, "Stop after this many codec frames; of all pieces together.", low=1, per_text=True
+    )
+    piece_seconds: float | None = option(
+        PIECE_SECONDS,
+        "Length of a piece of a long text, at most; 0 does not cut.",
+        "--piece-seconds",
+        low=1,
+        unset=0,
+    )
+    as_written: bool = option(
+        False, "Leave numbers, abbreviations and white space as they are.", "--as-written"
+    )
+    deep_clone: bool | None = option(
+        None,
+        "Read the reference's words too, or take only its voice. Deep by default where they are given.",
+        "--deep/--shallow",
+    )
+    typical_p: float = option(
+        1.0,
+        "Keep the ids of the most typical surprise that hold this probability; above 0.999 keeps all.",
+        "--typical-p",
+        above=0,
+        high=1,
+    )
+    freq_penalty: float = option(
+        3.0,
+        "Subtracted from an id's logit for every time it is among the last ids; 0 turns it off.",
+        "--freq-penalty",
+    )
+    presence_penalty: float = option(
+        0.4,
+        "Subtracted from an id's logit if it is among the last ids; 0 turns it off.",
+        "--presence-penalty",
+    )
+    rep_penalty_window: int = option(
+        80, "How many of the last ids both of these penalties count.", "--rep-penalty-window", low=1
+    )
+    eos_penalty_factor: float = option(
+        1.0,
+        "Factor of the penalty for an end before the expected length; 0 turns it off.",
+        "--eos-penalty-factor",
+        low=0,
+    )
+    eos_penalty_decay: float = option(
+        0.5, "Exponent of the number of missing ids in that penalty.", "--eos-penalty-decay", low=0
+    )
+    eos_estimated_gen_length_factor: float = option(
+        1.0,
+        "Expected length in ids per character of the text.",
+        "--eos-estimated-gen-length-factor",
+        low=0,
+    )
+    generate_max_len_override: int = option(
+        -1,
+        f"Ids of a piece at most, the prompt's included; 1 and below mean {MAX_LEN}.",
+        "--generate-max-len-override",
+    )
+    timesteps: int = option(
+        200, "Steps of the diffusion; the original always takes 200.", "--timesteps", low=1, high=1000
+    )
+    x_0_temp: float = option(0.7, "Divisor of the diffusion's guided logits.", "--x-0-temp", above=0)
+    q0_override_steps: int = option(
+        20,
+        "Keep noise off the first codebook at timesteps above this.",
+        "--q0-override-steps",
+        low=0,
+    )
+    trim_db: float = option(
+        27.0,
+        "Trim silence at both ends that is this much quieter than the loudest part.",
+        "--trim-db",
+        above=0,
+    )
+    ref_audio_pad: float = option(
+        0.0, "Seconds of silence before the reference.", "--ref-audio-pad", low=0, high=60
+    )
+    max_prompt_dur: float = option(
+        12.0, "Seconds of reference at most; the networks were made for 12.", "--max-prompt-dur", low=0
+    )
+    noise: Noise | Sequence[Noise | Sequence[Noise]] | None = option(
+        None, "Random numbers in place of the seed's.", per_text=True
+    )
+    draws: Draws = option(
+        "per cell",
+        "Random numbers of the diffusion: two a cell, or as the original one a class of every cell.",
+        choices=("per cell", "per class"),
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def max_len(self) -> int:
+        """Ids of the autoregressive network at most, the prompt's included."""
+        return self.generate_max_len_override if self.generate_max_len_override > 1 else MAX_LEN
+
+
+class Mars5Changes(TypedDict, total=False):
+    """The fields of Mars5Options as keyword arguments."""
+
+    cfg_scale: float
+    temperature: float
+    top_p: float
+    top_k: int
+    seed: int | Sequence[int] | None
+    max_seconds: float | None
+    max_frames: int | Sequence[int] | None
+    piece_seconds: float | None
+    as_written: bool
+    deep_clone: bool | None
+    typical_p: float
+    freq_penalty: float
+    presence_penalty: float
+    rep_penalty_window: int
+    eos_penalty_factor: float
+    eos_penalty_decay: float
+    eos_estimated_gen_length_factor: float
+    generate_max_len_override: int
+    timesteps: int
+    x_0_temp: float
+    q0_override_steps: int
+    trim_db: float
+    ref_audio_pad: float
+    max_prompt_dur: float
+    noise: Noise | Sequence[Noise | Sequence[Noise]] | None
+    draws: Draws
