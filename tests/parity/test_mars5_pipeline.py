@@ -487,6 +487,12 @@ def test_an_end_before_max_frames_stops(side: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pipeline(side).engine, "extend", ending)
     made = pipeline(side).generate(TEXT, prompt=Prompt.of(codes=CODES), seed=1, timesteps=1, max_frames=900)
     assert (made.token_count, made.finish_reason) == (6, "stop")
+    frames = made.codes.shape[1]
+    given = {"prompt": Prompt.of(codes=CODES), "seed": 1, "piece_seconds": 1.4, "timesteps": 1}
+    cut_off = pipeline(side).generate(f"{TEXT} {TEXT}", **given, max_frames=frames)
+    assert (cut_off.codes.shape[1], cut_off.finish_reason) == (frames, "length"), (
+        "the second piece is missing"
+    )
 
 
 def test_limits_of_a_batch_are_its_texts(side: str) -> None:
