@@ -186,11 +186,13 @@ class MultiBandDiffusion:
         noise: Sequence[NormalNoise],
         *,
         steps: Sequence[int] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> list[mx.array]:
         """Sound for each codec wave and its latents, all bands at the levels of the wave.
 
         latents: (C, F) each.  references: (L,) each, the codec decoder's waves.  noise: one source each; row
         b n + i is draw i of band b, n the number of transitions.  steps: None takes `default_steps`.
+        check: called before each transition; may raise.
         Returns (L,) each. Raises UsageError for steps or shapes that do not fit, before anything is loaded.
         """
         check_items(
@@ -202,7 +204,7 @@ class MultiBandDiffusion:
         ]
         first, sums = 0, list[mx.array]()
         for b, plan in enumerate(moves):
-            parts = self._run_band(b, plan, first, latents, references, noise)
+            parts = self._run_band(b, plan, first, latents, references, noise, check)
             sums = [total + part for total, part in zip(sums, parts, strict=True)] if sums else parts
             first += len(plan)
         return [
@@ -225,6 +227,7 @@ class MultiBandDiffusion:
         latents: Sequence[mx.array | np.ndarray],
         references: Sequence[mx.array | np.ndarray],
         noise: Sequence[NormalNoise],
+        check: Callable[[], None] | None,
     ) -> list[mx.array]:
         """One band of every item, processed; its weights are gone when this returns."""
         band = self.band(index)
@@ -233,6 +236,8 @@ class MultiBandDiffusion:
             length = wave.shape[0]
 
             def draw(row: int, source: NormalNoise = source, length: int = length) -> mx.array:
+                if check is not None:
+                    check()
                 return mx.array(source.normal(first + row, (length,)))[None]
 
             condition = mx.array(latent).T[None]
