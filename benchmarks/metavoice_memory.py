@@ -202,7 +202,7 @@ def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str)
         mx.clear_cache()
     wave = np.random.default_rng(0).normal(0, 0.1, 30 * 24_000).astype(np.float32)
     meter.restart()
-    given: dict[str, Any] = {"max_frames": frames, "seed": 1, "decoder": decoder, "piece_characters": None}
+    given: dict[str, Any] = {"max_frames": frames, "seed": 1, "decoder": decoder, "piece_seconds": None}
     texts = [TEXT] * batch
     for _ in range(1 if where.endswith("cpu") else 2):
         made = pipeline.generate_batch(texts, prompts=Prompt.of(audio=wave), **given)[0]

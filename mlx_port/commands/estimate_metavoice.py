@@ -10,7 +10,8 @@ from tts_core.errors import UsageError
 from tts_core.memory.terms import BACKENDS, Estimate
 from tts_core.metavoice.codes import most_frames
 from tts_core.metavoice.memory import MetaVoiceJob, estimate
-from tts_core.metavoice.request import FRAME_RATE, PIECE_CHARACTERS, cut, usual_characters
+from tts_core.metavoice.options import PIECE_SECONDS
+from tts_core.metavoice.request import FRAME_RATE, cut, piece_characters, usual_characters
 from tts_core.text.checks import check_words
 from tts_core.text.spoken import spoken
 
@@ -37,11 +38,12 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     first, second = (
         configs[kind].max_position_embeddings for kind in ("metavoice", "metavoice_second_stage")
     )
+    most = piece_characters(PIECE_SECONDS)
     if text is None:
-        ids = min(PIECE_CHARACTERS, usual_characters(second)) + 1
+        ids = min(most, usual_characters(second)) + 1
     else:
         check_words("text", text)
-        pieces = cut(spoken(text), PIECE_CHARACTERS, second)
+        pieces = cut(spoken(text), most, second)
         ids = 1 + max(len(piece.encode("utf-8")) for piece in pieces)  # no merged bytes: at the most
     room = most_frames(ids, first, second)
     if room < 1:

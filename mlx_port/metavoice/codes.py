@@ -10,6 +10,7 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 
+from mlx_port.host import Host
 from mlx_port.metavoice.sampling import probabilities_slow, race
 from mlx_port.metavoice.second_stage import SecondStage
 from tts_core.metavoice.codes import by_position, second_stage_rows, tilted
@@ -40,7 +41,7 @@ def fill_codebooks(
     logits = predict(network, rows, embedding)[:, places]
     ids = draw(logits, noise, temperature=temperature, top_k=top_k)
     ids = mx.where(ids < CODEBOOK_SIZE, ids, race(logits[..., :CODEBOOK_SIZE], None))
-    return np.concatenate([by_position(rows, len(text), codes.shape[1]), to_host(ids)])
+    return np.concatenate([by_position(rows, len(text), codes.shape[1]), _read(network, ids)])
 
 
 def fill_codebooks_as_upstream(
@@ -59,13 +60,14 @@ def fill_codebooks_as_upstream(
     """
     rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
     ids = draw(predict(network, rows, embedding), noise, temperature=temperature, top_k=top_k)
-    return tilted(np.concatenate([rows, to_host(ids)]))[1]
+    return tilted(np.concatenate([rows, _read(network, ids)]))[1]
 
 
 def predict(network: SecondStage, rows: np.ndarray, embedding: np.ndarray | None) -> mx.array:
     """Logits of the other codebooks for one item. (2, W), (E,) → (Q - 2, W, V) float32."""
-    speakers = None if embedding is None else to_device(network, embedding[None])
-    return network(to_device(network, rows[None]), speakers)[0]
+    host = Host(network.transformer.wpe)
+    speakers = None if embedding is None else host.to_device(embedding[None])
+    return network(host.to_device(rows[None]), speakers)[0]
 
 
 def draw(logits: mx.array, noise: Noise, *, temperature: float, top_k: int | None) -> mx.array:
@@ -77,11 +79,6 @@ def draw(logits: mx.array, noise: Noise, *, temperature: float, top_k: int | Non
     return race(probs, mx.array(waiting))
 
 
-def to_device(network: SecondStage, array: np.ndarray) -> mx.array:
-    """A copy where the network is: MLX has one device."""
-    return mx.array(array)
-
-
-def to_host(x: mx.array) -> np.ndarray:
-    """Wait for the device and read ids, as int32. The only place that does."""
-    return np.array(x).astype(np.int32)
+def _read(network: SecondStage, ids: mx.array) -> np.ndarray:
+    """Wait for the device. The only place that does."""
+    return Host(network.transformer.wpe).to_host(ids).astype(np.int32)

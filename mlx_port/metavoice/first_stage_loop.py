@@ -8,12 +8,13 @@ text's own, and so are its random numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 import numpy as np
 
 from mlx_port.guard import watched
+from mlx_port.host import Host
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.step import Step, make_step, stacked
 from tts_core.errors import GenerationError
@@ -35,11 +36,13 @@ def generate_tokens(
     end_of_text: int,
     end_of_audio: int = END_OF_AUDIO,
     batch_size: int | None = None,
+    check: Callable[[], None] | None = None,
 ) -> list[np.ndarray]:
     """Continue each text by at most as many ids as its limit; the end of audio is the last of them if drawn.
 
     prompts: (S,) ids of each text, end of text included.  embeddings: (B, E) float32.  noise: one source a
     text, read at the place of each id that is made.  batch_size: texts side by side, None for all.
+    check: called between columns; may raise.
     Returns prompt and made ids, (N,) int32 each, in the order of the prompts; none depends on its neighbours.
     Raises UsageError where a prompt and its limit are more than the network's positions, GenerationError for
     logits that are no numbers.
@@ -50,49 +53,62 @@ def generate_tokens(
         TokenRows([prompts[i] for i in group], [limits[i] for i in group], end=end_of_audio)
         for group in groups
     ]
-    made: dict[int, np.ndarray] = {}
+    made, host = dict[int, np.ndarray](), Host(network.transformer.wpe)
     for group, texts in zip(groups, rows, strict=True):
         step = make_step(
             network,
-            to_device(network, embeddings[group]),
+            host.to_device(embeddings[group]),
             sampling,
             room=texts.ids.shape[1] - 1,
             end_of_text=end_of_text,
         )
-        _fill(step, texts, [noise[i] for i in group], group)
+        _fill(host, step, texts, [noise[i] for i in group], group, check)
         made |= dict(zip(group, texts.sequences(), strict=True))
     return [made[item] for item in range(len(prompts))]
 
 
-def _fill(step: Step, rows: TokenRows, noise: Sequence[Noise], places: Sequence[int]) -> None:
+def _fill(
+    host: Host,
+    step: Step,
+    rows: TokenRows,
+    noise: Sequence[Noise],
+    places: Sequence[int],
+    check: Callable[[], None] | None,
+) -> None:
     """One read from the device a column. Where no prompt goes on, the next column is begun before this one is
     read: the device does not wait for the host. A text that ends costs one column too many.
 
     places: of the texts among all, from 0, for messages.
     """
     network, sampling = step.network, step.sampling
-    waiting = _waiting(network, rows.steps(), sampling, noise)
-    pending = step(to_device(network, rows.ids[:, : rows.filled]), waiting)
+    waiting = _waiting(host, network, rows.steps(), sampling, noise)
+    pending = step(host.to_device(rows.ids[:, : rows.filled]), waiting)
     while True:
+        if check is not None:
+            check()
         read, following = begin_read(pending), None
         ahead = rows.steps(ahead=1)
-        waiting = _waiting(network, ahead, sampling, noise)
+        waiting = _waiting(host, network, ahead, sampling, noise)
         if rows.is_free and any(place is not None for place in ahead):
             following = step(mx.maximum(pending, 0)[:, None], waiting)
-        drawn = to_host(read)
+        drawn = finish_read(read)
         wrong = [item for item, place in enumerate(rows.steps()) if place is not None and drawn[item] < 0]
         if wrong:
-            raise _fault(step, rows, wrong[0], places[wrong[0]])
+            raise _fault(host, step, rows, wrong[0], places[wrong[0]])
         rows.accept(drawn)
         if rows.done:
             return
         if following is None:
-            following = step(to_device(network, rows.ids[:, rows.filled - 1 : rows.filled]), waiting)
+            following = step(host.to_device(rows.ids[:, rows.filled - 1 : rows.filled]), waiting)
         pending = following
 
 
 def _waiting(
-    network: FirstStage, steps: Sequence[int | None], sampling: FirstStageSampling, noise: Sequence[Noise]
+    host: Host,
+    network: FirstStage,
+    steps: Sequence[int | None],
+    sampling: FirstStageSampling,
+    noise: Sequence[Noise],
 ) -> mx.array | None:
     """(B, V) float32 on the device; ones for rows that draw nothing, None where no row's choice is random."""
     if sampling.greedy:
@@ -102,25 +118,19 @@ def _waiting(
         np.ones(ids, np.float32) if step is None else waiting_times(source, step, (ids,))
         for step, source in zip(steps, noise, strict=True)
     ]
-    return to_device(network, np.stack(numbers))
+    return host.to_device(np.stack(numbers))
 
 
-def _fault(step: Step, rows: TokenRows, item: int, place: int) -> GenerationError:
+def _fault(host: Host, step: Step, rows: TokenRows, item: int, place: int) -> GenerationError:
     """The error that names the first layer with NaN or infinity, found by running a text again, alone."""
     network = step.network
-    tokens = to_device(network, rows.ids[item : item + 1, : rows.filled])
+    tokens = host.to_device(rows.ids[item : item + 1, : rows.filled])
     speakers = mx.unflatten(step.speakers, 0, (step.sampling.rows, -1))[:, item]
     with watched(network) as found:
         network.next_logits(
             stacked(tokens, step.sampling, step.end_of_text), speakers, network.new_cache(rows.filled)
         )
-    dtype = str(network.transformer.wpe.weight.dtype).removeprefix("mlx.core.")
-    return not_finite(next(iter(found), None), dtype, text=place + 1, row=rows.filled)
-
-
-def to_device(network: FirstStage, array: np.ndarray) -> mx.array:
-    """A copy where the network is: MLX has one device."""
-    return mx.array(array)
+    return not_finite(next(iter(found), None), host.dtype, text=place + 1, row=rows.filled)
 
 
 def begin_read(x: mx.array) -> mx.array:
@@ -129,6 +139,6 @@ def begin_read(x: mx.array) -> mx.array:
     return x
 
 
-def to_host(read: mx.array) -> np.ndarray:
+def finish_read(read: mx.array) -> np.ndarray:
     """Wait for the device and read. The only place that does."""
     return np.array(read)

@@ -1,23 +1,36 @@
-"""MetaVoice's parts as a pipeline."""
+"""MetaVoice's pipeline on this side: loaded from files, or built from networks."""
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
-from mlx_port.host import Host
-from mlx_port.loading import Parts
+from mlx_port.loading import Parts, open_parts
 from mlx_port.memory import backend_name, free_bytes
-from mlx_port.metavoice.codes import fill_codebooks
-from mlx_port.metavoice.decoding import DiffusionDecoder, VocosDecoder
-from mlx_port.metavoice.first_stage_loop import generate_tokens
+from mlx_port.metavoice.engine import MetaVoiceEngine
+from tts_core.metavoice import pipeline
 from tts_core.metavoice.memory import check_loading
-from tts_core.metavoice.pipeline import MetaVoicePipeline
-from tts_core.metavoice.speaker_cache import SpeakerCache
-from tts_core.metavoice.text import read_converted
+from tts_core.metavoice.request import read_tokenizers
+from tts_core.pipeline import check_model
+
+
+class MetaVoicePipeline(pipeline.MetaVoicePipeline):
+    """MetaVoice on this side, with its networks in `engine`."""
+
+    engine: MetaVoiceEngine
+
+    @classmethod
+    def load(cls, path: str | Path, *, dtype: str | None = None) -> MetaVoicePipeline:
+        """A MetaVoice from a folder that convert-weights wrote; arguments and errors as of `mlx_port.load`.
+
+        Raises UsageError for a folder of another model.
+        """
+        parts = open_parts(path, dtype=dtype)
+        check_model(parts.model, "metavoice")
+        return assemble(parts)
 
 
 def assemble(parts: Parts) -> MetaVoicePipeline:
-    """The pipeline; EnCodec is read only where multi-band diffusion, which stands on it, is there too.
+    """The pipeline; EnCodec is read only where multi-band diffusion, which needs it, is there too.
 
     Raises ResourceError, before weights are read, where memory would not hold it.
     """
@@ -28,24 +41,10 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         backend=backend_name(),
         free=free_bytes(),
     )
-    tables = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
-    tokenizers = read_converted(
-        {stage: json.loads(parts.documents[kind]["tokenizer.json"]) for stage, kind in tables.items()}
-    )
+    tokenizers = read_tokenizers(parts.documents)
     kinds = "metavoice", "metavoice_second_stage", "metavoice_speaker_encoder", "vocos"
     network, second_stage, speaker_encoder, vocoder = (parts.network(kind) for kind in kinds)
-    decoders: dict[str, VocosDecoder | DiffusionDecoder] = {"vocos": VocosDecoder(vocoder)}
-    if "mbd" in parts.configs:
-        decoders["mbd"] = DiffusionDecoder(parts.network("encodec"), parts.network("mbd"))
+    diffusion = (parts.network("encodec"), parts.network("mbd")) if "mbd" in parts.configs else None
     return MetaVoicePipeline(
-        network,
-        second_stage,
-        speaker_encoder,
-        tokenizers,
-        SpeakerCache(),
-        decoders,
-        parts.configs,
-        generate_tokens=generate_tokens,
-        fill_codebooks=fill_codebooks,
-        host=Host(network.transformer.wpe),
+        MetaVoiceEngine(parts.configs, tokenizers, network, second_stage, speaker_encoder, vocoder, diffusion)
     )

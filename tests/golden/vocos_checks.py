@@ -70,8 +70,9 @@ def check_default_decoder(file: Path, side: str) -> None:
     """MetaVoice's decoder on the cases of its bandwidth: the same audio, through its own door."""
     info, vectors = read_json(file), Vectors(file.with_suffix(".safetensors"))
     bench = vocos_bench(side, file.parent / info["checkpoint"])
-    package = "mlx_port" if side == "mlx" else "torch_ref"
-    decoder = import_module(f"{package}.metavoice.decoding").VocosDecoder(bench.side.codec)
+    package, codec = "mlx_port" if side == "mlx" else "torch_ref", bench.side.codec
+    host = import_module(f"{package}.host").Host(codec.head.out)
+    decoder = import_module(f"{package}.metavoice.decoding").VocosDecoder(codec, host)
     for name in default_cases(file):
         codes = vectors[f"{name}.codes"].astype(np.int32)
         [own] = decoder.decode([codes], [])

@@ -12,12 +12,12 @@ from tests.parity.sides import PORT, Side
 
 
 class Watched:
-    """Gives what `to_host` of a loop's module or host returns to a function."""
+    """Gives what `to_host`, or another function, of a loop's module or host returns to `seen`."""
 
     inside = False
 
-    def __init__(self, owner: Any, seen: Callable[[np.ndarray], None]):
-        self.owner, self.seen, self.original = owner, seen, owner.to_host
+    def __init__(self, owner: Any, seen: Callable[[np.ndarray], None], name: str = "to_host"):
+        self.owner, self.seen, self.name, self.original = owner, seen, name, getattr(owner, name)
 
     def __enter__(self) -> None:
         def to_host(x: Any) -> np.ndarray:
@@ -29,10 +29,10 @@ class Watched:
             self.seen(value)
             return value
 
-        self.owner.to_host = to_host
+        setattr(self.owner, self.name, to_host)
 
     def __exit__(self, *_: object) -> None:
-        self.owner.to_host = self.original
+        setattr(self.owner, self.name, self.original)
 
 
 class Forbidden:

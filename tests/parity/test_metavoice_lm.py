@@ -274,7 +274,7 @@ def test_one_read_from_the_device_a_column(side: Side, name: str, monkeypatch: p
     generate(side, [0], SETTINGS[name], limits=[2])  # whatever happens once
     old = PORT if side is MLX else YARDSTICK
     loop, read = side.code("first_stage_loop"), []
-    with Watched(loop, read.append), Forbidden(old, monkeypatch, loop):
+    with Watched(loop, read.append, "finish_read"), Forbidden(old, monkeypatch, loop):
         made = generate(side, [0, 1], SETTINGS[name], limits=[5, 8])
     columns = max(map(len, made)) - min(len(PROMPTS[0]), len(PROMPTS[1]))
     assert len(read) == columns

@@ -15,6 +15,7 @@ from tests.torch_ref.stand_ins import stand_ins
 from tests.torch_ref.test_metavoice_precision import Refused
 from torch_ref import device as policy
 from torch_ref.limits import Backend, enforce
+from torch_ref.metavoice.decoding import VocosDecoder
 from tts_core.metavoice.speaker_cache import SpeakerCache
 
 OLDEST, NEWEST = Backend("mps", "2.5.1", "13.6"), Backend("mps", "2.12.1", "15.2")
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pipeline(folder: Path) -> Any:
-    return torch_ref.load(folder, device="cpu")
+    return torch_ref.MetaVoicePipeline.load(folder, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +39,14 @@ def voice(pipeline: Any) -> np.ndarray:
 def speak(pipeline: Any, voice: Any) -> list[np.ndarray]:
     """Two pieces, guided on speaker and on text, by the diffusion, and their codes by Vocos."""
     noise = [Ending(1, 3), Ending(2, 2)]
-    asked: dict[str, Any] = {"cfg_scale": (2.0, 1.5), "top_p": 1.0, "decoder": "mbd", "piece_characters": 13}
+    asked: dict[str, Any] = {
+        "cfg_scale": (2.0, 1.5),
+        "top_p": 1.0,
+        "decoder": "mbd",
+        "piece_seconds": 13 / 15,
+    }
     made = pipeline.generate("Hello there. It is late.", prompt=voice, noise=noise, **asked)
-    return [made.audio, *pipeline.decoders["vocos"].decode([made.codes], noise)]
+    return [made.audio, *pipeline.engine.decoders["vocos"].decode([made.codes], noise)]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +72,7 @@ def test_nor_where_a_voice_is_read(pipeline: Any, voice: np.ndarray, backend: Ba
     fresh = SpeakerCache()
     with enforce(backend):
         found = fresh.embedding(
-            [np.resize(np.asarray(reference(2.0).audio), 20_000)], pipeline.speaker_encoder.embed
+            [np.resize(np.asarray(reference(2.0).one.audio), 20_000)], pipeline.engine.speaker_encoder.embed
         )
     assert found.shape == voice.shape
 
@@ -89,18 +95,20 @@ def test_a_t4_meets_float16_and_no_bfloat16(
     assert chosen == dtype
     other = torch.bfloat16 if dtype == torch.float16 else torch.float16
     with Refused(other) as refused:
-        pipeline = torch_ref.load(folder, device="cpu", dtype=policy.name_of(chosen))
+        pipeline = torch_ref.MetaVoicePipeline.load(folder, device="cpu", dtype=policy.name_of(chosen))
         made = speak(pipeline, reference(2.0))
     assert refused.seen[chosen] > 100
     assert refused.seen[torch.float32] > 100
     assert all(np.isfinite(audio).all() and len(audio) for audio in made)
-    networks = [pipeline.second_stage, pipeline.speaker_encoder, pipeline.decoders["vocos"].vocoder]
+    engine, vocos = pipeline.engine, pipeline.engine.decoders["vocos"]
+    assert isinstance(vocos, VocosDecoder)
+    networks = [engine.second_stage, engine.speaker_encoder, vocos.vocoder]
     assert {tensor.dtype for network in networks for tensor in network.parameters()} == {torch.float32}
-    assert {tensor.dtype for tensor in pipeline.network.parameters()} == {chosen}
+    assert {tensor.dtype for tensor in engine.network.parameters()} == {chosen}
 
 
 def test_the_mode_would_have_raised(folder: Path) -> None:
-    pipeline = torch_ref.load(folder, device="cpu", dtype="bfloat16")
-    vector = np.ones(pipeline.network.config.speaker_embedding_size, np.float32)
+    pipeline = torch_ref.MetaVoicePipeline.load(folder, device="cpu", dtype="bfloat16")
+    vector = np.ones(pipeline.engine.network.config.speaker_embedding_size, np.float32)
     with pytest.raises(AssertionError, match=r"with torch\.bfloat16"), Refused(torch.bfloat16):
         pipeline.generate("So.", prompt=vector, max_frames=1)

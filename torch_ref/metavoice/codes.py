@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.host import Host
 from torch_ref.metavoice.sampling import probabilities_slow, race
 from torch_ref.metavoice.second_stage import SecondStage
 from tts_core.metavoice.codes import by_position, second_stage_rows, tilted
@@ -41,7 +42,7 @@ def fill_codebooks(
     logits = predict(network, rows, embedding)[:, places]
     ids = draw(logits, noise, temperature=temperature, top_k=top_k)
     ids = torch.where(ids < CODEBOOK_SIZE, ids, race(logits[..., :CODEBOOK_SIZE], None))
-    return np.concatenate([by_position(rows, len(text), codes.shape[1]), to_host(ids)])
+    return np.concatenate([by_position(rows, len(text), codes.shape[1]), _read(network, ids)])
 
 
 def fill_codebooks_as_upstream(
@@ -60,14 +61,15 @@ def fill_codebooks_as_upstream(
     """
     rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
     ids = draw(predict(network, rows, embedding), noise, temperature=temperature, top_k=top_k)
-    return tilted(np.concatenate([rows, to_host(ids)]))[1]
+    return tilted(np.concatenate([rows, _read(network, ids)]))[1]
 
 
 @torch.inference_mode()
 def predict(network: SecondStage, rows: np.ndarray, embedding: np.ndarray | None) -> Tensor:
     """Logits of the other codebooks for one item. (2, W), (E,) → (Q - 2, W, V) float32."""
-    speakers = None if embedding is None else to_device(network, embedding[None])
-    return network(to_device(network, rows[None]), speakers)[0]
+    host = Host(network.transformer.wpe)
+    speakers = None if embedding is None else host.to_device(embedding[None])
+    return network(host.to_device(rows[None]), speakers)[0]
 
 
 @torch.inference_mode()
@@ -80,11 +82,6 @@ def draw(logits: Tensor, noise: Noise, *, temperature: float, top_k: int | None)
     return race(probs, torch.from_numpy(waiting).to(probs.device))
 
 
-def to_device(network: SecondStage, array: np.ndarray) -> Tensor:
-    """A copy where the network is."""
-    return torch.from_numpy(np.ascontiguousarray(array)).to(network.transformer.wpe.weight.device)
-
-
-def to_host(x: Tensor) -> np.ndarray:
-    """Wait for the device and read ids, as int32. The only place that does."""
-    return x.cpu().numpy().astype(np.int32)
+def _read(network: SecondStage, ids: Tensor) -> np.ndarray:
+    """Wait for the device. The only place that does."""
+    return Host(network.transformer.wpe).to_host(ids).astype(np.int32)

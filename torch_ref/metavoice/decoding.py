@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.mbd import MultiBandDiffusion
 from torch_ref.codecs.vocos import Vocos
+from torch_ref.host import Host
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.noise import NormalNoise
@@ -19,47 +20,55 @@ from tts_core.noise import NormalNoise
 class VocosDecoder:
     """One pass, in windows; nothing is drawn. policy: the windows."""
 
-    def __init__(self, vocoder: Vocos):
-        self.vocoder, self.policy = vocoder, CodecPolicy()
+    def __init__(self, vocoder: Vocos, host: Host):
+        self.vocoder, self.host, self.policy = vocoder, host, CodecPolicy()
 
-    def decode(self, codes: Sequence[np.ndarray], noise: Sequence[NormalNoise]) -> list[np.ndarray]:
-        """(Q, F) of each piece → (L,) float32 samples each."""
-        return [self._decode(one) for one in codes]
+    def decode(
+        self,
+        codes: Sequence[np.ndarray],
+        noise: Sequence[NormalNoise],
+        *,
+        check: Callable[[], None] | None = None,
+    ) -> list[np.ndarray]:
+        """(Q, F) of each piece → (L,) float32 samples each. check: called before each window; may raise."""
+        return [self._decode(one, check) for one in codes]
 
-    def _decode(self, codes: np.ndarray) -> np.ndarray:
-        on_device = to_device(self.vocoder.head.out.weight, codes[None])
+    def _decode(self, codes: np.ndarray, check: Callable[[], None] | None) -> np.ndarray:
+        on_device = self.host.to_device(codes[None])
         audio = [np.zeros(0, np.float32)]
         for start, stop in self.policy.decode_cuts(codes.shape[1]):
-            audio.append(to_host(self.vocoder.decode_frames(on_device, start, stop, BANDWIDTH_ID))[0])
+            if check is not None:
+                check()
+            window = self.vocoder.decode_frames(on_device, start, stop, BANDWIDTH_ID)
+            audio.append(self.host.to_host(window)[0].astype(np.float32))
         return np.concatenate(audio)
 
 
 class DiffusionDecoder:
     """EnCodec's latents and wave, and the diffusion that makes a better wave of them, a band at a time."""
 
-    def __init__(self, codec: Encodec, diffusion: MultiBandDiffusion):
-        self.codec, self.diffusion = codec, diffusion
+    def __init__(self, codec: Encodec, diffusion: MultiBandDiffusion, host: Host):
+        self.codec, self.diffusion, self.host = codec, diffusion, host
 
-    def decode(self, codes: Sequence[np.ndarray], noise: Sequence[NormalNoise]) -> list[np.ndarray]:
-        """(Q, F) of each piece, F > 0, and a source of numbers → (L,) float32 samples each."""
+    def decode(
+        self,
+        codes: Sequence[np.ndarray],
+        noise: Sequence[NormalNoise],
+        *,
+        check: Callable[[], None] | None = None,
+    ) -> list[np.ndarray]:
+        """(Q, F) of each piece, F > 0, and a source of numbers → (L,) float32 samples each.
+
+        check: called before each timestep; may raise.
+        """
         latents, waves = [], []
         for one in codes:
             latents.append(self._latents(one))
             waves.append(self.codec.decode(one[None])[0])
-        return [to_host(wave) for wave in self.diffusion.decode(latents, waves, noise)]
+        made = self.diffusion.decode(latents, waves, noise, check=check)
+        return [self.host.to_host(wave).astype(np.float32) for wave in made]
 
     @torch.inference_mode()
     def _latents(self, codes: np.ndarray) -> Tensor:
         """(Q, F) → (C, F)."""
-        entries = next(self.codec.quantizer.parameters())
-        return self.codec.quantizer.decode(to_device(entries, codes[None]))[0]
-
-
-def to_device(weight: Tensor, array: np.ndarray) -> Tensor:
-    """A copy where a weight is."""
-    return torch.from_numpy(np.ascontiguousarray(array)).to(weight.device)
-
-
-def to_host(x: Tensor) -> np.ndarray:
-    """Wait for the device and read, as float32."""
-    return x.cpu().numpy().astype(np.float32)
+        return self.codec.quantizer.decode(self.host.to_device(codes[None]))[0]

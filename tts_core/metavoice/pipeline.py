@@ -8,232 +8,195 @@ are read by their places; Vocos makes the wave unless multi-band diffusion is as
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Protocol, Unpack
 
 import numpy as np
 
 from tts_core.audio.joining import Joiner
 from tts_core.audio.joining import join as join_waves
 from tts_core.audio.loudness import normalize_loudness
-from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, check_running
+from tts_core.metavoice.options import Decoder, MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
-    PIECE_CHARACTERS,
     STAGES,
-    CfgScale,
-    Decoder,
+    Batch,
+    Facts,
     Piece,
+    Request,
     Said,
-    Speech,
-    SpeechNoise,
-    Voice,
-    as_vector,
-    check_decoder,
-    choose_sampling,
-    each,
-    request_speech,
-    request_texts,
-    utterances,
+    read_voice,
+    request,
+    request_batch,
 )
-from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.speaker_cache import SpeakerCache
+from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.host import Host
-from tts_core.results import GenerationResult, Meter, join, real_time_factor
+from tts_core.options import changed
+from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.results import FinishReason, GenerationResult, Meter, join, real_time_factor
 
 BATCH = 8  # pieces side by side
 
+Tell = Callable[[Progress], None]
+Check = Callable[[], None]  # raises CancelledError
 
-class WaveDecoder(Protocol):
-    """Codes to waves: a side's `VocosDecoder` or `DiffusionDecoder`."""
 
-    def decode(self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise]) -> list[np.ndarray]:
-        """(Q, F) of each piece → (L,) float32 samples each."""
+class Engine(Protocol):
+    """MetaVoice's networks on one side, `metavoice/engine.py`, with their tokenizers."""
+
+    @property
+    def configs(self) -> Mapping[str, object]:
+        """Of all parts, by kind."""
+        ...
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """Of both stages."""
+        ...
+
+    @property
+    def host(self) -> Host:
+        """Where the networks compute."""
+        ...
+
+    def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
+        """(L,) float32 samples at 16 kHz of each recording → the voice's vector, (E,) float32."""
+        ...
+
+    def say(
+        self,
+        pieces: Sequence[Piece],
+        vectors: np.ndarray,
+        limits: Sequence[int],
+        sampling: FirstStageSampling,
+        *,
+        batch_size: int,
+        check: Check,
+    ) -> list[np.ndarray]:
+        """The first stage's ids of pieces, their text included, (N,) int32 each. vectors: (P, E).
+
+        limits: ids of each piece at most.  check: called between ids.
+        """
+        ...
+
+    def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        """The second stage: (2, F) int32 codes, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
+        ...
+
+    def decode(
+        self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise], decoder: Decoder, *, check: Check
+    ) -> list[np.ndarray]:
+        """(Q, F) int32 codes of each piece, F > 0 → (L,) float32 samples each. check: called between windows
+        or timesteps.
+        """
         ...
 
 
 class MetaVoicePipeline:
-    """MetaVoice's networks, of either side, with their tokenizers, a cache of voices and decoders by name.
+    """MetaVoice's networks, of either side. Created by `load`."""
 
-    Made by `load`.
-    """
-
-    def __init__(
-        self,
-        network: Any,
-        second_stage: Any,
-        speaker_encoder: Any,
-        tokenizers: Tokenizers,
-        voices: SpeakerCache,
-        decoders: Mapping[str, WaveDecoder],
-        configs: Mapping[str, Any],
-        *,
-        generate_tokens: Callable[..., list[np.ndarray]],
-        fill_codebooks: Callable[..., np.ndarray],
-        host: Host,
-    ):
-        """network: the first stage. configs: of all parts, by kind. generate_tokens, fill_codebooks: what a
-        side runs the two stages with (`metavoice/first_stage_loop.py`, `metavoice/codes.py`).
-        """
-        self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
-        self.tokenizers, self.voices, self.decoders = tokenizers, voices, decoders
-        self.configs, self.sample_rate = configs, int(configs["vocos"].sample_rate)
-        self.generate_tokens, self.fill_codebooks, self.host = generate_tokens, fill_codebooks, host
-        self.policy = CodecPolicy()  # the windows in which a stream gives a piece
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self.facts = Facts.of(engine.configs, engine.tokenizers)
+        self.sample_rate = self.facts.vocoder.sample_rate
 
     def generate(
         self,
         text: str,
         *,
-        prompt: Voice | None = None,
-        cfg_scale: CfgScale | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        decoder: Decoder = "vocos",
-        as_written: bool = False,
-        piece_characters: int | None = PIECE_CHARACTERS,
-        max_frames: int | None = None,
-        seed: int | None = None,
-        noise: SpeechNoise | Sequence[SpeechNoise] | None = None,
+        prompt: PromptLike = None,
+        options: MetaVoiceOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[MetaVoiceChanges],
     ) -> GenerationResult:
         """Speak one text: the parts of `stream` as one result, with the same arguments and errors."""
-        parts = self.stream(
-            text,
-            prompt=prompt,
-            cfg_scale=cfg_scale,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            decoder=decoder,
-            as_written=as_written,
-            piece_characters=piece_characters,
-            max_frames=max_frames,
-            seed=seed,
-            noise=noise,
-        )
-        return join(list(parts))
+        asked = self.request(text, changed(options or MetaVoiceOptions(), changes), prompt)
+        return join(list(self.speak(asked, progress=progress, cancel=cancel)))
 
     def stream(
         self,
         text: str,
         *,
-        prompt: Voice | None = None,
-        cfg_scale: CfgScale | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        decoder: Decoder = "vocos",
-        as_written: bool = False,
-        piece_characters: int | None = PIECE_CHARACTERS,
-        max_frames: int | None = None,
-        seed: int | None = None,
-        noise: SpeechNoise | Sequence[SpeechNoise] | None = None,
+        prompt: PromptLike = None,
+        options: MetaVoiceOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[MetaVoiceChanges],
     ) -> Iterator[GenerationResult]:
-        """Speak one text, each piece of it as soon as it is made: brought to -14 LUFS, in windows.
+        """Speak one text, each piece of it as soon as it is finished, at -14 LUFS.
 
-        prompt: the voice: a recording at `sample_rate`, several of them, or a vector that `speaker` made.
-        cfg_scale: guidance on the speaker, None is 3, 1 turns it off; or a pair, on speaker and text, which
-        takes the rule of upstream's slow inference. temperature, top_k, top_p: None is the model's 1, all
-        and 0.95.
-        as_written: do not put numbers and abbreviations into words. piece_characters: how long a piece of the
-        text may be at most, where the model's window holds so much speech; None reads it in one.
-        max_frames: of all pieces together. seed: of the first piece; the others' are derived from it. None
-        draws one, and results tell it. noise replaces the seed's numbers, one source, or one a piece.
+        prompt: the voice: one recording of it or several, or a vector that `speaker` gave.  options: how to
+        speak; `changes` replace some of its fields. The seed is the first piece's; the others' are derived
+        from it.  progress: called as every stage of a piece begins and ends.  cancel: once set, the stream
+        ends with CancelledError.
         Raises UsageError, at the call, for a text, voice or value that cannot be used, ResourceError for what
-        would not fit into memory.
+        memory does not hold; no network has run by then.
         """
-        meter = Meter(self.sample_rate, STAGES)
-        sampling = choose_sampling(cfg_scale, temperature, top_k, top_p)
-        check_decoder(decoder, list(self.decoders))
-        speech = request_speech(
-            text,
-            self.tokenizers,
-            self.network.config,
-            self.second_stage.config,
-            as_written=as_written,
-            piece_characters=piece_characters,
-            max_frames=max_frames,
-            seed=seed,
-            noise=noise,
-        )
-        self._check_room([speech], sampling, decoder, 1)
-        self.host.reset_peak()
-        with meter.stage("speaker"):
-            vector = self.speaker(prompt)
-        return self._parts(speech, sampling, vector, decoder, meter)
+        asked = self.request(text, changed(options or MetaVoiceOptions(), changes), prompt)
+        return self.speak(asked, progress=progress, cancel=cancel)
+
+    def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> Request:
+        """Check what a caller asks for. No network runs. Raises UsageError."""
+        return request(self.facts, text, options, prompt)
+
+    def speak(
+        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
+    ) -> Iterator[GenerationResult]:
+        """The stream of a request. Raises ResourceError, at the call, for what memory does not hold."""
+        run = _Run(self, Meter(self.sample_rate, STAGES), Watch(progress, cancel), request.seconds)
+        self._check_memory(request.job())
+        return self._parts(request, run)
 
     def generate_batch(
         self,
         texts: Sequence[str],
         *,
-        prompts: Voice | Sequence[Voice] | None = None,
-        cfg_scale: CfgScale | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        decoder: Decoder = "vocos",
-        as_written: bool = False,
-        piece_characters: int | None = PIECE_CHARACTERS,
-        max_frames: int | Sequence[int | None] | None = None,
-        seed: int | Sequence[int] | None = None,
-        noise: SpeechNoise | Sequence[SpeechNoise] | None = None,
+        prompts: PromptLike | Sequence[PromptLike] = None,
+        options: MetaVoiceOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
         batch_size: int = BATCH,
+        **changes: Unpack[MetaVoiceChanges],
     ) -> list[GenerationResult]:
-        """Speak several texts, their pieces side by side; each gives what it gives alone.
+        """Speak several texts, their pieces side by side; each gives what it gives by itself.
 
-        prompts, max_frames, seed, noise: one for all, or one per text. batch_size: pieces side by side at
-        most. Other arguments as of `stream`. The times in the results are the batch's. Raises UsageError,
-        naming the text's place, and ResourceError for what would not fit into memory.
+        prompts, seed, max_frames, noise: one for all, or one per text.  batch_size: pieces side by side at
+        most. The times in the results are the batch's. Other arguments as of `stream`. Raises UsageError,
+        naming the text's place, and ResourceError for what memory does not hold.
         """
-        meter = Meter(self.sample_rate, STAGES)
-        sampling = choose_sampling(cfg_scale, temperature, top_k, top_p)
-        check_decoder(decoder, list(self.decoders))
-        speeches = request_texts(
-            texts,
-            self.tokenizers,
-            self.network.config,
-            self.second_stage.config,
-            as_written=as_written,
-            piece_characters=piece_characters,
-            max_frames=max_frames,
-            seed=seed,
-            noise=noise,
-        )
-        self._check_room(speeches, sampling, decoder, batch_size)
-        self.host.reset_peak()
-        with meter.stage("speaker"):
-            vectors = self._speakers(prompts, len(texts))
-        heard = self._say_all(speeches, sampling, vectors, batch_size, meter)
-        codes = [
-            [self._fill(piece, one, vector, meter) for piece, one in zip(speech.pieces, said, strict=False)]
-            for speech, said, vector in zip(speeches, heard, vectors, strict=True)
-        ]
+        meter, watch = Meter(self.sample_rate, STAGES), Watch(progress, cancel)
+        batch = self._batch(texts, prompts, changed(options or MetaVoiceOptions(), changes), batch_size)
+        run = _Run(self, meter, watch, sum(text.seconds for text in batch.texts))
+        self.engine.host.reset_peak()
+        heard, codes = run.codes(batch, batch_size)
         sources = [
             piece.noise
-            for speech, made in zip(speeches, codes, strict=True)
-            for piece in speech.pieces[: len(made)]
+            for text, made in zip(batch.texts, codes, strict=True)
+            for piece in text.pieces[: len(made)]
         ]
-        waves = iter(self._decode([one for made in codes for one in made], sources, decoder, meter))
+        waves = iter(run.decode([one for made in codes for one in made], sources, batch.decoder))
         results = []
-        for speech, said, made in zip(speeches, heard, codes, strict=True):
+        for text, said, made in zip(batch.texts, heard, codes, strict=True):
             audio = join_waves([next(waves) for _ in made], self.sample_rate)
-            ended = len(said) == len(speech.pieces) and all(one.ended for one in said)
+            ended = len(said) == len(text.pieces) and all(one.ended for one in said)
             meter.add(len(audio))
             results.append(
                 meter.result(
                     audio,
                     np.concatenate(made, axis=1),
-                    seed=speech.seed,
+                    seed=text.seed,
                     token_count=sum(one.ids for one in said),
-                    peak_bytes=self.host.peak_bytes(),
-                    segment_idx=0,
+                    peak_bytes=self.engine.host.peak_bytes(),
                     finish_reason="stop" if ended else "length",
                 )
             )
+        watch.tell(STAGES[-1], meter.seconds_made, run.expected)
         seconds = results[-1].processing_time_seconds
         rtf = real_time_factor(seconds, meter.samples, self.sample_rate)
         return [replace(result, real_time_factor=rtf) for result in results]
@@ -241,191 +204,162 @@ class MetaVoicePipeline:
     def generate_codes(
         self,
         texts: Sequence[str],
-        prompts: Voice | Sequence[Voice] | None = None,
+        prompts: PromptLike | Sequence[PromptLike] = None,
         *,
-        cfg_scale: CfgScale | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        max_frames: int | Sequence[int | None] | None = None,
-        seed: int | Sequence[int] | None = None,
-        noise: SpeechNoise | Sequence[SpeechNoise] | None = None,
+        options: MetaVoiceOptions | None = None,
         batch_size: int = BATCH,
+        **changes: Unpack[MetaVoiceChanges],
     ) -> list[np.ndarray]:
         """Codec codes of several texts, (Q, F) int32 each; no waveform.
 
-        Texts are read as they are written, each in one piece. Arguments and errors as of `generate_batch`.
+        Texts are read as they are written, each in one piece. Other arguments and errors as of
+        `generate_batch`.
         """
-        meter = Meter(self.sample_rate, STAGES)
-        sampling = choose_sampling(cfg_scale, temperature, top_k, top_p)
-        speeches = request_texts(
-            texts,
-            self.tokenizers,
-            self.network.config,
-            self.second_stage.config,
-            as_written=True,
-            piece_characters=None,
-            max_frames=max_frames,
-            seed=seed,
-            noise=noise,
-        )
-        self._check_room(speeches, sampling, "vocos", batch_size)
-        vectors = self._speakers(prompts, len(texts))
-        heard = self._say_all(speeches, sampling, vectors, batch_size, meter)
-        return [
-            self._fill(speech.pieces[0], said, vector, meter)
-            for speech, (said,), vector in zip(speeches, heard, vectors, strict=True)
-        ]
+        asked = changed(options or MetaVoiceOptions(), changes)
+        batch = self._batch(texts, prompts, asked, batch_size, exactly=True)
+        run = _Run(self, Meter(self.sample_rate, STAGES), Watch(None, None), None)
+        return [codes for (codes,) in run.codes(batch, batch_size)[1]]
 
-    def speaker(self, prompt: Voice | None) -> np.ndarray:
+    def speaker(self, prompt: PromptLike) -> np.ndarray:
         """The vector of a voice, (E,) float32, to be given as `prompt`; a vector comes back as it is.
 
-        Made once for the same sound. Raises UsageError for what no voice can be made of.
+        Computed once for the same sound. Raises UsageError for what is no voice.
         """
-        vector = None if prompt is None else as_vector(prompt, self.network.config.speaker_embedding_size)
-        if vector is not None:
-            return vector
-        heard = utterances(prompt, self.sample_rate)
-        return self.voices.embedding(heard, self.speaker_encoder.embed).copy()
+        return read_voice(self.facts, prompt).encoded(self.engine.speaker)
 
-    def _check_room(
-        self, speeches: Sequence[Speech], sampling: FirstStageSampling, decoder: Decoder, batch_size: int
-    ) -> None:
+    def _batch(
+        self,
+        texts: Sequence[str],
+        prompts: PromptLike | Sequence[PromptLike],
+        options: MetaVoiceOptions,
+        batch_size: int,
+        *,
+        exactly: bool = False,
+    ) -> Batch:
+        """The texts, checked, their memory too."""
         if batch_size < 1:
             raise UsageError(f"batch_size: {batch_size} is not a number of pieces; give 1 or more")
-        job, host = job_of(speeches, sampling, decoder, batch_size), self.host
-        check_running(self.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes())
+        batch = request_batch(self.facts, texts, options, prompts, exactly=exactly)
+        self._check_memory(batch.job(batch_size))
+        return batch
 
-    def _speakers(self, prompts: Voice | Sequence[Voice] | None, texts: int) -> np.ndarray:
-        """One vector a text, (B, E)."""
-        several = isinstance(prompts, list | tuple)
-        voices: list[Voice | None] = each("prompts", prompts if several else [prompts] * texts, texts)
-        known: dict[int, np.ndarray] = {}  # a voice that several texts share is read once
-        for voice in voices:
-            if id(voice) not in known:
-                known[id(voice)] = self.speaker(voice)
-        return np.stack([known[id(voice)] for voice in voices])
+    def _check_memory(self, job: MetaVoiceJob) -> None:
+        host = self.engine.host
+        check_running(
+            self.engine.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
+        )
 
-    def _parts(
-        self,
-        speech: Speech,
-        sampling: FirstStageSampling,
-        vector: np.ndarray,
-        decoder: Decoder,
-        meter: Meter,
-    ) -> Iterator[GenerationResult]:
-        """The speech of all pieces, joined."""
-        joiner, pieces = Joiner(self.sample_rate), speech.pieces
-        made, ids, segment, ended = 0, 0, 0, True
-        for place, piece in enumerate(pieces):
-            limit = piece.limit(speech.frames(place, made))
-            (sequence,) = self._say([piece], [limit], vector[None], sampling, 1, meter)
-            said = speech.said(place, sequence, made)
+    def _parts(self, request: Request, run: _Run) -> Iterator[GenerationResult]:
+        """The speech of all pieces, joined; one part a piece."""
+        self.engine.host.reset_peak()
+        vector = run.speaker(request)
+        joiner, meter = Joiner(self.sample_rate), run.meter
+        made, ids, ended = 0, 0, True
+        for place, piece in enumerate(request.pieces):
+            limit = piece.limit(request.frames(place, made))
+            (sequence,) = run.say([piece], vector[None], [limit], request.sampling, 1)
+            said = request.said(place, sequence, made)
             made, ids, ended = made + said.codes.shape[1], ids + said.ids, ended and said.ended
-            last = place == len(pieces) - 1 or made == speech.max_frames
-            codes = self._fill(piece, said, vector, meter)
-            (audio,) = self._decode([codes], [piece.noise], decoder, meter)
-            hop = len(audio) // max(1, codes.shape[1])
-            cuts = list(self.policy.decode_cuts(codes.shape[1]))
-            if not cuts:  # nothing was said
-                cuts = [(0, 0)]
-            for start, stop in cuts:
-                whole = stop == codes.shape[1]
-                sound = joiner.add(audio[start * hop : stop * hop], last_of_piece=whole and not last)
-                reason: Literal["stop", "length"] | None = None
-                if last and whole:
-                    sound = np.concatenate([sound, joiner.finish()])
-                    reason = "stop" if ended and place == len(pieces) - 1 else "length"
-                meter.add(len(sound))
-                yield meter.result(
-                    sound,
-                    codes[:, start:stop],
-                    seed=speech.seed,
-                    token_count=ids,
-                    peak_bytes=self.host.peak_bytes(),
-                    segment_idx=segment,
-                    finish_reason=reason,
-                )
-                segment += 1
+            codes = run.fill(piece, said, vector)
+            (audio,) = run.decode([codes], [piece.noise], request.decoder)
+            last = place == len(request.pieces) - 1 or made == request.max_frames
+            sound = joiner.add(audio, last_of_piece=not last)
+            reason: FinishReason | None = None
+            if last:
+                sound = np.concatenate([sound, joiner.finish()])
+                reason = "stop" if ended and place == len(request.pieces) - 1 else "length"
+            meter.add(len(sound))
+            run.watch.tell(STAGES[-1], meter.seconds_made, run.expected)
+            yield meter.result(
+                sound,
+                codes,
+                seed=request.seed,
+                token_count=ids,
+                peak_bytes=self.engine.host.peak_bytes(),
+                segment_idx=place,
+                finish_reason=reason,
+            )
             if last:
                 return
 
-    def _say_all(
-        self,
-        speeches: Sequence[Speech],
-        sampling: FirstStageSampling,
-        vectors: np.ndarray,
-        batch_size: int,
-        meter: Meter,
-    ) -> list[list[Said]]:
-        """The first stage of every piece of every text. vectors: (B, E), one a text."""
-        pieces = [piece for speech in speeches for piece in speech.pieces]
-        limits = [
-            piece.limit(speech.frames(place))
-            for speech in speeches
-            for place, piece in enumerate(speech.pieces)
-        ]
-        voices = np.repeat(vectors, [len(speech.pieces) for speech in speeches], axis=0)
-        sequences = iter(self._say(pieces, limits, voices, sampling, batch_size, meter))
-        return [speech.all_said([next(sequences) for _ in speech.pieces]) for speech in speeches]
 
-    def _say(
+class _Run:
+    """The stages of one call: each tells the caller that it begins, and is timed. expected: seconds of speech
+    in all, as far as is known.
+    """
+
+    def __init__(self, pipeline: MetaVoicePipeline, meter: Meter, watch: Watch, expected: float | None):
+        self.engine, self.facts = pipeline.engine, pipeline.facts
+        self.meter, self.watch, self.expected = meter, watch, expected
+
+    def speaker(self, text: Request) -> np.ndarray:
+        """The vector of a text's voice, (E,)."""
+        with self._stage("speaker"):
+            return text.voice.encoded(self.engine.speaker)
+
+    def speakers(self, texts: Sequence[Request]) -> np.ndarray:
+        """One vector a text, (B, E); a voice that several texts share is computed once."""
+        known: dict[int, np.ndarray] = {}
+        for text in texts:
+            if id(text.voice) not in known:
+                known[id(text.voice)] = self.speaker(text)
+        return np.stack([known[id(text.voice)] for text in texts])
+
+    def codes(self, batch: Batch, batch_size: int) -> tuple[list[list[Said]], list[list[np.ndarray]]]:
+        """Both stages of every piece of every text: what the first said, and (Q, F) int32 codes."""
+        vectors, pieces = self.speakers(batch.texts), batch.pieces
+        sequences = iter(
+            self.say(
+                [text.pieces[place] for text, place in pieces],
+                np.repeat(vectors, [len(text.pieces) for text in batch.texts], axis=0),
+                [text.pieces[place].limit(text.frames(place)) for text, place in pieces],
+                batch.sampling,
+                batch_size,
+            )
+        )
+        heard = [text.all_said([next(sequences) for _ in text.pieces]) for text in batch.texts]
+        return heard, [
+            [self.fill(piece, one, vector) for piece, one in zip(text.pieces, said, strict=False)]
+            for text, said, vector in zip(batch.texts, heard, vectors, strict=True)
+        ]
+
+    def say(
         self,
         pieces: Sequence[Piece],
-        limits: Sequence[int],
         vectors: np.ndarray,
+        limits: Sequence[int],
         sampling: FirstStageSampling,
         batch_size: int,
-        meter: Meter,
     ) -> list[np.ndarray]:
-        """The first stage's ids of pieces, their text included, (N,) int32 each. vectors: (P, E)."""
-        with meter.stage("first stage"):
-            return self.generate_tokens(
-                self.network,
-                [piece.first for piece in pieces],
-                vectors,
-                sampling=sampling,
-                limits=limits,
-                noise=[piece.noise for piece in pieces],
-                end_of_text=self.tokenizers.first_stage.end_of_text,
-                batch_size=batch_size,
+        """The first stage; arguments as of `Engine.say`."""
+        with self._stage("first stage"):
+            return self.engine.say(
+                pieces, vectors, limits, sampling, batch_size=batch_size, check=self.watch.check
             )
 
-    def _fill(self, piece: Piece, said: Said, vector: np.ndarray, meter: Meter) -> np.ndarray:
+    def fill(self, piece: Piece, said: Said, vector: np.ndarray) -> np.ndarray:
         """The second stage: codes of all codebooks, (Q, F) int32."""
         if not said.codes.shape[1]:
-            return np.zeros((self.second_stage.config.n_codebooks, 0), np.int32)
-        with meter.stage("second stage"):
-            return self.fill_codebooks(self.second_stage, piece.second, said.codes, vector, piece.noise)
+            return np.zeros((self.facts.second.n_codebooks, 0), np.int32)
+        with self._stage("second stage"):
+            return self.engine.fill(piece, said.codes, vector)
 
-    def _decode(
-        self,
-        codes: Sequence[np.ndarray],
-        noise: Sequence[SpeechNoise],
-        decoder: Decoder,
-        meter: Meter,
+    def decode(
+        self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise], decoder: Decoder
     ) -> list[np.ndarray]:
         """(Q, F) of each piece → (L,) float32 samples each, brought to the target loudness."""
         sounding = [place for place, one in enumerate(codes) if one.shape[1]]
         made = [np.zeros(0, np.float32)] * len(codes)
         if not sounding:
             return made
-        with meter.stage("decoder"):
-            waves = self.decoders[decoder].decode([codes[i] for i in sounding], [noise[i] for i in sounding])
+        with self._stage("decoder"):
+            waves = self.engine.decode(
+                [codes[i] for i in sounding], [noise[i] for i in sounding], decoder, check=self.watch.check
+            )
             for place, wave in zip(sounding, waves, strict=True):
-                made[place] = normalize_loudness(wave, self.sample_rate)
+                made[place] = normalize_loudness(wave, self.meter.sample_rate)
         return made
 
-
-def job_of(
-    speeches: Sequence[Speech], sampling: FirstStageSampling, decoder: str, batch_size: int
-) -> MetaVoiceJob:
-    """What texts take at their longest."""
-    pieces = [
-        (len(piece.first), speech.frames(place))
-        for speech in speeches
-        for place, piece in enumerate(speech.pieces)
-    ]
-    together = min(batch_size, len(pieces))
-    ids, frames = max(ids for ids, _ in pieces), max(frames for _, frames in pieces)
-    return MetaVoiceJob(ids, frames, together, sampling.rows, decoder)
+    def _stage(self, name: str) -> AbstractContextManager[None]:
+        self.watch.tell(name, self.meter.seconds_made, self.expected)
+        return self.meter.stage(name)

@@ -1,38 +1,39 @@
-"""What a caller asks of MetaVoice, checked and completed before any weight is touched."""
+"""Check what a caller asks of MetaVoice: text, options and voice in, a request out. No network runs."""
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, Protocol
+from typing import Any
 
 import numpy as np
 
 from tts_core.audio.files import resample
 from tts_core.audio.silence import trim
+from tts_core.codecs.vocos import VocosConfig
 from tts_core.errors import UsageError
 from tts_core.metavoice.codes import flattened, most_frames
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStageConfig, SecondStageConfig
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.memory import MetaVoiceJob
+from tts_core.metavoice.options import DECODERS, Decoder, MetaVoiceOptions
+from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.speaker_slices import SAMPLE_RATE as SPEAKER_RATE
 from tts_core.metavoice.speaker_slices import TRIM_DB
-from tts_core.metavoice.text import Tokenizers, normalise
-from tts_core.noise import HostNoise, Noise, NormalNoise, check_seed, piece_seed
+from tts_core.metavoice.text import Tokenizers, check_characters, normalise, read_converted
+from tts_core.noise import HostNoise, check_seed, piece_seed
+from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
-from tts_core.text.checks import check_words
+from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
 from tts_core.text.spoken import spoken
 
-Decoder = Literal["vocos", "mbd"]
-CfgScale = float | tuple[float, float]  # speaker, or speaker and text
-
-DECODERS = ("vocos", "mbd")
 STAGES = ("speaker", "first stage", "second stage", "decoder")
 BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, which 8 codebooks are
-PIECE_CHARACTERS = 220  # what upstream's own app reads at most
 FRAME_RATE = 75  # a second
 SLOWEST = 5  # characters a second; who speaks slower has gone astray
 PAUSES = 2 * FRAME_RATE  # frames that even the shortest text may take
@@ -40,14 +41,51 @@ LEAST_SECONDS, ADVISED_SECONDS = 2.0, 30.0  # of a reference
 _LOG = logging.getLogger("tts_core")
 
 
-class SpeechNoise(Noise, NormalNoise, Protocol):
-    """Numbers for one piece of a text: uniform ones for both stages, normal ones for multi-band diffusion."""
-
-
-Voice = Prompt | np.ndarray | Sequence[Prompt]  # a bare (E,) array is a speaker vector
-
-
 @dataclass(frozen=True)
+class Facts:
+    """What a request needs to know of a MetaVoice: its configurations, its decoders, its tokenizers."""
+
+    first: FirstStageConfig
+    second: SecondStageConfig
+    vocoder: VocosConfig
+    decoders: tuple[Decoder, ...]
+    tokenizers: Tokenizers
+
+    @classmethod
+    def of(cls, configs: Mapping[str, Any], tokenizers: Tokenizers) -> Facts:
+        """configs: of all parts, by kind."""
+        return cls(
+            configs["metavoice"],
+            configs["metavoice_second_stage"],
+            configs["vocos"],
+            DECODERS if "mbd" in configs else ("vocos",),
+            tokenizers,
+        )
+
+
+def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
+    """Both stages' tables. documents: kind → name → text."""
+    kinds = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
+    return read_converted(
+        {stage: json.loads(documents[kind]["tokenizer.json"]) for stage, kind in kinds.items()}
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """A voice, checked: a speaker vector (E,) float32, or recordings that the speaker encoder still has to
+    read, (L,) float32 at 16 kHz each, their ends trimmed.
+    """
+
+    vector: np.ndarray | None = None
+    utterances: tuple[np.ndarray, ...] = ()
+
+    def encoded(self, encode: Callable[[Sequence[np.ndarray]], np.ndarray]) -> np.ndarray:
+        """The speaker vector. encode: the recordings → (E,)."""
+        return encode(self.utterances) if self.vector is None else self.vector
+
+
+@dataclass(frozen=True, eq=False)
 class Piece:
     """A piece of a text, ready for both stages."""
 
@@ -55,39 +93,56 @@ class Piece:
     second: np.ndarray  # the same words in the second stage's ids
     frames: int  # at most
     room: int  # positions that the first stage has for audio
+    seconds: float  # expected
     noise: SpeechNoise
 
     def limit(self, frames: int) -> int:
-        """Ids that the first stage may make for so many frames: their codes, and the end of audio."""
+        """Ids that the first stage may make for this many frames: their codes, and the end of audio."""
         return min(FIRST_STAGE_BOOKS * frames + 1, self.room)
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the first stage made of a piece. codes: (2, F) int32.  ids: how many.  ended: by itself."""
+    """What the first stage made of a piece. codes: (2, F) int32.  ids: their number.  ended: by itself."""
 
     codes: np.ndarray
     ids: int
     ended: bool
 
 
-@dataclass(frozen=True)
-class Speech:
-    """One text in pieces. max_frames: of all pieces together.  seed: None where the caller gave the noise."""
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One text as it will be spoken.
 
-    pieces: list[Piece]
+    max_frames: of all pieces together, None for no such limit.  seed: None where the caller gave the noise.
+    """
+
+    pieces: tuple[Piece, ...]
+    voice: Voice
+    sampling: FirstStageSampling
+    decoder: Decoder
     max_frames: int | None
     seed: int | None
 
+    @property
+    def seconds(self) -> float:
+        """About how long the speech will be."""
+        expected = sum(piece.seconds for piece in self.pieces)
+        return expected if self.max_frames is None else min(expected, self.max_frames / FRAME_RATE)
+
+    def job(self) -> MetaVoiceJob:
+        """What the request takes at its longest."""
+        return Batch((self,)).job(1)
+
     def frames(self, place: int, made: int = 0) -> int:
-        """The most frames of a piece, `made` being those in front of it."""
+        """The most frames of a piece, `made` being those before it."""
         most = self.pieces[place].frames
         return most if self.max_frames is None else min(most, self.max_frames - made)
 
     def said(self, place: int, sequence: np.ndarray, made: int = 0) -> Said:
         """What a first-stage sequence, (N,) ids of text and audio, says of a piece, as far as is wanted.
 
-        made: frames in front of it. Where it was cut and the caller had set no limit, that is warned about.
+        made: frames before it. Where it was cut and the caller had set no limit, a warning is logged.
         """
         piece, frames = self.pieces[place], self.frames(place, made)
         sequence = sequence[: len(piece.first) + piece.limit(frames)]
@@ -112,95 +167,157 @@ class Speech:
         return heard
 
 
-def request_speech(
-    text: str,
-    tokenizers: Tokenizers,
-    first: FirstStageConfig,
-    second: SecondStageConfig,
-    *,
-    as_written: bool = False,
-    piece_characters: int | None = PIECE_CHARACTERS,
-    max_frames: int | None = None,
-    seed: int | None = None,
-    noise: SpeechNoise | Sequence[SpeechNoise] | None = None,
-    where: str = "text",
-) -> Speech:
-    """One text, cut into pieces that both windows have room for; every value is checked.
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Texts whose pieces run side by side; sampling and decoder are the same for all."""
 
-    as_written: leave numbers and abbreviations as they are. piece_characters: the most of a piece, where the
-    windows hold so much speech; None does not cut. seed: None draws one. noise: one for all pieces, or one a
-    piece. where: the text's name in messages. Raises UsageError naming the argument.
+    texts: tuple[Request, ...]
+
+    @property
+    def sampling(self) -> FirstStageSampling:
+        """Of all texts."""
+        return self.texts[0].sampling
+
+    @property
+    def decoder(self) -> Decoder:
+        """Of all texts."""
+        return self.texts[0].decoder
+
+    @property
+    def pieces(self) -> list[tuple[Request, int]]:
+        """Every piece of every text: its text, and its place there."""
+        return [(text, place) for text in self.texts for place in range(len(text.pieces))]
+
+    def job(self, side_by_side: int) -> MetaVoiceJob:
+        """What the batch takes at its longest, with this many pieces at once."""
+        return MetaVoiceJob(
+            max(len(text.pieces[place].first) for text, place in self.pieces),
+            max(text.frames(place) for text, place in self.pieces),
+            min(side_by_side, len(self.pieces)),
+            self.sampling.rows,
+            self.decoder,
+        )
+
+
+def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLike) -> Request:
+    """Check one text and everything asked of it, and cut it into pieces that both windows have room for.
+
+    Raises UsageError naming the argument.
     """
-    check_words(where, text)
-    if max_frames is not None and (not isinstance(max_frames, int | np.integer) or max_frames < 1):
-        raise UsageError(f"max_frames: {max_frames!r} is not a whole number of 1 and more")
-    texts = cut(text if as_written else spoken(text), piece_characters, second.max_position_embeddings)
-    seed = check_seed(secrets.randbits(32) if seed is None else seed)
-    sources = _sources(noise, seed, len(texts))
-    pieces = []
-    for place, (words, source) in enumerate(zip(texts, sources, strict=True), start=1):
-        ids, other = tokenizers.first_stage.encode(words), tokenizers.second_stage.encode(words)
-        windows = first.max_position_embeddings, second.max_position_embeddings
-        room = most_frames(max(len(ids), len(other)), *windows)
-        if room < 1:
-            which = where if len(texts) == 1 else f"{where}, piece {place}"
-            raise UsageError(f"{which}: {len(ids)} ids leave no room for speech; give a shorter text")
-        asked = PAUSES + FRAME_RATE * len(words) // SLOWEST if max_frames is None else int(max_frames)
-        pieces.append(Piece(ids, other, min(room, asked), first.max_position_embeddings - len(ids), source))
-    return Speech(
-        pieces, None if max_frames is None else int(max_frames), None if noise is not None else seed
-    )
+    batch = _batch(facts, [text], options, lambda: [read_voice(facts, prompt)], [options.noise], ["text"])
+    return batch.texts[0]
 
 
-def request_texts(
+def ask(
+    configs: Mapping[str, Any],
+    documents: Mapping[str, Mapping[str, str]],
+    text: str,
+    options: MetaVoiceOptions,
+    prompt: PromptLike,
+) -> Request:
+    """Build a request from the configurations and documents of a model's parts, by kind; Dia's marks of
+    speakers are refused.
+    """
+    check_one_speaker(text, "MetaVoice")
+    return request(Facts.of(configs, read_tokenizers(documents)), text, options, prompt)
+
+
+def request_batch(
+    facts: Facts,
     texts: Sequence[str],
-    tokenizers: Tokenizers,
-    first: FirstStageConfig,
-    second: SecondStageConfig,
+    options: MetaVoiceOptions,
+    prompts: PromptLike | Sequence[PromptLike],
     *,
-    as_written: bool,
-    piece_characters: int | None,
-    max_frames: int | Sequence[int | None] | None,
-    seed: int | Sequence[int] | None,
-    noise: SpeechNoise | Sequence[SpeechNoise] | None,
-) -> list[Speech]:
-    """Several texts; max_frames, seed and noise: one for all, or one per text. Other arguments and errors as
-    of `request_speech`.
+    exactly: bool = False,
+) -> Batch:
+    """Check several texts. prompts: one for all, or one per text.  exactly: read each text as it is
+    written, in one piece.
+
+    Raises UsageError naming the argument and the text's place.
     """
     if isinstance(texts, str):
         raise UsageError("texts: got one string; give a list of strings")
     if not texts:
         raise UsageError("texts: the list is empty")
-    seed = secrets.randbits(32) if seed is None else seed
-    named = {"max_frames": max_frames, "seed": seed, "noise": noise}
-    given = [each(name, value, len(texts)) for name, value in named.items()]
-    return [
-        request_speech(
-            text,
-            tokenizers,
-            first,
-            second,
-            as_written=as_written,
-            piece_characters=piece_characters,
-            max_frames=frames,
-            seed=own,
-            noise=source,
-            where=f"text {place}",
+    if exactly:
+        options = replace(options, as_written=True, piece_seconds=None)
+    noise = each("noise", options.noise, len(texts))
+    where = [f"text {place}" for place in range(1, len(texts) + 1)]
+    return _batch(facts, texts, options, lambda: _voices(facts, prompts, len(texts)), noise, where)
+
+
+def _batch(
+    facts: Facts,
+    texts: Sequence[str],
+    options: MetaVoiceOptions,
+    read_voices: Callable[[], Sequence[Voice]],
+    noise: Sequence[SpeechNoise | Sequence[SpeechNoise] | None],
+    where: Sequence[str],
+) -> Batch:
+    """read_voices: called last, as recordings take longer to read than texts.  noise, where: of each
+    text, its numbers and its name in messages.
+    """
+    sampling = choose_sampling(options)
+    check_decoder(options.decoder, facts.decoders)
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    seeds = [check_seed(one) for one in each("seed", seed, len(texts))]
+    limits = each("max_frames", choose_frames(facts, options), len(texts))
+    frames = [None if limit is None else int(limit) for limit in limits]
+    pieces = [_pieces(facts, options, *one) for one in zip(texts, frames, seeds, noise, where, strict=True)]
+    return Batch(
+        tuple(
+            Request(own, voice, sampling, options.decoder, most, None if source is not None else seed)
+            for own, voice, most, source, seed in zip(
+                pieces, read_voices(), frames, noise, seeds, strict=True
+            )
         )
-        for place, (text, frames, own, source) in enumerate(zip(texts, *given, strict=True), start=1)
-    ]
+    )
+
+
+def _pieces(
+    facts: Facts,
+    options: MetaVoiceOptions,
+    text: str,
+    max_frames: int | None,
+    seed: int,
+    noise: SpeechNoise | Sequence[SpeechNoise] | None,
+    where: str,
+) -> tuple[Piece, ...]:
+    """A text, cleaned, spelled out, cut and tokenized."""
+    check_words(where, text)
+    first, second = facts.tokenizers.first_stage, facts.tokenizers.second_stage
+    windows = facts.first.max_position_embeddings, facts.second.max_position_embeddings
+    said = text if options.as_written else spoken(text)
+    most = None if options.piece_seconds is None else piece_characters(options.piece_seconds)
+    texts = cut(said, most, windows[1])
+    made = []
+    for place, (words, source) in enumerate(
+        zip(texts, _sources(noise, seed, len(texts)), strict=True), start=1
+    ):
+        ids, other = first.encode(words), second.encode(words)
+        room = most_frames(max(len(ids), len(other)), *windows)
+        if room < 1:
+            which = where if len(texts) == 1 else f"{where}, piece {place}"
+            raise UsageError(f"{which}: {len(ids)} ids leave no room for speech; give a shorter text")
+        asked = PAUSES + FRAME_RATE * len(words) // SLOWEST if max_frames is None else max_frames
+        expected = len(words) / CHARACTERS_PER_SECOND
+        made.append(Piece(ids, other, min(room, asked), windows[0] - len(ids), expected, source))
+    return tuple(made)
+
+
+def piece_characters(piece_seconds: float) -> int:
+    """The most characters of a piece that may take this many seconds."""
+    return max(1, round(piece_seconds * CHARACTERS_PER_SECOND))
 
 
 def cut(text: str, most: int | None, window: int) -> list[str]:
     """The pieces of a text, normalised; none longer than `most` characters, nor than what is usually said in
-    the second stage's window of so many positions, text included. most: None does not cut.
+    the second stage's window of this many positions, text included. most: None does not cut.
     """
     if most is None:
         return [normalise(text)]
-    if not isinstance(most, int | np.integer) or most < 1:
-        raise UsageError(f"piece_characters: {most!r} is not a whole number of 1 and more")
-    normalise(text)  # what it refuses is told of the whole text
-    most = max(1, min(int(most), usual_characters(window)))
+    check_characters(text)  # before the cut: the error names all of the text's
+    most = max(1, min(most, usual_characters(window)))
     return [piece for part in split(text, most) for piece in split(normalise(part), most)]
 
 
@@ -209,32 +326,39 @@ def usual_characters(window: int) -> int:
     return (window - 2) * CHARACTERS_PER_SECOND // (FRAME_RATE + CHARACTERS_PER_SECOND)
 
 
-def choose_sampling(
-    cfg_scale: CfgScale | None, temperature: float | None, top_k: int | None, top_p: float | None
-) -> FirstStageSampling:
-    """How the first stage draws; None takes the model's value. top_k: 0 keeps all.
+def choose_frames(facts: Facts, options: MetaVoiceOptions) -> int | Sequence[int | None] | None:
+    """The limit of max_frames or max_seconds, in frames."""
+    if options.max_seconds is None:
+        return options.max_frames
+    if options.max_frames is not None:
+        raise UsageError("max_frames: max_seconds says the same; give one of them")
+    return math.ceil(options.max_seconds * facts.vocoder.sample_rate / facts.vocoder.hop_length)
 
-    cfg_scale: guidance on the speaker, or a pair, on speaker and text, which takes the rule of upstream's
-    slow inference. Raises UsageError for a value out of its range.
+
+def choose_sampling(options: MetaVoiceOptions) -> FirstStageSampling:
+    """How the first stage draws; a pair of scales takes the rule of upstream's slow inference.
+
+    Raises UsageError for values that do not go together.
     """
-    heat = FirstStageSampling.temperature if temperature is None else temperature
-    kept = None if top_k == 0 else top_k
-    if cfg_scale is None or isinstance(cfg_scale, int | float | np.number):
-        scale = FirstStageSampling.cfg_scale if cfg_scale is None else float(cfg_scale)
-        nucleus = FirstStageSampling.top_p if top_p is None else top_p
-        return FirstStageSampling(scale, temperature=heat, top_k=kept, top_p=nucleus)
-    if len(cfg_scale) != 2:
-        raise UsageError(f"cfg_scale: {cfg_scale!r} is neither a number nor a pair of speaker and text")
-    speaker, words = map(float, cfg_scale)
-    nucleus = FirstStageSampling.top_p if top_p is None and kept is None else top_p
+    scale, nucleus = options.cfg_scale, options.top_p
+    heat = FirstStageSampling.temperature if options.temperature is None else options.temperature
+    kept = None if options.top_k == 0 else options.top_k
+    if not isinstance(scale, tuple):
+        speaker = FirstStageSampling.cfg_scale if scale is None else float(scale)
+        nucleus = FirstStageSampling.top_p if nucleus is None else nucleus
+        return FirstStageSampling(speaker, temperature=heat, top_k=kept, top_p=nucleus)
+    if len(scale) != 2:
+        raise UsageError(f"cfg_scale: {scale!r} is neither a number nor a pair of speaker and text")
+    speaker, words = map(float, scale)
+    nucleus = FirstStageSampling.top_p if nucleus is None and kept is None else nucleus
     nucleus = None if nucleus == 1 else nucleus
     return FirstStageSampling(speaker, words, heat, nucleus, kept, rule="slow")
 
 
 def check_decoder(decoder: str, there: Sequence[str]) -> None:
-    """Raise UsageError unless the decoder is one, and the model has it; tell the licence of MBD's weights."""
+    """Raise UsageError unless the decoder is one, and the model has it; log the licence of MBD's weights."""
     if decoder not in DECODERS:
-        raise UsageError(f"decoder: {decoder!r} is none; use {' or '.join(DECODERS)}")
+        raise UsageError(f"decoder: {decoder!r} is not known; use {' or '.join(DECODERS)}")
     if decoder not in there:
         raise UsageError(
             "decoder: multi-band diffusion is not in this model; add it with convert-weights --include-mbd, "
@@ -246,47 +370,66 @@ def check_decoder(decoder: str, there: Sequence[str]) -> None:
 
 @cache
 def tell_licence() -> None:
-    """Say once in a process what the diffusion's weights may be used for."""
+    """Log, once in a process, what the diffusion's weights may be used for."""
     _LOG.warning("decoder mbd: its weights are CC-BY-NC 4.0, not for commercial use; vocos has no such limit")
 
 
-def as_vector(voice: Voice, size: int) -> np.ndarray | None:
-    """The speaker vector that a voice already is, (E,) float32, or None for recordings."""
-    if not isinstance(voice, np.ndarray):
-        return None
-    if voice.shape != (size,) or voice.dtype.kind != "f" or not np.isfinite(voice).all():
-        raise UsageError(
-            f"prompt: a bare array is a speaker vector of {size} numbers, found shape {voice.shape}, "
-            f"{voice.dtype}; give recordings as Prompt.of(audio=...)"
-        )
-    return voice.astype(np.float32)
+def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
+    """A prompt as the voice to speak with. A bare array is a speaker vector.
 
-
-def utterances(voice: Voice | None, sample_rate: int) -> list[np.ndarray]:
-    """Recordings as the speaker encoder reads them: (L,) float32 samples each at 16 kHz, ends trimmed.
-
-    voice: one Prompt or several with audio at `sample_rate`. Raises UsageError for none, for what is no
-    recording, and for less than two seconds in all; less than 30 are warned about.
+    Raises UsageError for no prompt, for what is no recording, and for less than two seconds in all; a warning
+    is logged for less than 30.
     """
-    if voice is None:
+    if prompt is None:
         raise UsageError(
-            "prompt: MetaVoice speaks with the voice of a reference; give Prompt.of(audio=...), "
-            f"{ADVISED_SECONDS:g} s of speech or more"
+            "prompt: MetaVoice speaks with the voice of a reference; give --ref-audio, in Python "
+            f"Prompt.of(audio=...), {ADVISED_SECONDS:g} s of speech or more"
         )
-    given = [voice] if isinstance(voice, Prompt) else list(voice)
-    if not given:
-        raise UsageError("prompt: the list of references is empty")
-    given = [Prompt((one,)) for prompt in given for one in prompt.references]
-    waves = [_samples(prompt) for prompt in given]
-    check_seconds(sum(map(len, waves)) / sample_rate)
-    heard = [trim(resample(wave, sample_rate, SPEAKER_RATE, quality="HQ"), TRIM_DB) for wave in waves]
-    return [np.ascontiguousarray(wave, np.float32) for wave in heard]
+    if isinstance(prompt, np.ndarray):
+        return Voice(vector=_vector(prompt, facts.first.speaker_embedding_size))
+    if isinstance(prompt, str | bytes):
+        raise UsageError(f"prompt: {prompt!r:.60} is text; give Prompt.from_file(path)")
+    if not isinstance(prompt, Prompt):
+        raise UsageError("prompt: MetaVoice reads a voice from sound; give Prompt.of(audio=...)")
+    rate, waves = facts.vocoder.sample_rate, []
+    for one in prompt.references:
+        wave = one.samples(rate, one.name)
+        if wave is None:
+            raise UsageError(f"{one.name}: MetaVoice reads a voice from sound; give Prompt.of(audio=...)")
+        if not wave.any():
+            raise UsageError(f"{one.name}: the reference is silent; give some seconds of speech")
+        waves.append(wave)
+    _check_seconds(sum(map(len, waves)) / rate, prompt.references[0].name)
+    heard = [trim(resample(wave, rate, SPEAKER_RATE, quality="HQ"), TRIM_DB) for wave in waves]
+    return Voice(utterances=tuple(np.ascontiguousarray(wave, np.float32) for wave in heard))
 
 
-def check_seconds(seconds: float) -> None:
+def _voices(facts: Facts, prompts: PromptLike | Sequence[PromptLike], texts: int) -> list[Voice]:
+    """One voice a text; a prompt that several texts share is read once."""
+    several = list(prompts) if isinstance(prompts, list | tuple) else [prompts] * texts
+    known: dict[int, Voice] = {}
+    for prompt in each("prompts", several, texts):
+        if id(prompt) not in known:
+            known[id(prompt)] = read_voice(facts, prompt)
+    return [known[id(prompt)] for prompt in several]
+
+
+def _vector(given: np.ndarray, size: int) -> np.ndarray:
+    if given.shape != (size,) or given.dtype.kind != "f" or not np.isfinite(given).all():
+        raise UsageError(
+            f"prompt: a bare array is a speaker vector of {size} numbers, found shape {given.shape}, "
+            f"{given.dtype}; give recordings as Prompt.of(audio=...)"
+        )
+    return given.astype(np.float32)
+
+
+def _check_seconds(seconds: float, where: str) -> None:
     """Refuse a reference that is too short for a voice, warn of one that is short."""
     if seconds < LEAST_SECONDS:
-        raise too_short("prompt", seconds)
+        raise UsageError(
+            f"{where}: {seconds:.1f} s are too little for a voice; give {ADVISED_SECONDS:g} s of clear "
+            f"speech, {LEAST_SECONDS:g} s at the very least"
+        )
     if seconds < ADVISED_SECONDS:
         _LOG.warning(
             "reference: %.1f s; the voice is caught better from %g s of clear speech",
@@ -295,28 +438,7 @@ def check_seconds(seconds: float) -> None:
         )
 
 
-def too_short(where: str, seconds: float) -> UsageError:
-    """The error for a reference that no voice can be made of."""
-    return UsageError(
-        f"{where}: {seconds:.1f} s are too little for a voice; give {ADVISED_SECONDS:g} s of clear speech, "
-        f"{LEAST_SECONDS:g} s at the very least"
-    )
-
-
-def _samples(prompt: Prompt) -> np.ndarray:
-    if not isinstance(prompt, Prompt) or prompt.one.audio is None:
-        raise UsageError("prompt: MetaVoice reads a voice from sound; give Prompt.of(audio=...)")
-    samples = np.asarray(prompt.one.audio)
-    if samples.dtype.kind != "f":  # 16-bit samples read as they are would be 32,768 times too loud
-        raise UsageError("prompt: audio must be floating-point samples in [-1, 1]")
-    if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
-        raise UsageError("prompt: audio must be a non-empty 1-D array of finite samples")
-    if not samples.any():
-        raise UsageError("prompt: the reference is silent; give some seconds of speech")
-    return samples.astype(np.float32)
-
-
-def each(name: str, value: object, texts: int) -> list:
+def each(name: str, value: object, texts: int) -> list[Any]:
     """One value a text. Raises UsageError where there are more or fewer."""
     values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
     if len(values) != texts:

@@ -12,15 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
 from tts_core.errors import UsageError
-from tts_core.noise import Noise
+from tts_core.noise import Noise, NormalNoise
 
 LOWEST_TEMPERATURE = 1e-5  # of the fast rule
 SECOND_STAGE_STEP = 1 << 32  # the row of a text's numbers that its second stage draws from
+
+
+class SpeechNoise(Noise, NormalNoise, Protocol):
+    """Numbers for one piece of a text: uniform ones for both stages, normal ones for multi-band diffusion."""
 
 
 @dataclass(frozen=True)

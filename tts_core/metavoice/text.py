@@ -45,13 +45,18 @@ def normalise(text: str) -> str:
 
     Raises UsageError naming the characters that are not in Latin-1.
     """
+    check_characters(text)
+    return _RUN.sub(" ", text.translate(_REPLACED).translate(_SPACES).strip())
+
+
+def check_characters(text: str) -> None:
+    """Raise UsageError naming the characters that are not in Latin-1 even when normalised."""
     plain = text.translate(_REPLACED)
     unknown = list(dict.fromkeys(character for character in plain if ord(character) >= 256))
     if unknown:
         named = ", ".join(f"{character} (U+{ord(character):04X})" for character in unknown[:10])
         more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
         raise UsageError(f"text: MetaVoice reads Latin-1 characters alone, found {named}{more}")
-    return _RUN.sub(" ", plain.translate(_SPACES).strip())
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("metavoice")
     write_model(place)
     for name, seconds in (("speaker.wav", 30.5), ("short.wav", 4.0), ("shorter.wav", 1.5)):
-        soundfile.write(place / name, np.asarray(reference(seconds).audio), RATE)
+        soundfile.write(place / name, np.asarray(reference(seconds).one.audio), RATE)
     return place
 
 

@@ -1,9 +1,13 @@
-"""What is asked of MetaVoice: pieces that both windows hold, their seeds and limits, settings, references."""
+"""Requests of MetaVoice: pieces that both windows hold, their seeds and limits, settings, references."""
 
 from __future__ import annotations
 
+import json
 import logging
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,19 +15,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiny.metavoice import tokenizers
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ as VOCODER
 from tts_core.errors import UsageError
+from tts_core.metavoice import request as module
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.memory import MetaVoiceJob, job_of
+from tts_core.metavoice.memory import MetaVoiceJob
+from tts_core.metavoice.options import PIECE_SECONDS, MetaVoiceOptions
 from tts_core.metavoice.request import (
     FRAME_RATE,
     PAUSES,
-    PIECE_CHARACTERS,
     SLOWEST,
-    Speech,
-    check_seconds,
+    Facts,
+    Request,
+    ask,
     choose_sampling,
     cut,
-    request_speech,
+    piece_characters,
+    read_voice,
+    request,
+    request_batch,
     usual_characters,
 )
 from tts_core.metavoice.sampling import FirstStageSampling
@@ -31,18 +41,27 @@ from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.spec import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.text import normalise
 from tts_core.noise import piece_seed
+from tts_core.prompt import Prompt, Reference
 
+CONFIGS = {"metavoice": FIRST, "metavoice_second_stage": SECOND, "vocos": VOCODER}
+VECTOR = np.ones(FIRST.speaker_embedding_size, np.float32)
+RATE = 24_000
+WAVE = np.resize(np.hanning(400).astype(np.float32), 31 * RATE)
 LONG = "It was late, and nobody had come. " * 20
 
 
-def speech(text: str, **given: object) -> Speech:
-    return request_speech(text, tokenizers(), FIRST, SECOND, **{"seed": 1, **given})  # type: ignore[arg-type]
+def facts() -> Facts:
+    return Facts.of(CONFIGS, tokenizers())
+
+
+def speech(text: str, **given: Any) -> Request:
+    return request(facts(), text, MetaVoiceOptions(**{"seed": 1, **given}), VECTOR)
 
 
 def test_pieces_are_of_whole_sentences_and_fit_the_windows() -> None:
     made = speech(LONG)
     assert len(made.pieces) == 4
-    texts = cut(LONG, PIECE_CHARACTERS, SECOND.max_position_embeddings)
+    texts = cut(LONG, piece_characters(PIECE_SECONDS), SECOND.max_position_embeddings)
     assert all(text.endswith("come.") and len(text) <= 170 for text in texts)
     assert usual_characters(SECOND.max_position_embeddings) == 170
     for piece in made.pieces:
@@ -163,13 +182,113 @@ def test_pieces_behind_the_limit_are_not_spoken() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ((None, None, None, None), FirstStageSampling()),
-        ((1.5, 0.7, 0, None), FirstStageSampling(1.5, temperature=0.7)),
-        ((2, None, 50, 0.8), FirstStageSampling(2.0, top_k=50, top_p=0.8)),
-        (((3, 1.5), None, None, None), FirstStageSampling(3.0, 1.5, rule="slow")),
-        (((3.0, 1.0), 0.5, 7, None), FirstStageSampling(3.0, 1.0, 0.5, None, 7, rule="slow")),
-        (((3.0, 1.0), None, 7, 1.0), FirstStageSampling(3.0, 1.0, 1.0, None, 7, rule="slow")),
+        ({}, FirstStageSampling()),
+        ({"cfg_scale": 1.5, "temperature": 0.7, "top_k": 0}, FirstStageSampling(1.5, temperature=0.7)),
+        ({"cfg_scale": 2, "top_k": 50, "top_p": 0.8}, FirstStageSampling(2.0, top_k=50, top_p=0.8)),
+        ({"cfg_scale": (3, 1.5)}, FirstStageSampling(3.0, 1.5, rule="slow")),
+        (
+            {"cfg_scale": (3.0, 1.0), "temperature": 0.5, "top_k": 7},
+            FirstStageSampling(3.0, 1.0, 0.5, None, 7, rule="slow"),
+        ),
+        (
+            {"cfg_scale": (3.0, 1.0), "top_k": 7, "top_p": 1.0},
+            FirstStageSampling(3.0, 1.0, 1.0, None, 7, rule="slow"),
+        ),
     ],
 )
-def test_settings(given: tuple, expected: FirstStageSampling) -> None:
-    assert choose_sampling(*given) == expected
+def test_settings(given: dict[str, Any], expected: FirstStageSampling) -> None:
+    assert choose_sampling(MetaVoiceOptions(**given)) == expected
+
+
+def test_lengths_of_pieces_in_seconds() -> None:
+    """By default upstream's 220 characters, where the window holds as much speech."""
+    assert piece_characters(MetaVoiceOptions().piece_seconds or 0) == 220
+    wide = replace(facts(), second=replace(SECOND, max_position_embeddings=2048))
+    lengths = [piece.seconds * 15 for piece in request(wide, LONG, MetaVoiceOptions(), VECTOR).pieces]
+    assert 200 < max(lengths) <= 220
+    assert [round(15 * piece.seconds) for piece in speech("So it is. " * 3, piece_seconds=0.6).pieces] == [
+        9
+    ] * 3
+    assert len(speech("So it is. " * 30, piece_seconds=None).pieces) == 1
+
+
+def test_a_limit_in_seconds_is_one_in_frames() -> None:
+    made = speech(LONG, max_seconds=0.15)
+    assert made.max_frames == 12  # 11.25, rounded up
+    assert [piece.frames for piece in made.pieces] == [12] * 4
+    assert made.seconds == 12 / FRAME_RATE
+    assert speech(LONG).seconds == pytest.approx(len(LONG) / 15, rel=0.01)
+    with pytest.raises(UsageError, match=r"^max_frames: max_seconds says the same"):
+        speech(LONG, max_seconds=1, max_frames=75)
+
+
+def test_each_text_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spelled out whole, cut whole, then each piece cleaned and tokenized for either stage."""
+    calls = Counter[str]()
+    table = type(tokenizers().first_stage)
+
+    def counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            calls[name] += 1
+            return original(*given)
+
+        return call
+
+    for name in ("spoken", "cut", "normalise", "check_words"):
+        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
+    monkeypatch.setattr(table, "encode", counted("encode", table.encode))
+    speech(LONG)
+    assert calls == {"spoken": 1, "cut": 1, "check_words": 1, "normalise": 4, "encode": 8}
+
+
+def test_a_commands_request_reads_the_tokenizers_of_its_documents() -> None:
+    tables = tokenizers()
+    documents = {
+        "metavoice": {"tokenizer.json": json.dumps(tables.first_stage.to_dict())},
+        "metavoice_second_stage": {"tokenizer.json": json.dumps(tables.second_stage.to_dict())},
+    }
+    made, own = ask(CONFIGS, documents, LONG, MetaVoiceOptions(seed=1), VECTOR), speech(LONG)
+    for one, other in zip(made.pieces, own.pieces, strict=True):
+        np.testing.assert_array_equal(one.first, other.first)
+        np.testing.assert_array_equal(one.second, other.second)
+    with pytest.raises(UsageError, match=r"^text: \[S1\] at character 1 is Dia's mark"):
+        ask(CONFIGS, documents, "[S1] Hello.", MetaVoiceOptions(), VECTOR)
+
+
+def test_recordings_of_one_voice() -> None:
+    """At 16 kHz, from whatever rate each has; messages name a reference as its owner does."""
+    voice = read_voice(facts(), Prompt((Reference(WAVE), Reference(WAVE[::2], sample_rate=RATE // 2))))
+    assert voice.vector is None
+    first, second = voice.utterances
+    assert (first.dtype, first.ndim) == (np.float32, 1)
+    assert 30 * 16_000 < len(first) <= 31 * 16_000
+    assert abs(len(second) - len(first)) < 2000
+    heard = voice.encoded(lambda waves: np.array([len(waves)], np.float32))
+    np.testing.assert_array_equal(heard, [2])
+    np.testing.assert_array_equal(read_voice(facts(), VECTOR).encoded(lambda _: VECTOR * 0), VECTOR)
+    with pytest.raises(UsageError, match=r"^ref-audio: 1\.5 s are too little for a voice"):
+        read_voice(facts(), Prompt((Reference(WAVE[:36_000], name="ref-audio"),)))
+    with pytest.raises(UsageError, match=r"^second: the reference is silent"):
+        read_voice(facts(), Prompt((Reference(WAVE), Reference(0 * WAVE, name="second"))))
+
+
+def test_a_batch_has_one_value_a_text_and_reads_a_shared_voice_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    trim, trimmed = module.trim, []
+    monkeypatch.setattr(module, "trim", lambda *given: trimmed.append(None) or trim(*given))
+    prompt, texts = Prompt.of(WAVE), ["Hello.", LONG, "So."]
+    options = MetaVoiceOptions(seed=[1, 2, 3], max_frames=[9, None, 5])
+    batch = request_batch(facts(), texts, options, [prompt, VECTOR, prompt])
+    assert [one.seed for one in batch.texts] == [1, 2, 3]
+    assert [one.max_frames for one in batch.texts] == [9, None, 5]
+    assert [len(one.pieces) for one in batch.texts] == [1, 4, 1]
+    assert batch.texts[0].voice is batch.texts[2].voice
+    assert len(trimmed) == 1
+    job = batch.job(4)
+    assert (job.batch, batch.job(99).batch, job.rows) == (4, 6, 2)
+    assert job.frames == max(piece.frames for piece in batch.texts[1].pieces)
+    assert job.text_ids == max(len(piece.first) for piece in batch.texts[1].pieces)
+    one = batch.texts[0].job()
+    assert (one.frames, one.batch, one.text_ids) == (9, 1, len(batch.texts[0].pieces[0].first))
+    [whole] = request_batch(facts(), ["5 so. " * 40], MetaVoiceOptions(), VECTOR, exactly=True).texts
+    assert len(whole.pieces) == 1
+    assert tokenizers().first_stage.decode(whole.pieces[0].first[:3]) == "5 s"

@@ -1,0 +1,199 @@
+"""MetaVoice's pipeline over an engine that counts: what runs, when, and what a caller learns of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tiny.metavoice import tokenizers
+from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.options import Decoder, MetaVoiceOptions
+from tts_core.metavoice.pipeline import MetaVoicePipeline
+from tts_core.metavoice.request import STAGES, Piece
+from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
+from tts_core.metavoice.text import Tokenizers
+from tts_core.pipeline import Progress
+from tts_core.prompt import Prompt
+from tts_core.published_sizes import (
+    METAVOICE_FIRST_STAGE,
+    METAVOICE_SECOND_STAGE,
+    METAVOICE_SPEAKER_ENCODER,
+    VOCOS_ENCODEC_24KHZ,
+)
+
+HOP, FRAMES = 320, 12
+TEXT = "Hello there. It is late. Who are you?"
+PIECES = {"piece_seconds": 13 / 15, "seed": 1}  # three
+PROMPT = Prompt.of(np.resize(np.hanning(400).astype(np.float32), 31 * 24_000))
+
+
+class Host:
+    dtype, backend, free = "float32", "torch-cpu", 10**12
+
+    def free_bytes(self) -> int:
+        return self.free
+
+    def reset_peak(self) -> None:
+        pass
+
+    def peak_bytes(self) -> int:
+        return 7
+
+    def to_device(self, array: np.ndarray) -> Any:
+        raise AssertionError("the engine's own")
+
+    def to_host(self, x: Any) -> np.ndarray:
+        raise AssertionError("the engine's own")
+
+
+class Engine:
+    """Every piece has FRAMES frames. calls: the networks' runs.  between: called inside of them."""
+
+    def __init__(self) -> None:
+        self.configs: Mapping[str, object] = {
+            "metavoice": METAVOICE_FIRST_STAGE,
+            "metavoice_second_stage": METAVOICE_SECOND_STAGE,
+            "metavoice_speaker_encoder": METAVOICE_SPEAKER_ENCODER,
+            "vocos": VOCOS_ENCODEC_24KHZ,
+        }
+        self.tokenizers: Tokenizers = tokenizers()
+        self.host, self.calls = Host(), list[str]()
+        self.between: Callable[[str], None] = lambda stage: None
+
+    def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
+        self.calls.append("speaker")
+        return np.ones(METAVOICE_FIRST_STAGE.speaker_embedding_size, np.float32)
+
+    def say(
+        self,
+        pieces: Sequence[Piece],
+        vectors: np.ndarray,
+        limits: Sequence[int],
+        sampling: FirstStageSampling,
+        *,
+        batch_size: int,
+        check: Callable[[], None],
+    ) -> list[np.ndarray]:
+        self.calls.append("first stage")
+        self.between("first stage")
+        check()
+        codes = np.array([5, 1030] * FRAMES + [END_OF_AUDIO], np.int32)
+        rows = zip(pieces, limits, strict=True)
+        return [np.concatenate([piece.first, codes[:limit]]) for piece, limit in rows]
+
+    def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        self.calls.append("second stage")
+        return np.concatenate([codes] * 4)
+
+    def decode(
+        self,
+        codes: Sequence[np.ndarray],
+        noise: Sequence[SpeechNoise],
+        decoder: Decoder,
+        *,
+        check: Callable[[], None],
+    ) -> list[np.ndarray]:
+        self.calls.append("decoder")
+        self.between("decoder")
+        check()
+        return [np.resize(np.array([0.1, -0.1], np.float32), HOP * one.shape[1]) for one in codes]
+
+
+@pytest.fixture
+def pipeline() -> Any:
+    return MetaVoicePipeline(Engine())
+
+
+def test_a_stream_yields_once_a_piece_and_runs_no_network_before_it_is_read(pipeline: Any) -> None:
+    calls, stream = pipeline.engine.calls, pipeline.stream(TEXT, prompt=PROMPT, **PIECES)
+    assert calls == []
+    for place, part in enumerate(stream):
+        assert calls == ["speaker", *["first stage", "second stage", "decoder"] * (place + 1)]
+        assert part.codes.shape == (8, FRAMES)
+        assert (part.segment_idx, part.finish_reason) == (place, "stop" if place == 2 else None)
+        assert part.stage_seconds.keys() == set(STAGES)
+    assert place == 2
+
+
+def test_no_network_runs_where_memory_is_missing(pipeline: Any) -> None:
+    pipeline.engine.host.free = 0
+    ways: list[Callable[[], object]] = [
+        lambda: pipeline.stream(TEXT, prompt=PROMPT),
+        lambda: pipeline.generate(TEXT, prompt=PROMPT),
+        lambda: pipeline.speak(pipeline.request(TEXT, MetaVoiceOptions(), PROMPT)),
+        lambda: pipeline.generate_batch([TEXT, TEXT], prompts=PROMPT),
+        lambda: pipeline.generate_codes([TEXT, TEXT], PROMPT),
+    ]
+    for way in ways:
+        with pytest.raises(ResourceError, match=r"^memory: "):
+            way()
+    assert pipeline.engine.calls == []
+
+
+def test_memory_is_checked_for_the_pieces_side_by_side(
+    pipeline: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = []
+    monkeypatch.setattr(
+        "tts_core.metavoice.pipeline.check_running", lambda configs, job, **_: jobs.append(job)
+    )
+    pipeline.generate(TEXT, prompt=PROMPT, **PIECES)
+    pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, batch_size=3, **PIECES)
+    pipeline.generate_codes([TEXT, "So."], PROMPT)
+    assert [job.batch for job in jobs] == [1, 3, 2]
+    with pytest.raises(UsageError, match=r"^batch_size: 0 is not a number of pieces"):
+        pipeline.generate_batch([TEXT], prompts=PROMPT, batch_size=0)
+
+
+def test_progress_tells_stages_and_seconds(pipeline: Any) -> None:
+    told: list[Progress] = []
+    made = pipeline.generate(TEXT, prompt=PROMPT, progress=told.append, **PIECES)
+    stages = ["speaker", *["first stage", "second stage", "decoder", "decoder"] * 3]
+    assert [one.stage for one in told] == stages
+    assert [one.seconds for one in told] == sorted(one.seconds for one in told)
+    assert (told[0].seconds, told[-1].seconds) == (0, made.audio_seconds)
+    assert all(one.expected == pytest.approx(35 / 15) for one in told)  # characters of the pieces
+    told.clear()
+    pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, progress=told.append, **PIECES)
+    assert {one.stage for one in told} == set(STAGES)
+    assert told[-1].seconds > made.audio_seconds
+
+
+@pytest.mark.parametrize("stage", ["first stage", "decoder"])
+@pytest.mark.parametrize("way", ["generate", "generate_batch"])
+def test_cancel_ends_a_generation_inside_a_stage(pipeline: Any, stage: str, way: str) -> None:
+    cancel = threading.Event()
+    pipeline.engine.between = lambda now: cancel.set() if now == stage else None
+    given = (
+        {"texts": [TEXT], "prompts": PROMPT} if way == "generate_batch" else {"text": TEXT, "prompt": PROMPT}
+    )
+    with pytest.raises(CancelledError):
+        getattr(pipeline, way)(**given, cancel=cancel)
+    assert pipeline.engine.calls[-1] == stage
+
+
+def test_a_cancelled_generation_begins_no_stage(pipeline: Any) -> None:
+    cancel = threading.Event()
+    stream = pipeline.stream(TEXT, prompt=PROMPT, cancel=cancel, **PIECES)
+    next(stream)
+    cancel.set()
+    before = list(pipeline.engine.calls)
+    with pytest.raises(CancelledError):
+        next(stream)
+    assert pipeline.engine.calls == before
+
+
+def test_texts_that_share_a_voice_have_it_read_once(pipeline: Any) -> None:
+    pipeline.generate_batch([TEXT, "So.", "Yes."], prompts=PROMPT)
+    assert pipeline.engine.calls.count("speaker") == 1
+
+
+def test_max_frames_ends_the_last_piece_that_is_begun(pipeline: Any) -> None:
+    made = pipeline.generate(TEXT, prompt=PROMPT, max_frames=FRAMES + 4, **PIECES)
+    assert (made.codes.shape[1], made.finish_reason) == (FRAMES + 4, "length")
+    assert pipeline.engine.calls.count("first stage") == 2

@@ -1,0 +1,96 @@
+"""MetaVoice's engine: a voice's vector, the two stages, and the decoders.
+
+Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from torch_ref.codecs.encodec import Encodec
+from torch_ref.codecs.mbd import MultiBandDiffusion
+from torch_ref.codecs.vocos import Vocos
+from torch_ref.host import Host
+from torch_ref.metavoice.codes import fill_codebooks
+from torch_ref.metavoice.decoding import DiffusionDecoder, VocosDecoder
+from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.first_stage_loop import generate_tokens
+from torch_ref.metavoice.second_stage import SecondStage
+from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
+from tts_core.metavoice.options import Decoder
+from tts_core.metavoice.request import Piece
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.speaker_cache import SpeakerCache
+from tts_core.metavoice.text import Tokenizers
+from tts_core.noise import NormalNoise
+
+
+class MetaVoiceEngine:
+    """MetaVoice's networks with their tokenizers, and a cache of voices. configs: of all parts, by kind.
+
+    network: the first stage.  diffusion: with its codec, None where the model has none.
+    """
+
+    def __init__(
+        self,
+        configs: Mapping[str, object],
+        tokenizers: Tokenizers,
+        network: FirstStage,
+        second_stage: SecondStage,
+        speaker_encoder: SpeakerEncoder,
+        vocoder: Vocos,
+        diffusion: tuple[Encodec, MultiBandDiffusion] | None = None,
+    ):
+        self.configs, self.tokenizers = configs, tokenizers
+        self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
+        self.host = Host(network.transformer.wpe)
+        self.voices = SpeakerCache()
+        self.decoders: dict[Decoder, VocosDecoder | DiffusionDecoder] = {
+            "vocos": VocosDecoder(vocoder, self.host)
+        }
+        if diffusion is not None:
+            self.decoders["mbd"] = DiffusionDecoder(*diffusion, self.host)
+
+    def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
+        """(L,) float32 samples at 16 kHz of each recording → the voice's vector, (E,) float32."""
+        return self.voices.embedding(utterances, self.speaker_encoder.embed).copy()
+
+    def say(
+        self,
+        pieces: Sequence[Piece],
+        vectors: np.ndarray,
+        limits: Sequence[int],
+        sampling: FirstStageSampling,
+        *,
+        batch_size: int,
+        check: Callable[[], None],
+    ) -> list[np.ndarray]:
+        """The first stage's ids of pieces, their text included, (N,) int32 each. vectors: (P, E)."""
+        return generate_tokens(
+            self.network,
+            [piece.first for piece in pieces],
+            vectors,
+            sampling=sampling,
+            limits=limits,
+            noise=[piece.noise for piece in pieces],
+            end_of_text=self.tokenizers.first_stage.end_of_text,
+            batch_size=batch_size,
+            check=check,
+        )
+
+    def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        """The second stage: (2, F) int32 codes, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
+        return fill_codebooks(self.second_stage, piece.second, codes, vector, piece.noise)
+
+    def decode(
+        self,
+        codes: Sequence[np.ndarray],
+        noise: Sequence[NormalNoise],
+        decoder: Decoder,
+        *,
+        check: Callable[[], None],
+    ) -> list[np.ndarray]:
+        """(Q, F) int32 codes of each piece, F > 0 → (L,) float32 samples each."""
+        return self.decoders[decoder].decode(codes, noise, check=check)

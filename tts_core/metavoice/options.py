@@ -1,0 +1,90 @@
+"""Options of MetaVoice's generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from tts_core.options import check, option
+from tts_core.text.sentences import CHARACTERS_PER_SECOND
+
+if TYPE_CHECKING:
+    from tts_core.metavoice.sampling import SpeechNoise
+
+Decoder = Literal["vocos", "mbd"]
+DECODERS = ("vocos", "mbd")
+PIECE_SECONDS = 220 / CHARACTERS_PER_SECOND  # upstream's own app reads at most 220 characters
+
+
+@dataclass(frozen=True)
+class MetaVoiceOptions:
+    """How MetaVoice speaks; None is the model's own value. Raises UsageError for a value out of its range."""
+
+    cfg_scale: float | tuple[float, float] | None = option(
+        None,
+        "Guidance on the speaker, 3 by default; 1 turns it off. In Python also a pair, on speaker and text, "
+        "which takes the rule of upstream's slow inference.",
+        "--cfg-scale",
+        "--guidance",
+        low=0,
+    )
+    temperature: float | None = option(
+        None, "1 by default; 0 always takes the likeliest id.", "--temperature", "--temp", low=0
+    )
+    top_p: float | None = option(
+        None, "Keep the likeliest ids that hold this probability; 0.95 by default.", "--top-p", low=0, high=1
+    )
+    top_k: int | None = option(
+        None, "Keep this many ids; 0, the default, keeps all.", "--top-k", low=0, note=" (0 keeps every id)"
+    )
+    seed: int | Sequence[int] | None = option(
+        None,
+        "The same seed gives the same speech. A fresh one by default.",
+        "--seed",
+        low=0,
+        high=2**64 - 1,
+        per_text=True,
+    )
+    max_seconds: float | None = option(None, "Stop after this much speech.", "--max-seconds", above=0)
+    max_frames: int | Sequence[int | None] | None = option(
+        None, "Stop after this many codec frames; of all pieces together.", low=1, per_text=True
+    )
+    piece_seconds: float | None = option(
+        PIECE_SECONDS,
+        "Length of a piece of a long text, at most; 0 does not cut.",
+        "--piece-seconds",
+        above=0,
+        unset=0,
+    )
+    decoder: Literal["vocos", "mbd"] = option(
+        "vocos",
+        "What computes the waveform: vocos, or mbd, multi-band diffusion, whose weights are CC-BY-NC 4.0.",
+        "--decoder",
+        choices=DECODERS,
+    )
+    as_written: bool = option(False, "Do not put numbers and abbreviations into words.", "--as-written")
+    noise: SpeechNoise | Sequence[SpeechNoise] | None = option(
+        None,
+        "Random numbers in place of the seed's: one source, or one a piece; in a batch one a text.",
+        per_text=True,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class MetaVoiceChanges(TypedDict, total=False):
+    """The fields of MetaVoiceOptions as keyword arguments."""
+
+    cfg_scale: float | tuple[float, float] | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    seed: int | Sequence[int] | None
+    max_seconds: float | None
+    max_frames: int | Sequence[int | None] | None
+    piece_seconds: float | None
+    decoder: Literal["vocos", "mbd"]
+    as_written: bool
+    noise: SpeechNoise | Sequence[SpeechNoise] | None
