@@ -17,9 +17,9 @@ demo: .venv/installed
 	$(FAST) $(BIN)/mlx-port generate --model build/voice --seed 1 --output demo.wav \
 		--text "[S1] Hello, this is a voice made by a small network."
 
-# a worker a core, each with one thread
+# a worker a core, each with one thread; who is done takes over tests of another
 test: .venv/installed-dev
-	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.golden.remembering import RememberingLoader
 from tests.golden.sides import Loader
 
 
 @pytest.fixture(scope="session")
 def loader(tmp_path_factory: pytest.TempPathFactory) -> Loader:
-    return Loader(tmp_path_factory.mktemp("golden"))
+    return RememberingLoader(tmp_path_factory.mktemp("golden"))

@@ -4,10 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,53 +12,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from tests.golden.cases import DEFAULT, Case, discover
-from tests.golden.sides import Loader, Side
 from tests.golden.test_dia import check
 
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
-
-
-@dataclass(frozen=True)
-class Remembering(Side):
-    """Computes what the codec makes of an array once: most tests alter an answer, not a question."""
-
-    known: dict[tuple, np.ndarray] = field(default_factory=dict)
-
-    def _once(self, what: object, x: np.ndarray, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        key = (what, x.shape, x.dtype.str, x.tobytes())
-        if key not in self.known:
-            self.known[key] = compute()
-        return self.known[key].copy()
-
-    def conv(self, module: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
-        return self._once(module, x, lambda: Side.conv(self, module, x))
-
-    def latents(self, codes: np.ndarray) -> np.ndarray:
-        return self._once("latents", codes, lambda: Side.latents(self, codes))
-
-    def encode(self, samples: np.ndarray) -> np.ndarray:
-        return self._once("encode", samples, lambda: Side.encode(self, samples))
-
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        return self._once("decode", codes, lambda: Side.decode(self, codes))
-
-
-class RememberingLoader(Loader):
-    """Its sides are remembering ones, the same for all tests of this file."""
-
-    def _load(self, *given: Any) -> Side:
-        side = super()._load(*given)
-        return self.remembering.setdefault(id(side), Remembering(**vars(side)))
-
-    def __init__(self, folder: Path):
-        super().__init__(folder)
-        self.remembering: dict[int, Remembering] = {}
-
-
-@pytest.fixture(scope="module")
-def loader(tmp_path_factory: pytest.TempPathFactory) -> Loader:
-    return RememberingLoader(tmp_path_factory.mktemp("machinery"))
-
 
 FULL, PROMPT, HF, V01, CODEC = ["v_0626", "v_0626_prompt", "v_0626_prompt_hf", "v_v01", "v_dac"]
 ALTERED = [  # (case, file, tensor); between them, every name that a golden file can have

@@ -31,7 +31,8 @@ from safetensors.numpy import load_file, save_file
 from tests.tiny import mars5 as mars5_pipelines
 from tests.tiny import metavoice_pipeline
 from tests.tolerance import bound
-from tts_core.results import GenerationResult, Prompt
+from tts_core.prompt import Prompt
+from tts_core.results import GenerationResult
 
 DATA = Path(__file__).parents[1] / "data" / "recorded"
 SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
@@ -75,8 +76,8 @@ FOX = "[S2] The quick brown fox jumps over the lazy dog."
 DIALOGUE = (
     "[S1] It rained all night. [S2] Then the sun came out. [S1] We went for a walk. [S2] I stayed at home."
 )
-HEARD = Prompt(audio=speech(0.4, 16_000), transcript=SAID)
-READ = Prompt(codes=codes(8, 256, 6), transcript="[S2] So")
+HEARD = Prompt.of(audio=speech(0.4, 16_000), text=SAID)
+READ = Prompt.of(codes=codes(8, 256, 6), text="[S2] So")
 
 DIA = {
     "plain": Run(HELLO, {"seed": 0, "max_frames": 40}),
@@ -122,20 +123,20 @@ DIA = {
 
 KETTLE, INN = "A small green kettle.", "The inn is near. Then it thins out."
 FAST = {"timesteps": 3, "generate_max_len_override": 30}
-VOICE = Prompt(codes=codes(8, 1024, 9, seed=1))
-DEEP = Prompt(codes=codes(8, 1024, 9, seed=2), transcript="Then the rain came in.")
+VOICE = Prompt.of(codes=codes(8, 1024, 9, seed=1))
+DEEP = Prompt.of(codes=codes(8, 1024, 9, seed=2), text="Then the rain came in.")
 RECORDING = speech(0.2, 24_000)
 
 MARS5 = {
     "shallow": Run(KETTLE, {**FAST, "seed": 0, "prompt": VOICE}),
     "deep": Run(KETTLE, {**FAST, "seed": 1, "prompt": DEEP, "generate_max_len_override": 52}),
-    "shallow of samples": Run(KETTLE, {**FAST, "seed": 2, "prompt": Prompt(audio=RECORDING)}),
+    "shallow of samples": Run(KETTLE, {**FAST, "seed": 2, "prompt": Prompt.of(audio=RECORDING)}),
     "deep of samples": Run(
         KETTLE,
         {
             **FAST,
             "seed": 3,
-            "prompt": Prompt(audio=RECORDING, transcript="Then it thins."),
+            "prompt": Prompt.of(audio=RECORDING, text="Then it thins."),
             "generate_max_len_override": 50,
         },
     ),
@@ -201,7 +202,7 @@ METAVOICE = {
     "plain": Run(SPOKEN, {"seed": 0, "max_frames": 52, "prompt": FIRST}),  # long enough for a loudness
     "other voice": Run(SPOKEN, {"seed": 1, "max_frames": 14, "prompt": SECOND}),
     "voice of samples": Run(
-        SPOKEN, {"seed": 2, "max_frames": 8, "prompt": Prompt(audio=speech(31.0, 24_000))}
+        SPOKEN, {"seed": 2, "max_frames": 8, "prompt": Prompt.of(audio=speech(31.0, 24_000))}
     ),
     "guidance off": Run(
         SPOKEN, {"seed": 3, "max_frames": 14, "prompt": FIRST, "cfg_scale": 1.0}, changes="cfg_scale"

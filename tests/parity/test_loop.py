@@ -26,7 +26,7 @@ SETTINGS = {
     "narrow": Sampling(1.5, 0.7, 0.3, 4),
     "hot": Sampling(3.0, 3.0, 0.99, 60),
 }
-FRAMES = 16
+FRAMES = 12
 SAFE = 1e-4  # of a margin: several times what float32 moves these logits
 
 

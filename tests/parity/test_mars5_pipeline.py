@@ -209,7 +209,7 @@ def test_a_batch_is_its_texts_alone(side: str, monkeypatch: pytest.MonkeyPatch) 
     """Sound and codes exactly, each with its own voice and seed; a voice that two share is read once."""
     voices, texts = [voice(), voice(said=SAID), voice()], ["The inn is near.", TEXT, LONG]
     voices[2] = voices[0]
-    given = {"timesteps": 1, "generate_max_len_override": 60, "piece_seconds": 4.0}
+    given = {"timesteps": 1, "generate_max_len_override": 48, "piece_seconds": 4.0}
     speak, codec, heard = pipeline(side), pipeline(side).engine.codec, list[int]()
     encode = codec.encode
     monkeypatch.setattr(codec, "encode", lambda wave, books: (heard.append(1), encode(wave, books))[1])

@@ -47,8 +47,8 @@ def prompts(size: Size, like: nn.Module, kind: str) -> dict[str, Prompt | None]:
     if not regions and not padding:
         return {"unet_prompt": None, "control_prompt": None}
     return {
-        "unet_prompt": Prompt.of(size, regions=regions, padding=padding, like=parameter),
-        "control_prompt": Prompt.of(size, regions=False, padding=padding, like=parameter),
+        "unet_prompt": Prompt(size, regions=regions, padding=padding, like=parameter),
+        "control_prompt": Prompt(size, regions=False, padding=padding, like=parameter),
     }
 
 

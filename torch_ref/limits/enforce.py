@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -107,7 +107,7 @@ class Watch:
 
     def _place_of(self, x: Tensor) -> Place:
         # a lookup by weak reference is slow, and most tensors were never among them
-        return self.places.get(x, "device") if id(x) in self.placed else "device"
+        return cast("Place", self.places.get(x, "device")) if id(x) in self.placed else "device"
 
 
 SCALARS = {int, bool, float, type(None), torch.dtype, torch.device, str}

@@ -112,7 +112,8 @@ class Rule:
     """One limit. `breaks` tells whether a call meets the condition; a string is the message for that call.
 
     ops: names of aten operators, of functions that torch composes ("linear", "lstm", "imag", "weight_norm",
-    "scaled_dot_product_attention"), or "tensor" for a limit on every tensor, given as "x".
+    "scaled_dot_product_attention"), or "tensor" for a limit on every tensor, given as "x", by its dtype and
+    shape alone: others of the same are not asked about again.
     """
 
     id: str

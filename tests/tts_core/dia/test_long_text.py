@@ -6,7 +6,8 @@ import pytest
 from tests.tiny.dia import dac_config, dia_config
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script, ask
 from tts_core.dia.memory import Job, job_of
-from tts_core.results import Prompt, SpokenPiece
+from tts_core.prompt import Prompt
+from tts_core.results import SpokenPiece
 
 CONFIG = dia_config(positions=400, text_positions=300)  # 11.9 s; a piece has up to 44 characters
 CODEC = dac_config()
@@ -57,8 +58,8 @@ def jobs(asked: Script) -> list[Job]:
     "prompt",
     [
         None,
-        Prompt(codes=CODES, transcript="[S1] Before. [S2] That."),
-        Prompt(audio=np.zeros(600, np.float32), transcript="[S2] Before."),
+        Prompt.of(codes=CODES, text="[S1] Before. [S2] That."),
+        Prompt.of(audio=np.zeros(600, np.float32), text="[S2] Before."),
     ],
     ids=["no prompt", "prompt", "half a prompt"],
 )

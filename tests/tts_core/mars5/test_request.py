@@ -61,12 +61,12 @@ def test_voices_that_cannot_be_used(prompt: Any, message: str) -> None:
 
 def test_voices_of_exactly_twelve_seconds() -> None:
     """The silence in front is not counted."""
-    heard = read(Prompt(audio=np.tile(SOUND, 12)), ref_audio_pad=0.5)
+    heard = read(Prompt.of(audio=np.tile(SOUND, 12)), ref_audio_pad=0.5)
     assert heard.samples is not None
     assert (len(heard.samples), heard.frames) == (24000 * 12 + 12000, 938)
-    assert read(Prompt(codes=np.zeros((8, 900), int))).frames == 900
+    assert read(Prompt.of(codes=np.zeros((8, 900), int))).frames == 900
     with pytest.raises(UsageError, match="made for 12"):
-        read(Prompt(audio=np.append(np.tile(SOUND, 12), SOUND[:1])))
+        read(Prompt.of(audio=np.append(np.tile(SOUND, 12), SOUND[:1])))
 
 
 def test_longer_voices_where_they_are_wanted() -> None:

@@ -1,0 +1,51 @@
+"""Sides that remember: both sides' tests ask the torch networks the same, and most tests of the machinery
+alter an answer, not a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.golden.sides import Loader, Side
+
+
+@dataclass(frozen=True, eq=False)
+class Remembering(Side):
+    """Computes once what the codec makes of an array."""
+
+    known: dict[tuple, np.ndarray] = field(default_factory=dict)
+
+    def _once(self, what: object, x: np.ndarray, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        key = (what, x.shape, x.dtype.str, x.tobytes())
+        if key not in self.known:
+            self.known[key] = compute()
+        return self.known[key].copy()
+
+    def conv(self, module: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+        return self._once(id(module), x, lambda: Side.conv(self, module, x))
+
+    def latents(self, codes: np.ndarray) -> np.ndarray:
+        return self._once("latents", codes, lambda: Side.latents(self, codes))
+
+    def encode(self, samples: np.ndarray) -> np.ndarray:
+        return self._once("encode", samples, lambda: Side.encode(self, samples))
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        return self._once("decode", codes, lambda: Side.decode(self, codes))
+
+
+class RememberingLoader(Loader):
+    """Its sides are remembering ones, the same for all tests."""
+
+    def _load(self, *given: Any) -> Side:
+        side = super()._load(*given)
+        return self.remembering.setdefault(id(side), Remembering(**vars(side)))
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        self.remembering: dict[int, Remembering] = {}
