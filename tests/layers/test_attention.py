@@ -14,10 +14,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import torch_ref.layers.attention
+from benchmarks.limits.workloads import pairs
 from tests.layers.attention_cases import CASES, TWO_ROWS, WRONG, causal_fault, fault, inputs, native
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.limits import Backend, enforce, observe
-from torch_ref.limits.workloads import pairs
 from tts_core.errors import ResourceError
 from tts_core.nn.attention import Scores, block_sizes, lane_spans
 

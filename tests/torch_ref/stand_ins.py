@@ -6,8 +6,8 @@ from typing import Literal
 
 import torch
 
+from benchmarks.limits.workloads import pairs
 from torch_ref.limits import Backend, active, enforce, longest_convolution, lstm_trusted
-from torch_ref.limits.workloads import pairs
 
 Layers = Literal["with LSTM", "without LSTM"]
 

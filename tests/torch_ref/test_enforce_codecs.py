@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torch_ref.layers.lstm
+from benchmarks.limits.workloads import pairs
 from tests.golden.codec_sides import bench_of
 from tests.tiny.codecs import encodec_config, encodec_weights, vocos_config, vocos_weights
 from tests.torch_ref.stand_ins import stand_ins
@@ -14,7 +15,6 @@ from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
 from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
-from torch_ref.limits.workloads import pairs
 from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 

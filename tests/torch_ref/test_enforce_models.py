@@ -13,7 +13,6 @@ from torch_ref.api import embedded_voice
 from torch_ref.codecs.dac import Dac
 from torch_ref.layers import conv
 from torch_ref.limits import Backend, enforce, observe
-from torch_ref.limits.workloads import pairs
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.prompt import Prompt
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.limits.coverage import FACTS
 from tests.torch_ref.limit_probes import PROBES, meta, real
 from torch_ref.limits import (
     RULES,
@@ -19,7 +20,6 @@ from torch_ref.limits import (
     observe,
 )
 from torch_ref.limits.backend import parse
-from torch_ref.limits.coverage import FACTS
 from torch_ref.limits.rule import Rule, Where
 
 BY_ID = {rule.id: rule for rule in RULES}

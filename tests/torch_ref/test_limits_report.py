@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from torch_ref.limits.report import report
-from torch_ref.limits.workloads import WORKLOADS, pairs
+from benchmarks.limits.report import report
+from benchmarks.limits.workloads import WORKLOADS, pairs
 
 PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
 MET = {
@@ -51,7 +51,7 @@ def tables(page: str) -> dict[str, dict[str, list[str]]]:
 
 
 def test_the_page_is_current(page):
-    assert PAGE.read_text() == page, "run: python -m torch_ref.limits > docs/limits.md"
+    assert PAGE.read_text() == page, "run: python -m benchmarks.limits > docs/limits.md"
 
 
 def test_every_workload_is_shown_for_every_pair(page):

@@ -2,7 +2,7 @@
 
 import sys
 
-from torch_ref.limits.report import report
+from benchmarks.limits.report import report
 
 if __name__ == "__main__":
     sys.stdout.write(report())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from benchmarks.limits.coverage import FACTS
+from benchmarks.limits.workloads import WORKLOADS, broken, pairs
 from torch_ref.limits import attention, convolution, matmul, selection, tensors, transforms
 from torch_ref.limits.backend import Backend
-from torch_ref.limits.coverage import FACTS
 from torch_ref.limits.rule import Rule
-from torch_ref.limits.workloads import WORKLOADS, broken, pairs
 
 KINDS = (
     ("Convolution and padding", convolution.RULES),
@@ -35,7 +35,7 @@ EVIDENCE = {
 INTRODUCTION = """\
 # What MPS and small GPUs cannot do
 
-Written by `python -m torch_ref.limits > docs/limits.md`; a test compares it with what that prints.
+Written by `python -m benchmarks.limits > docs/limits.md`; a test compares it with what that prints.
 
 The rules are data in `torch_ref/limits/`. `torch_ref.limits.active(Backend("mps", "2.6.0", "14.5"))` selects
 those that hold somewhere, and `with torch_ref.limits.enforce(Backend(...)):` runs any code on any machine and
