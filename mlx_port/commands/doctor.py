@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from tts_core.models import Model
 
-PACKAGES = ("mlx-port", "numpy", "safetensors", "huggingface_hub", "soundfile", "soxr", "sounddevice")
+PACKAGES = ("mlx-port", "numpy", "huggingface_hub", "soundfile", "soxr", "sounddevice")
 SIDES = {"mlx": "mlx_port.doctor", "torch": "torch_ref.doctor"}
 INSTALL = {
     "mlx": "pip install 'mlx-port[cpu]' on Linux (or [cuda12], [cuda13]); on a Mac it comes with mlx-port",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.limits.workloads import pairs
 from tests.torch_ref.stand_ins import Layers, stand_ins, stands_for
 from torch_ref.api import embedded_voice
 from torch_ref.codecs.dac import Dac

@@ -1,24 +1,20 @@
-"""This machine, asked of the system itself: memory, disk and names."""
+"""Memory, disk and names of this machine."""
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def total_bytes() -> int | None:
     """Physical memory; None where the system does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # Windows
-        return None
+    found = _memory()
+    return None if found is None else found.total
 
 
 def free_bytes() -> int | None:
@@ -26,29 +22,19 @@ def free_bytes() -> int | None:
 
     None where the system does not tell.
     """
-    known = [size for size in (_available(), *_within_cgroups()) if size is not None]
+    found = _memory()
+    known = [*([] if found is None else [found.available]), *_within_cgroups()]
     return min(known, default=None)
 
 
-def _available() -> int | None:
-    if sys.platform == "darwin":
-        return _reclaimable()
-    try:
-        found = re.search(r"^MemAvailable:\s+(\d+) kB", (PROC / "meminfo").read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    return 1024 * int(found[1]) if found else None
+def _memory() -> Any:
+    """What psutil says; None where it cannot read it."""
+    import psutil
 
-
-def _reclaimable() -> int | None:
-    """macOS: pages that are free or can be had without writing any."""
     try:
-        told = subprocess.run(["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
+        return psutil.virtual_memory()
+    except (OSError, ValueError, NotImplementedError):
         return None
-    page = re.search(r"page size of (\d+) bytes", told.stdout)
-    counts = re.findall(r"^Pages (?:free|inactive|speculative|purgeable):\s+(\d+)", told.stdout, re.MULTILINE)
-    return int(page[1]) * sum(map(int, counts)) if page and counts else None
 
 
 def _within_cgroups() -> list[int]:

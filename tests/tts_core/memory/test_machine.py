@@ -1,21 +1,22 @@
-"""What the system tells of its memory and disk, on systems made up."""
+"""Memory and disk, on systems made up."""
 
-import subprocess
-import sys
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from tts_core.memory import machine
 
-MEMINFO = "MemTotal:       8000 kB\nMemFree:         100 kB\nMemAvailable:   4000 kB\n"
+AVAILABLE, TOTAL = 4_096_000, 8_192_000
 
 
 @pytest.fixture
 def linux(monkeypatch, tmp_path):
-    """An empty /proc and control-group tree of a Linux."""
-    monkeypatch.setattr(sys, "platform", "linux")
+    """An empty /proc and control-group tree of a Linux, and its memory."""
     monkeypatch.setattr(machine, "PROC", tmp_path / "proc")
     monkeypatch.setattr(machine, "CGROUPS", tmp_path / "cgroup")
+    memory = SimpleNamespace(total=TOTAL, available=AVAILABLE, free=100)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     (tmp_path / "proc/self").mkdir(parents=True)
     return tmp_path
 
@@ -27,9 +28,8 @@ def group(folder, limit, used, cached=0):
     (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\n")
 
 
-def test_available_memory_of_linux(linux):
-    (linux / "proc/meminfo").write_text(MEMINFO)
-    assert machine.free_bytes() == 4000 * 1024
+def test_available_memory_is_free_not_only_the_untouched(linux):
+    assert (machine.free_bytes(), machine.total_bytes()) == (AVAILABLE, TOTAL)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,6 @@ def test_available_memory_of_linux(linux):
     ],
 )
 def test_a_container_has_what_its_groups_leave(linux, own, parent, free):
-    (linux / "proc/meminfo").write_text(MEMINFO)
     (linux / "proc/self/cgroup").write_text("0::/outer/inner\n")
     group(linux / "cgroup/outer/inner", *own)
     if parent:
@@ -52,20 +51,13 @@ def test_a_container_has_what_its_groups_leave(linux, own, parent, free):
     assert machine.free_bytes() == free
 
 
-def test_nothing_is_known_where_nothing_is_told(linux):
+def test_nothing_is_known_where_nothing_is_told(linux, monkeypatch):
+    def fail() -> None:
+        raise FileNotFoundError(2, "No such file or directory", "/proc/meminfo")
+
+    monkeypatch.setattr(psutil, "virtual_memory", fail)
     assert machine.free_bytes() is None
-
-
-def test_reclaimable_memory_of_macos(monkeypatch, linux):
-    told = (
-        "Mach Virtual Memory Statistics: (page size of 16384 bytes)\n"
-        "Pages free:                               100.\nPages active:                            9000.\n"
-        "Pages inactive:                            50.\nPages speculative:                          7.\n"
-        "Pages purgeable:                            3.\n"
-    )
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, told, ""))
-    assert machine.free_bytes() == 160 * 16384
+    assert machine.total_bytes() is None
 
 
 def test_free_disk_where_a_folder_would_be(tmp_path):
