@@ -1,7 +1,7 @@
 """Milliseconds per decoder step of Dia: torch_ref, mlx_port, transformers and mlx-audio, in one run.
 
-    python benchmarks/dia_step.py [--size full|voice] [--side torch,mlx,transformers,mlx-audio] [--dtype
-    bfloat16] [--batch 1,8]
+    python benchmarks/dia_step.py [--size full|voice] [--side torch,mlx,transformers,mlx-audio]
+        [--dtype bfloat16] [--batch 1,8]
 
 `full` is Dia-1.6B's shape with random weights, `voice` the embedded voice. A step is one row of every text in
 the batch with guidance on, sampling included. Two lengths are run and their difference taken, so that reading

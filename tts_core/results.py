@@ -39,8 +39,8 @@ class SpokenPiece:
 class GenerationResult:
     """One piece of speech, or the whole of it.
 
-    audio: (L,) float32 NumPy samples in [-1, 1].    codes: (Q, T) int32, the frames that `audio` was decoded
-    from.
+    audio: (L,) float32 NumPy samples in [-1, 1].
+    codes: (Q, T) int32, the frames that `audio` was decoded from.
     seed: what the random numbers came from; None where the caller gave the numbers.
     finish_reason: "stop" where the model ended the speech, "length" where max_frames did, None on a piece
     before the last.

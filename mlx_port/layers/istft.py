@@ -1,8 +1,8 @@
 """Inverse short-time Fourier transform with real numbers only: two products and shifted sums.
 
 The same arithmetic as torch_ref/layers/istft.py, channels last. Griffin and Lim, "Signal estimation from
-modified short-time Fourier transform", 1984. Definitions: torch.istft for "center"; for "same" gemelo-
-ai/vocos spectral_ops.py (MIT), written anew. Differs from upstream: no known difference.
+modified short-time Fourier transform", 1984. Definitions: torch.istft for "center"; for "same"
+gemelo-ai/vocos spectral_ops.py (MIT), written anew. Differs from upstream: no known difference.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Multinomial diffusion over codes, in logarithms.
 
-Hoogeboom et al., "Argmax flows and multinomial diffusion", arXiv:2102.05379. Upstream: Camb-ai/MARS5-TTS@
-84697c8 (AGPL-3.0); written from a description, no code of it was used.
+Hoogeboom et al., "Argmax flows and multinomial diffusion", arXiv:2102.05379. Upstream:
+Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used.
 Differs from upstream: a row of a code's own probabilities has two values, so that none is ever built; float32
 throughout; unknown cells alone get logits; how cells are drawn is told in tts_core/mars5/diffusion.py.
 """

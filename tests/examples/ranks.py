@@ -1,4 +1,4 @@
-"""What each of two processes does in test_processes.py; they find each other through a file."""
+"""The work of each of two processes in test_stopping.py; they find each other through a file."""
 
 from __future__ import annotations
 

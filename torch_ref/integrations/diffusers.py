@@ -1,8 +1,11 @@
 """Exact attention in blocks for diffusers' UNets and ControlNets.
 
     from torch_ref.integrations.diffusers import install, uninstall
-    install(pipeline)                                           # UNet and ControlNet, native where that is
-    exact install(unet, AttentionPolicy(budget_bytes=64 * 2**20, native=False)) uninstall(pipeline)
+    from torch_ref.layers.attention import AttentionPolicy
+
+    install(pipeline)  # UNet and ControlNet, native attention where that is exact
+    install(pipeline.unet, AttentionPolicy(budget_bytes=64 * 2**20, native=False))
+    uninstall(pipeline)
 
 The layer computes what diffusers' AttnProcessor2_0 and IPAdapterAttnProcessor2_0 (Apache-2.0, 0.42) compute,
 with another attention call and masks that are not repeated per head. docs/attention.md says what goes wrong

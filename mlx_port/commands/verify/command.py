@@ -1,4 +1,4 @@
-"""`mlx-port verify`: the flags. What is measured is in mlx_port/verify, imported when the command runs."""
+"""Flags of `mlx-port verify`; the modules beside this one measure and are imported when it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write tts_core/mars5_schedule.npz: how far PyTorch's alphas are from correctly rounded ones.
+"""Write tts_core/mars5/schedule.npz: how far PyTorch's alphas are from correctly rounded ones.
 
     python -m tests.tts_core.mars5.schedule_units
 

@@ -1,0 +1,143 @@
+"""Docstrings, comments and documents name files and modules that are there, and their examples are whole."""
+
+import ast
+import io
+import re
+import subprocess
+import textwrap
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("tts_core", "torch_ref", "mlx_port", "converters")
+TREES = (*PACKAGES, "tests", "benchmarks", "examples")
+PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join((*TREES, 'docs'))})/[\w./-]*\w/?(?![\w<*{{])")
+MODULE = re.compile(rf"(?<![\w./])(?:{'|'.join((*PACKAGES, 'benchmarks', 'examples'))})(?:\.\w+)+")
+# a line's end: half of a path, of owner/name@commit, of a hyphenated name before a path, of a [--flag VALUE]
+CUT = re.compile(r"[\w)]/$|[\w/-]@$|\w-\n\w+/|\[--?\w[\w-]*$")
+
+
+@cache
+def files() -> frozenset[str]:
+    """Those of the repository, and their folders."""
+    found = [path for tree in (*TREES, "docs") for path in (ROOT / tree).rglob("*")]
+    return frozenset(str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts)
+
+
+def docstrings(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def comments(source: str) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+@cache
+def texts(tree: str) -> list[tuple[str, str]]:
+    """(file, text) of each docstring and comment."""
+    sources = {path: path.read_text("utf-8") for path in sorted((ROOT / tree).rglob("*.py"))}
+    return [
+        (str(path.relative_to(ROOT)), text)
+        for path, source in sources.items()
+        for text in (*docstrings(source), *comments(source))
+    ]
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+        if path.name != "CHANGELOG.md":  # of versions that had other files
+            yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+
+
+def strange_paths(text: str) -> list[str]:
+    found = [match.rstrip("/") for match in PATH.findall(text)]
+    return [path for path in found if path not in files() and not ignored(path)]
+
+
+def ignored(path: str) -> bool:
+    """Data that is not committed, or written by a command."""
+    return subprocess.run(["git", "check-ignore", "-q", path], cwd=ROOT, check=False).returncode == 0
+
+
+def strange_modules(text: str) -> list[str]:
+    return [name for name in MODULE.findall(text) if not known(name)]
+
+
+def known(name: str) -> bool:
+    """A module, or a module and a name that stands in it."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        base = ROOT.joinpath(*parts[:count])
+        file = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+        if base.is_dir() and count == len(parts):
+            return True
+        if file.is_file():
+            return count == len(parts) or re.search(rf"\b{parts[count]}\b", file.read_text()) is not None
+    return False
+
+
+def examples(text: str) -> Iterator[str]:
+    """Indented blocks of Python: those that import."""
+    for block in re.findall(r"(?m)(?:^ {4}.*\n|^\n(?= {4}))+", text + "\n"):
+        code = textwrap.dedent(block).strip("\n")
+        if re.match(r"(?:from [\w.]+ import |import )", code):
+            yield code
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_named_files_and_modules_are_there(tree):
+    found = [(file, strange_paths(text) + strange_modules(text)) for file, text in texts(tree)]
+    assert [row for row in found if row[1]] == []
+
+
+def test_documents_name_files_that_are_there():
+    found = [(file, strange_paths(text) + strange_modules(text)) for file, text in documents()]
+    assert [row for row in found if row[1]] == []
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_no_line_ends_within_a_path(tree):
+    found = [(file, line) for file, text in texts(tree) for line in cut_lines(text)]
+    assert found == []
+
+
+def cut_lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    return [
+        line
+        for line, following in zip(lines, [*lines[1:], ""], strict=True)
+        if CUT.search(line) or CUT.search(f"{line}\n{following.strip()}")
+    ]
+
+
+@pytest.mark.parametrize("tree", PACKAGES)
+def test_examples_can_be_read_by_python(tree):
+    for file, text in texts(tree):
+        for code in examples(text):
+            try:
+                compile(code, file, "exec")
+            except SyntaxError as fault:
+                pytest.fail(f"{file}: {fault}\n{code}")
+
+
+def test_the_example_of_the_diffusers_module():
+    """Every name in it is imported, or the reader's own pipeline."""
+    text = ast.get_docstring(ast.parse((ROOT / "torch_ref/integrations/diffusers.py").read_text()))
+    [code] = examples(text or "")
+    tree = ast.parse(code)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    imported = {one.name for node in tree.body if isinstance(node, ast.ImportFrom) for one in node.names}
+    assert names - imported == {"pipeline"}
+    assert [ast.unparse(node) for node in tree.body if isinstance(node, ast.Expr)] == [
+        "install(pipeline)",
+        "install(pipeline.unet, AttentionPolicy(budget_bytes=64 * 2 ** 20, native=False))",
+        "uninstall(pipeline)",
+    ]
