@@ -10,8 +10,8 @@ import numpy as np
 from mlx import nn
 from mlx.utils import tree_map
 
-from mlx_port.loading import DTYPES, cast_floats, quantize_linears
-from mlx_port.stored import Stored
+from mlx_port.loading import DTYPES
+from mlx_port.stored import Stored, cast_floats, quantize_linears
 from tts_core import models
 from tts_core.nn.layer_order import Stage, State
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import importlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from mlx_port.stored import cast_floats, quantize_linears, read_config, understood
 from tts_core import models
-from tts_core.config import FORMAT_VERSION, without_envelope
-from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.pipeline import Pipeline
 
-Read = TypeVar("Read")
-WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".th")  # suffixes of published files
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 
 
@@ -124,86 +121,12 @@ def open_networks(
     return {kind: parts.network(kind) for kind in parts.configs}
 
 
-def read_configs(folder: Path) -> tuple[str, Mapping[str, Any]]:
-    """Which model a folder holds, and the configuration of each of its parts; errors as of `load`."""
-    parts = open_parts(folder)
-    return str(parts.model), parts.configs
-
-
-def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
-    """The config.json of a converted folder, its envelope included, if it is of one of these types."""
-    file = folder / "config.json"
-    if not file.is_file():
-        raise _no_config(folder, model_types)
-    try:
-        config = json.loads(file.read_text())
-    except ValueError as error:
-        raise CheckpointError(f"model: {file} is not JSON ({error}); convert again") from None
-    if not isinstance(config, dict):
-        raise CheckpointError(f"model: {file} holds no JSON object; convert again")
-    kind = str(config.get("model_type"))
-    converted = config.get("weights_layout") == "mlx"
-    is_part = converted and kind not in models.NAMES and models.is_kind(kind)
-    if is_part and {*model_types} <= {*models.NAMES}:  # a whole model was looked for
-        title = models.network(kind).title
-        raise UsageError(
-            f"model: {folder} holds {title} alone, a part of a converted model; "
-            f"give the whole model's folder: {folder.absolute().parent}"
-        )
-    if not converted or kind not in model_types:
-        raise CheckpointError(
-            f"model: {folder} holds published weights, not converted ones; "
-            f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
-        )
-    if config.get("format_version") != FORMAT_VERSION:
-        raise CheckpointError(
-            f"model: {folder} has format {config.get('format_version')}, not {FORMAT_VERSION}; convert again"
-        )
-    return config
-
-
-def _no_config(folder: Path, kinds: Sequence[str]) -> NotFoundError:
-    """The error for a folder in which a model, or a part of these kinds, was looked for."""
-    what = "a folder without config.json" if folder.is_dir() else "no such folder"
-    part = next((models.network(kind) for kind in kinds if models.network(kind).folder), None)
-    if part is not None:
-        return NotFoundError(f"model: {folder}: {what}; {part.title} should be in it; convert again")
-    if folder.is_dir() and any(file.suffix in WEIGHTS for file in folder.iterdir()):
-        return NotFoundError(
-            f"model: {folder}: {what}; if these are published weights, "
-            f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
-        )
-    return NotFoundError(f"model: {folder}: {what}; give a folder that convert-weights wrote")
-
-
-def understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], folder: Path) -> Read:
-    """What `read` makes of a folder's configuration; whatever it finds wrong is told with the folder."""
-    try:
-        return read(without_envelope(config))
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        fault = str(error) if isinstance(error, SpeechError) else f"config.json: {error!r}"
-        raise CheckpointError(f"model: {folder}: {fault}; convert again") from None
-
-
 def _read_text(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8")
     except (OSError, ValueError) as error:
         what = "it is missing" if isinstance(error, FileNotFoundError) else f"it cannot be read ({error})"
         raise NotFoundError(f"model: {file}: a part of the model, but {what}; convert again") from None
-
-
-def quantize_linears(network: nn.Module, quantization: dict[str, Any], kind: str) -> None:
-    """Give the linear layers that quantising takes their quantised form; an entry under a layer's path
-    overrides the folder's default.
-    """
-    default = {name: quantization[name] for name in ("group_size", "bits", "mode")}
-
-    def choose(path: str, module: nn.Module) -> bool | dict[str, Any]:
-        override = quantization.get(path, True)
-        return isinstance(module, nn.Linear) and models.network(kind).is_large(f"{path}.weight") and override
-
-    nn.quantize(network, **default, class_predicate=choose)
 
 
 def _fill(network: nn.Module, folder: Path, kind: str, dtype: mx.Dtype | None) -> None:
@@ -250,11 +173,3 @@ def _check(weights: Mapping[str, mx.array], wanted: Mapping[str, str], folder: P
 def _kind(value: mx.array) -> str:
     """Shape and sort of numbers: any floating type may stand in a checkpoint, others must be as expected."""
     return f"{'float' if mx.issubdtype(value.dtype, mx.floating) else value.dtype} {value.shape}"
-
-
-def cast_floats(name: str, value: mx.array, dtype: mx.Dtype | None, kind: str) -> mx.array:
-    """A stored tensor in `dtype`; what stays float32, whole numbers and, for None, all stay as they are."""
-    floating = mx.issubdtype(value.dtype, mx.floating)
-    if dtype is None or not floating or models.network(kind).stays_float32(name):
-        return value
-    return value.astype(dtype)

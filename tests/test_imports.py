@@ -36,8 +36,9 @@ LATE = {
 FLOORS: dict[str, list[Iterable[str]]] = {
     "tts_core": [
         ("errors",),
-        ("config", "models", "noise", "options", "pipeline", "prompt", "results"),
+        ("config", "models", "noise", "options"),
         ("audio", "memory", "nn", "text", "voice"),
+        ("pipeline", "prompt", "results"),
         ("codecs",),
         MODELS,
     ],

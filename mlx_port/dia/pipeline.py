@@ -7,8 +7,9 @@ from pathlib import Path
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
 from mlx_port.dia.engine import DiaEngine
-from mlx_port.loading import Parts, open_parts, understood
+from mlx_port.loading import Parts, open_parts
 from mlx_port.memory import backend_name, free_bytes
+from mlx_port.stored import understood
 from tts_core.dia import pipeline
 from tts_core.dia.memory import check_loading, codec_policy
 from tts_core.pipeline import check_model

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.vocos import Vocos
-from mlx_port.loading import Parts, open_parts, understood
+from mlx_port.loading import Parts, open_parts
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.engine import Mars5Engine
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.memory import backend_name, free_bytes
+from mlx_port.stored import understood
 from tts_core.mars5 import pipeline
 from tts_core.mars5.memory import check_loading
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary

@@ -14,7 +14,7 @@ from mlx.utils import tree_flatten
 from converters.convert import convert
 from converters.published import Published, open_published
 from converters.rules.dequantize import Quantization
-from mlx_port.loading import load, open_networks, open_parts, read_configs
+from mlx_port.loading import load, open_networks, open_parts
 from tests.converters.folders import write_safetensors
 from tests.converters.models import FOLDERS, SOURCES, edit, sources
 from tests.tiny import mars5_nar as mars5_nar_tiny
@@ -57,12 +57,11 @@ def tensors(network: nn.Module) -> dict[str, mx.array]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_configurations_without_weights(published, converted, model):
-    said, configs = read_configs(converted[model])
-    assert said == model
-    assert configs == {kind: part.config for kind, part in published[model].parts.items()}
     parts = open_parts(converted[model])
+    assert parts.model == model
+    assert parts.configs == {kind: part.config for kind, part in published[model].parts.items()}
     assert parts.documents == {kind: dict(part.documents) for kind, part in published[model].parts.items()}
-    assert [parts.dtype_of(kind) for kind in configs] == ["float32"] * len(configs)
+    assert [parts.dtype_of(kind) for kind in parts.configs] == ["float32"] * len(parts.configs)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -20,7 +20,7 @@ MARK = -1  # in the place of an id that was drawn from logits which are no numbe
 Draw = Callable[[Tensor, Tensor], Tensor]
 
 
-class Letter(NamedTuple):
+class _Letter(NamedTuple):
     """An id on its way to the host: its place there, and what tells that it has arrived."""
 
     place: int
@@ -107,7 +107,7 @@ class GraphStep(Step):
         self.sent = torch.empty(sequence.room, dtype=torch.float32, pin_memory=pinned)
         self.received = torch.empty(sequence.room, dtype=torch.long, pin_memory=pinned)
 
-    def __call__(self, uniform: float) -> Letter:
+    def __call__(self, uniform: float) -> _Letter:
         if self.generated == 0:
             return self._post(super().__call__(uniform), 0)
         count = self.generated
@@ -119,19 +119,19 @@ class GraphStep(Step):
         self.generated += 1
         return self._post(self.ids, count)
 
-    def read(self, ids: Letter) -> int:
+    def read(self, ids: _Letter) -> int:
         if ids.arrived is not None:
             ids.arrived.synchronize()
         return int(self.received[ids.place])
 
-    def _post(self, ids: Tensor, place: int) -> Letter:
+    def _post(self, ids: Tensor, place: int) -> _Letter:
         """Send an id to the host, behind the step that makes it and before any later one."""
         self.received[place : place + 1].copy_(ids, non_blocking=True)
         if not ids.is_cuda:
-            return Letter(place, None)
+            return _Letter(place, None)
         arrived = torch.cuda.Event()
         arrived.record()
-        return Letter(place, arrived)
+        return _Letter(place, arrived)
 
     def _captured(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         """Put what changes from step to step onto the device, and capture the step: its graph and its ids."""

@@ -136,24 +136,24 @@ def _fault(host: Host, step: Step, rows: TokenRows, item: int, place: int) -> Ge
     return not_finite(next(iter(found), None), host.dtype, text=place + 1, row=rows.filled)
 
 
-class Read(NamedTuple):
+class _Read(NamedTuple):
     """A copy on its way to the host. done: None where there is nothing to wait for."""
 
     copy: Tensor
     done: torch.cuda.Event | None
 
 
-def begin_read(x: Tensor) -> Read:
+def begin_read(x: Tensor) -> _Read:
     """Copy as it is now, behind what the device has been given to do. Waits for nothing."""
     if not x.is_cuda:
-        return Read(x.clone(), None)
+        return _Read(x.clone(), None)
     copy = torch.empty_like(x, device="cpu", pin_memory=True).copy_(x, non_blocking=True)
     done = torch.cuda.Event()
     done.record()
-    return Read(copy, done)
+    return _Read(copy, done)
 
 
-def finish_read(read: Read) -> np.ndarray:
+def finish_read(read: _Read) -> np.ndarray:
     """Wait for the device and read. The only place that does."""
     if read.done is not None:
         read.done.synchronize()

@@ -49,7 +49,7 @@ class Given:
 class Rung:
     """One run of a network, or of half of it, from inputs to its last layer.
 
-    part: its name in the report.  kind: of network, a key of tts_core.models.KINDS.  layers: module and class
+    part: its name in the report.  kind: of network, as of tts_core.models.network.  layers: module and class
     that run its stages, the same on both sides.  state: makes its inputs.  keeps: the arrays that later rungs
     read.  targets: of an input, the codes that the logits predict, negative where there is none.
     groups: the line of the report that counts a tensor of this name; None groups tensors by module.

@@ -113,7 +113,7 @@ def _converted(destination: str) -> Published:
     from pathlib import Path
 
     from converters.published import open_published
-    from mlx_port.loading import read_configs
+    from mlx_port.loading import open_parts
     from tts_core.errors import UsageError
 
     folder = Path(destination).expanduser()
@@ -126,7 +126,7 @@ def _converted(destination: str) -> Published:
             f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
         )
     if folder.is_dir():
-        read_configs(folder)  # what is missing or broken in a converted folder is said as for loading it
+        open_parts(folder)  # what is missing or broken in a converted folder is said as for loading it
     return open_published(destination, offline=True, flag="DST")
 
 
