@@ -188,6 +188,7 @@ MARS5 = {
     ),
 }
 
+CUT = 13 / 15  # at 15 characters a second
 SPOKEN, THREE = "Hello there.", "Hello there. It is late. Who are you?"
 
 
@@ -227,11 +228,11 @@ METAVOICE = {
     "multi-band diffusion": Run(SPOKEN, {"seed": 11, "max_frames": 52, "prompt": FIRST, "decoder": "mbd"}),
     "pieces": Run(
         THREE,
-        {"seed": 12, "max_frames": 24, "prompt": FIRST, "piece_characters": 13},
+        {"seed": 12, "max_frames": 24, "prompt": FIRST, "piece_seconds": CUT},
     ),
     "pieces by multi-band diffusion": Run(
         THREE,
-        {"seed": 13, "max_frames": 20, "prompt": SECOND, "piece_characters": 13, "decoder": "mbd"},
+        {"seed": 13, "max_frames": 20, "prompt": SECOND, "piece_seconds": CUT, "decoder": "mbd"},
     ),
     "numbers in words": Run("12 of them", {"seed": 14, "max_frames": 10, "prompt": FIRST}),
     "numbers as written": Run(
@@ -245,7 +246,7 @@ METAVOICE = {
             "seed": [16, 17, 18],
             "max_frames": [12, 20, 6],
             "prompts": [FIRST, SECOND, FIRST],
-            "piece_characters": 13,
+            "piece_seconds": CUT,
         },
     ),
     "greedy batch by multi-band diffusion": Run(
