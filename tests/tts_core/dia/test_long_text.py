@@ -1,11 +1,13 @@
-"""A long text's memory is what the longest of its pieces takes, behind the longest anchors."""
+"""A long text's memory is what the longest of its pieces takes, after the longest anchors."""
 
 import numpy as np
 import pytest
 
 from tests.tiny.dia import dac_config, dia_config
-from tts_core.dia.long_text import SIDE_BY_SIDE, Script, ask
-from tts_core.dia.memory import Job, job_of
+from tts_core.dia.long_text import SIDE_BY_SIDE, Script
+from tts_core.dia.memory import Job
+from tts_core.dia.options import DiaOptions
+from tts_core.dia.request import Request, request
 from tts_core.prompt import Prompt
 from tts_core.results import SpokenPiece
 
@@ -19,37 +21,19 @@ LATE = "[S1] " + "Lorem ipsum dolor sit amet elit. " * 3 + "[S2] Consectetur? [S
 CODES = np.zeros((4, 20), np.int32)
 
 
-def script(text: str, prompt: Prompt | None) -> Script:
-    made = ask(
-        CONFIG,
-        CODEC,
-        lambda samples: CODES,
-        text,
-        prompt=prompt,
-        piece_seconds="auto",
-        temperature=None,
-        cfg_scale=1.5,
-        top_k=None,
-        top_p=None,
-        max_frames=None,
-        seed=1,
-        noise=None,
-        last_channel_free=False,
-    )
-    assert isinstance(made, Script)
-    return made
+def ask(text: str, prompt: Prompt | None) -> Request:
+    return request(CONFIG, CODEC, text, DiaOptions(cfg_scale=1.5, seed=1), prompt)
 
 
-def jobs(asked: Script) -> list[Job]:
+def jobs(asked: Request) -> list[Job]:
     """Of each piece alone, where every one before it was spoken for as long as it may be."""
-    found = []
-    for place, piece in enumerate(asked.pieces):
-        request = asked.request([place])
-        found.append(job_of(request))
-        codes = np.zeros((4, request.max_frames[0]), np.int32)
-        asked.said[place] = SpokenPiece(
-            piece.text, asked.prompt(place), 1, codes.shape[1], codes, np.zeros(0, np.float32), "length"
-        )
+    script, found = Script(asked.encoded(lambda samples: CODES)), []
+    for place in range(len(asked.pieces)):
+        batch, prompt = script.batch([place]), script.prompt(place)
+        found.append(batch.job())
+        codes, silence = np.zeros((4, batch.max_frames[0]), np.int32), np.zeros(0, np.float32)
+        text = script.text(place, prompt)
+        script.spoken[place] = SpokenPiece(text, prompt, 1, codes.shape[1], codes, silence, "length")
     return found
 
 
@@ -64,8 +48,8 @@ def jobs(asked: Script) -> list[Job]:
     ids=["no prompt", "prompt", "half a prompt"],
 )
 def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(text: str, prompt: Prompt | None) -> None:
-    asked = script(text, prompt)
-    whole, alone = asked.job(1), jobs(asked)
+    asked = ask(text, prompt)
+    whole, alone = asked.job(), jobs(asked)
     assert len(alone) >= 3
     assert whole.prompt_frames == max(job.prompt_frames for job in alone)
     longest = max(job.prompt_frames + job.frames for job in alone)

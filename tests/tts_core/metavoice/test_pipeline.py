@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from tests.tiny.metavoice import tokenizers
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.options import Decoder, MetaVoiceOptions
 from tts_core.metavoice.pipeline import MetaVoicePipeline
 from tts_core.metavoice.request import STAGES, Piece
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
-from tts_core.metavoice.text import Tokenizers
-from tts_core.pipeline import Progress
-from tts_core.prompt import Prompt
-from tts_core.published_sizes import (
+from tts_core.metavoice.spec import (
     METAVOICE_FIRST_STAGE,
     METAVOICE_SECOND_STAGE,
     METAVOICE_SPEAKER_ENCODER,
-    VOCOS_ENCODEC_24KHZ,
 )
+from tts_core.metavoice.text import Tokenizers
+from tts_core.pipeline import Progress
+from tts_core.prompt import Prompt
 
 HOP, FRAMES = 320, 12
 TEXT = "Hello there. It is late. Who are you?"

@@ -25,6 +25,7 @@ from tts_core.metavoice.request import (
     FRAME_RATE,
     PAUSES,
     SLOWEST,
+    Batch,
     Facts,
     Request,
     ask,
@@ -101,13 +102,14 @@ def test_a_text_may_leave_one_frame(narrow: str) -> None:
             first = replace(FIRST, max_position_embeddings=ids + 1 + spare)
         else:
             second = replace(SECOND, max_position_embeddings=ids + 1 + spare)
-        given = {"seed": 1, "piece_characters": None}
+        narrowed = replace(facts(), first=first, second=second)
+        options = MetaVoiceOptions(seed=1, piece_seconds=None)
         if frames:
-            (piece,) = request_speech("Hello there.", tokenizers(), first, second, **given).pieces
+            (piece,) = request(narrowed, "Hello there.", options, VECTOR).pieces
             assert piece.frames == 1
         else:
             with pytest.raises(UsageError, match=f"text: {ids} ids leave no room for speech"):
-                request_speech("Hello there.", tokenizers(), first, second, **given)
+                request(narrowed, "Hello there.", options, VECTOR)
 
 
 def test_memory_is_for_the_longest_piece() -> None:
@@ -120,27 +122,32 @@ def test_memory_is_for_the_longest_piece() -> None:
     ids = [len(made.pieces[0].first) for made in speeches]
     frames = speeches[2].pieces[0].frames
     assert ids[0] < ids[2] < ids[1]
-    sampling = FirstStageSampling()
-    for batch, together in ((2, 2), (9, 3)):
-        assert job_of(speeches, sampling, "mbd", batch) == MetaVoiceJob(
-            ids[1], frames, together, sampling.rows, "mbd"
-        )
+    rows = FirstStageSampling().rows
+    for together, batch in ((2, 2), (9, 3)):
+        job = Batch(tuple(replace(made, decoder="mbd") for made in speeches)).job(together)
+        assert job == MetaVoiceJob(ids[1], frames, batch, rows, "mbd")
     whole = speech(f"Hm. {LONG}")
     ids = [len(piece.first) for piece in whole.pieces]
-    assert job_of([whole], sampling, "vocos", 1) == MetaVoiceJob(
-        max(ids), max(piece.frames for piece in whole.pieces), 1, sampling.rows, "vocos"
-    )
+    most = max(piece.frames for piece in whole.pieces)
+    assert whole.job() == MetaVoiceJob(max(ids), most, 1, rows, "vocos")
 
 
 def test_references_at_the_bounds(caplog: pytest.LogCaptureFixture) -> None:
+    """Of all recordings together."""
+
+    def read(seconds: float) -> None:
+        wave = WAVE[: round(seconds * RATE)]
+        for prompt in (Prompt.of(wave), Prompt((Reference(wave[:RATE]), Reference(wave[RATE:])))):
+            read_voice(facts(), prompt)
+
     with caplog.at_level(logging.WARNING, "tts_core"):
-        check_seconds(30.0)
+        read(30.0)
         assert caplog.text == ""
-        check_seconds(29.96)
+        read(29.96)
         assert "30.0 s; the voice is caught better" in caplog.text
-        check_seconds(2.0)
+        read(2.0)
     with pytest.raises(UsageError, match="too little for a voice"):
-        check_seconds(1.999)
+        read(1.999)
 
 
 def test_numbers_are_spoken_unless_as_written() -> None:
