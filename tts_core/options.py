@@ -110,7 +110,7 @@ def _check(name: str, kind: str, known: Info, value: Any) -> None:
         raise UsageError(f"{name}: {value!r} is not a {number}{known.note}")
     if number == "whole number" and not isinstance(value, Integral) and known.high < math.inf:
         raise UsageError(f"{name}: {value} is not a {number}{known.note}")
-    size = float(value)
+    size = int(value) if isinstance(value, Integral) else float(value)  # 2**64 - 1 is no float
     fits = known.low <= size <= known.high and size > known.above and not math.isinf(size)
     if not fits or (number == "whole number" and not isinstance(value, Integral)):
         raise UsageError(f"{name}: {value} is {_expected(known, number)}{known.note}")
