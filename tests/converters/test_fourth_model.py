@@ -153,15 +153,15 @@ import mlx_port, torch_ref
 for folder in sys.argv[1:]:
     torch_side = torch_ref.load(folder, device="cpu", dtype="float32")
     mlx_side = mlx_port.load(folder, dtype="float32")
-    beak = mlx_side.network.beak
+    beak = mlx_side.engine.network.beak
     weight = beak.weight
     if "scales" in beak:
         weight = mx.dequantize(weight, beak.scales, beak.biases, beak.group_size, beak.bits)
-    here = torch_side.network.state_dict()
+    here = torch_side.engine.network.state_dict()
     print(json.dumps({
-        "words": [torch_side.words, mlx_side.words],
-        "codecs": [type(side.codec).__module__ for side in (torch_side, mlx_side)],
-        "norm": [here["norm.weight"].tolist(), mlx_side.network.norm.weight.tolist()],
+        "words": [torch_side.engine.words, mlx_side.engine.words],
+        "codecs": [type(side.engine.codec).__module__ for side in (torch_side, mlx_side)],
+        "norm": [here["norm.weight"].tolist(), mlx_side.engine.network.norm.weight.tolist()],
         "beak": [here["beak.weight"].tolist(), weight.tolist()],
         "quantized": "scales" in beak,
     }))
@@ -198,3 +198,83 @@ def test_help_and_doctor_name_it(script):
     assert "dia, mars5, metavoice, parrot" in help_text
     [line] = [line for line in page.splitlines() if line.startswith("models ")]
     assert "MetaVoice (metavoiceio/metavoice-1B-v0.1), Parrot (birds/parrot)" in line
+
+
+GENERATE = "import sys; from mlx_port.commands.main import run; sys.exit(run([*sys.argv[1:], '--debug']))"
+
+
+def test_the_command_speaks_with_both_backends(script, converted, tmp_path):
+    """Whole and streamed, with its own flag; the codes and the sound are those of the Python interface."""
+    pytest.importorskip("torch", reason="torch holds a network")
+    pytest.importorskip("mlx.core", reason="MLX holds a network")
+    told = {}
+    for backend in ("mlx", "torch"):
+        for mode in ([], ["--stream"]):
+            out = tmp_path / f"{backend}{len(mode)}.wav"
+            flags = ["--model", converted("plain"), "--backend", backend, "--text", "Polly wants", "--json"]
+            flags += ["--seed", 3, "--frames-per-word", 7, "--output", out, *mode]
+            told[backend, bool(mode)] = json.loads(script(GENERATE, "generate", *flags))
+            assert told[backend, bool(mode)]["frames"] == 14
+    sounds = [
+        (tmp_path / f"{backend}{mode}.wav").read_bytes() for backend in ("mlx", "torch") for mode in (0, 1)
+    ]
+    assert sounds[0] == sounds[1]
+    assert sounds[2] == sounds[3]
+    assert {facts["samples"] for facts in told.values()} == {told["mlx", False]["samples"]}
+
+
+SPEAK = """
+import json, sys, threading
+import mlx_port, torch_ref
+from tts_core.errors import CancelledError, UsageError
+for side in (torch_ref.load(sys.argv[1], device="cpu", dtype="float32"), mlx_port.load(sys.argv[1])):
+    parts = list(side.stream("Polly wants more", seed=2, frames_per_word=5))
+    seen = []
+    whole = side.generate("Polly wants more", seed=2, frames_per_word=5, progress=seen.append)
+    stop = threading.Event()
+    stop.set()
+    faults = []
+    for given in ({"cancel": stop}, {"sed": 1}, {"frames_per_word": 0}):
+        try: side.generate("Polly", **given)
+        except (CancelledError, UsageError) as fault: faults.append(str(fault))
+    print(json.dumps([whole.codes.tolist(), [part.codes.shape[1] for part in parts],
+                      [one.seconds for one in seen], faults]))
+"""
+
+
+def test_both_sides_speak_alike(script, converted):
+    """A part per word, told as it goes; it can be stopped, and wrong options are named."""
+    pytest.importorskip("torch", reason="torch holds a network")
+    pytest.importorskip("mlx.core", reason="MLX holds a network")
+    one, other = map(json.loads, script(SPEAK, converted("plain")).splitlines())
+    assert one == other
+    codes, parts, seconds, faults = one
+    assert np.shape(codes)[1] == 15
+    assert len({tuple(column) for column in zip(*codes, strict=True)}) > 1, "it says the same all the time"
+    assert parts == [5, 5, 5]
+    assert seconds == sorted(seconds)
+    assert faults == [
+        "generation: cancelled",
+        "sed: the model's generate takes no such argument; did you mean seed?",
+        "frames_per_word: 0 is not a whole number >= 1",
+    ]
+
+
+def test_its_flags_are_its_own(script, converted):
+    """Its option is a flag of the command; another model's is refused with its list."""
+    help_text = script(GENERATE, "generate", "--help")
+    assert re.search(r"--frames-per-word INTEGER\s+Codec frames for a word\. \(parrot\)", help_text)
+    code = "import sys; from mlx_port.commands.main import run; assert run(sys.argv[1:]) == 2"
+    flags = ["--model", converted("plain"), "--text", "Polly", "--temperature", 1]
+    assert script(code, "generate", *flags) == ""
+
+
+def test_estimate_and_verify_know_it(script, published, converted):
+    pytest.importorskip("torch", reason="verify runs both sides")
+    pytest.importorskip("mlx.core", reason="verify runs both sides")
+    told = json.loads(script(GENERATE, "estimate", "--model", converted("plain"), "--json"))
+    assert told["backends"]["mlx-cpu"]["terms"]["weights"]["bytes"] == 4 * (96 + 32)
+    assert "the peak of a word of 12 frames" in script(GENERATE, "estimate", "--model", "birds/parrot")
+    report = json.loads(script(GENERATE, "verify", published, converted("plain"), "--json"))
+    assert report["passed"] is True
+    assert any(row["part"] == "parrot" for row in report["layers"])

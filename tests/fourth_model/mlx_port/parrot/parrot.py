@@ -13,7 +13,8 @@ class Parrot(nn.Module):
 
     def __init__(self, config: ParrotConfig):
         super().__init__()
-        self.norm = nn.RMSNorm(config.width)
+        self.config = config
+        self.norm = nn.RMSNorm(config.width, eps=1e-5)
         self.beak = nn.Linear(config.width, LOGITS, bias=False)
 
     def __call__(self, x: mx.array) -> mx.array:

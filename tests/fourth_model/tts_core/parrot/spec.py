@@ -35,5 +35,6 @@ MODEL = Model(
     sizes={REPOSITORY: {"parrot": ParrotConfig(32), "dac": DAC_44KHZ}},
     on_mps=("float16", "a parrot overflows nowhere"),
     references=0,
+    transcript="unused",
     example='--text "Polly"',
 )

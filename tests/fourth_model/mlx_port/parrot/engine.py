@@ -1,0 +1,29 @@
+"""Parrot's engine."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_port.codecs.dac import Dac
+from mlx_port.host import Host
+from mlx_port.parrot.parrot import Parrot
+
+
+class ParrotEngine:
+    """Parrot's network and the codec; a seed and the codebook's number shift the code."""
+
+    def __init__(self, network: Parrot, codec: Dac, words: str):
+        self.network, self.codec, self.words = network, codec, words
+        self.config, self.codec_config = network.config, codec.config
+        self.host = Host(network.norm)
+
+    def codes(self, features: np.ndarray, seed: int) -> np.ndarray:
+        """(1, T, D) → (Q, T) int32."""
+        best = self.host.to_host(mx.argmax(self.network(self.host.to_device(features)), axis=-1))
+        books = np.arange(self.codec_config.n_codebooks)[:, None]
+        return ((best + books + seed) % self.codec_config.codebook_size).astype(np.int32)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """(Q, T) → (L,) float32."""
+        return self.host.to_host(self.codec.decode(codes[None]))[0].astype(np.float32)

@@ -1,0 +1,21 @@
+"""The runs of Parrot and its codec that `mlx-port verify` compares."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tts_core.codecs.ladder import dac_rungs
+from tts_core.nn.ladder import Given, Rung
+from tts_core.nn.layer_order import State, stage
+
+
+def ladder(given: Given) -> list[Rung]:
+    """The codec there and back, then Parrot."""
+    order = [stage("norm", "norm", "rows"), stage("beak", "beak", "logits")]
+    return [*dac_rungs(given), Rung("parrot", "parrot", "parrot.layerwise:ParrotLayers", order, _rows)]
+
+
+def _rows(given: Given) -> State:
+    width = given.configs["parrot"].width
+    random = np.random.default_rng(given.seed)
+    return {"rows": random.normal(size=(1, given.rows, width)).astype(np.float32)}

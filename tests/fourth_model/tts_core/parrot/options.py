@@ -1,0 +1,28 @@
+"""Options of Parrot's generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from tts_core.options import check, option
+
+
+@dataclass(frozen=True)
+class ParrotOptions:
+    """How Parrot speaks."""
+
+    seed: int | None = option(0, "Shifts every code.", "--seed", low=0, high=2**64 - 1)
+    frames_per_word: int = option(12, "Codec frames for a word.", "--frames-per-word", low=1)
+    max_frames: int | None = option(None, "Stop after this many codec frames.", low=1)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class ParrotChanges(TypedDict, total=False):
+    """The fields of ParrotOptions as keyword arguments."""
+
+    seed: int | None
+    frames_per_word: int
+    max_frames: int | None

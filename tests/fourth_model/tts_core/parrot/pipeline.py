@@ -1,0 +1,132 @@
+"""Parrot's generation: words in, codes and speech out, a part per word."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, Unpack
+
+import numpy as np
+
+from tts_core.codecs.dac import DacConfig
+from tts_core.memory.fits import check_running
+from tts_core.nn.host import Host
+from tts_core.options import changed
+from tts_core.parrot.config import ParrotConfig
+from tts_core.parrot.options import ParrotChanges, ParrotOptions
+from tts_core.parrot.request import Request, request
+from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.results import GenerationResult, Meter, join
+
+Tell = Callable[[Progress], None]
+
+
+class Engine(Protocol):
+    """Parrot's networks on one side."""
+
+    @property
+    def config(self) -> ParrotConfig:
+        """Of the network."""
+        ...
+
+    @property
+    def codec_config(self) -> DacConfig:
+        """Of the codec."""
+        ...
+
+    @property
+    def host(self) -> Host:
+        """Where it computes."""
+        ...
+
+    def codes(self, features: np.ndarray, seed: int) -> np.ndarray:
+        """(1, T, D) → (Q, T) int32."""
+        ...
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """(Q, T) → (L,) float32."""
+        ...
+
+
+class ParrotPipeline:
+    """A Parrot of either side."""
+
+    def __init__(self, engine: Engine):
+        self.engine, self.sample_rate = engine, engine.codec_config.sample_rate
+
+    def generate(
+        self,
+        text: str,
+        *,
+        prompt: PromptLike = None,
+        options: ParrotOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[ParrotChanges],
+    ) -> GenerationResult:
+        """Speak one text."""
+        asked = self.request(text, changed(options or ParrotOptions(), changes), prompt)
+        return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+
+    def stream(
+        self,
+        text: str,
+        *,
+        prompt: PromptLike = None,
+        options: ParrotOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[ParrotChanges],
+    ) -> Iterator[GenerationResult]:
+        """Speak one text word by word."""
+        asked = self.request(text, changed(options or ParrotOptions(), changes), prompt)
+        return self.speak(asked, progress=progress, cancel=cancel)
+
+    def generate_batch(
+        self,
+        texts: Sequence[str],
+        *,
+        prompts: Sequence[PromptLike] | None = None,
+        options: ParrotOptions | None = None,
+        progress: Tell | None = None,
+        cancel: threading.Event | None = None,
+        **changes: Unpack[ParrotChanges],
+    ) -> list[GenerationResult]:
+        """Speak several texts, one after the other."""
+        return [
+            self.generate(text, options=options, progress=progress, cancel=cancel, **changes)
+            for text in texts
+        ]
+
+    def request(self, text: str, options: ParrotOptions, prompt: PromptLike = None) -> Request:
+        """Check what a caller asks for."""
+        return request(self.engine.config, self.engine.codec_config, text, options, prompt)
+
+    def speak(
+        self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
+    ) -> Iterator[GenerationResult]:
+        """The stream of a request. Raises ResourceError for what memory does not hold."""
+        host = self.engine.host
+        needed = request.estimate(dtype=host.dtype, backend=host.backend).running
+        check_running(
+            "the words", needed, backend=host.backend, free=host.free_bytes(), options=lambda free: {}
+        )
+        return self._parts(request, Watch(progress, cancel))
+
+    def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
+        meter, seed = Meter(self.sample_rate), request.options.seed or 0
+        for place, word in enumerate(request.pieces):
+            codes = self.engine.codes(request.features(word), seed)
+            audio = self.engine.decode(codes)
+            meter.add(len(audio))
+            watch.tell("speech", meter.seconds_made, request.seconds)
+            last = place == len(request.pieces) - 1
+            yield meter.result(
+                audio,
+                codes,
+                seed=seed,
+                token_count=place + 1,
+                peak_bytes=self.engine.host.peak_bytes(),
+                segment_idx=place,
+                finish_reason="stop" if last else None,
+            )

@@ -1,0 +1,62 @@
+"""What a caller asks of Parrot: its words, as what the network reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tts_core.codecs.dac import DacConfig
+from tts_core.errors import UsageError
+from tts_core.memory.terms import Estimate
+from tts_core.parrot.config import ParrotConfig
+from tts_core.parrot.memory import ParrotJob, estimate
+from tts_core.parrot.options import ParrotOptions
+from tts_core.pipeline import PromptLike
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Words, each a piece. frame_rate: of the codec, in Hz."""
+
+    config: ParrotConfig
+    codec: DacConfig
+    pieces: tuple[str, ...]
+    options: ParrotOptions
+
+    @property
+    def seconds(self) -> float:
+        """Length of the speech."""
+        return len(self.pieces) * self.options.frames_per_word / self.codec.frame_rate
+
+    def features(self, piece: str) -> np.ndarray:
+        """(1, T, D) float32: noise of the word's bytes."""
+        random = np.random.default_rng(list(piece.encode()))
+        return random.normal(size=(1, self.options.frames_per_word, self.config.width)).astype(np.float32)
+
+    def estimate(self, *, dtype: str, backend: str) -> Estimate:
+        """The memory that it takes."""
+        job = ParrotJob(self.options.frames_per_word)
+        configs = {"parrot": self.config, "dac": self.codec}
+        return estimate(configs, job, dtype=dtype, backend=backend, quantization=None)
+
+
+def request(
+    config: ParrotConfig, codec: DacConfig, text: str, options: ParrotOptions, prompt: PromptLike
+) -> Request:
+    """Check one text. Raises UsageError."""
+    if prompt is not None:
+        raise UsageError("prompt: Parrot has one voice; leave it out")
+    words = tuple(text.split())
+    if not words:
+        raise UsageError("text: there are no words in it; write what is to be said")
+    return Request(config, codec, words, options)
+
+
+def ask(
+    configs: Mapping[str, Any], documents: object, text: str, options: ParrotOptions, prompt: PromptLike
+) -> Request:
+    """A request, from the configurations of a model's parts by kind."""
+    return request(configs["parrot"], configs["dac"], text, options, prompt)
