@@ -25,7 +25,8 @@ class Info:
 
     help: for the flag and for readers.  flags: of the command, none for what only Python can give.
     low, high: bounds, themselves allowed.  above: a bound that is not.  choices: of a string.
-    per_text: `generate_batch` also takes one value per text.  unset: the flag's value for None, if it has one.
+    per_text: `generate_batch` also takes one value per text.  note: ends the message of a wrong value.
+    unset: the flag's value for None, if it has one.
     """
 
     help: str

@@ -18,8 +18,8 @@ MARGIN = FRAME_LENGTH // 2  # added at each end, so that frame i is centered on 
 def loud_span(samples: np.ndarray, trim_db: float) -> tuple[int, int]:
     """First sample and last + 1 of the frames less than trim_db below the loudest; mirrored ends, in float32.
 
-    samples: (L,). All of it where it is too short to mirror, where upstream fails, and where a sample is NaN or
-    infinite: it has no level then.
+    samples: (L,). All of it where it is too short to mirror (upstream fails there), and where a sample is NaN
+    or infinite and so has no level.
     Raises UsageError unless trim_db is positive.
     Source: MARS5's rule, librosa 0.9.
     """

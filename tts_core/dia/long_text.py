@@ -77,8 +77,8 @@ class Script:
         return Prompt.of(codes=np.concatenate(codes, axis=1), text=" ".join(texts))
 
     def text(self, place: int, prompt: Prompt | None) -> str:
-        """What is read of a piece after its prompt: the speaker who spoke last continues without a tag, as the
-        networks have learned it; two turns in a row make them change voices.
+        """The text that is read of a piece after its prompt. The speaker who spoke last continues without a
+        tag, as the networks have learned it; two turns in a row make them change voices.
         """
         text = self.request.pieces[place].text
         if prompt is None:

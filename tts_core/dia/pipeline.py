@@ -35,13 +35,24 @@ class Engine(Protocol):
     """Dia's networks on one side, `dia/engine.py`: a decoder, and the codec's two directions."""
 
     @property
-    def config(self) -> DiaConfig: ...
+    def config(self) -> DiaConfig:
+        """Of the network."""
+        ...
+
     @property
-    def codec_config(self) -> DacConfig: ...
+    def codec_config(self) -> DacConfig:
+        """Of the codec."""
+        ...
+
     @property
-    def policy(self) -> CodecPolicy: ...  # the codec's windows
+    def policy(self) -> CodecPolicy:
+        """The codec's windows."""
+        ...
+
     @property
-    def host(self) -> Host: ...
+    def host(self) -> Host:
+        """Where the networks compute."""
+        ...
 
     def rows(self, batch: Batch) -> Iterator[DelayGrid]:
         """Fill the grid of a batch row by row; yields it after each."""
@@ -99,8 +110,8 @@ class DiaPipeline:
     ) -> Iterator[GenerationResult]:
         """Speak one text part by part, each as soon as the frames that its samples depend on are known.
 
-        prompt: a voice to continue, with its transcript.  options: how to speak; `changes` replace some of its
-        fields.  All pieces of a long text have the same voices: the prompt's, else those of the first piece
+        prompt: a voice to continue, with its transcript.  options: how to speak; `changes` replace some of
+        its fields.  All pieces of a long text have the same voices: the prompt's, else those of the first piece
         (tts_core.dia.pieces). Their seeds are derived from the first's; noise may be one source a piece.
         progress: called after every part.  cancel: once set, the stream ends with CancelledError.
         Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for what memory

@@ -74,7 +74,7 @@ def _mlp(at: str, width: int, inner: int) -> Shapes:
 
 
 def is_large(name: str) -> bool:
-    """Whether a decoding step reads the whole tensor, so that it is quantized. Embeddings are not: a step reads
-    single rows of them.
+    """Whether a decoding step reads the whole tensor, so that it is quantized. Embeddings are not: a step
+    reads single rows of them.
     """
     return name.endswith(("_proj.weight", "logits_dense.weight"))

@@ -37,7 +37,8 @@ def check_loading(
     """Raise ResourceError, naming the dtype or quantization that fits, unless `free` bytes hold the weights.
 
     title: of the model, in the message.  free: None is unknown, and passes.  halves: 16-bit types to offer;
-    None takes those that the backend does well.  requantized: whether a dtype makes quantized weights smaller.
+    None takes those that the backend does well.  requantized: whether a dtype makes quantized weights
+    smaller.
     """
 
     def takes(dtype: str, quantization: Mapping[str, Any] | None, backend: str) -> int:
