@@ -49,14 +49,13 @@ def weights(name: str, shape: tuple[int, ...], normal: Callable[[tuple[int, ...]
 def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     import torch
 
-    from torch_ref.api import load
     from torch_ref.codecs.dac import Dac
     from torch_ref.dia.dia import Dia
-    from torch_ref.dia.pipeline import compose
+    from torch_ref.dia.pipeline import DiaPipeline, compose
 
     torch.backends.cuda.matmul.allow_tf32 = False
     if size == "voice":
-        pipeline = load(DIA, codec=CODEC, dtype=dtype)
+        pipeline = DiaPipeline.load(DIA, codec=CODEC, dtype=dtype)
     else:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         kind = getattr(torch, dtype)
@@ -85,11 +84,10 @@ def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
     from mlx_port.api import converted_voice
     from mlx_port.codecs.dac import Dac
     from mlx_port.dia.dia import Dia
-    from mlx_port.dia.pipeline import compose
-    from mlx_port.loading import load
+    from mlx_port.dia.pipeline import DiaPipeline, compose
 
     if size == "voice":
-        pipeline = load(converted_voice(), dtype=dtype)
+        pipeline = DiaPipeline.load(converted_voice(), dtype=dtype)
     else:
         kind = getattr(mx, dtype)
         config = FULL

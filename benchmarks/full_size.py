@@ -37,18 +37,18 @@ Array = Callable[[np.ndarray], Any]
 def opened(side: str, kind: str, folder: str, dtype: str) -> Any:
     """The network that is stepped: a kind of part."""
     if side == "torch":
-        from torch_ref import loading
+        from torch_ref import DiaPipeline, loading
 
         if kind == "dia":
-            return loading.load(folder, dtype=dtype, device="cpu").network
+            return DiaPipeline.load(folder, dtype=dtype, device="cpu").engine.network
         return loading.open_networks(folder, kinds=[kind], device="cpu", dtype=dtype)[kind]
     import mlx.core as mx
 
-    from mlx_port import loading
+    from mlx_port import DiaPipeline, loading
 
     mx.set_default_device(mx.Device(mx.cpu))
     if kind == "dia":
-        return loading.load(folder, dtype=dtype).network
+        return DiaPipeline.load(folder, dtype=dtype).engine.network
     return loading.open_networks(folder, kinds=[kind], dtype=dtype)[kind]
 
 

@@ -33,11 +33,10 @@ import numpy as np
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from mlx_port import load
+from mlx_port import DiaPipeline
 from mlx_port.dia.dia import Dia
 from mlx_port.dia.sampling import candidates_0626, draw, forbid_special
 from tts_core.dia.grid import apply_delay
-from tts_core.dia.pipeline import DiaPipeline
 from tts_core.dia.text import tokenize
 from tts_core.noise import HostNoise
 from tts_core.voice.embedded import CODEC, DIA
@@ -169,7 +168,7 @@ def pooled(
 def make(form: str, folder: Path) -> tuple[DiaPipeline, int]:
     """Convert the embedded voice into a form; the pipeline, and the bytes of the network's weights."""
     convert(open_published([DIA], codec=CODEC, offline=True), folder, **FORMS[form])
-    return load(folder), sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
+    return DiaPipeline.load(folder), sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
 
 
 def table(rows: Sequence[Row]) -> list[str]:
@@ -220,7 +219,7 @@ def main() -> None:
         texts = TEXTS[: options.texts]
         spoken = plain.generate_codes(texts, seed=list(range(len(texts))), max_frames=options.frames)
         reference = [
-            teacher_forced(plain.network, text, codes, seed)
+            teacher_forced(plain.engine.network, text, codes, seed)
             for seed, (text, codes) in enumerate(zip(texts, spoken, strict=True))
         ]
         rows.append(compare("float32", plain, size, spoken, reference, max_frames=options.frames))

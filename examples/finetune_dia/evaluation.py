@@ -61,8 +61,8 @@ def main() -> None:
 
     sentences = (EVALUATION / "sentences.txt").read_text().splitlines()[: given.count]
     sources = {voice: read_aloud(voice, sentences) for voice in (given.voice, *given.others)}
-    pipeline = torch_ref.load(given.dia, codec=given.codec, dtype="float32")
-    hop = pipeline.engine.codec.hop_length
+    pipeline = torch_ref.DiaPipeline.load(given.dia, codec=given.codec, dtype="float32")
+    hop = pipeline.codec_config.hop_length
     results = pipeline.generate_batch(
         [f"[S1] {words}" for words in sentences],
         seed=[given.seed + n for n in range(len(sentences))],

@@ -18,7 +18,7 @@ from examples.finetune_dia.lora import adapt, merge
 from examples.train_voice.export import dia_config, generation_config, write
 from examples.train_voice.parallel import Clock, Processes, learning_rate, restore, save
 from torch_ref.dia.dia import Dia
-from tts_core.dia.pipeline import DiaPipeline
+from torch_ref.dia.pipeline import DiaPipeline
 from tts_core.errors import GenerationError, UsageError
 
 WARMUP = 20  # steps

@@ -93,8 +93,8 @@ def spoken(
     """What the language model says, at its own settings, one sample a text; and whether it came to an end."""
     import torch_ref
 
-    pipeline = torch_ref.load(voice / "dia", codec=voice / "codec", dtype="float32")
-    hop = pipeline.engine.codec.hop_length
+    pipeline = torch_ref.DiaPipeline.load(voice / "dia", codec=voice / "codec", dtype="float32")
+    hop = pipeline.codec_config.hop_length
     said = []
     for begin in range(0, len(chosen), BATCH):
         batch = chosen[begin : begin + BATCH]

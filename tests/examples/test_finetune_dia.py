@@ -30,6 +30,7 @@ from tests.examples.counted import Counted, Killed, Mortal
 from tests.parity.sides import YARDSTICK
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from torch_ref.dia.dia import Dia
+from torch_ref.dia.pipeline import DiaPipeline
 from torch_ref.loading import load
 from tts_core.audio.files import read_audio, write_audio
 from tts_core.dia.grid import apply_delay
@@ -230,15 +231,15 @@ def test_from_recordings_to_a_model(
     assert "from step 0" in said
     assert len(losses) == 16
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.2
-    first = load(out / "dia", codec=codec, device="cpu")
-    assert first.config == load(model, codec=codec, device="cpu").config
+    first = DiaPipeline.load(out / "dia", codec=codec, device="cpu")
+    assert first.config == DiaPipeline.load(model, codec=codec, device="cpu").config
     assert first.generate("[S1] Well?", max_frames=3, seed=1).codes.shape[0] == 4
     finetune(model, codec, folder, out, Settings(rank, 18, 4, 1e-2, 0))
     again = capsys.readouterr().out
     assert "from step 16\n" in again
     assert "18 steps" in again
-    moved = load(out / "dia", codec=codec, device="cpu").network.logits_dense.weight
-    assert not torch.equal(first.network.logits_dense.weight, moved)
+    moved = DiaPipeline.load(out / "dia", codec=codec, device="cpu").engine.network.logits_dense.weight
+    assert not torch.equal(first.engine.network.logits_dense.weight, moved)
     (folder / "0.txt").write_text("something else")
     with pytest.raises(UsageError, match="was begun with another data; give another folder"):
         finetune(model, codec, folder, out, settings)

@@ -27,7 +27,7 @@ from examples.train_voice.spelling import letters_of
 from examples.train_voice.teacher import Teacher, delayed
 from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
-from torch_ref.loading import load
+from torch_ref.dia.pipeline import DiaPipeline
 from tts_core.dia.grid import apply_delay
 
 SETTINGS = read_settings()
@@ -370,9 +370,9 @@ def test_export_is_read_back(tmp_path) -> None:
         {"config.json": dia_config(SETTINGS.dia), "generation_config.json": generation_config(SETTINGS.dia)},
     )
     write(tmp_path / "codec", dac.state_dict(), {"config.json": dac_config(SETTINGS.codec)})
-    pipeline = load(tmp_path / "dia", codec=tmp_path / "codec", device="cpu")
+    pipeline = DiaPipeline.load(tmp_path / "dia", codec=tmp_path / "codec", device="cpu")
     assert pipeline.config == SETTINGS.dia
-    assert pipeline.engine.codec.config == SETTINGS.codec
+    assert pipeline.codec_config == SETTINGS.codec
     assert pipeline.generate("[S1] Hello.", max_frames=4, seed=1).codes.shape == (
         SETTINGS.codec.n_codebooks,
         4,

@@ -12,7 +12,7 @@ import pytest
 
 import converters.convert
 from converters.files.writer import appearing, check_destination
-from mlx_port import api, generate, load
+from mlx_port import DiaPipeline, api, generate, load
 from tts_core.errors import ResourceError, UsageError
 from tts_core.voice.embedded import fingerprint
 
@@ -241,7 +241,7 @@ def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.Mo
         assert process.communicate(timeout=120) == ("16000\n", "")
         assert process.returncode == 0
     [folder] = (tmp_path / "mlx-port").iterdir()
-    assert load(folder).config == api.embedded_voice().config
+    assert DiaPipeline.load(folder).config == api.embedded_voice().config
 
 
 def test_the_copy_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port import load
+from mlx_port import DiaPipeline, load
 from mlx_port.api import converted_voice
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -30,38 +30,40 @@ def folder(converted: Path, tmp_path: Path) -> Path:
 
 
 def test_a_converted_folder_speaks(converted: Path) -> None:
-    voice = load(converted)
+    voice = DiaPipeline.load(converted)
     result = voice.generate("[S1] Hello.", seed=1, max_frames=5)
     assert result.codes.shape == (4, 5)
-    assert voice.sample_rate == voice.codec.sample_rate == 1000
-    assert str(load(str(converted)).config) == str(voice.config)
+    assert voice.sample_rate == voice.codec_config.sample_rate == 1000
+    assert str(DiaPipeline.load(str(converted)).config) == str(voice.config)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_dtype(converted: Path, dtype: str) -> None:
     """The network takes it, norms and codec stay float32; it still speaks."""
-    voice = load(converted, dtype=dtype)
-    for name, value in tensors(voice.network):
+    voice = DiaPipeline.load(converted, dtype=dtype)
+    for name, value in tensors(voice.engine.network):
         assert value.dtype == (mx.float32 if is_norm(name) else getattr(mx, dtype)), name
-    assert {value.dtype for _, value in tensors(voice.codec)} == {mx.float32}
+    assert {value.dtype for _, value in tensors(voice.engine.codec)} == {mx.float32}
     [codes] = voice.generate_codes(["[S1] Hello."], seed=1, max_frames=5)
     assert codes.shape == (4, 5)
     tokens = mx.zeros((1, 1, 4), dtype=mx.int32)
-    source = voice.network.read([mx.array([5, 6])], None)
-    assert voice.network.next_logits(tokens, voice.network.new_cache(), source).dtype == mx.float32
+    network = voice.engine.network
+    source = network.read([mx.array([5, 6])], None)
+    assert network.next_logits(tokens, network.new_cache(), source).dtype == mx.float32
 
 
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
 def test_loading_takes_one_tensor_more_than_what_stays(dtype: str | None) -> None:
     """The embedded voice, which is stored in float32. MLX frees an array a moment after its last use."""
     folder = converted_voice()
-    largest = max(value.nbytes for _, value in tensors(load(folder).network))
+    largest = max(value.nbytes for _, value in tensors(DiaPipeline.load(folder).engine.network))
     mx.clear_cache()
     before = mx.get_active_memory()
     mx.reset_peak_memory()
-    voice = load(folder, dtype=dtype)
+    voice = DiaPipeline.load(folder, dtype=dtype)
     held = mx.get_active_memory() - before
-    assert sum(value.nbytes for part in (voice.network, voice.codec) for _, value in tensors(part)) <= held
+    parts = voice.engine.network, voice.engine.codec
+    assert sum(value.nbytes for part in parts for _, value in tensors(part)) <= held
     assert mx.get_peak_memory() - before <= held + 2 * largest
 
 
@@ -74,10 +76,10 @@ def test_dtype_is_the_folders_own(published: Path, tmp_path: Path) -> None:
     from converters.published import open_published
 
     convert(open_published(published, offline=True), tmp_path / "half", dtype="bfloat16")
-    voice = load(tmp_path / "half")
-    assert voice.network.logits_dense.weight.dtype == mx.bfloat16
-    wide = load(tmp_path / "half", dtype="float32")
-    assert wide.network.logits_dense.weight.dtype == mx.float32
+    voice = DiaPipeline.load(tmp_path / "half")
+    assert voice.engine.network.logits_dense.weight.dtype == mx.bfloat16
+    wide = DiaPipeline.load(tmp_path / "half", dtype="float32")
+    assert wide.engine.network.logits_dense.weight.dtype == mx.float32
 
 
 def test_unknown_dtype(converted: Path) -> None:
@@ -227,7 +229,7 @@ def test_generates_without_torch(converted: Path) -> None:
 import sys
 sys.modules["torch"] = None
 import mlx_port
-from mlx_port import load
+from mlx_port import DiaPipeline, load
 from mlx_port.api import converted_voice
 print(load({str(converted)!r}).generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
 result = mlx_port.generate("[S1] Hi.", seed=1, max_frames=4)

@@ -15,8 +15,7 @@ from benchmarks.quantised_parity import FORMS, TEXTS, compare, make, table, teac
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from mlx_port import load
-from tts_core.dia.pipeline import DiaPipeline
+from mlx_port import DiaPipeline
 from tts_core.voice.embedded import CODEC, DIA
 
 FRAMES = 20
@@ -77,7 +76,7 @@ def test_layers_that_do_not_divide_stay_plain(tmp_path: Path) -> None:
     wide = Quantization.of("affine", 128, 8)
     convert(open_published([DIA], codec=CODEC, offline=True), folder, quantization=wide)
     recorded = json.loads((folder / "config.json").read_text())["quantization"]
-    for name, layer in linears(load(folder)).items():
+    for name, layer in linears(DiaPipeline.load(folder)).items():
         plain = recorded.get(name) is False
         assert isinstance(layer, nn.Linear if plain else nn.QuantizedLinear), name
         assert plain == (width(layer) % 128 != 0), name
@@ -105,7 +104,7 @@ def test_an_exception_may_have_its_own_bits(eight: tuple[DiaPipeline, int], tmp_
     wide = mx.dequantize(*[weights[name] for name in names], group_size=64, bits=8)
     weights |= zip(names, mx.quantize(wide, group_size=32, bits=4), strict=True)
     mx.save_safetensors(str(folder / "model.safetensors"), weights, {"format": "mlx"})
-    head = load(folder).engine.network.logits_dense
+    head = DiaPipeline.load(folder).engine.network.logits_dense
     assert isinstance(head, nn.QuantizedLinear)
     assert (head.group_size, head.bits) == (32, 4)
 
@@ -117,7 +116,7 @@ def test_dtype_of_the_rest(tmp_path: Path) -> None:
     convert(
         open_published([DIA], codec=CODEC, offline=True), folder, dtype="bfloat16", quantization=quantization
     )
-    voice = load(folder)
+    voice = DiaPipeline.load(folder)
     head = voice.engine.network.logits_dense
     assert isinstance(head, nn.QuantizedLinear)
     assert head.scales is not None

@@ -34,7 +34,7 @@ def test_logits(form: str, folders) -> None:
     """It is loaded as it was written, and in the derived bound of the dequantised network in float64: no
     code, scale or bias is read wrongly.
     """
-    port, wanted = mlx_port.load(folders(form)).network, FORMS[form]["quantization"]
+    port, wanted = mlx_port.DiaPipeline.load(folders(form)).engine.network, FORMS[form]["quantization"]
     for name, layer in port.named_modules():
         if isinstance(layer, nn.Linear | nn.QuantizedLinear):
             assert isinstance(layer, nn.QuantizedLinear), name
@@ -44,8 +44,8 @@ def test_logits(form: str, folders) -> None:
     ids = np.random.default_rng(1).integers(0, config.bos_token_id + 1, shape).astype(np.int32)
     networks = {
         PORT: port,
-        YARDSTICK: torch_ref.load(folders(form)).network,
-        ORACLE: torch_ref.load(folders(form), dtype="float64").network,
+        YARDSTICK: torch_ref.DiaPipeline.load(folders(form)).engine.network,
+        ORACLE: torch_ref.DiaPipeline.load(folders(form), dtype="float64").engine.network,
     }
 
     def run(side: Side) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_eight_bits_speak_alike(folders) -> None:
     """Sampled with the same numbers: equal codes, as unquantised."""
     codes = [
         load(folders("8-bit affine")).generate_codes([TEXT], seed=3, max_frames=20)[0]
-        for load in (mlx_port.load, torch_ref.load)
+        for load in (mlx_port.DiaPipeline.load, torch_ref.DiaPipeline.load)
     ]
     assert codes[0].shape == (8, 20)
     np.testing.assert_array_equal(codes[0], codes[1])

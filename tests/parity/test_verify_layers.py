@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+import mlx_port
+import torch_ref
 from converters.convert import convert
 from converters.published import Part, open_published
 from mlx_port.codecs.dac_layerwise import DacLayers as MlxDac
 from mlx_port.commands.verify.run import trace
 from mlx_port.dia.layerwise import DiaLayers as MlxDia
-from mlx_port.loading import load as load_mlx
 from mlx_port.stored import Stored
 from tests.converters.folders import DAC, V_V01
 from tests.tiny.dia import dac_config, dia_config
 from torch_ref.dia.layerwise import DiaLayers as TorchDia
-from torch_ref.loading import load as load_torch
 from tts_core.codecs import dac
 from tts_core.dia import shapes as dia_shapes
 from tts_core.dia.config import DiaConfig
@@ -84,7 +84,7 @@ def test_the_layers_in_a_row_are_the_network(source, folder):
     config = source.parts["dia"].config
     state = dia_state(rows_of(config, 20, seed=3))
     layers = TorchDia(config, source.parts["dia"], "float64")
-    network = load_torch(V_V01, codec=DAC, dtype="float64", device="cpu").network
+    network = torch_ref.DiaPipeline.load(V_V01, codec=DAC, dtype="float64", device="cpu").engine.network
     ids, tokens = torch.from_numpy(state["ids"]), torch.from_numpy(state["tokens"])
     with torch.inference_mode():
         read = network.read([ids[0]], network.encode_nothing())
@@ -92,9 +92,9 @@ def test_the_layers_in_a_row_are_the_network(source, folder):
     whole = trace(dia_stages(config), layers.run, state).whole["logits"]
     np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-11)
 
-    pipeline = load_mlx(folder)
-    read = pipeline.network.read([mx.array(state["ids"][0])], pipeline.network.encode_nothing())
-    logits = pipeline.network(mx.array(state["tokens"]), pipeline.network.new_cache(), read)
+    ours = mlx_port.DiaPipeline.load(folder).engine.network
+    read = ours.read([mx.array(state["ids"][0])], ours.encode_nothing())
+    logits = ours(mx.array(state["tokens"]), ours.new_cache(), read)
     converted = open_published(folder, offline=True).parts["dia"]
     port = MlxDia(converted.config, Stored("dia", converted.files), "float32")
     whole = trace(dia_stages(config), port.run, state).whole["logits"]
@@ -105,7 +105,7 @@ def test_the_codecs_layers_in_a_row_are_the_codec(source, folder):
     config = source.parts["dac"].config
     samples = signal(config, 0.1, 4)
     converted = open_published(folder, offline=True).parts["dac"]
-    codec = load_mlx(folder).codec
+    codec = mlx_port.DiaPipeline.load(folder).engine.codec
     port = MlxDac(config, Stored("dac", converted.files), "float32")
     encoded = trace(
         dac.encode_stages(config),

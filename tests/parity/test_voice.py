@@ -8,9 +8,8 @@ import pytest
 from mlx_port.api import embedded_voice as mlx_voice
 from tests.parity import plain
 from tests.tolerance import assert_within
-from torch_ref import load
+from torch_ref import DiaPipeline
 from torch_ref.api import embedded_voice as torch_voice
-from tts_core.dia.pipeline import DiaPipeline
 from tts_core.noise import HostNoise
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
@@ -35,7 +34,7 @@ EVERY_SIDE = pytest.mark.parametrize("name", VOICES)
 
 @cache
 def oracle() -> DiaPipeline:
-    return load(DIA, codec=CODEC, dtype="float64")
+    return DiaPipeline.load(DIA, codec=CODEC, dtype="float64")
 
 
 @cache

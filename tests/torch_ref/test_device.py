@@ -130,12 +130,12 @@ def test_load_refuses_before_it_reads(machine: Machine, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
 def test_the_choice_is_logged_in_one_line(dtype: str | None, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "torch_ref"):
-        voice = torch_ref.load(DIA, codec=CODEC, device="cpu", dtype=dtype)
+        voice = torch_ref.DiaPipeline.load(DIA, codec=CODEC, device="cpu", dtype=dtype)
     [record] = [record for record in caplog.records if record.name == "torch_ref"]
     message = record.getMessage()
     assert message.startswith(f"device cpu (as asked), dtype {dtype or 'float32'} (")
     assert "\n" not in message
-    weight = voice.network.logits_dense.weight
+    weight = voice.engine.network.logits_dense.weight
     assert policy.name_of(weight.dtype) == (dtype or "float32")
-    assert voice.codec.decoder.conv2.weight.dtype == torch.float32
-    assert voice.network.model.decoder.norm.weight.dtype == torch.float32
+    assert voice.engine.codec.decoder.conv2.weight.dtype == torch.float32
+    assert voice.engine.network.model.decoder.norm.weight.dtype == torch.float32

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import torch_ref.dia.step as steps
-from torch_ref import DiaPipeline, load
+from torch_ref import DiaPipeline
 from torch_ref.layers.cache import KeyValueCache
 from tts_core.prompt import Prompt
 
@@ -103,7 +103,7 @@ def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Calla
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_captured_step(published: Path, settings: dict, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers of 16, 32 and 64 rows. float32: in bfloat16 the two kernels' roundings decide near-ties."""
-    voice = load(published, device=device, dtype="float32")
+    voice = DiaPipeline.load(published, device=device, dtype="float32")
     plain = voice.generate_codes(TEXTS, PROMPTS, seed=4, max_frames=24, **settings)
     made: list[steps.GraphStep] = []
 
@@ -125,7 +125,7 @@ def test_captured_step(published: Path, settings: dict, device: str, monkeypatch
 
 def test_what_the_graph_reads_stays(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph holds no tensor: those of the work that was captured must be held by the step."""
-    voice = load(published, device="cpu", dtype="float32")
+    voice = DiaPipeline.load(published, device="cpu", dtype="float32")
     network, sampling = voice.engine.network, voice.config.sampling
     read: list[weakref.ref] = []
 
@@ -145,7 +145,7 @@ def test_what_the_graph_reads_stays(published: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_cpu_takes_the_plain_step(published: Path) -> None:
-    voice = load(published, device="cpu")
+    voice = DiaPipeline.load(published, device="cpu")
     source = voice.engine.network.read([torch.tensor([5, 6])], None)
     assert (
         type(steps.make_step(voice.engine.network, source, voice.config.sampling, guided=False)) is steps.Step

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.limits.workloads import pairs
 from tests.tiny.mbd import CONFIG, SCHEDULE, mbd_tensors
 from tests.torch_ref.stand_ins import stand_ins
 from torch_ref.codecs.band_split import match_levels, split_bands

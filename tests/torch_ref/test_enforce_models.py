@@ -98,7 +98,7 @@ def test_the_embedded_voice_speaks(
 
 def test_neither_network_has_an_lstm() -> None:
     voice = embedded_voice()
-    layers = [*voice.network.modules(), *voice.codec.modules()]
+    layers = [*voice.engine.network.modules(), *voice.engine.codec.modules()]
     assert not any(isinstance(layer, torch.nn.LSTM) for layer in layers)
 
 

@@ -10,7 +10,7 @@ import torch
 from converters.convert import convert
 from converters.published import open_published
 from tests.tiny.dia import dia_config, dia_weights
-from torch_ref import generate, load
+from torch_ref import DiaPipeline, generate, load
 from tts_core.dia.sampling import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
@@ -18,15 +18,15 @@ from tts_core.errors import CheckpointError, NotFoundError, UsageError
 
 def test_a_published_folder_speaks(published: Path) -> None:
     """Its weights are the file's, its sampling generation_config.json's, its codec the folder's own."""
-    voice = load(published)
+    voice = DiaPipeline.load(published)
     assert voice.config == dia_config()
-    state = voice.network.state_dict()
+    state = voice.engine.network.state_dict()
     weights = dia_weights(dia_config(), seed=3, eos=1.3).tensors
     assert state.keys() == weights.keys()
     for name, tensor in weights.items():
         np.testing.assert_array_equal(state[name].numpy(), tensor, err_msg=name)
-    assert not voice.network.training
-    assert not voice.codec.training
+    assert not voice.engine.network.training
+    assert not voice.engine.codec.training
     assert voice.generate("[S1] Hello.", seed=1, max_frames=5).codes.shape == (4, 5)
     again = generate("[S1] Hello.", published, seed=1, max_frames=5)
     np.testing.assert_array_equal(again.codes, generate("[S1] Hello.", voice, seed=1, max_frames=5).codes)
@@ -35,7 +35,7 @@ def test_a_published_folder_speaks(published: Path) -> None:
 def test_the_codec_from_elsewhere(published: Path, tmp_path: Path) -> None:
     bare = Path(shutil.copytree(published, tmp_path / "bare"))
     shutil.move(bare / "codec", tmp_path / "dac")
-    voice = load(bare, codec=tmp_path / "dac")
+    voice = DiaPipeline.load(bare, codec=tmp_path / "dac")
     assert voice.generate("[S1] Hello.", seed=1, max_frames=2).samples > 0
     with pytest.raises(NotFoundError, match="DAC"):
         load(bare)
@@ -44,44 +44,46 @@ def test_the_codec_from_elsewhere(published: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_dtype(published: Path, dtype: str) -> None:
     """For the network; norms stay float32 and so does the codec, but in float64 everything is."""
-    voice, wide = load(published, dtype=dtype), torch.float64 if dtype == "float64" else torch.float32
-    for name, tensor in voice.network.state_dict().items():
+    voice = DiaPipeline.load(published, dtype=dtype)
+    network, wide = voice.engine.network, torch.float64 if dtype == "float64" else torch.float32
+    for name, tensor in network.state_dict().items():
         assert tensor.dtype == (wide if is_norm(name) else getattr(torch, dtype)), name
-    assert {tensor.dtype for tensor in voice.codec.state_dict().values()} == {wide}
+    assert {tensor.dtype for tensor in voice.engine.codec.state_dict().values()} == {wide}
     result = voice.generate("[S1] Hello.", seed=1, max_frames=5)
     assert result.codes.shape == (4, 5)
     assert result.audio.dtype == np.float32
-    tokens, source = torch.zeros(1, 2, 4, dtype=torch.long), voice.network.read([torch.tensor([5, 6])])
+    tokens, source = torch.zeros(1, 2, 4, dtype=torch.long), network.read([torch.tensor([5, 6])])
     with torch.inference_mode():
-        assert voice.network(tokens, voice.network.new_cache(), source).dtype == wide
-        assert voice.network.next_logits(tokens, voice.network.new_cache(), source).dtype == wide
+        assert network(tokens, network.new_cache(), source).dtype == wide
+        assert network.next_logits(tokens, network.new_cache(), source).dtype == wide
 
 
 def test_cross_rope_overrides_the_schema(published: Path) -> None:
-    voice = load(published, cross_rope=True)
+    voice = DiaPipeline.load(published, cross_rope=True)
     assert voice.config.cross_rope
-    assert voice.network.model.decoder.cross_rope
+    assert voice.engine.network.model.decoder.cross_rope
     assert voice.config.sampling.temperature == dia_config().sampling.temperature  # generation_config.json's
     (copy := published.parent / "bare").mkdir()
     for name in ("config.json", "model.safetensors"):
         shutil.copy(published / name, copy)
-    assert load(copy, codec=published / "codec", cross_rope=True).config.sampling == DEFAULTS_V01
+    assert DiaPipeline.load(copy, codec=published / "codec", cross_rope=True).config.sampling == DEFAULTS_V01
     codes = [
         each.generate_codes(["[S1] Hello."], temperature=0, max_frames=9)[0]
-        for each in (voice, load(published))
+        for each in (voice, DiaPipeline.load(published))
     ]
     assert (codes[0] != codes[1]).any()
 
 
 def test_a_converted_folder_is_the_published_one(published: Path, tmp_path: Path) -> None:
     convert(open_published(published, offline=True), tmp_path / "converted", dtype="float32")
-    ours, theirs = load(tmp_path / "converted"), load(published)
+    ours, theirs = DiaPipeline.load(tmp_path / "converted"), DiaPipeline.load(published)
     assert ours.config == theirs.config
-    for one, two in ((ours.network, theirs.network), (ours.codec, theirs.codec)):
+    for one, two in ((ours.engine.network, theirs.engine.network), (ours.engine.codec, theirs.engine.codec)):
         for (name, tensor), other in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
             assert torch.equal(tensor, other), name
     shutil.rmtree(tmp_path / "converted/codec")
-    assert load(tmp_path / "converted", codec=published / "codec").codec.config == theirs.codec.config
+    elsewhere = DiaPipeline.load(tmp_path / "converted", codec=published / "codec")
+    assert elsewhere.codec_config == theirs.codec_config
 
 
 @pytest.mark.parametrize("value", ["float8", "int8", "half"])

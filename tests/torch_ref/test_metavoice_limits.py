@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.limits.workloads import pairs
 from tests.tiny.metavoice import (
     first_stage_config,
     first_stage_weights,
