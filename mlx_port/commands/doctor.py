@@ -148,9 +148,9 @@ def needed_bytes(backend: str) -> int:
     from mlx_port.commands.estimate import read_model
 
     voice = read_model(None, None)
-    front = import_module(f"mlx_port.commands.estimate_{voice.name}")
-    guesses, _ = front.guess(voice.configs, None, None, 1, dtype=voice.dtype, quantization=None)
-    return next(guess.total for guess in guesses if guess.backend == backend)
+    outlook = import_module(f"tts_core.{voice.name}.outlook")
+    job = outlook.plan(voice.configs, None, None, 1)
+    return outlook.estimate(voice.configs, job, dtype=voice.dtype, backend=backend, quantization=None).total
 
 
 def text(found: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""`mlx-port estimate`: the flags and the table. The arithmetic is in tts_core/<model>/memory.py.
+"""`mlx-port estimate`: the flags and the table.
 
-A model's own reading of the flags is in commands/estimate_<model>.py: `guess` gives the estimates and their
-job, `headline` the lines above and below the table.
+tts_core/<model>/outlook.py reads the flags for its model: `plan` makes a job of them, `estimate` estimates
+it on one backend, `headline` gives the lines above and below the table.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def _run(
 
     from tts_core.errors import UsageError
     from tts_core.memory import machine
+    from tts_core.memory.terms import BACKENDS
 
     found = read_model(model, codec)
     quantization = found.quantization
@@ -81,12 +82,13 @@ def _run(
         bits = None if q_bits is None else int(q_bits)
         quantization = quantization_of(q_mode or "affine", q_group_size, bits).to_dict()
     how: dict[str, Any] = {"dtype": dtype or found.dtype, "quantization": quantization}
-    front = import_module(f"mlx_port.commands.estimate_{found.name}")
-    guesses, job = front.guess(found.configs, text, seconds, batch, **how)
+    outlook = import_module(f"tts_core.{found.name}.outlook")
+    job = outlook.plan(found.configs, text, seconds, batch)
+    guesses = [outlook.estimate(found.configs, job, backend=backend, **how) for backend in BACKENDS]
     if as_json:
         click.echo(json.dumps({"job": asdict(job), **how, "backends": facts(guesses)}, indent=2))
     else:
-        above, below = front.headline(job, found.configs)
+        above, below = outlook.headline(job, found.configs)
         click.echo(table(guesses, above, below, machine.free_bytes()))
 
 

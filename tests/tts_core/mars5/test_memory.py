@@ -9,9 +9,9 @@ import pytest
 
 from converters.convert import outline
 from converters.rules.dequantize import Quantization
-from mlx_port.commands.estimate_mars5 import plan
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5.memory import Mars5Job, check_loading, check_running, estimate, weight_bytes
+from tts_core.mars5.outlook import plan
 from tts_core.mars5.spec import MODEL
 from tts_core.memory.terms import BACKENDS, Estimate
 
@@ -128,11 +128,11 @@ def test_running_names_what_fits(job: Mars5Job, share: float, fits: str) -> None
 
 
 def test_what_the_flags_ask_for() -> None:
-    job = plan(CONFIGS, None, None)
+    job = plan(CONFIGS, None, None, 1)
     assert (job.frames, job.prompt_frames, job.prompt_ids, job.deep) == (750, 900, 1050, True)
-    assert plan(CONFIGS, "Hello there. " * 50, 4.0).frames == 300
-    assert plan(CONFIGS, "x" * 15, None).frames == 75
+    assert plan(CONFIGS, "Hello there. " * 50, 4.0, 1).frames == 300
+    assert plan(CONFIGS, "x" * 15, None, 1).frames == 75
     with pytest.raises(UsageError, match=r"seconds: 20 is more than MARS5 makes of a piece, 14\.7"):
-        plan(CONFIGS, None, 20.0)
+        plan(CONFIGS, None, 20.0, 1)
     with pytest.raises(UsageError, match="text: there are no words"):
-        plan(CONFIGS, "...", None)
+        plan(CONFIGS, "...", None, 1)

@@ -1,4 +1,4 @@
-"""What MARS5 makes of the flags of `mlx-port estimate`."""
+"""Estimate MARS5's memory from the flags of `mlx-port estimate`."""
 
 from __future__ import annotations
 
@@ -6,44 +6,22 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tts_core.dia.memory import BACKENDS, Estimate
 from tts_core.errors import UsageError
-from tts_core.mars5.memory import Mars5Job, estimate
+from tts_core.mars5.memory import Mars5Job
+from tts_core.mars5.memory import estimate as estimate
 from tts_core.mars5.options import MAX_LEN, PIECE_SECONDS, Mars5Options
 from tts_core.mars5.reference import as_spoken
 from tts_core.mars5.request import cut
-from tts_core.published_sizes import ENCODEC_24KHZ, MARS5_AR, MARS5_NAR, VOCOS_ENCODEC_24KHZ
 from tts_core.text.checks import check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
-PUBLISHED = "CAMB-AI/MARS5-TTS"
-CONFIGS = {
-    "mars5": MARS5_AR,
-    "mars5_nar": MARS5_NAR,
-    "encodec": ENCODEC_24KHZ,
-    "vocos": VOCOS_ENCODEC_24KHZ,
-}
 
-
-def guess(
-    configs: Mapping[str, Any],
-    text: str | None,
-    seconds: float | None,
-    batch: int,
-    *,
-    dtype: str,
-    quantization: Mapping[str, Any] | None,
-) -> tuple[list[Estimate], Mars5Job]:
-    """Estimates on each backend, of a deep clone with as much reference as the model takes."""
+def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> Mars5Job:
+    """One piece of a text, in a deep clone of as much reference as the model takes; None is as long as a
+    piece is. Raises UsageError.
+    """
     if batch != 1:
         raise UsageError("batch: MARS5 speaks texts one by one; leave the flag out")
-    job = plan(configs, text, seconds)
-    how: dict[str, Any] = {"dtype": dtype, "quantization": quantization}
-    return [estimate(configs, job, backend=backend, **how) for backend in BACKENDS], job
-
-
-def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None) -> Mars5Job:
-    """One piece of a text; what is not told is taken as long as a piece is."""
     rate, longest = configs["encodec"].frame_rate, int(CHARACTERS_PER_SECOND * PIECE_SECONDS)
     if text is not None:
         check_words("text", text)
@@ -57,11 +35,15 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None) ->
     return Mars5Job(min(longest + reference, MAX_LEN), frames, reference, deep=True)
 
 
-def headline(job: Mars5Job) -> tuple[str, str]:
+def headline(job: Mars5Job, configs: Mapping[str, Any]) -> tuple[str, str]:
     """The lines above and below the table."""
-    rate = ENCODEC_24KHZ.frame_rate
+    rate = configs["encodec"].frame_rate
     above = (
         f"MB at the peak of a piece of {job.frames / rate:.1f} s of speech, a deep clone of "
         f"{job.prompt_frames / rate:.1f} s of reference"
     )
-    return above, "Of voice, cache with activations, NAR and vocoder the largest counts: one at a time."
+    below = (
+        "Only the largest of voice, cache with activations, NAR and vocoder is counted; "
+        "they are never live at once."
+    )
+    return above, below

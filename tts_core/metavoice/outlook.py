@@ -1,4 +1,4 @@
-"""What MetaVoice makes of the flags of `mlx-port estimate`."""
+"""Estimate MetaVoice's memory from the flags of `mlx-port estimate`."""
 
 from __future__ import annotations
 
@@ -7,34 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from tts_core.errors import UsageError
-from tts_core.memory.terms import BACKENDS, Estimate
 from tts_core.metavoice.codes import most_frames
-from tts_core.metavoice.memory import MetaVoiceJob, estimate
+from tts_core.metavoice.memory import MetaVoiceJob
+from tts_core.metavoice.memory import estimate as estimate
 from tts_core.metavoice.options import PIECE_SECONDS
 from tts_core.metavoice.request import FRAME_RATE, cut, piece_characters, usual_characters
 from tts_core.text.checks import check_words
 from tts_core.text.spoken import spoken
 
 
-def guess(
-    configs: Mapping[str, Any],
-    text: str | None,
-    seconds: float | None,
-    batch: int,
-    *,
-    dtype: str,
-    quantization: Mapping[str, Any] | None,
-) -> tuple[list[Estimate], MetaVoiceJob]:
-    """Estimates on each backend, of the longest run that the flags allow. With multi-band diffusion where the
-    model holds it.
-    """
-    job = plan(configs, text, seconds, batch)
-    how: dict[str, Any] = {"dtype": dtype, "quantization": quantization}
-    return [estimate(configs, job, backend=backend, **how) for backend in BACKENDS], job
-
-
 def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> MetaVoiceJob:
-    """One piece of a text; what is not told is taken as long as the windows allow."""
+    """One piece of a text, with multi-band diffusion if the model contains it; None is as long as the windows
+    allow. Raises UsageError.
+    """
     first, second = (
         configs[kind].max_position_embeddings for kind in ("metavoice", "metavoice_second_stage")
     )
@@ -57,5 +42,8 @@ def headline(job: MetaVoiceJob, configs: Mapping[str, Any]) -> tuple[str, str]:
     """The lines above and below the table."""
     pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
     above = f"MB at the peak of {pieces} of {job.text_ids} ids and {job.frames / FRAME_RATE:.1f} s of speech"
-    below = "Of voice, cache with activations, second stage and decoder the largest counts: one at a time."
+    below = (
+        "Only the largest of voice, cache with activations, second stage and decoder is counted; "
+        "they are never live at once."
+    )
     return above, below
