@@ -43,7 +43,8 @@ class Reference:
     def samples(self, sample_rate: int, where: str = "prompt") -> np.ndarray | None:
         """Its audio at a model's rate, checked: (L,) float32; None where codes were given.
 
-        where: its name in messages. Raises UsageError for anything else than one channel of finite floating-point samples.
+        where: its name in messages. Raises UsageError for anything else than one channel of finite
+        floating-point samples, and for too few of them to resample.
         """
         if self.audio is None:
             return None
@@ -57,7 +58,12 @@ class Reference:
             return samples
         from tts_core.audio.files import resample
 
-        return resample(samples, self.sample_rate, sample_rate)
+        resampled = resample(samples, self.sample_rate, sample_rate)
+        if not len(resampled):
+            raise UsageError(
+                f"{where}: only {len(samples)} samples long at {self.sample_rate} Hz; give at least a second"
+            )
+        return resampled
 
     def __repr__(self) -> str:
         what = (

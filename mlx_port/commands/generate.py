@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 
 from tts_core.models import NAMES
-from tts_core.options import info, options_class
+from tts_core.options import Info, info, options_class
 
 
 @dataclass(frozen=True)
@@ -35,31 +35,37 @@ class Flags:
 
 
 def option_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add a flag for every option of every model; where models share a name, the first one's help is shown."""
-    found: dict[str, tuple[click.Option, list[str]]] = {}
+    """Add a flag for every option of every model; models that share a name share its flag and its type."""
+    found: dict[str, tuple[Info, str, dict[str, list[str]]]] = {}
     for model in NAMES:
         for field in fields(options_class(model)):
             known = info(field)
-            if not known.flags:
-                continue
-            if field.name not in found:
-                found[field.name] = _flag(field.name, str(field.type), known), []
-            found[field.name][1].append(model)
-    for flag, models in reversed(found.values()):
-        if len(models) < len(NAMES):
-            flag.help = f"{flag.help} ({', '.join(models)})"
-        click.decorators._param_memo(command, flag)
+            if known.flags:
+                helps = found.setdefault(field.name, (known, str(field.type), {}))[2]
+                helps.setdefault(known.help, []).append(model)
+    for name, (known, kind, helps) in reversed(found.items()):
+        add = click.option(*known.flags, f"option_{name}", help=_help(helps), **_type(known, kind))
+        command = add(command)
     return command
 
 
-def _flag(name: str, kind: str, known: Any) -> click.Option:
-    if known.choices and not kind.startswith(("int", "float")):
-        how: dict[str, Any] = {"type": click.Choice(known.choices)}
-    elif kind.startswith("bool"):
-        how = {"is_flag": True, "default": None}
-    else:
-        how = {"type": int if kind.startswith("int") else float}
-    return click.Option([*known.flags, f"option_{name}"], help=known.help, **how)
+def _help(helps: Mapping[str, Sequence[str]]) -> str:
+    """A flag's help. helps: each text, and the models that have it."""
+    if len(helps) > 1:
+        return " ".join(f"{', '.join(models)}: {text}" for text, models in helps.items())
+    [(text, models)] = helps.items()
+    return text if len(models) == len(NAMES) else f"{text} ({', '.join(models)})"
+
+
+def _type(known: Info, kind: str) -> dict[str, Any]:
+    """The arguments of `click.option` for an option of this type."""
+    if kind.startswith("bool"):
+        return {"is_flag": True, "default": None}
+    if kind.startswith("int"):
+        return {"type": int}
+    if kind.startswith("float"):
+        return {"type": float}
+    return {"type": click.Choice(known.choices)}
 
 
 @click.command(context_settings={"allow_extra_args": True})
@@ -107,7 +113,7 @@ def generate(context: click.Context, **given: Any) -> None:
     """
     if context.args:
         raise click.UsageError(
-            f'{len(context.args)} words stand after the flags; put the text in quotes: --text "..."'
+            f'{len(context.args)} words come after the flags; put the text in quotes: --text "..."'
         )
     speak = import_module("mlx_port.commands.speak").speak
     options = {

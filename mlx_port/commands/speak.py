@@ -18,11 +18,12 @@ import numpy as np
 from mlx_port.commands.generate import Flags
 from tts_core.audio.files import WavWriter, check_output, read_audio_at_its_rate, write_audio
 from tts_core.errors import GenerationError, NotFoundError, UsageError, not_there
-from tts_core.models import Model
+from tts_core.models import NAMES, Model
 from tts_core.models import model as model_of
 from tts_core.options import info, options_class
 from tts_core.prompt import Prompt, Reference
 from tts_core.results import GenerationResult, join
+from tts_core.text.checks import check_words
 from tts_core.voice.embedded import CODEC, DIA
 
 DEFAULT_OUTPUT = "speech.wav"
@@ -62,16 +63,24 @@ def choose_options(model: str, given: Mapping[str, Any]) -> Any:
     for name in given:
         if name not in known:
             own = ", ".join(each.flags[0] for each in known.values() if each.flags)
-            flag = name.replace("_", "-")
-            raise UsageError(f"{flag}: {model} takes no --{flag}; it takes {own}")
+            flag = _flag(name)
+            raise UsageError(f"{flag.removeprefix('--')}: {model} takes no {flag}; it takes {own}")
     return kind(**{name: None if value == known[name].unset else value for name, value in given.items()})
+
+
+def _flag(name: str) -> str:
+    """The flag of an option, from the first model that has it."""
+    every = (field for model in NAMES for field in fields(options_class(model)))
+    return next(info(field).flags[0].partition("/")[0] for field in every if field.name == name)
 
 
 def read_prompt(flags: Flags, model: Model) -> Prompt | None:
     """The references, decoded. Raises UsageError for what the model does not take."""
     sounds, texts = flags.ref_audio, flags.ref_text
     if model.transcript == "unused" and texts:
-        raise UsageError(f"ref-text: {model.title} takes no --ref-text; leave it out")
+        raise UsageError(f"ref-text: {model.name} takes no --ref-text; leave it out")
+    for said in texts:
+        check_words("ref-text", said)
     if texts and not sounds:
         raise UsageError("ref-text: --ref-audio is missing; give the speech that it transcribes")
     if sounds and not texts and model.transcript == "needed":
@@ -82,7 +91,7 @@ def read_prompt(flags: Flags, model: Model) -> Prompt | None:
     if texts and len(texts) != len(sounds):
         raise UsageError(f"ref-text: {len(texts)} for {len(sounds)} --ref-audio; give one for each")
     if model.references is not None and len(sounds) > model.references:
-        raise UsageError(f"ref-audio: {len(sounds)} given, {model.title} takes {model.references}")
+        raise UsageError(f"ref-audio: {len(sounds)} given, {model.name} takes {model.references}")
     references = []
     for sound, said in zip(sounds, texts or [None] * len(sounds), strict=True):
         samples, rate = read_audio_at_its_rate(sound)

@@ -169,11 +169,11 @@ def request(
     """
     voice = read_voice(config, codec, prompt)
     pieces = _pieces(config, codec, text, options, voice)
-    one, wanted = len(pieces) == 1, most_frames(options, codec, 1)[0]
+    one = len(pieces) == 1
     seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
     seeds = [piece_seed(check_seed(seed), place) for place in range(len(pieces))]
     if one:
-        limits = check_limits(config, [voice], [wanted])
+        limits = check_limits(config, codec, options, [voice])
     else:
         limits = choose_limits(config, codec.frame_rate, pieces, voice)
         voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
@@ -184,7 +184,7 @@ def request(
         voice,
         choose_sampling(config, options),
         tuple(limits),
-        None if one else wanted,
+        None if one else most_frames(options, codec, 1)[0],
         [None] * len(seeds) if options.noise is not None else [*seeds],
         per_text(options.noise, seeds),
         options.last_channel_free,
@@ -234,7 +234,7 @@ def request_batch(
     return Batch(
         tokens,
         voices,
-        check_limits(config, voices, most_frames(options, codec, len(texts))),
+        check_limits(config, codec, options, voices),
         [None] * len(texts) if options.noise is not None else [*seeds],
         per_text(options.noise, seeds),
         choose_sampling(config, options),
@@ -284,9 +284,10 @@ def most_frames(options: DiaOptions, codec: DacConfig, texts: int) -> list[int] 
 
 
 def check_limits(
-    config: DiaConfig, voices: Sequence[Voice | None], wanted: Sequence[int | None]
+    config: DiaConfig, codec: DacConfig, options: DiaOptions, voices: Sequence[Voice | None]
 ) -> list[int]:
     """Frames of each text at most: what is wanted, or the room that its prompt leaves."""
+    wanted = most_frames(options, codec, len(voices))
     lengths = [0 if voice is None else voice.frames for voice in voices]
     room = [config.max_frames - length for length in lengths]
     for place, (frames, length) in enumerate(zip(room, lengths, strict=True), start=1):
@@ -294,6 +295,11 @@ def check_limits(
             raise UsageError(f"prompt {place}: {length} frames fill all of the model's {config.max_frames}")
     limits = [most if frames is None else frames for frames, most in zip(wanted, room, strict=True)]
     for frames, most in zip(limits, room, strict=True):
+        if frames > most and options.max_seconds is not None:
+            raise UsageError(
+                f"max_seconds: {options.max_seconds:g} is more than this model has room for, "
+                f"{most / codec.frame_rate:.1f}"
+            )
         if frames > most:
             raise UsageError(f"max_frames: {frames} exceeds the {most} frames that this model has room for")
     return limits
@@ -311,22 +317,30 @@ def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
 
 
 def read_voice(
-    config: DiaConfig, codec: DacConfig, prompt: PromptLike, where: str = "prompt"
+    config: DiaConfig, codec: DacConfig, prompt: PromptLike, where: str | None = None
 ) -> Voice | None:
     """A prompt as Dia continues it. An array is codes whose transcript the text already contains.
 
-    where: its name in messages. Raises UsageError for what is no reference for Dia.
+    where: its name in messages; None takes its own. Raises UsageError for what is no reference for Dia.
     """
     if prompt is None:
         return None
     if isinstance(prompt, str | bytes):
-        raise UsageError(f"{where}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
+        raise UsageError(f"{where or 'prompt'}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
     given = prompt.one if isinstance(prompt, Prompt) else None
+    where = where or ("prompt" if given is None else given.name)
     if given is not None and given.text is None:
         raise UsageError(f"{where}: its transcript is missing; Dia reads what the reference says")
     samples = None if given is None else given.samples(codec.sample_rate, where)
     if given is not None and samples is not None:
-        return Voice(-(-len(samples) // codec.hop_length), samples=samples, transcript=given.text)
+        frames = -(-len(samples) // codec.hop_length)
+        if frames >= config.max_frames:
+            seconds, most = len(samples) / codec.sample_rate, config.max_frames / codec.frame_rate
+            raise UsageError(
+                f"{where}: {seconds:.1f} s leave no room for speech; this model holds {most:.1f} s, "
+                "reference included; give 5 to 10 s"
+            )
+        return Voice(frames, samples=samples, transcript=given.text)
     codes = np.asarray(prompt if given is None else given.codes)
     channels, entries = config.decoder_config.num_channels, config.eos_token_id
     if codes.ndim != 2 or codes.shape[0] != channels:

@@ -16,6 +16,8 @@ from tts_core.prompt import Prompt
 from tts_core.text.checks import check_words
 from tts_core.text.spoken import spoken
 
+SHORTEST = 1.0  # seconds of a recording that `mlx-port generate` takes
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -58,24 +60,26 @@ class Voice:
         return replace(self, samples=None, codes=codes)
 
 
-def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options, where: str = "prompt") -> Voice:
-    """Check a prompt. A bare array is the codes of a voice. where: its name in messages.
+def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Voice:
+    """Check a prompt. A bare array is the codes of a voice.
 
     Raises UsageError for no reference, one that is empty, silent, too short or too long, or that is not made
     of finite samples or codes of the codec; for a deep clone without a transcript.
     """
     if prompt is None:
         raise UsageError(
-            f"{where}: MARS5 speaks with the voice of a reference; "
-            "give Prompt.of(audio=...), 5 to 10 s of speech"
+            "prompt: MARS5 speaks with the voice of a reference; give --ref-audio, in Python "
+            "Prompt.of(audio=...), 5 to 10 s of speech"
         )
     if isinstance(prompt, str | bytes):
-        raise UsageError(f"{where}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
+        raise UsageError(f"prompt: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
     given = (prompt if isinstance(prompt, Prompt) else Prompt.of(codes=prompt)).one
+    where = given.name
     deep = given.text is not None if options.deep_clone is None else options.deep_clone
     if deep and given.text is None:
         raise UsageError(
-            "deep_clone: a deep clone reads what the reference says; give its transcript, or deep_clone=False"
+            "deep_clone: a deep clone reads what the reference says; give its transcript, or "
+            "deep_clone=False (--ref-text, or --shallow)"
         )
     transcript = _read_aloud(given.text, options) if deep and given.text is not None else None
     samples = given.samples(sizes.sample_rate, where)
@@ -85,6 +89,19 @@ def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options, where: s
     codes = _codes(np.asarray(given.codes), sizes, where)
     _check_length(codes.shape[1] * sizes.hop_length, sizes, options, where)
     return Voice(codes.shape[1], codes=codes, transcript=transcript)
+
+
+def check_long_enough(prompt: Prompt, sizes: Sizes) -> None:
+    """Raise UsageError for a recording that is too short to take a voice from."""
+    given = prompt.one
+    if given.audio is None:
+        return
+    seconds = len(given.audio) / (given.sample_rate or sizes.sample_rate)
+    if seconds < SHORTEST:
+        raise UsageError(
+            f"{given.name}: {seconds:.1f} s are too little for a voice; give 5 to 10 s of speech, "
+            f"{SHORTEST:g} s at the very least"
+        )
 
 
 def as_spoken(text: str) -> str:

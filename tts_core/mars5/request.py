@@ -14,10 +14,11 @@ from tts_core.errors import UsageError
 from tts_core.mars5.diffusion import Diffusion
 from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.reference import Sizes, Voice, as_spoken, read_voice
+from tts_core.mars5.reference import Sizes, Voice, as_spoken, check_long_enough, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import Noise, check_seed, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.prompt import Prompt
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
 
@@ -109,8 +110,13 @@ def ask(
     options: Mars5Options,
     prompt: PromptLike,
 ) -> Request:
-    """A request, from the configurations and the documents of a model's parts by kind. Raises UsageError."""
+    """A request, from the configurations and the documents of a model's parts by kind.
+
+    Raises UsageError, also for a recording that is shorter than a second.
+    """
     sizes, texts = Sizes.of(configs["encodec"], configs["mars5_nar"]), documents["mars5"]
+    if isinstance(prompt, Prompt):
+        check_long_enough(prompt, sizes)
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE])
     return request(sizes, vocabulary, text, options, prompt)
 

@@ -1,6 +1,7 @@
 """A pipeline that hums, in the place of a model, and a loudspeaker that keeps what it is given."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -9,17 +10,29 @@ from tts_core.results import GenerationResult, SpokenPiece
 
 
 class FakePipeline:
-    """Three pieces of a tone at the embedded voice's rate; remembers what it was asked."""
+    """Three pieces of a tone at the embedded voice's rate; remembers what it was asked.
+
+    asked: the request.  options: those that the flags gave.
+    """
+
+    sample_rate = 16000
 
     def __init__(self, pieces=3, seconds=0.5, level=0.5, error=None):
         self.pieces, self.seconds, self.level, self.error = pieces, seconds, level, error
-        self.asked, self.loaded, self.stages = {}, [], {}
+        self.asked: Any = None
+        self.options: Any = None
+        self.loaded, self.stages = [], {}
         self.ends = []  # of the pieces of a long text
         self.bad = None  # a sample of the second piece
 
-    def stream(self, text, **asked):
-        self.asked = {"text": text, **asked}
+    def speak(self, request):
+        self.asked = request
         return self._pieces()
+
+    @property
+    def texts(self):
+        """Of the request's pieces."""
+        return [piece.text for piece in self.asked.pieces]
 
     def _pieces(self):
         for place in range(self.pieces):
@@ -34,7 +47,7 @@ class FakePipeline:
                 audio=audio,
                 sample_rate=16000,
                 codes=np.zeros((6, 25), np.int32),
-                seed=7 if self.asked["seed"] is None else self.asked["seed"],
+                seed=self.asked.seeds[0] if hasattr(self.asked, "seeds") else self.asked.seed,
                 finish_reason="stop" if place + 1 == self.pieces else None,
                 token_count=30 * (place + 1),
                 real_time_factor=0.42 if made else math.inf,
@@ -53,7 +66,14 @@ class FakePipeline:
 
 
 def install(monkeypatch, pipeline):
-    """Let the command load `pipeline`, whose `loaded` gets an entry each time."""
+    """Let the command load `pipeline`, whose `loaded` gets an entry each time; fresh seeds are 7."""
+
+    def choose_options(*given, choose=cli_speak.choose_options):
+        pipeline.options = choose(*given)
+        return pipeline.options
+
+    monkeypatch.setattr("secrets.randbits", lambda bits: 7)
+    monkeypatch.setattr(cli_speak, "choose_options", choose_options)
     monkeypatch.setattr(cli_speak, "load_pipeline", lambda *args: pipeline.loaded.append(args) or pipeline)
     return pipeline
 

@@ -15,6 +15,9 @@ from mlx_port.commands import main as cli
 from mlx_port.commands import speak as cli_speak
 from tests.mlx_port.commands.fake import FakePipeline, Speaker, install
 from tts_core.audio.files import read_audio
+from tts_core.dia.options import DiaOptions
+from tts_core.dia.sampling import Sampling
+from tts_core.dia.text import prepare
 from tts_core.errors import GenerationError
 
 SECRET = "Xylophones"  # stands in every text here, and must never be printed
@@ -80,24 +83,21 @@ def test_flags_reach_the_pipeline(pipeline, capsys, reference):
     flags = "--cfg-scale 2.5 --temp 0.7 --top-p 0.9 --top-k 20 --seed 11 --max-seconds 1.01 --quiet"
     reference_flags = ["--ref-audio", reference, "--ref-text", "[S2] Hello."]
     assert run(capsys, "-t", SECRET, *flags.split(), *reference_flags) == (0, "", "")
-    prompt = pipeline.asked.pop("prompt")
-    assert prompt.transcript == "[S2] Hello."
-    assert prompt.audio.shape == (16000,)
-    assert pipeline.asked == {
-        "text": SECRET,
-        "cfg_scale": 2.5,
-        "temperature": 0.7,
-        "top_p": 0.9,
-        "top_k": 20,
-        "seed": 11,
-        "max_frames": 34,  # 33.3 frames a second, rounded up
-    }
+    asked = pipeline.asked
+    assert asked.voice.transcript == "[S2] Hello."
+    assert asked.voice.samples.shape == (16000,)
+    assert pipeline.texts == [f"[S2] Hello. {SECRET}"]
+    assert asked.sampling == Sampling(cfg_scale=2.5, temperature=0.7, top_p=0.9, top_k=20)
+    assert (asked.seeds, asked.limits) == ([11], (34,))  # 33.3 frames a second, rounded up
 
 
 def test_unset_flags_are_left_to_the_model(pipeline, capsys):
     assert run(capsys, "-t", SECRET)[0] == 0
-    del pipeline.asked["text"]
-    assert set(pipeline.asked.values()) == {None}
+    _, configs, _ = cli_speak.read_parts(None, "torch")
+    assert pipeline.options == DiaOptions()
+    assert pipeline.asked.voice is None
+    assert pipeline.asked.sampling == configs["dia"].sampling
+    assert pipeline.asked.limits == (configs["dia"].max_frames,)
 
 
 def test_snake_case_flags_of_other_tools_work(pipeline, capsys, reference):
@@ -114,7 +114,7 @@ def test_snake_case_flags_of_other_tools_work(pipeline, capsys, reference):
         1,
     ]
     assert run(capsys, "--text", SECRET, *flags)[0] == 0
-    assert pipeline.asked["top_k"] == 9
+    assert pipeline.asked.sampling.top_k == 9
 
 
 @pytest.mark.parametrize("flags", [[], ["--text", "-"]])
@@ -122,7 +122,7 @@ def test_text_comes_from_stdin(pipeline, capsys, monkeypatch, flags):
     given = io.TextIOWrapper(io.BytesIO(f"\ufeff[S1] {SECRET} für dich.\n".encode()))
     monkeypatch.setattr(sys, "stdin", given)
     assert run(capsys, *flags)[0] == 0
-    assert pipeline.asked["text"] == f"[S1] {SECRET} für dich.\n"
+    assert pipeline.texts == [f"[S1] {SECRET} für dich."]
 
 
 def test_stdin_that_is_no_text(pipeline, capsys, monkeypatch):
@@ -154,7 +154,7 @@ def test_texts_that_cannot_be_spoken(pipeline, capsys, text, message):
 
 @pytest.mark.parametrize("times", [20, 140, 1500])
 def test_a_long_text_is_announced(pipeline, capsys, times):
-    """Of any length, without a word of it; --piece-seconds reaches the pipeline."""
+    """Of any length, without a word of it."""
     text = f"[S1] {SECRET} and more. " * times
     code, out, err = run(capsys, "-t", text)
     assert code == 0
@@ -162,28 +162,31 @@ def test_a_long_text_is_announced(pipeline, capsys, times):
     assert err == f"{pieces} pieces, about {seconds} s of speech\n"
     assert 3 * pieces <= seconds <= 7.7 * pieces, "a quarter of the window at most"
     assert "pieces" not in out
-    assert pipeline.asked["text"] == text
-    assert "piece_seconds" not in pipeline.asked
+    assert len(pipeline.texts) == pieces
+    assert " ".join(pipeline.texts) == text.rstrip()
+    assert pipeline.options.piece_seconds == "auto"
     assert run(capsys, "-t", text, "--quiet") == (0, "", "")
 
 
 def test_piece_seconds(pipeline, capsys):
     text = f"[S1] {SECRET} and more. " * 20
     assert int(run(capsys, "-t", text, "--piece-seconds", 3)[2].split()[0]) >= 9
-    assert pipeline.asked["piece_seconds"] == 3
+    assert pipeline.options.piece_seconds == 3
+    assert len(pipeline.texts) >= 9
     assert run(capsys, "-t", text, "--piece-seconds", 0)[::2] == (0, "")
-    assert pipeline.asked["piece_seconds"] is None
+    assert pipeline.options.piece_seconds is None
+    assert len(pipeline.texts) == 1
     pipeline.loaded.clear()
     message = "bytes, the model takes 512; split it after character"
     refused(capsys, pipeline, 2, message, "-t", text * 2, "--piece-seconds", 0)
-    message = "piece_seconds: 0.5 is not a number of 1 and more"
+    message = "piece_seconds: 0.5 is not a number >= 1"
     refused(capsys, pipeline, 2, message, "-t", text, "--piece-seconds", 0.5)
 
 
 def test_a_long_text_may_have_more_seconds_than_the_window(pipeline, capsys):
     text = f"[S1] {SECRET} and more. " * 200
     assert run(capsys, "-t", text, "--max-seconds", 100, "--quiet")[0] == 0
-    assert pipeline.asked["max_frames"] == 3334
+    assert pipeline.asked.max_frames == 3334
 
 
 def test_pieces_without_an_end_are_told(pipeline, capsys):
@@ -205,7 +208,7 @@ def test_pieces_without_an_end_are_told(pipeline, capsys):
 )
 def test_texts_that_can(pipeline, capsys, text):
     assert run(capsys, "--text", text)[0] == 0
-    assert pipeline.asked["text"] == text
+    assert pipeline.texts == [prepare(text, None)]
 
 
 @pytest.mark.parametrize(
@@ -218,11 +221,11 @@ def test_texts_that_can(pipeline, capsys, text):
         (["--top-p", "0"], "top_p: 0.0 is outside (0, 1]"),
         (["--top-k", "-1"], "top_k: -1 is not a whole number >= 0"),
         (["--cfg-scale", "-1"], "cfg_scale: -1.0"),
-        (["--seed", "-1"], "'--seed': -1 is not in the range"),
-        (["--seed", str(2**64)], "is not in the range"),
-        (["--max-seconds", "0"], "max-seconds: 0.0 is not a number above 0"),
-        (["--max-seconds", "inf"], "max-seconds: inf"),
-        (["--max-seconds", "9999"], "max-seconds: 9999 is more than this model can make"),
+        (["--seed", "-1"], "seed: -1 is outside [0, 2**64 - 1]"),
+        (["--seed", str(2**64)], f"seed: {2**64} is outside [0, 2**64 - 1]"),
+        (["--max-seconds", "0"], "max_seconds: 0.0 is not a number > 0"),
+        (["--max-seconds", "inf"], "max_seconds: inf"),
+        (["--max-seconds", "9999"], "max_seconds: 9999 is more than this model has room for, 30.5"),
         (["--backend", "jax"], "'jax' is not one of"),
         (["--output", "a.xyz"], "output: a.xyz ends in '.xyz'; use .wav, .flac, .mp3"),
         (["--output", "a"], "output: a ends in 'no suffix'"),
@@ -230,7 +233,7 @@ def test_texts_that_can(pipeline, capsys, text):
         (["--ref-text", "Hello."], "ref-text: --ref-audio is missing"),
         (["--ref-audio", "a.wav"], "ref-audio: --ref-text is missing; the model reads"),
         (["--no-such-flag"], "No such option"),
-        (["more", "words"], "2 words stand after the flags; put the text in quotes"),
+        (["more", "words"], "2 words come after the flags; put the text in quotes"),
     ],
 )
 def test_flags_that_cannot_be_used(pipeline, capsys, flags, message):
@@ -284,14 +287,14 @@ def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
 
 
 def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
-    _, configs = cli_speak.read_configs(None, "torch")
+    _, configs, _ = cli_speak.read_parts(None, "torch")
     longest = (configs["dia"].max_frames - 1) * configs["dac"].hop_length
     flags = ["--ref-audio", reference, "--ref-text", "Hello.", "--piece-seconds", 0, "--quiet"]
     soundfile.write(reference, np.zeros(longest + 1, np.float32), 16000)
     refused(capsys, pipeline, 2, "leave no room for speech", "-t", SECRET, *flags)
     soundfile.write(reference, np.zeros(longest, np.float32), 16000)
     assert run(capsys, "-t", SECRET, *flags) == (0, "", "")
-    assert len(pipeline.asked["prompt"].audio) == longest
+    assert len(pipeline.asked.voice.samples) == longest
 
 
 def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
@@ -435,10 +438,34 @@ def test_the_embedded_voice_has_its_own_dtype(pipeline, capsys):
     refused(capsys, pipeline, 2, "dtype", "--text", f"[S1] {SECRET}.", "--dtype", "float16")
 
 
-@pytest.mark.parametrize("flags", [["--deep"], ["--shallow"], ["--decoder", "mbd"], ["--as-written"]])
+@pytest.mark.parametrize(
+    "flags", [["--deep"], ["--shallow"], ["--decoder", "mbd"], ["--as-written"], ["--trim-db", "20"]]
+)
 def test_flags_of_other_models(pipeline, capsys, flags):
+    """Refused with the list of the model's own."""
     name = "deep" if flags == ["--shallow"] else flags[0].removeprefix("--")
-    refused(capsys, pipeline, 2, f"{name}: dia takes no", "--text", f"[S1] {SECRET}.", *flags)
+    own = "--cfg-scale, --temperature, --top-p, --top-k, --seed, --max-seconds, --piece-seconds\n"
+    message = f"error: {name}: dia takes no --{name}; it takes {own}"
+    refused(capsys, pipeline, 2, message, "--text", f"[S1] {SECRET}.", *flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--ref-text", "Hello."] * 2, "ref-text: 2 for 1 --ref-audio; give one for each"),
+        (["--ref-audio", "voice.wav", *["--ref-text", "Hi."] * 2], "ref-audio: 2 given, dia takes 1"),
+        (["--ref-text", "..."], "ref-text: there are no words in it"),
+    ],
+)
+def test_references_that_do_not_go_together(pipeline, capsys, reference, flags, message):
+    refused(capsys, pipeline, 2, message, "-t", SECRET, "--ref-audio", reference, *flags)
+
+
+def test_a_reference_of_a_sample(pipeline, capsys, reference):
+    soundfile.write(reference, np.zeros(1, np.float32), 44100)
+    flags = ["--ref-audio", reference, "--ref-text", "Hello."]
+    message = "ref-audio: only 1 samples long at 44100 Hz; give at least a second"
+    refused(capsys, pipeline, 2, message, "-t", SECRET, *flags)
 
 
 def test_stages_are_told(pipeline, capsys):
@@ -451,7 +478,7 @@ def test_stages_are_told(pipeline, capsys):
 def test_dtype_reaches_the_loader(pipeline, capsys, monkeypatch, tmp_path):
     """`load_pipeline` is faked: what it is asked for is what counts."""
     monkeypatch.setattr(
-        cli_speak, "read_configs", lambda model, backend, read=cli_speak.read_configs: read(None, backend)
+        cli_speak, "read_parts", lambda model, backend, read=cli_speak.read_parts: read(None, backend)
     )
     code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--model", "somewhere", "--dtype", "bfloat16")
     assert (code, err) == (0, "")

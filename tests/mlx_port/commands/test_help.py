@@ -2,10 +2,15 @@
 
 import subprocess
 import sys
+from dataclasses import fields
 
+import click
 import pytest
 
 from mlx_port.commands import main as cli
+from mlx_port.commands.generate import generate
+from tts_core.models import NAMES
+from tts_core.options import info, options_class
 
 HEAVY = {
     "numpy",
@@ -40,6 +45,27 @@ def test_help_names_every_command(capsys):
     out = capsys.readouterr().out
     for name in cli.COMMANDS:
         assert f"  {name}" in out
+
+
+@pytest.mark.parametrize("model", NAMES)
+def test_generate_has_a_flag_for_every_option(model):
+    """With its help; of a flag that models read differently, each model's."""
+    flags = {flag.name: flag for flag in generate.params if isinstance(flag, click.Option)}
+    every = [field for field in fields(options_class(model)) if info(field).flags]
+    assert every
+    for field in every:
+        known, flag = info(field), flags[f"option_{field.name}"]
+        assert {*flag.opts, *flag.secondary_opts} >= set("/".join(known.flags).split("/"))
+        shown = str(flag.help)
+        assert known.help in shown
+        assert shown == known.help or model in shown
+
+
+def test_a_help_that_depends_on_the_model_names_it():
+    flags = {flag.name: str(flag.help) for flag in generate.params if isinstance(flag, click.Option)}
+    assert flags["option_cfg_scale"].startswith("dia: Classifier-free guidance; 0 turns it off. mars5: ")
+    assert flags["option_decoder"].endswith("(metavoice)")
+    assert flags["option_seed"].endswith("A fresh one by default.")
 
 
 @pytest.mark.parametrize("arguments", [["speak"], ["--no-such-flag"], []])

@@ -1,23 +1,23 @@
 """`mlx-port generate` with MARS5: its flags around a fake pipeline, and the real one from published files."""
 
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
 import soundfile
 
 from mlx_port.commands import main as cli
-from mlx_port.commands import mars5 as cli_mars5
-from mlx_port.commands.generate import Wish
 from tests.converters.models import sources
 from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.tiny.mars5 import reference
 from tts_core.audio.files import read_audio
-from tts_core.mars5.sampling import Mars5Settings
+from tts_core.mars5.options import Mars5Options
+from tts_core.options import info
 
 pytest.importorskip("torch", reason="the published pickles need torch")
 SECRET = "Xylophones"
+VOICE = ["--ref-audio", "voice.wav"]
 
 
 @pytest.fixture(scope="module")
@@ -58,53 +58,74 @@ def test_flags_reach_the_pipeline(pipeline, capsys, folder, voice):
     flags = "--cfg-scale 2.5 --temp 0.6 --top-p 0.9 --top-k 20 --seed 11 --shallow --as-written --quiet"
     words = ["--ref-audio", voice, "--ref-text", "Hello."]
     assert run(capsys, folder, "-t", SECRET, *words, *flags.split()) == (0, "", "")
-    prompt = pipeline.asked.pop("prompt")
-    assert prompt.transcript == "Hello."
-    assert prompt.audio.shape == (36000,)
-    assert pipeline.asked == {
-        "text": SECRET,
-        "deep_clone": False,
-        "settings": Mars5Settings(nar_guidance_w=2.5, temperature=0.6, top_p=0.9, top_k=20),
-        "as_written": True,
-        "piece_seconds": 10.0,
+    asked = pipeline.asked
+    assert asked.voice.samples.shape == (36000,)
+    assert (asked.deep, asked.seed, pipeline.texts) == (False, 11, [SECRET])
+    assert asked.options == Mars5Options(
+        cfg_scale=2.5,
+        temperature=0.6,
+        top_p=0.9,
+        top_k=20,
+        seed=11,
+        deep_clone=False,
+        as_written=True,
+    )
+    assert asked.diffusion.guidance_w == 2.5
+
+
+def test_words_make_a_deep_clone(pipeline, capsys, folder, voice):
+    words = ["--ref-audio", voice, "--ref-text", "At 3."]
+    assert run(capsys, folder, "-t", SECRET, *words)[0] == 0
+    assert pipeline.asked.voice.transcript == "At three."
+
+
+def test_every_option_has_a_flag(pipeline, capsys, folder, voice):
+    """None is at its default."""
+    given = {
+        "cfg_scale": 2.5,
+        "temperature": 0.6,
+        "top_p": 0.9,
+        "top_k": 20,
         "seed": 11,
+        "max_seconds": 4.5,
+        "piece_seconds": 8.0,
+        "typical_p": 0.95,
+        "freq_penalty": 2.0,
+        "presence_penalty": 0.5,
+        "rep_penalty_window": 100,
+        "eos_penalty_factor": 1.5,
+        "eos_penalty_decay": 0.25,
+        "eos_estimated_gen_length_factor": 1.2,
+        "generate_max_len_override": 1500,
+        "timesteps": 50,
+        "x_0_temp": 0.75,
+        "q0_override_steps": 10,
+        "trim_db": 30.0,
+        "ref_audio_pad": 0.5,
+        "max_prompt_dur": 11.0,
     }
-
-
-def test_settings_by_name(pipeline, capsys, folder, voice):
-    given = "--timesteps 50 --set rep_penalty_window=100 --set freq-penalty=2 --set x_0_temp=0.6 --quiet"
-    assert run(capsys, folder, "-t", SECRET, "--ref-audio", voice, *given.split()) == (0, "", "")
-    known = Mars5Settings(timesteps=50, rep_penalty_window=100, freq_penalty=2.0, x_0_temp=0.6)
-    assert pipeline.asked["settings"] == known
-
-
-def test_every_setting_can_be_given():
-    """With a flag of its own, or by its name."""
-    for field in fields(Mars5Settings):
-        if field.name not in cli_mars5.HAVE_FLAGS:
-            value = getattr(Mars5Settings(), field.name)
-            assert cli_mars5.read_settings([f"{field.name}={value}"]) == {field.name: value}
-    for flag in cli_mars5.HAVE_FLAGS.values():
-        assert flag.split()[0].removeprefix("--").replace("-", "_") in vars(Wish)["__dataclass_fields__"]
+    known = {one.name: one.default for one in fields(Mars5Options) if info(one).flags}
+    assert known.keys() == given.keys() | {"as_written", "deep_clone"}
+    assert all(value != known[name] for name, value in given.items())
+    flags = [word for name, value in given.items() for word in (f"--{name}", value)]
+    words = ["--ref-audio", voice, "--as-written", "--shallow", "--quiet"]
+    assert run(capsys, folder, "-t", SECRET, *words, *flags) == (0, "", "")
+    found = {name: value for name, value in asdict(pipeline.asked.options).items() if name in known}
+    assert found == {**given, "as_written": True, "deep_clone": False}
+    assert pipeline.asked.max_frames == 338  # 337.5
 
 
 def test_unset_flags_are_left_to_the_model(pipeline, capsys, folder, voice):
     assert run(capsys, folder, "-t", SECRET, "--ref-audio", voice)[0] == 0
-    del pipeline.asked["text"], pipeline.asked["prompt"]
-    assert pipeline.asked == {
-        "deep_clone": None,
-        "settings": Mars5Settings(),
-        "as_written": False,
-        "piece_seconds": 10.0,
-        "seed": None,
-    }
+    assert pipeline.asked.options == Mars5Options()
+    assert (pipeline.asked.deep, pipeline.asked.max_frames, pipeline.asked.seed) == (False, None, 7)
 
 
 @pytest.mark.parametrize(("given", "most", "pieces"), [("5", 5.0, 5), ("0", None, 1), ("500", 500.0, 1)])
 def test_pieces_of_another_length(pipeline, capsys, folder, voice, given, most, pieces):
     text = f"{SECRET} are heard in the morning and in the evening. " * 5
     code, _, err = run(capsys, folder, "-t", text, "--ref-audio", voice, "--piece-seconds", given)
-    assert (code, pipeline.asked["piece_seconds"]) == (0, most)
+    assert (code, pipeline.asked.options.piece_seconds, len(pipeline.texts)) == (0, most, pieces)
     assert err.startswith(f"{pieces} pieces") == (pieces > 1)
 
 
@@ -122,33 +143,25 @@ def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
 @pytest.mark.parametrize(
     ("message", "flags"),
     [
-        ("ref-audio: missing; MARS5 speaks with the voice of a reference", []),
-        ("ref-audio: missing", ["--ref-text", "Hello."]),
-        ("deep: --ref-text is missing", ["--ref-audio", "voice.wav", "--deep"]),
-        ("ref-text: there are no words", ["--ref-audio", "voice.wav", "--ref-text", " "]),
-        ("ref-audio: 0.5 s long; give 1 to 12 s of speech", ["--ref-audio", "short.wav"]),
-        ("ref-audio: 13.0 s long; give 1 to 12 s of speech", ["--ref-audio", "long.wav"]),
-        ("ref-audio: nothing is to be heard", ["--ref-audio", "silent.wav"]),
-        (
-            "piece_seconds: 0.5 is not a number of 1 and more",
-            ["--ref-audio", "voice.wav", "--piece-seconds", "0.5"],
-        ),
-        ("timesteps: 0 is outside 1 .. 1000", ["--ref-audio", "voice.wav", "--timesteps", "0"]),
-        ("set: top_k has a flag of its own; give --top-k", ["--ref-audio", "voice.wav", "--set", "top_k=3"]),
-        ("set: deep_clone has a flag", ["--ref-audio", "voice.wav", "--set", "deep_clone=True"]),
-        ("set: beam_width is always 1", ["--ref-audio", "voice.wav", "--set", "beam_width=3"]),
-        ("did you mean freq_penalty?", ["--ref-audio", "voice.wav", "--set", "frequency_penalty=3"]),
-        ("set: trim_db is given twice", ["--ref-audio", "voice.wav", *["--set", "trim_db=3"] * 2]),
-        ("set: trim_db takes a number, as trim_db=27", ["--ref-audio", "voice.wav", "--set", "trim_db"]),
-        (
-            "set: rep_penalty_window takes a whole number",
-            ["--ref-audio", "voice.wav", "--set", "rep_penalty_window=.5"],
-        ),
-        ("typical_p: 2.0 is outside 0 .. 1", ["--ref-audio", "voice.wav", "--set", "typical_p=2"]),
-        ("max-seconds: mars5 takes no --max-seconds", ["--ref-audio", "voice.wav", "--max-seconds", "3"]),
-        ("decoder: mars5 takes no --decoder", ["--ref-audio", "voice.wav", "--decoder", "mbd"]),
-        ("top_p: 1.5 is outside 0 .. 1", ["--ref-audio", "voice.wav", "--top-p", "1.5"]),
-        ("text: there are no words", ["--ref-audio", "voice.wav", "--text", "..."]),
+        ("prompt: MARS5 speaks with the voice of a reference; give --ref-audio", []),
+        ("ref-text: --ref-audio is missing", ["--ref-text", "Hello."]),
+        ("give its transcript, or deep_clone=False (--ref-text, or --shallow)", [*VOICE, "--deep"]),
+        ("ref-text: there are no words", [*VOICE, "--ref-text", " "]),
+        ("ref-text: there are no words", [*VOICE, "--ref-text", " ", "--shallow"]),
+        ("ref-audio: 0.5 s are too little for a voice", ["--ref-audio", "short.wav"]),
+        ("ref-audio: 13.0 s of reference, the networks were made for 12", ["--ref-audio", "long.wav"]),
+        ("ref-audio: the reference is silent", ["--ref-audio", "silent.wav"]),
+        ("ref-audio: 2 given, mars5 takes 1", [*VOICE, *VOICE]),
+        ("piece_seconds: 0.5 is not a number >= 1", [*VOICE, "--piece-seconds", "0.5"]),
+        ("timesteps: 0 is outside [1, 1000]", [*VOICE, "--timesteps", "0"]),
+        ("No such option '--frequency-penalty'", [*VOICE, "--frequency-penalty", "3"]),
+        ("'--trim-db' requires an argument", [*VOICE, "--trim-db"]),
+        ("'.5' is not a valid integer", [*VOICE, "--rep-penalty-window", ".5"]),
+        ("typical_p: 2.0 is outside (0, 1]", [*VOICE, "--typical-p", "2"]),
+        ("max_seconds: 0.0 is not a number > 0", [*VOICE, "--max-seconds", "0"]),
+        ("decoder: mars5 takes no --decoder; it takes --cfg-scale, --temp", [*VOICE, "--decoder", "mbd"]),
+        ("top_p: 1.5 is outside [0, 1]", [*VOICE, "--top-p", "1.5"]),
+        ("text: there are no words", [*VOICE, "--text", "..."]),
     ],
 )
 def test_refused_before_weights_are_read(pipeline, capsys, folder, voice, message, flags):
@@ -167,7 +180,7 @@ def test_references_at_the_bounds(pipeline, capsys, folder, voice, seconds):
     soundfile.write("bound.wav", np.full(24000 * seconds, 0.1, np.float32), 24000)
     flags = ["--text", SECRET, "--ref-audio", "bound.wav", "--quiet"]
     assert run(capsys, folder, *flags) == (0, "", "")
-    assert len(pipeline.asked["prompt"].audio) == 24000 * seconds
+    assert len(pipeline.asked.voice.samples) == 24000 * seconds
 
 
 @pytest.mark.parametrize("words", [[], ["--ref-text", "The rain."]], ids=["shallow", "deep"])
@@ -175,7 +188,7 @@ def test_references_at_the_bounds(pipeline, capsys, folder, voice, seconds):
 def test_it_speaks(capsys, folder, voice, backend, words):
     """The random network never ends by itself: here it has little room, and few steps."""
 
-    room = f"generate_max_len_override={200 if words else 40}"
+    room = 200 if words else 40
     flags = [
         "--ref-audio",
         voice,
@@ -186,7 +199,7 @@ def test_it_speaks(capsys, folder, voice, backend, words):
         "3",
         "--timesteps",
         "2",
-        "--set",
+        "--generate-max-len-override",
         room,
     ]
     code, out, err = run(capsys, folder, "-t", f"{SECRET} at 5.", *flags, "-o", "a.wav")

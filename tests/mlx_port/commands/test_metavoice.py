@@ -96,13 +96,13 @@ def test_the_licence_of_the_diffusion_is_told(work, capsys, caplog):
     ("message", "arguments"),
     [
         ("metavoice takes no --ref-text", ["--ref-text", "Hello."]),
-        ("metavoice takes no --deep", ["--deep"]),
+        ("metavoice takes no --deep; it takes --cfg-scale, --temp", ["--deep"]),
         ("Latin-1", ["--text", "漢"]),
         ("no words", ["--text", "..."]),
         ("temperature", ["--temperature", -1]),
         ("cfg_scale", ["--cfg-scale", -1]),
         ("top_p", ["--top-p", 2]),
-        ("max-seconds: -1.0", ["--max-seconds", -1]),
+        ("max_seconds: -1.0", ["--max-seconds", -1]),
         ("--decoder", ["--decoder", "wave"]),
     ],
 )
