@@ -111,8 +111,8 @@ class DiaPipeline:
         """Speak one text part by part, each as soon as the frames that its samples depend on are known.
 
         prompt: a voice to continue, with its transcript.  options: how to speak; `changes` replace some of
-        its fields.  All pieces of a long text have the same voices: the prompt's, else those of the first piece
-        (tts_core.dia.pieces). Their seeds are derived from the first's; noise may be one source a piece.
+        its fields.  All pieces of a long text have the same voices: the prompt's, else those of the first
+        piece (tts_core.dia.pieces). Their seeds are derived from the first's; noise may be one source a piece.
         progress: called after every part.  cancel: once set, the stream ends with CancelledError.
         Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for what memory
         does not hold; no network has run by then.
