@@ -11,6 +11,7 @@ pytest.importorskip("torch", reason="the published pickles need torch")
 pytest.importorskip("mlx.core", reason="the port needs MLX")
 
 from mlx_port.commands import main as cli
+from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.tiny.metavoice_pipeline import RATE, reference, write_model
 from tts_core.metavoice.request import STAGES, tell_licence
 
@@ -84,6 +85,14 @@ def test_short_references_are_warned_about_and_shorter_ones_refused(work, capsys
     code, out, err = speak(capsys, work, voice="shorter.wav")
     assert (code, out) == (2, "")
     assert err.startswith("error: ref-audio: 1.5 s are too little for a voice")
+
+
+def test_several_recordings_are_one_voice(work, capsys, caplog, monkeypatch):
+    """Together they are long enough."""
+    pipeline = install(monkeypatch, FakePipeline())
+    assert speak(capsys, work, "--ref-audio", work / "shorter.wav", voice="shorter.wav")[0] == 0
+    assert "reference: 3.0 s; the voice is caught better from 30 s" in caplog.text
+    assert len(pipeline.asked.voice.utterances) == 2
 
 
 def test_the_licence_of_the_diffusion_is_told(work, capsys, caplog):
