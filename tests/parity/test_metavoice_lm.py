@@ -173,6 +173,20 @@ def test_rules(
     np.testing.assert_array_equal(drawn, rules.race(got, waiting))
 
 
+@EVERY_SIDE
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param(FirstStageSampling(top_p=0.45), [0.0] * 5 + [0.2] * 5, id="fast"),
+        pytest.param(FirstStageSampling(top_p=0.45, rule="slow"), [0.2] * 5 + [0.0] * 5, id="slow"),
+    ],
+)
+def test_the_settings_name_the_rule(side: Side, settings: FirstStageSampling, expected: list[float]) -> None:
+    """Of ten equal ids the fast rule keeps the last five, the slow one the first five."""
+    got = side.numpy(side.code("sampling").probabilities(side.array(np.zeros((1, 10), np.float32)), settings))
+    np.testing.assert_allclose(got, [expected], rtol=1e-6)
+
+
 def test_draws_follow_the_probabilities() -> None:
     probs = np.array([0.5, 0.25, 0.2, 0.05, 0.0], np.float32)
     noise = HostNoise(3)
