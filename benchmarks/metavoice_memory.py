@@ -27,7 +27,7 @@ from peaks import Allocated, Resident
 
 from tts_core import models
 from tts_core.codecs.encodec import ENCODEC_24KHZ
-from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig, is_float32
+from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
 from tts_core.metavoice.memory import MetaVoiceJob, estimate
@@ -102,7 +102,7 @@ class RandomParts:
             made[:END_OF_AUDIO, 0], made[END_OF_AUDIO:, 0] = 1, -1
         if kind == "metavoice" and ".wpe" in name:
             made[:, 0] = 50
-        wide = kind == "mbd" and is_float32(name)
+        wide = kind == "mbd" and (".norm" in name or ".processor." in name)
         dtype = "float32" if wide or models.network(kind).stays_float32(name) else self.dtype_name
         if self.side == "torch_ref":
             import torch

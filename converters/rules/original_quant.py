@@ -43,10 +43,6 @@ class Int4Groups(NamedTuple):
         values = _rounded(_rounded(steps * self.scales[..., None]) + self.zeros[..., None])
         return values.reshape(self.codes.shape)
 
-    def scales_and_zeros(self) -> np.ndarray:
-        """As upstream stores them: (in / group, out, 2)."""
-        return np.stack([self.scales, self.zeros], axis=-1).swapaxes(0, 1)
-
 
 class AffineGroups(NamedTuple):
     """MLX's affine form. words: (out, in · bits / 32) uint32, the lowest bits first.
@@ -91,11 +87,6 @@ def mlx_rows(weight: np.ndarray, group_size: int = GROUP_SIZE) -> AffineGroups:
     own, groups = int8_rows(weight), weight.shape[1] // group_size
     scales = np.repeat(_rounded(own.scales)[:, None], groups, axis=1)
     return AffineGroups(_words(own.codes.astype(np.int16) + 128, 8), scales, -128 * scales)
-
-
-def int8_product(x: np.ndarray, weight: Int8Rows) -> np.ndarray:
-    """x · weightᵀ as upstream's layer gives it: scales are rounded to bfloat16. (n, in) → (n, out)."""
-    return (x @ weight.codes.T.astype(np.float32)) * _rounded(weight.scales)
 
 
 def int4_groups(weight: np.ndarray, group_size: int = GROUP_SIZE) -> Int4Groups:

@@ -1,6 +1,6 @@
 """Drawing MetaVoice's next token, and its second stage's codes.
 
-The rules are defined, slowly, in tts_core/metavoice/sampling.py; this is the same on MLX arrays.
+The rules on MLX arrays; their slow definition in NumPy is tests/tts_core/metavoice/sampling_rules.py.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class SpeakerEncoder(nn.Module):
     def embed(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """One voice from one or several recordings of it: the mean of their vectors.
 
-        utterances: (L,) samples at 16 kHz each, silence at the ends cut off (`read_speaker`).
+        utterances: (L,) samples at 16 kHz each, silence at the ends cut off.
         Returns (E,). Raises UsageError where nothing can be made of a recording.
         """
         if not utterances:

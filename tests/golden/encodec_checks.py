@@ -14,8 +14,8 @@ from converters.files.readers import read_json
 from tests.golden.cases import Vectors, existing
 from tests.golden.codec_sides import encodec_bench
 from tests.golden.sides import Bench, Side
+from tests.tiny.codecs import codebooks_at
 from tests.tolerance import EPS, FACTOR, FLOOR
-from tts_core.codecs.encodec import codebooks_at
 
 CLIP = ("audio", "emb", "codes", "min_margin", "quantized", "decoded")
 

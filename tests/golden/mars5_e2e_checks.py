@@ -18,9 +18,9 @@ from tests.golden.mars5_ar_checks import SETTINGS, options_of, read_info
 from tests.golden.mars5_ar_sides import ArSide, ar_side, exact, read_checkpoint
 from tests.golden.mars5_nar_checks import GoldenNoise
 from tests.golden.mars5_nar_sides import bench as nar_bench
+from tests.tiny.codecs import codebooks_at
 from tests.tolerance import assert_golden
 from tts_core.audio.silence import loud_span
-from tts_core.codecs.encodec import codebooks_at
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder

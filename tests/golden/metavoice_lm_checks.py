@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from tests.golden.metavoice_lm_bench import SAFE, Bench, Networks
-from tts_core.metavoice import sampling as rules
-from tts_core.metavoice.codes import flattened, interleave, tilted
+from tests.tiny.metavoice import tilted
+from tests.tts_core.metavoice import sampling_rules as rules
+from tts_core.metavoice.codes import flattened, interleave
 from tts_core.metavoice.config import first_stage_parameter_shapes, second_stage_parameter_shapes
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 from tts_core.metavoice.text import normalise
 
 
@@ -234,7 +235,7 @@ def check_sampler(bench: Bench) -> None:
     """The rules alone, in NumPy and on the side under test."""
     vectors, logits = bench.vectors, bench.vectors["sampler.logits"]
     floor = bench.settings["sampler.fast"]["temperature_floor"]
-    assert floor == rules.LOWEST_TEMPERATURE
+    assert floor == LOWEST_TEMPERATURE
     for number, case in enumerate(bench.info["sampler"]):
         golden, row = vectors[f"sampler.fast{number}"], logits[case["row"]]
         given = case["temperature"], case["top_p"], case["top_k"]

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from converters.files.dtypes import narrow, widen
 from converters.files.readers import SafetensorsCheckpoint
 from converters.rules.original_quant import (
     AffineGroups,
+    Int8Rows,
     int4_groups,
-    int8_product,
     int8_rows,
     mlx_groups,
     mlx_rows,
@@ -34,6 +35,11 @@ class WideVectors:
 
     def assert_all_read(self) -> None:
         assert not self.unread, f"{self.file}: never compared: {', '.join(sorted(self.unread))}"
+
+
+def int8_product(x: np.ndarray, weight: Int8Rows) -> np.ndarray:
+    """x · weightᵀ as upstream's layer gives it: scales are rounded to bfloat16. (n, in) → (n, out)."""
+    return (x @ weight.codes.T.astype(np.float32)) * widen(narrow(weight.scales, "BF16"), "BF16")
 
 
 def check_quantised(folder: Path) -> None:
@@ -62,7 +68,7 @@ def check_quantised(folder: Path) -> None:
             ("int4", groups.codes),
             ("int4_scales", groups.scales),
             ("int4_zeros", groups.zeros),
-            ("int4_scales_and_zeros", groups.scales_and_zeros()),
+            ("int4_scales_and_zeros", np.stack([groups.scales, groups.zeros], axis=-1).swapaxes(0, 1)),
             ("int4_dequant", groups.dequantize()),
         ):
             np.testing.assert_array_equal(own, vectors[f"{number}.{name}"], err_msg=f"{number}.{name}")

@@ -8,9 +8,10 @@ import numpy as np
 
 from tests.golden.metavoice_lm_bench import SAFE, Bench, Networks
 from tests.golden.metavoice_lm_checks import NOTHING, check_forced, check_prefix, run_loop
+from tests.tiny.metavoice import tilted
 from tests.tolerance import bound
-from tts_core.metavoice import sampling as rules
-from tts_core.metavoice.codes import flattened, second_stage_rows, tilted
+from tests.tts_core.metavoice import sampling_rules as rules
+from tts_core.metavoice.codes import flattened, second_stage_rows
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import normalise
 
@@ -113,7 +114,7 @@ def _check_final(
     row = _rows(bench, text, codes)[None]
     truth, known = (n.side.predict(n.second, row, embedding[None]) for n in (bench.torch64, bench.torch32))
     near = (_margins(truth) < 2 * bound(known, truth))[0]
-    own: Any = bench.own.side.code("codes").fill_codebooks_as_upstream(
+    own: Any = bench.own.side.fill_codebooks_as_upstream(
         bench.own.second,
         bench.tokenizers.second_stage.encode(normalise(text)),
         np.array(codes, np.int32),

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.golden.cases import Case, Vectors
 from tests.tolerance import assert_within
-from tts_core.dia import sampling
+from tests.tts_core.dia import sampling_rules
 from tts_core.dia.sampling import Sampling
 
 RULES = {"head": "candidates_0626", "hf": "candidates_0626", "v1": "candidates_v01"}
@@ -26,7 +26,7 @@ def check_sampler(case: Case, candidates_of: Callable[[str], Candidates]) -> Non
         assert file.stem in RULES, f"{file}: unknown sampler, expected {', '.join(RULES)}"
     for stem, rule in RULES.items():
         vectors = logits if stem == "head" else Vectors(case.folder / f"{stem}.safetensors")
-        check_file(vectors, cond, uncond, candidates_of(rule), getattr(sampling, rule))
+        check_file(vectors, cond, uncond, candidates_of(rule), getattr(sampling_rules, rule))
         vectors.assert_all_read()
 
 
@@ -57,10 +57,10 @@ def check_file(
         golden[at], chosen[at] = probs[real], True
         np.testing.assert_array_equal(np.isfinite(logits), chosen, err_msg=f"{what}: the candidates")
         wide = definition(cond.astype(np.float64), uncond.astype(np.float64), setting, eos)
-        known = sampling.softmax(definition(cond, uncond, setting, eos))
-        oracle = sampling.softmax(wide)
+        known = sampling_rules.softmax(definition(cond, uncond, setting, eos))
+        oracle = sampling_rules.softmax(wide)
         assert_within(golden, known, oracle, f"{what}: golden vector")
-        assert_within(sampling.softmax(logits), known, oracle, what)
+        assert_within(sampling_rules.softmax(logits), known, oracle, what)
 
 
 def rules_of(side: str) -> Callable[[str], Candidates]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tests.golden.cases import Vectors, existing
 from tests.golden.metavoice_audio_bench import AudioBench, audio_bench, near
+from tests.tiny.metavoice import read_speaker
 from tts_core.audio.files import read_audio
 from tts_core.audio.mel import mel_filters, mel_power, periodic_hann
 from tts_core.audio.silence import sounding
@@ -19,7 +20,6 @@ from tts_core.metavoice.speaker_slices import (
     SLICE_FRAMES,
     TRIM_DB,
     padded_length,
-    read_speaker,
     slice_starts,
     utterance_mel,
     utterance_slices,

@@ -7,8 +7,9 @@ import pytest
 
 from tests.golden.cases import DEFAULT, Case
 from tests.golden.sampler_checks import check_sampler
-from tts_core.dia import sampling
-from tts_core.dia.sampling import forbid_special, guide, keep_top_k, keep_top_p
+from tests.tts_core.dia import sampling_rules as sampling
+from tests.tts_core.dia.sampling_rules import forbid_special, guide, keep_top_k, keep_top_p
+from tts_core.dia.sampling import V01_EOS_SCALE
 
 SAMPLER = Case(DEFAULT / "dia" / "sampler")
 
@@ -69,7 +70,7 @@ def wrong_v01(broken, cond, uncond, s, eos):
     if broken != "special ids allowed":
         logits = forbid_special(logits, eos)
     if broken != "EOS not scaled":
-        logits[..., 0, eos] *= np.float32(sampling.V01_EOS_SCALE)
+        logits[..., 0, eos] *= np.float32(V01_EOS_SCALE)
     if s.temperature == 0:
         return logits
     logits = heat(logits, s)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tts_core.metavoice import sampling as rules
+from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
 from tts_core.noise import Noise
 
 
@@ -50,7 +50,7 @@ def generate(
         guided = rules.guide(logits, sampling.cfg_scale, sampling.text_cfg_scale)
         rule = rules.probabilities_fast if sampling.rule == "fast" else rules.probabilities_slow
         probs = rule(guided, sampling.temperature, sampling.top_p, sampling.top_k)
-        waiting = rules.waiting_times(noise, step, probs.shape)
+        waiting = waiting_times(noise, step, probs.shape)
         with np.errstate(divide="ignore"):
             score = np.log(probs) - (0 if sampling.greedy else np.log(waiting))
         best = np.sort(score)[-2:]

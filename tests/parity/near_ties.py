@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tts_core.dia import sampling as rules
+from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.sampling import Sampling
 
 

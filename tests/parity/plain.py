@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.parity.sides import ORACLE, Side
-from tts_core.dia import sampling as rules
+from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import tokenize

@@ -21,10 +21,10 @@ from tests.tiny.metavoice import (
 )
 from tests.tiny.metavoice_sides import Side, side_of
 from tests.tolerance import assert_within
+from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.errors import GenerationError, UsageError
-from tts_core.metavoice import sampling as rules
 from tts_core.metavoice.codes import by_position, second_stage_rows
-from tts_core.metavoice.sampling import SECOND_STAGE_STEP, FirstStageSampling
+from tts_core.metavoice.sampling import SECOND_STAGE_STEP, FirstStageSampling, waiting_times
 from tts_core.noise import HostNoise
 
 TORCH, MLX, ORACLE = side_of("torch"), side_of("mlx"), side_of("float64")
@@ -168,7 +168,7 @@ def test_rules(
     assert clear.mean() > (0.7 if top_p == 1 else 0.9)  # at 1 the smallest sums are at the edge
     np.testing.assert_array_equal((got > 0)[clear], (exact > 0)[clear])
     np.testing.assert_allclose(got[clear], exact[clear], rtol=2e-5, atol=1e-7)
-    waiting = rules.waiting_times(HostNoise(1), 3, logits.shape)
+    waiting = waiting_times(HostNoise(1), 3, logits.shape)
     drawn = side.numpy(side.code("sampling").race(side.array(got), side.array(waiting)))
     np.testing.assert_array_equal(drawn, rules.race(got, waiting))
 
@@ -190,7 +190,7 @@ def test_the_settings_name_the_rule(side: Side, settings: FirstStageSampling, ex
 def test_draws_follow_the_probabilities() -> None:
     probs = np.array([0.5, 0.25, 0.2, 0.05, 0.0], np.float32)
     noise = HostNoise(3)
-    drawn = [int(rules.race(probs, rules.waiting_times(noise, step, (5,)))) for step in range(4000)]
+    drawn = [int(rules.race(probs, waiting_times(noise, step, (5,)))) for step in range(4000)]
     counts = np.bincount(drawn, minlength=5)
     assert (np.abs(counts - 4000 * probs) <= 4 * np.sqrt(4000 * probs * (1 - probs))).all()
 
@@ -325,7 +325,7 @@ def test_codes_by_position(side: Side, frames: int) -> None:
     logits = side_of("float64").predict(ORACLE.second_stage(weights), rows[None], SPEAKERS[:1])[0]
     logits = logits[:, len(text) : len(text) + kept]
     probs = rules.probabilities_slow(logits, 1.0, None, 200)
-    drawn = rules.race(probs, rules.waiting_times(noise, SECOND_STAGE_STEP, probs.shape))
+    drawn = rules.race(probs, waiting_times(noise, SECOND_STAGE_STEP, probs.shape))
     assert (drawn == 1024).any()
     np.testing.assert_array_equal(own[2:], np.where(drawn == 1024, logits[..., :1024].argmax(axis=-1), drawn))
 
@@ -336,10 +336,10 @@ def test_codes_as_upstream(side: Side) -> None:
     text = tokenizers().second_stage.encode(TEXTS[0])
     codes = RANDOM.integers(0, 1024, (2, 9)).astype(np.int32)
     noise = HostNoise(4)
-    own = side.code("codes").fill_codebooks_as_upstream(second(side), text, codes, SPEAKERS[0], noise)
+    own = side.fill_codebooks_as_upstream(second(side), text, codes, SPEAKERS[0], noise)
     rows = second_stage_rows(text, codes, 40)
     logits = ORACLE.predict(second(ORACLE), rows[None], SPEAKERS[:1])[0]
     probs = rules.probabilities_slow(logits, 1.0, None, 200)
-    drawn = rules.race(probs, rules.waiting_times(noise, SECOND_STAGE_STEP, probs.shape))
+    drawn = rules.race(probs, waiting_times(noise, SECOND_STAGE_STEP, probs.shape))
     np.testing.assert_array_equal(own[2:], [row[row < 1024][:9] for row in drawn])
     np.testing.assert_array_equal(own[:2], codes)

@@ -6,7 +6,7 @@ import pytest
 import mlx_port.dia.sampling
 import torch_ref.dia.sampling
 from tests.parity.sides import PORT, YARDSTICK
-from tts_core.dia import sampling as rules
+from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.sampling import Sampling
 
 SIDES = {"torch_ref": (YARDSTICK, torch_ref.dia.sampling), "mlx_port": (PORT, mlx_port.dia.sampling)}

@@ -22,7 +22,7 @@ from converters.published import open_published
 from tests.parity.near_ties import nearest
 from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tolerance import bound
-from tts_core.dia import sampling as rules
+from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import apply_delay
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import tokenize

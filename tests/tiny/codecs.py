@@ -42,6 +42,10 @@ def vocos_config() -> VocosConfig:
     )
 
 
+def codebooks_at(config: EncodecConfig, kbps: float) -> int:
+    return encodec.codebooks_at(kbps, config.sample_rate, config.hop_length, config.codebook_size)
+
+
 def encodec_weights(config: EncodecConfig, seed: int = 0) -> tuple[EncodecConfig, dict[str, np.ndarray]]:
     random, tensors = np.random.default_rng(seed), {}
     transposed = [f"decoder.layers.{at}." for at in encodec.transposed_layers(config)]

@@ -4,13 +4,19 @@ seed. Heads, widths and layers divide nothing evenly that they need not.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from tts_core.audio.files import read_audio
+from tts_core.audio.silence import trim
 from tts_core.metavoice import config as metavoice
-from tts_core.metavoice.config import FirstStageConfig, SecondStageConfig
+from tts_core.metavoice.codes import PADDING
+from tts_core.metavoice.config import CODEBOOK_SIZE, FirstStageConfig, SecondStageConfig
+from tts_core.metavoice.speaker_slices import SAMPLE_RATE, TRIM_DB
 from tts_core.metavoice.text import Tokenizer, Tokenizers
 
 MERGES = (b"th", b"the", b" the", b"er", b"in", b" a", b"re", b"he", b"ll", b"hello")
@@ -24,6 +30,25 @@ def tokenizers() -> Tokenizers:
     ranks |= {piece: 256 + i for i, piece in enumerate(MERGES)}
     special = {"<|endoftext|>": 256 + len(MERGES)}
     return Tokenizers(*(Tokenizer(PATTERN, ranks, special, offset) for offset in (2049, 1025)))
+
+
+def read_speaker(path: str | os.PathLike[str]) -> np.ndarray:
+    """A sound file as (L,) float32 samples at 16 kHz, cut to where it sounds; errors of `read_audio`."""
+    return trim(read_audio(path, SAMPLE_RATE, quality="HQ"), TRIM_DB)
+
+
+def tilted(rows: Sequence[np.ndarray] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Text ids without the last, and codes, out of the second stage's input and output rows, as upstream.
+
+    (Q, W) → (S - 1,), (Q, F) int32. A row's codes are its ids below 1024 wherever they stand; all rows are
+    cut to the shortest, so a code that is predicted in place of padding shifts its whole book.
+    """
+    rows = np.asarray(rows)
+    books = [row[row < CODEBOOK_SIZE] for row in rows]
+    frames = min(map(len, books))
+    return rows[0][rows[0] > PADDING][:-1].astype(np.int32), np.stack(
+        [book[:frames] for book in books]
+    ).astype(np.int32)
 
 
 def first_stage_config(*, bias: bool = False) -> FirstStageConfig:

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.tiny.metavoice import Weights
+from tests.tiny.metavoice import Weights, tilted
+from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.noise import Noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,23 @@ class Side:
 
     def second_stage(self, weights: Weights) -> Any:
         return self._filled(self.code("second_stage").SecondStage, weights)
+
+    def fill_codebooks_as_upstream(
+        self,
+        network: Any,
+        text: np.ndarray,
+        codes: np.ndarray,
+        embedding: np.ndarray,
+        noise: Noise,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = 200,
+    ) -> np.ndarray:
+        """All codebooks by value, as upstream reads them: one code out of its place shifts its whole book."""
+        code = self.code("codes")
+        rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
+        ids = code.draw(code.predict(network, rows, embedding), noise, temperature=temperature, top_k=top_k)
+        return tilted(np.concatenate([rows, code.to_host(ids)]))[1]
 
     def _filled(self, kind: type, weights: Weights) -> Any:
         if self.name == "mlx":

@@ -18,7 +18,7 @@ from tests.tiny.metavoice import (
 from tests.tiny.metavoice_sides import side_of
 from tests.torch_ref.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
-from torch_ref.metavoice.codes import fill_codebooks, fill_codebooks_as_upstream
+from torch_ref.metavoice.codes import fill_codebooks
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
@@ -54,7 +54,7 @@ def test_metavoice_speaks(backend: Backend, name: str) -> None:
             noise=[HostNoise(1), HostNoise(2)],
             end_of_text=tables.first_stage.end_of_text,
         )
-        fills = fill_codebooks, fill_codebooks_as_upstream
+        fills = fill_codebooks, side_of("torch").fill_codebooks_as_upstream
         return [*made, *[fill(second, text, codes, speakers[0], HostNoise(3)) for fill in fills]]
 
     plain = run()

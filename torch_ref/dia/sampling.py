@@ -1,6 +1,6 @@
 """Drawing Dia's next row.
 
-The rules are defined, slowly, in tts_core/dia/sampling.py; this is the same on tensors.
+The rules on tensors; their slow definition in NumPy is tests/tts_core/dia/sampling_rules.py.
 """
 
 from __future__ import annotations

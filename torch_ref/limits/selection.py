@@ -61,7 +61,7 @@ RULES = (
         where=EVERYWHERE,
         effect="silent",
         message="multinomial may return an index outside its domain",
-        remedy="draw on the host: argmax of log p plus Gumbel noise (tts_core.dia.sampling)",
+        remedy="draw on the host: argmax of log p plus Gumbel noise (torch_ref.dia.sampling)",
         source="pytorch #136623 (open); #92752 and #98612 (-2^63 on macOS 13 and 14.0)",
         evidence="thread",
     ),

@@ -1,8 +1,8 @@
 """From the first stage's two codebooks to all of them: one look of the second stage, and a draw.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), fam/llm/mixins/non_causal.py.
-Differs from upstream: no known difference in `fill_codebooks_as_upstream`; `fill_codebooks` reads codes by
-their places.
+Differs from upstream: codes are read by their places, where upstream reads them by value, so that one drawn
+out of its place shifts its whole book.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_ref.host import Host
 from torch_ref.metavoice.sampling import probabilities_slow, race
 from torch_ref.metavoice.second_stage import SecondStage
-from tts_core.metavoice.codes import by_position, second_stage_rows, tilted
+from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.config import CODEBOOK_SIZE
 from tts_core.metavoice.sampling import SECOND_STAGE_STEP, waiting_times
 from tts_core.noise import Noise
@@ -43,25 +43,6 @@ def fill_codebooks(
     ids = draw(logits, noise, temperature=temperature, top_k=top_k)
     ids = torch.where(ids < CODEBOOK_SIZE, ids, race(logits[..., :CODEBOOK_SIZE], None))
     return np.concatenate([by_position(rows, len(text), codes.shape[1]), _read(network, ids)])
-
-
-def fill_codebooks_as_upstream(
-    network: SecondStage,
-    text: np.ndarray,
-    codes: np.ndarray,
-    embedding: np.ndarray,
-    noise: Noise,
-    *,
-    temperature: float = TEMPERATURE,
-    top_k: int | None = TOP_K,
-) -> np.ndarray:
-    """All codebooks by value, as upstream reads them: one code drawn out of its place shifts its whole book.
-
-    Arguments as of `fill_codebooks`.
-    """
-    rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
-    ids = draw(predict(network, rows, embedding), noise, temperature=temperature, top_k=top_k)
-    return tilted(np.concatenate([rows, _read(network, ids)]))[1]
 
 
 @torch.inference_mode()

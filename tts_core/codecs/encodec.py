@@ -68,12 +68,8 @@ class EncodecConfig:
         return asdict(self)
 
 
-def codebooks_at(config: EncodecConfig, kbps: float) -> int:
+def codebooks_at(kbps: float, sample_rate: int, hop_length: int, codebook_size: int) -> int:
     """Codebooks whose codes fit into `kbps` kilobits per second: 8 at 6 for the published model."""
-    return _codebooks(kbps, config.sample_rate, config.hop_length, config.codebook_size)
-
-
-def _codebooks(kbps: float, sample_rate: int, hop_length: int, codebook_size: int) -> int:
     frame_rate = -(-sample_rate // hop_length)
     return int(1000 * kbps // (frame_rate * math.ceil(math.log2(codebook_size))))
 
@@ -161,7 +157,8 @@ def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
             raise CheckpointError(f"EnCodec config.json: {name} {given!r:.40} must be at least {least}")
     if not all(isinstance(config[name], int) for name in ("sampling_rate", "codebook_size")):
         raise CheckpointError("EnCodec config.json: sampling_rate and codebook_size must be whole numbers")
-    books = _codebooks(kbps[-1], config["sampling_rate"], math.prod(ratios), max(2, config["codebook_size"]))
+    size, rate = max(2, config["codebook_size"]), config["sampling_rate"]
+    books = codebooks_at(kbps[-1], rate, math.prod(ratios), size)
     return EncodecConfig(
         sample_rate=config["sampling_rate"], upsampling_ratios=tuple(ratios), n_codebooks=books, **sizes
     )

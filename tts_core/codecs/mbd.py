@@ -296,11 +296,6 @@ def band_parameter_shapes(band: MbdBandConfig) -> Shapes:
     return shapes
 
 
-def is_float32(name: str) -> bool:
-    """Whether a tensor stays float32 in every converted checkpoint: norms, and the processor's statistics."""
-    return ".norm" in name or ".processor." in name
-
-
 def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
     """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
     leaves it as it is.

@@ -46,17 +46,6 @@ def second_stage_rows(text: np.ndarray, codes: np.ndarray, window: int) -> np.nd
     return rows[:, :window]
 
 
-def tilted(rows: Sequence[np.ndarray] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Text ids without the last, and codes, out of the second stage's input and output rows, as upstream.
-
-    (Q, W) → (S - 1,), (Q, F) int32. A row's codes are its ids below 1024 wherever they stand; all rows are
-    cut to the shortest, so a code that is predicted in place of padding shifts its whole book.
-    """
-    rows = np.asarray(rows)
-    books = [row[row < CODEBOOK_SIZE] for row in rows]
-    return _text(rows[0][rows[0] > PADDING]), _stacked(books)
-
-
 def by_position(rows: np.ndarray, text_tokens: int, frames: int) -> np.ndarray:
     """Codes out of the second stage's rows by their places behind the text. (Q, W) → (Q, F) int32.
 

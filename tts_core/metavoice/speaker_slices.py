@@ -6,13 +6,9 @@ Real-Time-Voice-Cloning and Resemblyzer (MIT). Differs from upstream: no known d
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
-from tts_core.audio.files import read_audio
 from tts_core.audio.mel import mel_power
-from tts_core.audio.silence import trim
 
 SAMPLE_RATE = 16_000  # Hz
 HOP_LENGTH = 160  # samples a mel frame
@@ -21,11 +17,6 @@ SLICE_FRAMES = 160
 STEP_FRAMES = 77  # 1.3 slices a second, rounded to frames
 LEAST_COVERAGE = 0.75  # of a slice by sound; else the last slice is left out
 TRIM_DB = 20.0  # what is this much below the loudest frame, at both ends, is silence
-
-
-def read_speaker(path: str | os.PathLike[str]) -> np.ndarray:
-    """A sound file as (L,) float32 samples at 16 kHz, cut to where it sounds; errors of `read_audio`."""
-    return trim(read_audio(path, SAMPLE_RATE, quality="HQ"), TRIM_DB)
 
 
 def slice_starts(n_samples: int) -> list[int]:

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiny.codecs import codebooks_at
 from tts_core.codecs.encodec import (
     ENCODEC_24KHZ,
     EncodecConfig,
-    codebooks_at,
     decode_tail,
     decode_windows,
     encode_tail,

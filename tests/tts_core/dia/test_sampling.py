@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts_core.dia import sampling
-from tts_core.dia.sampling import (
-    Sampling,
+from tests.tts_core.dia import sampling_rules as sampling
+from tests.tts_core.dia.sampling_rules import (
     candidates_0626,
     candidates_v01,
     draw,
@@ -18,6 +17,7 @@ from tts_core.dia.sampling import (
     keep_top_p,
     softmax,
 )
+from tts_core.dia.sampling import Sampling
 from tts_core.errors import UsageError
 
 EOS = 4

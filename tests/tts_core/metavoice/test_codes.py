@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.tiny.metavoice import tilted
 from tts_core.metavoice.codes import (
     PADDING,
     by_position,
@@ -12,7 +13,6 @@ from tts_core.metavoice.codes import (
     interleave,
     most_frames,
     second_stage_rows,
-    tilted,
 )
 
 RNG = np.random.default_rng(0)

@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiny.metavoice import read_speaker
 from tests.tts_core.audio.test_silence import burst
 from tts_core.audio.files import read_audio, resample
 from tts_core.audio.silence import trim
 from tts_core.metavoice.speaker_slices import (
     SAMPLE_RATE,
     padded_length,
-    read_speaker,
     slice_starts,
     utterance_mel,
     utterance_slices,
