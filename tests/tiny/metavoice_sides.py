@@ -71,7 +71,7 @@ class Side:
         code = self.code("codes")
         rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
         ids = code.draw(code.predict(network, rows, embedding), noise, temperature=temperature, top_k=top_k)
-        return tilted(np.concatenate([rows, code.to_host(ids)]))[1]
+        return tilted(np.concatenate([rows, self.numpy(ids).astype(np.int32)]))[1]
 
     def _filled(self, kind: type, weights: Weights) -> Any:
         if self.name == "mlx":
