@@ -553,13 +553,12 @@ def test_cancel_before_the_reference_is_read(side: str, monkeypatch: pytest.Monk
 def test_a_request_may_be_spoken_later(side: str) -> None:
     """What `ask` makes without a pipeline is what `generate` speaks."""
     speak, options = pipeline(side), Mars5Options(seed=3, timesteps=2, max_frames=9, piece_seconds=1.4)
-    asked = mars5_request.ask(
-        speak.configs, open_parts(converted()).documents, LONG, options, voice(said=SAID)
-    )
+    prompt = Prompt.of(np.tile(reference(), 8), SAID)  # a second, as `ask` wants of a recording
+    asked = mars5_request.ask(speak.configs, open_parts(converted()).documents, LONG, options, prompt)
     assert len(asked.pieces) == 4
     assert asked.seconds == 9 / 75
     later = join(list(speak.speak(asked)))
-    now = speak.generate(LONG, options=options, prompt=voice(said=SAID))
+    now = speak.generate(LONG, options=options, prompt=prompt)
     np.testing.assert_array_equal(later.codes, now.codes)
     np.testing.assert_array_equal(later.audio, now.audio)
 
