@@ -163,11 +163,11 @@ def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str
     prompt = random.integers(0, 1024, (channels, job.prompt_frames), np.int32)
     codes = prompt if job.prompt_frames else None
     # prompts are heard as well: a wave of their length is encoded
-    wave = random.normal(0, 0.1, job.prompt_frames * pipeline.engine.codec.hop_length).astype(np.float32)
+    wave = random.normal(0, 0.1, job.prompt_frames * pipeline.codec_config.hop_length).astype(np.float32)
     text = ("[S1] " + "so it goes " * 200)[: job.text_bytes + 3]
     meter.restart()
     if job.prompt_frames:
-        pipeline._encode(wave)
+        pipeline.engine.encode(wave)
     if job.batch == 1 and codes is None:
         made = pipeline.generate(text, seed=1, max_frames=job.frames, piece_seconds=None)
     else:

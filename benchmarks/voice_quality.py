@@ -142,7 +142,7 @@ def spoken(pipeline: Any, chosen: Sequence[Item], seconds: Sequence[float]) -> l
     """Results of all texts, in one batch, each by its own seed and cut off at PATIENCE times the source's
     length.
     """
-    rate = pipeline.sample_rate / pipeline.engine.codec.hop_length
+    rate = pipeline.sample_rate / pipeline.codec_config.hop_length
     return pipeline.generate_batch(
         [item.text for item in chosen],
         seed=[SEED + place for place in range(len(chosen))],

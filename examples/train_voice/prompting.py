@@ -100,7 +100,7 @@ def continuations(
 ) -> list[np.ndarray]:
     """What the voice says behind each prompt, in one batch."""
     prompts = [Prompt.of(audio=samples, text=f"[S{tag + 1}] {words}") for words, samples, _ in chosen]
-    longest = int(PATIENCE * LONGEST * pipeline.sample_rate / pipeline.engine.codec.hop_length)
+    longest = int(PATIENCE * LONGEST * pipeline.sample_rate / pipeline.codec_config.hop_length)
     results = pipeline.generate_batch(
         [after for _, _, after in chosen],
         prompts=prompts,
