@@ -108,10 +108,12 @@ def test_our_schema_is_strict_and_survives_json(read, config):
         ({"n_classes": 1026}, "1026 classes"),
         ({"timestep_size": 7}, "odd"),
         ({"n_codebooks": 7}, "7 codebooks do not divide"),
+        ({"num_attention_heads": 7}, "7 heads do not divide"),
+        ({"hidden_size": -1}, "hidden_size -1"),
     ],
 )
 def test_nonsense_is_refused(change, message):
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError, match=f"^ResidualTransformer config: .*{message}"):
         replace(MARS5_NAR, **change)
 
 

@@ -78,6 +78,17 @@ def test_more_takes_more(name: str, larger: dict[str, Any]) -> None:
     assert take(replace(JOB, **larger))[name].bytes > take()[name].bytes
 
 
+@pytest.mark.parametrize(("frames", "decoded"), [(750, 750), (3000, 1024)])
+def test_the_vocoder_by_the_formula(frames: int, decoded: int) -> None:
+    """float32 rows of a frame: a block's two inner ones, four of its width, spectra of 641 bins and of the
+    transform's 1280 samples; a window reaches 29 frames to each side, and both transforms are matrices.
+    """
+    row = 2 * 1152 + 4 * 384 + 6 * 641 + 3 * 1280
+    expected = 4 * ((decoded + 2 * 29) * row + 2 * 641 * 1280)
+    for dtype in ("float32", "bfloat16"):
+        assert take(replace(JOB, frames=frames), dtype)["vocoder"].bytes == expected
+
+
 def test_a_run_is_smaller_without_guidance_or_words() -> None:
     assert take(replace(JOB, guided=False))["NAR"].bytes < take()["NAR"].bytes
     assert take(replace(JOB, deep=False))["NAR"].bytes < take()["NAR"].bytes
