@@ -1,5 +1,6 @@
 """MARS5's pipelines: both sides alike from text to sound, and what each promises for itself."""
 
+import re
 import threading
 import warnings
 from collections import Counter
@@ -79,6 +80,7 @@ def test_both_sides_say_the_same(said: str | None, draws: Any, seed: int) -> Non
     for name, result in results.items():
         assert_within(result.audio, wave["torch"][start:stop], oracle[start:stop], f"{name}: sound")
         assert (result.seed, result.finish_reason, result.sample_rate) == (None, "length", 24000)
+        assert result.token_count == 14
 
 
 def decoded(side: str, codes: np.ndarray, dtype: str = "float32") -> np.ndarray:
@@ -102,7 +104,9 @@ def test_a_stream_joins_to_the_whole(side: str) -> None:
     assert sum(whole.stage_seconds.values()) <= whole.processing_time_seconds
     assert parts[0].time_to_first_audio == parts[-1].time_to_first_audio < parts[-1].processing_time_seconds
     assert whole.seed == 4
-    assert whole.token_count > 0
+    drawn = [24 - limit(sentence, 0) for sentence in re.findall(r".+?[.!]", LONG)]  # what the limit leaves
+    assert [part.token_count for part in parts] == np.cumsum(drawn).tolist()
+    assert whole.token_count == joined.token_count == sum(drawn)
     assert whole.audio.dtype == np.float32
 
 
