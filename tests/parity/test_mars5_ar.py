@@ -26,6 +26,7 @@ from tests.parity.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
 from tests.tolerance import assert_within
 from torch_ref.limits import Backend, enforce
+from tts_core.errors import GenerationError
 from tts_core.mars5.config import CodecLMConfig, is_norm
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.tokens import CodecPrompt
@@ -422,6 +423,42 @@ def _half_mlx() -> Any:
         ]
     )
     return half
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("drawn", [0, 3])
+def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int) -> None:
+    """With the dtype of the weights, and the id that could not be drawn."""
+    codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
+    tensors = ar_tensors(CONFIG, seed=3)
+    first = VOCABULARY.first_speech
+    tensors["embed.weight"][first] = np.nan  # a row that only the id drawn reads
+    if not drawn:
+        tensors["ar.output.weight"] *= np.nan
+    broken = of(side, "mars5.codec_lm").CodecLM(CONFIG)
+    halved = {name for name in tensors if not is_norm(name)} if dtype == "bfloat16" else set()
+    if side is PORT:
+        given = {name: mx.array(tensor) for name, tensor in tensors.items()}
+        given |= {name: given[name].astype(mx.bfloat16) for name in halved}
+        broken.load_weights(list(given.items()))
+    else:
+        given = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
+        given |= {name: given[name].bfloat16() for name in halved}
+        broken.load_state_dict(given, assign=True)
+        broken.eval().requires_grad_(False)
+    ids = iter([first + 1] * (drawn - 1) + [first] * 12)
+
+    def choose(log_probs: Any, uniform: Any) -> Any:
+        return side.array(np.array([next(ids)], np.int32))
+
+    said = rf"^generation: logits are NaN or infinite in {dtype} \(text 1, row {drawn}\); "
+    with pytest.raises(GenerationError, match=said):
+        for _ in of(side, "mars5.ar_loop").extend(
+            broken, codes, sequence, Mars5Options(), HostNoise(1), choose=choose
+        ):
+            pass
+    assert len(sequence.generated) == drawn
 
 
 SOME = [Backend("mps", *version) for version in (("2.5.1", "13.6"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))]
