@@ -1,15 +1,17 @@
 """The bound, choices and losses that `mlx-port verify` judges by."""
 
 import math
+import re
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from converters.files.dtypes import narrow, widen
+from converters.files.dtypes import ITEM_SIZES, narrow, stored_type, widen
 from converters.rules.dequantize import BITS, Quantization, dequantize
 from mlx_port.commands.verify.conversion import ROUNDING, SMALLEST_STEP, group_error, teacher_forced
-from mlx_port.commands.verify.measure import EPS, compare_choices, distances, measure
+from mlx_port.commands.verify.html import HEIGHT, TOP, page
+from mlx_port.commands.verify.measure import EPS, Row, compare_choices, distances, measure
 from mlx_port.commands.verify.report import Report
 from mlx_port.loading import DTYPES
 from tests import tolerance
@@ -146,6 +148,15 @@ def test_rounding_stays_within_what_is_allowed(dtype, code):
         assert (error > ROUNDING[dtype] / 2 * np.abs(values)).any()  # and is not far from it
 
 
+@pytest.mark.parametrize(("dtype", "code"), [("bfloat16", "BF16"), ("float16", "F16"), ("float32", "F32")])
+def test_the_smallest_step_is_the_smallest_number(dtype, code):
+    """Half of it, which rounds to zero, is allowed; float32 has no half of it."""
+    ones = np.ones(1, f"u{ITEM_SIZES[code]}").view(stored_type(code))
+    [smallest] = widen(ones, code)
+    assert smallest == SMALLEST_STEP[dtype]
+    assert dtype == "float32" or widen(narrow(np.array([smallest / 2]), code), code) == 0
+
+
 def test_losses_by_hand():
     before = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))[None, :, None]  # (1, 2, 1, 3)
     after = np.log(np.array([[0.25, 0.5, 0.25], [0.1, 0.8, 0.1]]))[None, :, None] + 7
@@ -163,3 +174,16 @@ def test_an_empty_report_can_be_written():
     assert report.exact
     assert report.to_dict()["passed"]
     assert report.text().endswith("PASS: 0 layers within the bound, 0 tensors")
+
+
+def test_the_pages_grid_is_drawn_at_its_levels():
+    """0 dB is the plot's lower edge and 120 dB its upper one; a bar of 40 dB ends at the line of 40 dB."""
+    report = Report("a", "b", "float32", None, 2, 0.1, 0)
+    report.rows += [Row("dia", f"{db} dB", "float32", 1e-5, 1e-5, 1.0, 1e-3, db) for db in (40.0, 100.0)]
+    text = page(report)
+    grid = re.findall(r'y1="([\d.]+)" y2="([\d.]+)"/><text [^>]*>(\d+) dB<', text)
+    expected = {level: f"{TOP + HEIGHT * (120 - level) / 120:.1f}" for level in (0, 40, 80, 120)}
+    assert {int(level): start for start, _, level in grid} == expected
+    assert all(start == stop for start, stop, _ in grid)
+    bars = re.findall(r'<rect [^>]*y="([\d.]+)" [^>]*height="([\d.]+)"', text)
+    assert [y for y, _ in bars] == [expected[40], f"{TOP + HEIGHT * 20 / 120:.1f}"]
