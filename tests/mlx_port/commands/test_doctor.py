@@ -9,8 +9,10 @@ import torch
 
 from mlx_port.commands import doctor as cli_doctor
 from mlx_port.commands import main as cli
+from mlx_port.commands.estimate import read_model
 from torch_ref import doctor as torch_doctor
 from torch_ref.limits import Backend, active
+from tts_core.dia.memory import Job, estimate
 
 MLX = {
     "version": "0.32.4",
@@ -104,6 +106,17 @@ def test_the_verdict(capsys, monkeypatch, mlx, torch, code, why):
     found, out, _ = run(capsys, "--json")
     assert found == code
     assert json.loads(out)["generation"]["possible"] == (code == 0)
+
+
+def test_the_memory_that_one_text_takes_is_enough(capsys, monkeypatch):
+    """The embedded voice at its longest; a byte less is told."""
+    found = read_model(None, None)
+    config, codec = found.configs["dia"], found.configs["dac"]
+    job = Job(config.max_text_bytes, config.max_frames, batch=1)
+    needed = estimate(config, codec, job, dtype="float32", backend="mlx-metal").total
+    for free, code in ((needed, 0), (needed - 1, 1)):
+        install(monkeypatch, {**MLX, "memory_free": free})
+        assert run(capsys)[0] == code
 
 
 def test_missing_frameworks_are_told_with_the_remedy(capsys, monkeypatch):
