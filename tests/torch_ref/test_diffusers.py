@@ -14,6 +14,7 @@ from torch import nn
 
 pytest.importorskip("diffusers")
 
+from diffusers.models import attention_processor
 from diffusers.models.attention_processor import Attention, AttnAddedKVProcessor2_0, IPAdapterAttnProcessor2_0
 
 from tests.torch_ref.diffusion_models import (
@@ -27,7 +28,7 @@ from tests.torch_ref.diffusion_models import (
     models,
     step,
 )
-from torch_ref.integrations.diffusers import ChunkedAttnProcessor, _replacement, install, uninstall
+from torch_ref.integrations.diffusers import REPLACED, ChunkedAttnProcessor, _replacement, install, uninstall
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.limits import Backend, enforce, observe
 
@@ -208,6 +209,13 @@ def test_a_pipeline_in_one_call_and_back():
     assert uninstall(pipeline) == 26
     assert [dict(unet.attn_processors), dict(controlnet.attn_processors)] == stock
     assert uninstall(pipeline) == 0
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_what_is_replaced_is_there(name):
+    """In diffusers; InvokeAI's is a stand-in here."""
+    known = CustomAttnProcessor2_0 if name == "CustomAttnProcessor2_0" else getattr(attention_processor, name)
+    assert known.__name__ == name
 
 
 def test_other_layers_are_named_and_nothing_is_changed():
