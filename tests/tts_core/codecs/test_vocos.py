@@ -51,6 +51,12 @@ def test_the_published_model():
     assert (config.n_bins, config.frame_rate) == (641, 75.0)
 
 
+def test_padding_is_same_where_the_file_does_not_say():
+    without = read_yaml(PUBLISHED.replace("    padding: same\n", ""))
+    assert "padding" not in without["head"]["init_args"]
+    assert read_published(without, SHAPES) == VOCOS_ENCODEC_24KHZ
+
+
 def test_our_own_schema_comes_back():
     given = json.loads(json.dumps(VOCOS_ENCODEC_24KHZ.to_dict()))
     assert read_converted(given) == VOCOS_ENCODEC_24KHZ
