@@ -63,13 +63,14 @@ def test_conv_transpose1d(length, kernel, stride, padding):
     assert_within(np.array(ours).transpose(0, 2, 1), reference, truth, "convolution")
 
 
-@pytest.mark.parametrize("groups", [2, 6])
+@pytest.mark.parametrize(("groups", "width"), [(2, 6), (6, 6), (6, 12)])
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (1, 3), (2, 1)])
-def test_conv1d_in_groups(groups, stride, dilation):
-    """As many groups as channels, and fewer."""
+def test_conv1d_in_groups(groups, width, stride, dilation):
+    """As many groups as channels, and fewer; one output a group, and several."""
     rng = np.random.default_rng(0)
     x, weight, bias = (
-        rng.standard_normal(shape).astype(np.float32) for shape in ((2, 6, 31), (6, 6 // groups, 7), (6,))
+        rng.standard_normal(shape).astype(np.float32)
+        for shape in ((2, 6, 31), (width, 6 // groups, 7), (width,))
     )
     truth, reference = (
         F.conv1d(
