@@ -7,6 +7,7 @@ ignored; a long text is spoken in pieces that have the same voices.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, Unpack
@@ -29,6 +30,7 @@ from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
 
 Tell = Callable[[Progress], None]
+_LOG = logging.getLogger("tts_core")
 
 
 class Engine(Protocol):
@@ -112,7 +114,8 @@ class DiaPipeline:
 
         prompt: a voice to continue, with its transcript.  options: how to speak; `changes` replace some of
         its fields.  All pieces of a long text have the same voices: the prompt's, else those of the first
-        piece (tts_core.dia.pieces). Their seeds are derived from the first's; noise may be one source a piece.
+        piece (tts_core.dia.pieces). Their seeds are derived from the first's; noise may be one source a
+        piece.
         progress: called after every part.  cancel: once set, the stream ends with CancelledError.
         Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for what memory
         does not hold; no network has run by then.
@@ -128,6 +131,7 @@ class DiaPipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """The stream of a request. Raises ResourceError, at the call, for what memory does not hold."""
+        _LOG.info("dia: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
         meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
         self._check_memory(request.job())
         return self._parts(request, meter, watch)

@@ -9,6 +9,7 @@ crash.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, Unpack
@@ -34,6 +35,7 @@ from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import FinishReason, GenerationResult, Meter, join
 
 Tell = Callable[[Progress], None]
+_LOG = logging.getLogger("tts_core")
 
 
 class Engine(Protocol):
@@ -166,6 +168,7 @@ class Mars5Pipeline:
 
         Raises ResourceError, before that, for what memory does not hold.
         """
+        _LOG.info("mars5: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
         meter, watch = Meter(self.sample_rate, STAGES), Watch(progress, cancel)
         self._check_memory(request.job())
         self.engine.host.reset_peak()

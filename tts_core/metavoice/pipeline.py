@@ -8,6 +8,7 @@ are read by their places; Vocos makes the wave unless multi-band diffusion is as
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -43,6 +44,7 @@ from tts_core.results import FinishReason, GenerationResult, Meter, join, real_t
 BATCH = 8  # pieces side by side
 
 Tell = Callable[[Progress], None]
+_LOG = logging.getLogger("tts_core")
 Check = Callable[[], None]  # raises CancelledError
 
 
@@ -149,6 +151,7 @@ class MetaVoicePipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """The stream of a request. Raises ResourceError, at the call, for what memory does not hold."""
+        _LOG.info("metavoice: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
         run = _Run(self, Meter(self.sample_rate, STAGES), Watch(progress, cancel), request.seconds)
         self._check_memory(request.job())
         return self._parts(request, run)

@@ -6,7 +6,7 @@ from torch_ref.layerwise import Layers, Tensors
 
 
 class ParrotLayers(Layers):
-    """Stages of tts_core.parrot.ladder."""
+    """Stages of the ladder."""
 
     KIND = "parrot"
 
