@@ -157,7 +157,7 @@ def test_dtype_follows_the_source_unless_given(source, tmp_path):
 
 def test_a_float64_source_is_written_as_float32(source, tmp_path):
     """MLX has no use for float64, and the folder's own readers know three dtypes."""
-    wide = {name: source.parts["dia"].read(name).astype(np.float64) for name in source.dia.names()}
+    wide = {name: source.parts["dia"].read(name).astype(np.float64) for name in source.parts["dia"].names()}
     (tmp_path / "wide").mkdir()
     save_file(wide, tmp_path / "wide/model.safetensors", {"format": "pt"})
     for name in ("config.json", "generation_config.json"):
@@ -479,7 +479,7 @@ def test_a_writer_that_swaps_two_tensors_of_one_shape_is_found_out(source, tmp_p
 def test_a_header_that_says_something_else_is_found_out(source, tmp_path, monkeypatch, field):
     """The bytes are right, and so is their number."""
     init, head = SafetensorsWriter.__init__, "logits_dense.weight"
-    columns, rows = source.dia.shape(head)
+    columns, rows = source.parts["dia"].shape(head)
     wrong = {"dtype": "F16", "shape": (rows, columns), "name": "logits_dense.gain"}[field]
 
     def other(self, path, entries):
