@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -85,18 +85,6 @@ def did_you_mean(name: str, known: Iterable[str], folder: Path = Path()) -> str 
 
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {folder / close[0]}?" if close else None
-
-
-def check_arguments(function: Callable[..., object], given: Iterable[str]) -> None:
-    """Raise UsageError for the first name that is not a keyword argument of `function`; one that takes any
-    keyword argument checks by itself.
-    """
-    import inspect
-
-    parameters = inspect.signature(function).parameters.values()
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return
-    check_names(given, [one.name for one in parameters if one.kind is one.KEYWORD_ONLY])
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:

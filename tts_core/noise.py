@@ -69,6 +69,14 @@ def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int]) -> lis
     return [noise] * len(seeds)
 
 
+def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
+    """One whole number for each text. Raises UsageError naming the argument."""
+    values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
+    if len(values) != texts:
+        raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
+    return [int(one) for one in values]
+
+
 def piece_seed(seed: int, place: int) -> int:
     """The seed of a text's piece: a stream of its own, whatever stands around it; the first's is `seed`."""
     if place == 0:

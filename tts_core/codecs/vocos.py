@@ -200,6 +200,13 @@ def decode_window(config: VocosConfig, start: int, stop: int, frames: int) -> Wi
     return Window(start, stop, max(0, first), min(frames, last))
 
 
+def live_elements(config: VocosConfig, frames: int) -> int:
+    """Numbers that are live at once while a window of this many frames is decoded, its context included."""
+    frames += 2 * decode_lookahead(config)
+    row = 2 * config.intermediate_dim + 4 * config.dim + 6 * config.n_bins + 3 * config.n_fft
+    return frames * row + 2 * config.n_bins * config.n_fft
+
+
 def decode_lookahead(config: VocosConfig) -> int:
     """Frames beyond the last one wanted that must be known before its samples are final."""
     return _span(config, 0, 1)[1] - 1

@@ -18,7 +18,7 @@ from tts_core.dia.pieces import Piece, bare, read
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import prepare, tokenize
 from tts_core.errors import UsageError
-from tts_core.noise import Noise, check_seed, per_text, piece_seed
+from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 
@@ -350,11 +350,3 @@ def read_voice(
     if codes.size and not (codes.min() >= 0 and codes.max() < entries):
         raise UsageError(f"{where}: codes outside 0 .. {entries - 1}")
     return Voice(codes.shape[1], codes=codes.astype(np.int32), transcript=given and given.text)
-
-
-def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
-    """One whole number for each text. Raises UsageError naming the argument."""
-    values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
-    if len(values) != texts:
-        raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
-    return [int(one) for one in values]

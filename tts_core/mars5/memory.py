@@ -158,10 +158,9 @@ def _voice(
 
 
 def _vocoder(config: VocosConfig, job: Mars5Job, size: int) -> Term:
-    frames = min(job.frames, SPOKEN) + 2 * vocos.decode_lookahead(config)
-    row = 2 * config.intermediate_dim + 4 * config.dim + 6 * config.n_bins + 3 * config.n_fft
-    matrix = 2 * config.n_bins * config.n_fft
-    return Term("vocoder", size * (frames * row + matrix), f"Vocos, a window of {frames} frames")
+    frames = min(job.frames, SPOKEN)
+    why = f"Vocos, a window of {frames + 2 * vocos.decode_lookahead(config)} frames"
+    return Term("vocoder", size * vocos.live_elements(config, frames), why)
 
 
 def check_loading(

@@ -16,7 +16,7 @@ from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes, Voice, as_spoken, check_long_enough, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
-from tts_core.noise import Noise, check_seed, per_text, piece_seed
+from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.text.checks import check_one_speaker, check_words
@@ -250,7 +250,7 @@ def _completed(request: Request, vocabulary: CodecVocabulary) -> Request:
 def _seeds(options: Mars5Options, texts: int) -> list[int]:
     """A seed for each text; a fresh one is the same for all of them."""
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    return [check_seed(one) for one in _numbers("seed", seed, texts)]
+    return [check_seed(one) for one in numbers_per_text("seed", seed, texts)]
 
 
 def _limits(options: Mars5Options, sizes: Sizes, texts: int) -> Sequence[int | None]:
@@ -259,19 +259,11 @@ def _limits(options: Mars5Options, sizes: Sizes, texts: int) -> Sequence[int | N
         return (
             [None] * texts
             if options.max_frames is None
-            else _numbers("max_frames", options.max_frames, texts)
+            else numbers_per_text("max_frames", options.max_frames, texts)
         )
     if options.max_frames is not None:
         raise UsageError("max_frames: max_seconds says the same; give one of them")
     return [math.ceil(options.max_seconds * sizes.frame_rate)] * texts
-
-
-def _numbers(name: str, value: int | Sequence[int], texts: int) -> list[int]:
-    """One whole number for each text. Raises UsageError naming the argument."""
-    values = [*value] if isinstance(value, Sequence | np.ndarray) else [value] * texts
-    if len(values) != texts:
-        raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
-    return [int(one) for one in values]
 
 
 def cut(text: str, piece_seconds: float | None) -> list[str]:

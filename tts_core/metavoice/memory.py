@@ -157,10 +157,9 @@ def _decoder(configs: Mapping[str, Any], job: MetaVoiceJob, size: int, backend: 
     if job.decoder == "mbd":
         return _diffusion(configs, job, size, backend)
     config = configs["vocos"]
-    frames = min(job.frames, CodecPolicy().max_frames) + 2 * vocos.decode_lookahead(config)
-    row = 2 * config.intermediate_dim + 4 * config.dim + 2 * config.n_bins * 3 + 3 * config.n_fft
-    matrix = 2 * config.n_bins * config.n_fft
-    return Term("decoder", size * (frames * row + matrix), f"Vocos, a window of {frames} frames")
+    frames = min(job.frames, CodecPolicy().max_frames)
+    why = f"Vocos, a window of {frames + 2 * vocos.decode_lookahead(config)} frames"
+    return Term("decoder", size * vocos.live_elements(config, frames), why)
 
 
 def _diffusion(configs: Mapping[str, Any], job: MetaVoiceJob, size: int, backend: str) -> Term:
