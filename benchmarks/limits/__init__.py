@@ -1,1 +1,1 @@
-"""The page of limits: docs/limits.md, from the rules of torch_ref.limits and from runs under `observe`."""
+"""Report of the limits for docs/measured/limits.md: the rules, and workloads run under `observe`."""

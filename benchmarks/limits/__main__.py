@@ -1,4 +1,4 @@
-"""Print docs/limits.md."""
+"""Print docs/measured/limits.md."""
 
 import sys
 

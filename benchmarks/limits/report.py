@@ -1,4 +1,4 @@
-"""docs/limits.md, from the rules and from runs under `observe`."""
+"""Build docs/measured/limits.md from the rules and from runs under `observe`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVIDENCE = {
 INTRODUCTION = """\
 # What MPS and small GPUs cannot do
 
-Written by `python -m benchmarks.limits > docs/limits.md`; a test compares it with what that prints.
+Written by `python -m benchmarks.limits > docs/measured/limits.md`; a test compares it with what that prints.
 
 The rules are data in `torch_ref/limits/`. `torch_ref.limits.active(Backend("mps", "2.6.0", "14.5"))` selects
 those that hold somewhere, and `with torch_ref.limits.enforce(Backend(...)):` runs any code on any machine and

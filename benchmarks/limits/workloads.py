@@ -1,4 +1,4 @@
-"""Work that breaks rules when it is written as usual, and the same through our layers, for docs/limits.md.
+"""Workloads as usually written and through our layers, for docs/measured/limits.md.
 
 Shapes alone where sizes are large (meta tensors), numbers where a rule looks at them.
 """

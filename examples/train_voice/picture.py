@@ -1,6 +1,6 @@
-"""A picture and two sound files of what the embedded voice says, for docs/voice.md.
+"""A picture and two sound files of what the embedded voice says, for docs/use/voice.md.
 
-    python -m examples.train_voice.picture --out docs
+    python -m examples.train_voice.picture --out docs/use
 
 Writes voice.png (waveform and spectrogram of both speakers), slt.wav and rms.wav. Needs Pillow.
 """

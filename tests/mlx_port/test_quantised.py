@@ -48,7 +48,7 @@ def test_every_large_linear_layer_is_quantised(plain: DiaPipeline, eight: tuple[
 
 
 def test_eight_bits_stay_near(plain: DiaPipeline, eight: tuple[DiaPipeline, int]) -> None:
-    """One text of 20 frames: a smoke test of the table in docs/parity.md."""
+    """One text of 20 frames: a smoke test of the table in docs/measured/accuracy.md."""
     spoken = plain.generate_codes(TEXTS[:1], seed=[0], max_frames=FRAMES)
     reference = [teacher_forced(plain.engine.network, TEXTS[0], spoken[0], 0)]
     # the same numbers force the same ids: rows, steps and delays of the forced pass are those of the loop

@@ -154,7 +154,7 @@ def test_a_quantised_diffusion_draws_alike_on_both_sides(folder: Folder, bits: i
 
 
 def test_full_size() -> None:
-    """What docs/mars5.md tells of both networks' weights: GB in bfloat16, with 8 and with 4 bits."""
+    """What docs/use/mars5.md states of both networks' weights: GB in bfloat16, with 8 and with 4 bits."""
     sizes = {}
     for bits in (16, 8, 4):
         how = None if bits == 16 else {"group_size": 64, "bits": bits, "mode": "affine"}

@@ -268,11 +268,11 @@ def test_a_step_breaks_no_rule_once_installed(release, macos):
         step(unet, controlnet, TINY, **masks)
 
 
-# docs/attention.md
+# docs/use/attention.md
 
 
 def test_the_recipe_for_invokeai(monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "attention.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "use" / "attention.md").read_text()
     recipe = page.split("## InvokeAI")[1].split("```python\n")[1].split("```")[0]
     name = "invokeai.backend.stable_diffusion.diffusion.custom_atttention"
     parts = name.split(".")

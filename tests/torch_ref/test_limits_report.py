@@ -1,4 +1,4 @@
-"""docs/limits.md is what its command prints: rules are met without our layers, none with them."""
+"""docs/measured/limits.md is what its command prints: rules are met without our layers, none with them."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from benchmarks.limits.report import report
 from benchmarks.limits.workloads import WORKLOADS, pairs
 
-PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "limits.md"
 MET = {
     "Attention: decoding with grouped heads": {
         "sdpa-gqa",
@@ -51,7 +51,7 @@ def tables(page: str) -> dict[str, dict[str, list[str]]]:
 
 
 def test_the_page_is_current(page):
-    assert PAGE.read_text() == page, "run: python -m benchmarks.limits > docs/limits.md"
+    assert PAGE.read_text() == page, "run: python -m benchmarks.limits > docs/measured/limits.md"
 
 
 def test_every_workload_is_shown_for_every_pair(page):

@@ -8,8 +8,8 @@
     uninstall(pipeline)
 
 The layer computes what diffusers' AttnProcessor2_0 and IPAdapterAttnProcessor2_0 (Apache-2.0, 0.42) compute,
-with another attention call and masks that are not repeated per head. docs/attention.md says what goes wrong
-without it, and how InvokeAI takes the same function.
+with another attention call and masks that are not repeated per head. docs/use/attention.md lists the failures
+without it, and shows how InvokeAI takes the same function.
 """
 
 from __future__ import annotations

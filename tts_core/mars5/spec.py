@@ -120,7 +120,7 @@ MODEL = Model(
             "vocos": VOCOS_ENCODEC_24KHZ,
         }
     },
-    on_mps=("float32", "in half precision one in 2,500 of the diffusion's draws differs (docs/mars5.md)"),
+    on_mps=("float32", "in half precision one in 2,500 of the diffusion's draws differs (docs/use/mars5.md)"),
     references=1,
     transcript="optional",
     example='--text "Hello there." --ref-audio speaker.wav --ref-text "What the speaker says."',

@@ -1,0 +1,78 @@
+"""Links, length and options in the documents."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tts_core import models
+from tts_core.options import info, options_class
+
+ROOT = Path(__file__).parent.parent
+PAGES = (
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(ROOT.glob("examples/*/*.md")),
+)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+ELSEWHERE = ("http:", "https:")
+LENGTH = 120  # lines of a page written by hand
+
+
+@cache
+def lines(page: Path) -> list[str]:
+    """A page without its code."""
+    return re.sub(r"(?ms)^```.*?^```$", "", page.read_text("utf-8")).split("\n")
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Anchors that GitHub gives to the headings of a page."""
+    titles = [line.lstrip("#").strip().lower() for line in lines(page) if re.match(r"#{1,6} ", line)]
+    return frozenset(re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles)
+
+
+def links(page: Path) -> Iterator[str]:
+    for line in lines(page):
+        yield from (link for link in LINK.findall(line) if not link.startswith(ELSEWHERE))
+
+
+def fault(page: Path, link: str) -> str | None:
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.is_relative_to(ROOT) or not target.exists():
+        return f"{link}: no such file"
+    if anchor and anchor not in anchors(target):
+        return f"{link}: no such heading"
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    assert [wrong for link in links(page) if (wrong := fault(page, link))] == []
+
+
+def test_pages_of_use_are_short():
+    long = {page.name: len(page.read_text().splitlines()) for page in (ROOT / "docs" / "use").glob("*.md")}
+    assert {name: count for name, count in long.items() if count >= LENGTH} == {}
+
+
+def test_the_index_lists_every_page():
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link).resolve() for link in links(index)}
+    assert listed == set((ROOT / "docs").glob("*/*.md"))
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_every_model_has_a_page(name):
+    assert (ROOT / "docs" / "use" / f"{name}.md").is_file()
+
+
+def test_options_of_dia():
+    """Each with its flag, or none."""
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (?:`(--[\w-]+)`)? ?\|", (ROOT / "docs/use/dia.md").read_text())
+    found = {field.name: (*info(field).flags, "")[0] for field in fields(options_class("dia"))}
+    assert dict(rows) == found
