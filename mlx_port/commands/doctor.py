@@ -1,4 +1,4 @@
-"""`mlx-port doctor`: what this machine has, and whether it can speak."""
+"""`mlx-port doctor`: report the machine, its limits, and whether it can generate speech."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTALL = {
     "mlx": "pip install 'mlx-port[cpu]' on Linux (or [cuda12], [cuda13]); on a Mac it comes with mlx-port",
     "torch": "pip install 'mlx-port[torch]'",
 }
-SECONDS = 120  # that a framework may take to start
+SECONDS = 120  # limit for a framework to start
 
 
 @click.command()
@@ -23,7 +23,7 @@ SECONDS = 120  # that a framework may take to start
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Say what this machine has, which limits hold on it, and whether it can speak.
+    """Report this machine, its limits, and whether it can generate speech.
 
     Exits with 1 if it cannot.
     """
@@ -39,7 +39,7 @@ def doctor(context: click.Context, as_json: bool) -> None:
 
 
 def examine() -> dict[str, Any]:
-    """Everything that is told, as JSON can hold it; sizes in bytes."""
+    """Collect all facts of the report as JSON-serializable values; sizes in bytes."""
     import platform
 
     from tts_core.memory import machine
@@ -67,14 +67,14 @@ def examine() -> dict[str, Any]:
 
 
 def known() -> list[tuple[str, Model]]:
-    """Every model by name."""
+    """List every model with its name."""
     from tts_core import models
 
     return [(name, models.model(name)) for name in models.NAMES]
 
 
 def version(package: str) -> str | None:
-    """Of an installed package; None if it is not."""
+    """Version of an installed package; None if it is not installed."""
     from importlib import metadata
 
     try:
@@ -84,9 +84,9 @@ def version(package: str) -> str | None:
 
 
 def probe(modules: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """What `facts()` of each module tells, or its "fault", by name.
+    """Call `facts()` of each module. Returns its result, or {"fault": message}, by name.
 
-    Each runs in a process of its own: a broken driver can abort a process, and no try would catch that.
+    Each runs in a process of its own: a broken driver can abort a process, which `try` does not catch.
     """
     import subprocess
     import sys
@@ -124,17 +124,17 @@ def _answer(name: str, process: Any) -> dict[str, Any]:
 
 
 def verdict(found: dict[str, Any]) -> dict[str, Any]:
-    """Whether the embedded voice can speak here, with which backend, or what is in the way."""
+    """Decide whether the embedded voice can run here; "why" names the backend or the obstacle."""
     mlx, torch = found["mlx"], found["torch"]
     if mlx["fault"] is None:
         backend, free = f"mlx-{mlx['backend']}", mlx["memory_free"]
-        why = f"MLX computes on {mlx['backend']}"
+        why = f"MLX runs on {mlx['backend']}"
     elif torch["fault"] is None:
         device = torch["devices"][0]
         backend, free = f"torch-{device['device'].partition(':')[0]}", device["memory_free"]
-        why = "torch computes; give --backend torch, as MLX does not"
+        why = "PyTorch works, MLX does not; use --backend torch"
     else:
-        return {"possible": False, "why": "neither MLX nor torch computes"}
+        return {"possible": False, "why": "neither MLX nor PyTorch works"}
     needed = needed_bytes(backend)
     if free is not None and free < needed:
         why = f"{_size(free)} of memory are free, the embedded voice may take {_size(needed)}"
@@ -142,7 +142,7 @@ def verdict(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def needed_bytes(backend: str) -> int:
-    """What the embedded voice takes at its longest."""
+    """Estimated peak of the embedded voice at its longest text."""
     from importlib import import_module
 
     from mlx_port.commands.estimate import read_model
@@ -154,11 +154,11 @@ def needed_bytes(backend: str) -> int:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The same for people."""
+    """Format the facts as text for a terminal."""
     host, cache, generation = found["machine"], found["cache"], found["generation"]
     packages = [f"{name} {number or 'not installed'}" for name, number in found["packages"].items()]
-    models = [f"{told['title']} ({', '.join(told['published'])})" for told in found["models"].values()]
-    voice = cache["voice"] or "not converted yet; the first generation does it"
+    models = [f"{model['title']} ({', '.join(model['published'])})" for model in found["models"].values()]
+    voice = cache["voice"] or "not converted yet; the first generation converts it"
     lines = [
         f"machine     {host['system']}, {host['processor']}, Python {host['python']}",
         f"memory      {_size(host['memory_free'])} free of {_size(host['memory_total'])}",
@@ -173,28 +173,28 @@ def text(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _mlx(told: dict[str, Any]) -> list[str]:
-    if "version" not in told:
-        return [f"MLX         {told['fault']}"]
-    state = "works" if told["fault"] is None else told["fault"]
+def _mlx(facts: dict[str, Any]) -> list[str]:
+    if "version" not in facts:
+        return [f"MLX         {facts['fault']}"]
+    state = "works" if facts["fault"] is None else facts["fault"]
     return [
-        f"MLX         {told['version']}, {told['backend']}, {told['device']}: {state}",
-        f"            {_size(told['memory_free'])} free; TF32: {told['tf32']}",
+        f"MLX         {facts['version']}, {facts['backend']}, {facts['device']}: {state}",
+        f"            {_size(facts['memory_free'])} free; TF32: {facts['tf32']}",
     ]
 
 
-def _torch(told: dict[str, Any]) -> list[str]:
-    if "version" not in told:
-        return [f"torch       {told['fault']}; without it the limits of torch's backends are not told"]
-    default, state = told["default"], "works" if told["fault"] is None else told["fault"]
+def _torch(facts: dict[str, Any]) -> list[str]:
+    if "version" not in facts:
+        return [f"torch       {facts['fault']}; without it the limits of its backends are unknown"]
+    default, state = facts["default"], "works" if facts["fault"] is None else facts["fault"]
     lines = [
-        f"torch       {told['version']}: {state}; TF32: {told['tf32']}",
+        f"torch       {facts['version']}: {state}; TF32: {facts['tf32']}",
         f"            takes {default['device']} in {default['dtype']} ({default['why']})",
     ]
-    for device in told["devices"]:
+    for device in facts["devices"]:
         count = len(device["rules"])
         limits = (
-            f"{count} limit{'' if count == 1 else 's'}, which the layers keep to" if count else "no limits"
+            f"{count} limit{'' if count == 1 else 's'}, respected by the layers" if count else "no limits"
         )
         lines.append(
             f"            {device['device']}: {device['name']}, {_size(device['memory_free'])} free, {limits}"

@@ -1,7 +1,7 @@
 """`mlx-port estimate`: the flags and the table.
 
-tts_core/<model>/outlook.py reads the flags for its model: `plan` makes a job of them, `estimate` estimates
-it on one backend, `headline` gives the lines above and below the table.
+Each model's part is in tts_core/<model>/outlook.py: `plan` turns flags into a job, `estimate` estimates it on
+one backend, `headline` returns the lines above and below the table.
 """
 
 from __future__ import annotations
@@ -20,34 +20,45 @@ if TYPE_CHECKING:
 @click.option(
     "--model",
     metavar="SRC",
-    help="Folder or file, published or converted, or a published name; nothing is downloaded.  "
+    help="Folder, file or published name of a model, converted or not; nothing is downloaded.  "
     "[default: the embedded voice]",
 )
 @click.option(
-    "--codec", metavar="SRC", help="The codec, where SRC does not hold it.  [default: the published one]"
+    "--codec", metavar="SRC", help="Codec, if SRC does not contain it.  [default: the published one]"
 )
-@click.option("-t", "--text", help="What to say.  [default: as much as the model takes]")
+@click.option("-t", "--text", help="Text to speak.  [default: the longest that the model takes]")
 @click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), help="Of speech.  [default: as long as it can be]"
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds of speech.  [default: the longest that the model can generate]",
 )
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Texts at once.")
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Texts in one batch.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Of weights and activations.  [default: as in SRC]",
+    help="Type of weights and activations.  [default: as in SRC]",
 )
-@click.option("-q", "--quantize", is_flag=True, help="As convert-weights -q makes it (MLX).")
-@click.option("--q-bits", type=click.Choice(["2", "3", "4", "5", "6", "8"]), help="[default: 4; mxfp8: 8]")
-@click.option("--q-group-size", type=int, metavar="N", help="[default: 64; mxfp4, mxfp8: 32; nvfp4: 16]")
+@click.option("-q", "--quantize", is_flag=True, help="Assume a copy quantized with convert-weights -q (MLX).")
+@click.option(
+    "--q-bits",
+    type=click.Choice(["2", "3", "4", "5", "6", "8"]),
+    help="Bits per weight.  [default: 4; mxfp8: 8]",
+)
+@click.option(
+    "--q-group-size",
+    type=int,
+    metavar="N",
+    help="Weights per scale.  [default: 64; mxfp4, mxfp8: 32; nvfp4: 16]",
+)
 @click.option(
     "--q-mode",
     type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4", "int8", "int4"]),
-    help="int8, int4: the model's own.  [default: affine]",
+    help="Format; int8 and int4 are MetaVoice's own.  [default: affine]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print bytes as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def estimate(**flags: Any) -> None:
-    """Print the memory that a model takes on each backend, at its peak."""
+    """Estimate the peak memory of a model on each backend."""
     _run(**flags)
 
 
@@ -78,7 +89,7 @@ def _run(
         from converters.rules.original_quant import quantization_of
 
         if quantization is not None:
-            raise UsageError(f"-q: {model} is quantised already; leave the flag out")
+            raise UsageError(f"-q: {model} is already quantized; leave the flag out")
         bits = None if q_bits is None else int(q_bits)
         quantization = quantization_of(q_mode or "affine", q_group_size, bits).to_dict()
     how: dict[str, Any] = {"dtype": dtype or found.dtype, "quantization": quantization}
@@ -93,7 +104,7 @@ def _run(
 
 
 class Found(NamedTuple):
-    """What --model names. dtype, quantization: as stored."""
+    """A model and how it is stored."""
 
     name: str  # of the model
     configs: Mapping[str, Any]  # kind → configuration
@@ -102,7 +113,7 @@ class Found(NamedTuple):
 
 
 def read_model(model: str | None, codec: str | None) -> Found:
-    """Read the configurations of the model that the flags name; no tensor is read."""
+    """Read the configurations of the model that the flags name. No tensor is read."""
     from pathlib import Path
 
     from converters.published import open_published
@@ -129,7 +140,7 @@ def read_model(model: str | None, codec: str | None) -> Found:
         if here:
             raise
         raise NotFoundError(
-            f"--model: {model}: no such file, nor is it in the hub's cache, and nothing is downloaded here; "
+            f"--model: {model}: no such file, not in the hub's cache, and estimate downloads nothing; "
             f"give a folder, or one of {', '.join(known)}"
         ) from None
 
@@ -141,9 +152,9 @@ def _of_parts(name: str, parts: Mapping[str, Part]) -> Found:
 
 
 def read_without_codecs(model: str, codec: str | None) -> Found | None:
-    """A model whose codecs are not all there: the published sizes stand in for those that are missing.
+    """Read a model that lacks some of its codecs; published sizes replace those that are missing.
 
-    None where no model's own networks are complete.
+    Returns None if no model's own networks are complete.
     """
     from converters.published import open_published
     from tts_core import models
@@ -165,7 +176,7 @@ def read_without_codecs(model: str, codec: str | None) -> Found | None:
 
 
 def read_codec(kind: str, model: str, codec: str | None) -> Any | None:
-    """The configuration of a codec, from the flag or from the model's folder; None where it is not there."""
+    """Read the configuration of a codec from --codec or the model's folder; None if neither contains it."""
     from converters.published import open_published
     from tts_core import models
     from tts_core.errors import NotFoundError
@@ -180,7 +191,7 @@ def read_codec(kind: str, model: str, codec: str | None) -> Any | None:
 
 
 def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None) -> str:
-    """One line a term, one column a backend, in MB; below, what each line is."""
+    """Format the estimates: a row per term, a column per backend, in MB, and an explanation of each row."""
     lines = [above, ""]
     lines.append(" " * 14 + "".join(f"{guess.backend:>12}" for guess in guesses))
     rows = [
@@ -203,7 +214,7 @@ def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None)
 
 
 def facts(guesses: Sequence[Estimate]) -> dict[str, Any]:
-    """The same as JSON holds it, in bytes, by backend."""
+    """Estimates by backend as JSON-serializable values, in bytes."""
     return {
         guess.backend: {
             "terms": {term.name: {"bytes": term.bytes, "why": term.why} for term in guess.terms},

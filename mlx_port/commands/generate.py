@@ -1,4 +1,4 @@
-"""`mlx-port generate`: the flags. The work is in `speak`, imported when the command runs."""
+"""`mlx-port generate`: the flags. `speak`, imported when the command runs, does the work."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tts_core.options import Info, info, options_class
 
 @dataclass(frozen=True)
 class Flags:
-    """The flags of one call, as given; None is the default.
+    """Flags of one call as given; None is the default.
 
-    options: those that set an option of the model, by the option's name.
+    options: values of the model's options by name.
     """
 
     text: str | None
@@ -35,7 +35,7 @@ class Flags:
 
 
 def option_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add a flag for every option of every model; models that share a name share its flag and its type."""
+    """Add a flag for every option of every model; options of the same name share a flag and its type."""
     found: dict[str, tuple[Info, str, dict[str, list[str]]]] = {}
     for model in NAMES:
         for field in fields(options_class(model)):
@@ -50,7 +50,7 @@ def option_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _help(helps: Mapping[str, Sequence[str]]) -> str:
-    """A flag's help. helps: each text, and the models that have it."""
+    """Build a flag's help. helps: models by help text."""
     if len(helps) > 1:
         return " ".join(f"{', '.join(models)}: {text}" for text, models in helps.items())
     [(text, models)] = helps.items()
@@ -58,7 +58,7 @@ def _help(helps: Mapping[str, Sequence[str]]) -> str:
 
 
 def _type(known: Info, kind: str) -> dict[str, Any]:
-    """The arguments of `click.option` for an option of this type."""
+    """Arguments of `click.option` for an option of this type."""
     if kind.startswith("bool"):
         return {"is_flag": True, "default": None}
     if kind.startswith("int"):
@@ -69,51 +69,49 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
 
 
 @click.command(context_settings={"allow_extra_args": True})
-@click.option(
-    "-t", "--text", help="What to say; in Dia's, [S1] and [S2] begin a speaker's turn. '-' or none: stdin."
-)
+@click.option("-t", "--text", help="Text to speak; in Dia's, [S1] and [S2] begin a turn. '-' or none: stdin.")
 @click.option(
     "--model",
     metavar="PATH",
-    help="Converted folder; with --backend torch any layout. None: the embedded voice.",
+    help="Converted folder; with --backend torch also published files.  [default: the embedded voice]",
 )
 @click.option(
-    "--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True, help="What computes."
+    "--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True, help="Framework."
 )
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Of --model's weights while it runs. None: the folder's own; with torch the device's best.",
+    help="Type of the weights.  [default: the folder's; with --backend torch by device]",
 )
 @click.option(
     "--ref-audio",
     metavar="FILE",
     multiple=True,
-    help="Speech whose voice to take; again for each further recording.",
+    help="Recording of the voice to use; repeat for several recordings.",
 )
 @click.option(
     "--ref-text",
     multiple=True,
-    help="What is said in each --ref-audio, in the same order; Dia: with its tags.",
+    help="Transcript of each --ref-audio, in the same order; for Dia with tags.",
 )
 @option_flags
 @click.option(
-    "-o", "--output", metavar="FILE", help="WAV, FLAC or MP3.  [default: speech.wav, none with --play]"
+    "-o", "--output", metavar="FILE", help="WAV, FLAC or MP3.  [default: speech.wav; none with --play]"
 )
-@click.option("--play", is_flag=True, help="Play it; needs mlx-port[play].")
-@click.option("--stream", is_flag=True, help="Write (WAV) and play each piece as soon as it is made.")
-@click.option("--json", "as_json", is_flag=True, help="Report as JSON on stdout.")
-@click.option("--quiet", is_flag=True, help="No progress, no report.")
+@click.option("--play", is_flag=True, help="Play the speech; needs mlx-port[play].")
+@click.option("--stream", is_flag=True, help="Write (WAV only) and play pieces as they are generated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--quiet", is_flag=True, help="Print no progress and no report.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context
 def generate(context: click.Context, **given: Any) -> None:
     """Speak a text.
 
-    Unset options take the model's defaults.
+    Options that are not given take the model's defaults.
     """
     if context.args:
         raise click.UsageError(
-            f'{len(context.args)} words come after the flags; put the text in quotes: --text "..."'
+            f'{len(context.args)} words after the flags; put the text in quotes: --text "..."'
         )
     speak = import_module("mlx_port.commands.speak").speak
     options = {

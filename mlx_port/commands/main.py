@@ -1,4 +1,4 @@
-"""The `mlx-port` command. Each sub-command is imported when it is called, so that --help prints at once."""
+"""The `mlx-port` command. Subcommands are imported when they are called, so --help is fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMANDS = {
     "generate": ("mlx_port.commands.generate:generate", "Speak a text."),
     "convert": (
         "converters.cli:convert_weights",
-        "Carry published weights over to MLX (also: convert-weights).",
+        "Convert published weights to MLX (also: convert-weights).",
     ),
     "verify": (
         "mlx_port.commands.verify.command:verify",
@@ -22,23 +22,26 @@ COMMANDS = {
     ),
     "estimate": (
         "mlx_port.commands.estimate:estimate",
-        "Print the memory that a model takes on each backend.",
+        "Estimate the peak memory of a model on each backend.",
     ),
-    "doctor": ("mlx_port.commands.doctor:doctor", "Say what this machine has, and whether it can speak."),
+    "doctor": (
+        "mlx_port.commands.doctor:doctor",
+        "Report this machine, its limits and whether it can speak.",
+    ),
 }
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by where they are."""
+    """A group that imports a command when it is needed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse a call without a command: click would print all of the help."""
+        """Refuse a call without a command in one line; click would print the whole help."""
         if not args:
-            ctx.fail(f"command missing; there are {', '.join(COMMANDS)}; mlx-port --help tells more")
+            ctx.fail(f"command missing; choose one of {', '.join(COMMANDS)}; see mlx-port --help")
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table."""
+        """List names in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -51,20 +54,20 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant, or what there is."""
+        """Find the command, or list the existing ones in the error."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}; there are {', '.join(COMMANDS)}.")
+            ctx.fail(f"No such command {args[0]!r}; choose one of {', '.join(COMMANDS)}.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in --help, from the table: nothing is imported for it."""
+        """Write the list in --help from COMMANDS, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
 
 
 @click.group(
     cls=LazyGroup,
-    help=f"Speech models, carried from PyTorch to MLX: {', '.join(NAMES)}.",
+    help=f"Convert and run open text-to-speech models on MLX: {', '.join(NAMES)}.",
     context_settings={
         "help_option_names": ["-h", "--help"],
         "token_normalize_func": lambda name: name.replace("_", "-"),  # --ref_audio is --ref-audio
@@ -72,7 +75,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="mlx-port", message="%(package)s %(version)s")
 def mlx_port() -> None:
-    """Run a sub-command."""
+    """Run a subcommand."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Sound out of the loudspeaker while the next piece is being made. Needs the extra `play`."""
+"""Playback of pieces while the next one is generated. Needs the extra `play`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSTALL = "pip install 'mlx-port[play]', and on Linux: apt install libportaudio2
 
 
 def check_playback() -> None:
-    """Find out, before any work, that sound can be played. Raises UsageError saying what to install."""
+    """Check that sound can be played. Raises UsageError naming what to install."""
     try:
         import sounddevice  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -24,11 +24,11 @@ def check_playback() -> None:
     try:
         sounddevice.query_devices(kind="output")
     except (sounddevice.PortAudioError, ValueError) as error:
-        raise UsageError(f"play: no device to play on ({error}); leave --play out and use --output") from None
+        raise UsageError(f"play: no output device ({error}); use --output instead of --play") from None
 
 
 class Player:
-    """Plays pieces in order from a thread of its own; leaving the `with` block waits for the last sound."""
+    """Player of pieces, in order, on its own thread; leaving the `with` block waits for the last sound."""
 
     def __init__(self, sample_rate: int):
         self._pieces: queue.Queue[np.ndarray | None] = queue.Queue()

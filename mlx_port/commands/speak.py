@@ -1,4 +1,4 @@
-"""`mlx-port generate` at work: check every flag, then load, speak and report."""
+"""Work of `mlx-port generate`: check every flag, then load, speak and report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INSTALL = {
 
 
 def speak(flags: Flags) -> None:
-    """Speak as asked. Every flag is checked before weights are loaded."""
+    """Run one call of the command. Every flag is checked before weights are loaded."""
     output = choose_output(flags)
     if flags.play:
         from mlx_port.commands.playback import check_playback
@@ -57,7 +57,7 @@ def speak(flags: Flags) -> None:
 
 
 def choose_options(model: str, given: Mapping[str, Any]) -> Any:
-    """A model's options from flags. Raises UsageError for a flag that this model lacks, with its own list."""
+    """Build a model's options. Raises UsageError for a flag that the model lacks, listing its own."""
     kind = options_class(model)
     known = {field.name: info(field) for field in fields(kind)}
     for name in given:
@@ -69,27 +69,26 @@ def choose_options(model: str, given: Mapping[str, Any]) -> Any:
 
 
 def _flag(name: str) -> str:
-    """The flag of an option, from the first model that has it."""
+    """Flag of an option, from the first model that has it."""
     every = (field for model in NAMES for field in fields(options_class(model)))
     return next(info(field).flags[0].partition("/")[0] for field in every if field.name == name)
 
 
 def read_prompt(flags: Flags, model: Model) -> Prompt | None:
-    """The references, decoded. Raises UsageError for what the model does not take."""
+    """Decode the references. Raises UsageError for references that the model does not take."""
     sounds, texts = flags.ref_audio, flags.ref_text
     if model.transcript == "unused" and texts:
         raise UsageError(f"ref-text: {model.name} takes no --ref-text; leave it out")
     for said in texts:
         check_words("ref-text", said)
     if texts and not sounds:
-        raise UsageError("ref-text: --ref-audio is missing; give the speech that it transcribes")
+        raise UsageError("ref-text: --ref-audio is missing; give the recording that it transcribes")
     if sounds and not texts and model.transcript == "needed":
         raise UsageError(
-            "ref-audio: --ref-text is missing; the model reads what the reference says before it goes on, "
-            "and nothing here transcribes it for you"
+            "ref-audio: --ref-text is missing; the model continues the recording and needs its transcript"
         )
     if texts and len(texts) != len(sounds):
-        raise UsageError(f"ref-text: {len(texts)} for {len(sounds)} --ref-audio; give one for each")
+        raise UsageError(f"ref-text: {len(texts)} given for {len(sounds)} --ref-audio; give one for each")
     if model.references is not None and len(sounds) > model.references:
         raise UsageError(f"ref-audio: {len(sounds)} given, {model.name} takes {model.references}")
     references = []
@@ -100,7 +99,7 @@ def read_prompt(flags: Flags, model: Model) -> Prompt | None:
 
 
 def choose_output(flags: Flags) -> Path | None:
-    """Where to write: the flag, `speech.wav`, or nowhere when the speech is played."""
+    """Choose the output file: the flag, else `speech.wav`, else None if the speech is played."""
     if flags.output is None and flags.play:
         return None
     output = Path(flags.output or DEFAULT_OUTPUT)
@@ -111,11 +110,11 @@ def choose_output(flags: Flags) -> Path | None:
 
 
 def read_text(given: str | None) -> str:
-    """The text of the flag, or all of stdin."""
+    """Return the text of the flag, or read stdin."""
     if given is not None and given != "-":
         return given
     if given is None and sys.stdin.isatty():
-        raise UsageError("text: nothing to say; give --text, or pipe a text in")
+        raise UsageError("text: missing; give --text, or pipe a text to stdin")
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -125,7 +124,7 @@ def read_text(given: str | None) -> str:
 
 
 def check_backend(backend: Literal["mlx", "torch"]) -> None:
-    """Import the framework, or say what to install."""
+    """Import the framework. Raises NotFoundError naming what to install."""
     try:
         import_module("mlx.core" if backend == "mlx" else "torch")
     except ImportError as error:
@@ -135,7 +134,7 @@ def check_backend(backend: Literal["mlx", "torch"]) -> None:
 def read_parts(
     model: str | None, backend: Literal["mlx", "torch"]
 ) -> tuple[str, Mapping[str, Any], Mapping[str, Mapping[str, str]]]:
-    """Which model it is, the configurations and the documents of its parts by kind; no weights are read."""
+    """Read the model's name, and configurations and documents of its parts by kind, but no weights."""
     if model is not None:
         folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
         if not folder.exists() and not on_hub:
@@ -143,7 +142,7 @@ def read_parts(
         if backend == "mlx":
             if on_hub:
                 raise NotFoundError(
-                    f"model: no folder {model}; if it is a hub repository, run first: "
+                    f"model: no folder {model}; if it is a hub repository, convert it first: "
                     f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
                 )
             from mlx_port.loading import open_parts
@@ -159,13 +158,13 @@ def read_parts(
 
 
 def _looks_like_a_repository(model: str) -> bool:
-    """Whether it may be an owner/name on the hub: nothing local has that name, nor its first part."""
+    """Check for the form owner/name of a hub id whose owner is no local folder."""
     owner, _, name = model.partition("/")
     return bool(name) and "/" not in name and owner not in ("", ".", "..", "~") and not Path(owner).exists()
 
 
 def load_pipeline(model: str | None, backend: Literal["mlx", "torch"], dtype: str | None) -> Any:
-    """The model, ready to speak."""
+    """Load the model on one side."""
     side = import_module("mlx_port" if backend == "mlx" else "torch_ref")
     if model is not None:
         return side.load(model, dtype=dtype)
@@ -175,7 +174,7 @@ def load_pipeline(model: str | None, backend: Literal["mlx", "torch"], dtype: st
 def collect(
     pieces: Iterator[GenerationResult], flags: Flags, output: Path | None, sample_rate: int
 ) -> GenerationResult:
-    """Run the generation to its end; what is streamed goes out piece by piece, the rest at the end."""
+    """Run the generation to its end. With --stream, pieces are written and played as they come."""
     shown = sys.stderr.isatty() and not (flags.quiet or flags.as_json)
     sinks: list[Any] = []
     with ExitStack() as stack:
@@ -208,13 +207,13 @@ def collect(
 
 
 def show_progress(done: list[GenerationResult]) -> None:
-    """One line, rewritten: seconds of speech made, and how fast."""
+    """Rewrite the line of progress: seconds of speech so far, and the speed."""
     seconds = sum(piece.audio_seconds for piece in done)
     click.echo(f"\r\x1b[K{seconds:.1f} s of speech, {speed(done[-1].real_time_factor)}", err=True, nl=False)
 
 
 def check_numbers(piece: GenerationResult) -> None:
-    """Raise GenerationError for NaN or infinity, before any of the piece is written or played."""
+    """Raise GenerationError for NaN or infinity in a piece."""
     if not np.isfinite(piece.audio).all():
         raise GenerationError(
             "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
@@ -222,7 +221,7 @@ def check_numbers(piece: GenerationResult) -> None:
 
 
 def check_sound(result: GenerationResult) -> None:
-    """Raise GenerationError where nothing was said."""
+    """Raise GenerationError if there is no sound."""
     if result.samples == 0:
         raise GenerationError(
             f"generation: the model ended before any sound, with seed {result.seed}; try another --seed"
@@ -230,7 +229,7 @@ def check_sound(result: GenerationResult) -> None:
 
 
 def speed(real_time_factor: float) -> str:
-    """A real-time factor in words."""
+    """Format a real-time factor."""
     if not 0 < real_time_factor < math.inf:
         return f"RTF {real_time_factor:.2f}"
     faster = real_time_factor < 1
@@ -239,7 +238,7 @@ def speed(real_time_factor: float) -> str:
 
 
 def report(result: GenerationResult, flags: Flags, output: Path | None) -> None:
-    """Say on stdout what was made and what it took."""
+    """Print the output, its length, and the time and memory of the run."""
     if flags.as_json:
         click.echo(json.dumps(_facts(result, flags, output)))
     elif not flags.quiet:

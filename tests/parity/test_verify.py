@@ -285,7 +285,7 @@ def test_the_page_is_whole_and_fetches_nothing(converted, verify, tmp_path):
         (
             ["--html", "no/such/folder/x.html"],
             3,
-            "--html: no/such/folder/x.html: no folder to write that file in",
+            "--html: no/such/folder/x.html: its folder is missing or not writable",
         ),
     ],
 )
@@ -328,7 +328,7 @@ def test_revision_and_offline_reach_the_download(flags, converted, monkeypatch):
 def test_folders_that_do_not_belong_together(converted, verify, tmp_path):
     done = verify("v_v01", converted("v_0626"))
     assert done.code == 4
-    assert "not made from" in done.err
+    assert "not converted from" in done.err
     assert "give the checkpoint that it was converted from" in done.err
     assert verify("v_0626", tmp_path / "nothing").code == 3
 

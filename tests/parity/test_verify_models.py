@@ -273,7 +273,7 @@ def test_another_tokenizer_is_named(converted, verify, tmp_path):
     file.write_text("\n".join([*rest, "32 97" if last != "32 97" else "97 32"]))
     done = verify("mars5", tmp_path / "model")
     assert done.code == 1
-    assert "FAIL configuration: texttok.model: not the text that the source has" in done.out
+    assert "FAIL configuration: texttok.model: the text differs from the source's" in done.out
 
 
 @pytest.mark.parametrize(

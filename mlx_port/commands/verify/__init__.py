@@ -1,1 +1,1 @@
-"""What `mlx-port verify` measures: both sides on the same inputs, one layer at a time."""
+"""`mlx-port verify`: both sides on the same inputs, one layer at a time."""

@@ -1,4 +1,4 @@
-"""Flags of `mlx-port verify`; the modules beside this one measure and are imported when it runs."""
+"""Flags of `mlx-port verify`. The modules that measure are imported when it runs."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
 @click.argument("destination", metavar="DST")
 @click.option(
-    "--codec", metavar="SRC", help="The codec that went into DST.  [default: in SRC, or from the hub]"
+    "--codec", metavar="SRC", help="Codec that DST was converted with.  [default: in SRC, or from the hub]"
 )
 @click.option(
-    "--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows that the decoders read."
+    "--rows", type=click.IntRange(min=2), default=24, show_default=True, help="Rows for the decoders to read."
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(0, 30, min_open=True),
     default=0.25,
     show_default=True,
-    help="Sound that the codec encodes and decodes.",
+    help="Seconds of sound for the codec to encode and decode.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Of the inputs."
+    "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Seed of the inputs."
 )
 @click.option(
     "--cross-rope/--no-cross-rope",
     default=None,
-    help="As SRC was converted with.  [default: by config.json's schema]",
+    help="As given to convert-weights.  [default: by config.json's schema]",
 )
-@click.option("--config", metavar="FILE", help="As SRC was converted with.")
-@click.option("--revision", metavar="REV", help="Branch, tag or commit where SRC is a hub id.")
-@click.option("--offline", is_flag=True, help="Never ask the hub; its cache is used.")
+@click.option("--config", metavar="FILE", help="As given to convert-weights.")
+@click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in SRC.")
+@click.option("--offline", is_flag=True, help="Use the hub's cache only; download nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--html", "page", metavar="FILE", help="Also write a page with plots.")
+@click.option("--html", "page", metavar="FILE", help="Also write an HTML page with plots.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context
 def verify(context: click.Context, **flags: Any) -> None:
     """Compare a published checkpoint SRC with its converted copy DST, layer by layer.
 
-    All parts of the model that DST holds. Several SRC where the parts lie apart.
-    Each layer of DST runs in MLX beside the same layer in torch, in float64 and float32, one at a time.
-    Exits with 1 if an error exceeds what rounding explains, or a tensor is not that of SRC.
+    Every part of the model in DST is compared; give several SRC if the parts are in several places.
+    Each layer of DST runs in MLX and in PyTorch, in float64 and float32, one layer at a time.
+    Exits with 1 if an error exceeds what rounding explains, or a tensor differs from that of SRC.
     """
     if not _run(**flags):
         context.exit(1)
@@ -108,7 +108,7 @@ def _run(
 
 
 def _converted(destination: str) -> Published:
-    """What DST holds. Raises UsageError for a folder that convert-weights did not write."""
+    """Open DST. Raises UsageError for a folder that convert-weights did not write."""
     import json
     from pathlib import Path
 
@@ -126,7 +126,7 @@ def _converted(destination: str) -> Published:
             f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
         )
     if folder.is_dir():
-        open_parts(folder)  # what is missing or broken in a converted folder is said as for loading it
+        open_parts(folder)  # gives the same errors as loading for missing or broken files
     return open_published(destination, offline=True, flag="DST")
 
 
@@ -137,18 +137,18 @@ def _check_page(page: str) -> None:
 
     folder = Path(page).absolute().parent
     if not folder.is_dir() or Path(page).is_dir() or not os.access(folder, os.W_OK):
-        raise NotFoundError(f"--html: {page}: no folder to write that file in; make it, or choose another")
+        raise NotFoundError(f"--html: {page}: its folder is missing or not writable; choose another")
 
 
 def _without_tf32() -> str:
-    """Switch MLX's reduced float32 products off; MLX reads the variable when it is imported."""
+    """Switch off TF32 in MLX, which reads the variable when it is imported. Returns its state."""
     if "mlx.core" not in sys.modules:
         os.environ["MLX_ENABLE_TF32"] = "0"
     return "off" if os.environ.get("MLX_ENABLE_TF32") == "0" else "on (MLX was imported before)"
 
 
 def _frameworks() -> dict[str, str]:
-    """Versions of both. Raises NotFoundError where one is not installed."""
+    """Versions of both frameworks. Raises NotFoundError if one is not installed."""
     from tts_core.errors import NotFoundError
 
     try:
@@ -166,7 +166,7 @@ def _frameworks() -> dict[str, str]:
 
 
 def _sides() -> tuple[Side, Side]:
-    """torch's layers, read through the maps, and MLX's, from the files as they are stored."""
+    """Layers of PyTorch, read through the maps, and of MLX, read from the stored files."""
     from mlx_port.stored import Stored
 
     def reference(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
@@ -180,7 +180,7 @@ def _sides() -> tuple[Side, Side]:
 
 
 def layers_class(side: str, layers: str) -> Any:
-    """A class that runs layers. layers: its module and name inside the side's package."""
+    """Import a class that runs layers. layers: its module and name inside the side's package."""
     from importlib import import_module
 
     module, _, name = layers.partition(":")
@@ -188,7 +188,7 @@ def layers_class(side: str, layers: str) -> Any:
 
 
 class _Line:
-    """What is being done, on stderr, if that is a terminal."""
+    """Line of progress on stderr, if that is a terminal."""
 
     def __enter__(self) -> Progress:
         return self.show
@@ -203,7 +203,7 @@ class _Line:
 
 
 def _peak_bytes() -> int:
-    """Of this process, MLX's memory on an Apple GPU included."""
+    """Peak memory of this process, including MLX's memory on an Apple GPU."""
     try:
         import resource
     except ImportError:  # Windows

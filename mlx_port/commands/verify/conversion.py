@@ -1,4 +1,4 @@
-"""What a conversion lost: tensor by tensor, and in what the network then says."""
+"""Loss of a conversion: by tensor, and in the network's predictions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from converters.rules.dequantize import Quantization
 
 CHUNK = 2**22  # numbers compared at a time
-# half a step, as a part of the number; float32 is copied, folded weight norms may differ in their last bits
+# half a step, relative; float32 is copied, but folded weight norms may differ in their last bits
 ROUNDING = {"float32": 4 * EPS["float32"], "bfloat16": EPS["bfloat16"] / 2, "float16": EPS["float16"] / 2}
 SMALLEST_STEP = {"float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24}
-# of a group's largest number: a scale that is a power of two may cut a third off, nvfp4's small scales
-# round to zero
+# share of a group's largest number: a power of two as scale may clip a third, nvfp4's small scales round to
+# zero
 SHARE = {"mxfp4": 0.5, "mxfp8": 0.5, "nvfp4": 1.0}
 
 
 @dataclass(frozen=True)
 class TensorClass:
-    """Tensors of one kind. snr_db: of the converted ones, infinite where equal."""
+    """Tensors of one kind. snr_db: of the converted ones; infinite if all are equal."""
 
     name: str
     tensors: int
@@ -37,7 +37,7 @@ class TensorClass:
 
 @dataclass(frozen=True)
 class Fault:
-    """A tensor that is further from its source than its number format explains, with its worst number."""
+    """Tensor whose error exceeds what its number format explains, with its worst number."""
 
     part: str
     tensor: str
@@ -47,11 +47,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Loss:
-    """Teacher-forced predictions of a converted network beside those of its source; conditional rows only.
+    """Teacher-forced predictions of a converted network compared with its source's; conditional rows only.
 
-    codes: predictions compared.  agreement: share with the same likeliest code.  divergence: mean
-    Kullback-Leibler divergence from the source's distribution.  targets: predictions of a code that was then
-    fed; cross_entropy of those, in nats per code.
+    codes: number of predictions.  agreement: share with the same likeliest code.  divergence: mean
+    Kullback-Leibler divergence from the source's distribution.  targets: number of predictions whose code is
+    fed next; cross_entropy of those, in nats per code.
     """
 
     codes: int
@@ -63,14 +63,14 @@ class Loss:
 
     @property
     def change(self) -> float:
-        """Of the cross-entropy."""
+        """Change of the cross-entropy."""
         return self.cross_entropy - self.source_cross_entropy
 
 
 def compare_tensors(
     title: str, source: Part, destination: Part, groups: Callable[[str], str] | None = None
 ) -> tuple[list[TensorClass], list[Fault]]:
-    """Compare every tensor of a network, read one at a time.
+    """Compare every tensor of a network, reading one at a time.
 
     title: of the part.  groups: a tensor's class by its name (tts_core.nn.ladder.Rung); None: its module.
     """
@@ -101,8 +101,10 @@ def compare_tensors(
 
 
 def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, targets: np.ndarray) -> Loss:
-    """Logits (R, ..., V), of which the first row is the conditional one; targets (...), negative where no
-    code follows.
+    """Compare the conditional predictions of two networks.
+
+    source_logits, logits: (R, ..., V), the first row being the conditional one.  targets: (...), negative if
+    no code follows.
     """
     before, after = _log_softmax(source_logits[0]), _log_softmax(logits[0])
     spoken = targets >= 0
@@ -123,7 +125,7 @@ def teacher_forced(source_logits: np.ndarray, logits: np.ndarray, targets: np.nd
 def _pieces(
     source: Part, destination: Part, name: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(before, after, allowed difference) in pieces of whole rows, (n, width) each."""
+    """Yield (before, after, allowed difference) in pieces of whole rows, (n, width) each."""
     before, after = source.read(name), destination.read(name)
     width = before.shape[-1]
     before, after = before.reshape(-1, width), after.reshape(-1, width)
@@ -148,13 +150,13 @@ def _quantization(part: Part, name: str) -> Quantization | None:
 
 
 def group_error(values: np.ndarray, how: Quantization, dtype: str) -> np.ndarray:
-    """The most that quantisation may move a number: by what its group spans. (n, width) → same.
+    """Bound the change of a number by quantization from its group's span. (n, width) → same.
 
-    dtype: of scales and biases, where those are not of the format itself.
+    dtype: of scales and biases, unless the format fixes them.
     """
     groups = values.astype(np.float64).reshape(len(values), -1, how.group_size)
     largest = np.abs(groups).max(-1, keepdims=True)
-    if how.mode == "affine":  # two steps, and scale (times a code) and bias rounded
+    if how.mode == "affine":  # two steps, and the rounding of scale (times a code) and bias
         step = np.ptp(groups, axis=-1, keepdims=True) / (2**how.bits - 1)
         allowed = 2 * step + 1.5 * EPS[dtype] * largest + 2**how.bits * SMALLEST_STEP[dtype]
     else:
@@ -163,7 +165,7 @@ def group_error(values: np.ndarray, how: Quantization, dtype: str) -> np.ndarray
 
 
 def _by_module(title: str, kind: str, name: str) -> str:
-    """The module's name, up to the layer's number where a dtype may be chosen."""
+    """Name of a tensor's module, up to the layer's number if the network's dtype can be chosen."""
     above = name.split(".")[:-1]
     numbers = [place for place, part in enumerate(above) if part.isdigit()]
     depth = min(numbers, default=len(above)) if models.network(kind).takes_dtype else 1

@@ -1,4 +1,4 @@
-"""The report as one HTML file: plots are inline SVG, nothing is fetched."""
+"""The report as one HTML file with inline SVG plots; opening it fetches nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ height:.7rem;margin-right:.3rem}
 
 
 def page(report: Report) -> str:
-    """A whole HTML document."""
+    """Build the HTML document."""
     verdict = '<b class="pass">PASS</b>' if report.passed else '<b class="fail">FAIL</b>'
     failures = "".join(f'<li class="fail">{escape(line)}</li>' for line in report.failures())
     environment = ", ".join(f"{name} {value}" for name, value in report.environment.items())
@@ -75,7 +75,7 @@ def _section(report: Report, part: str, dtype: str) -> str:
 
 
 def _errors(rows: Sequence[Row], errors: dict[str, list[float]], bounds: list[float]) -> str:
-    """Powers of ten from the smallest to the largest number; what is exact lies on the floor."""
+    """Plot errors on a logarithmic axis; exact results are at the bottom."""
     known = [value for values in (*errors.values(), bounds) for value in values if 0 < value < math.inf]
     low = math.floor(math.log10(min(known, default=1e-8)))
     high = max(low + 1, math.ceil(math.log10(max(known, default=1.0))))
@@ -99,7 +99,7 @@ def _errors(rows: Sequence[Row], errors: dict[str, list[float]], bounds: list[fl
 
 
 def _snr(rows: Sequence[Row]) -> str:
-    """Bars from zero; what is exact fills the height."""
+    """Plot a bar per row from zero; exact results have the full height."""
     top = (
         20 * math.ceil(max((row.snr_db for row in rows if math.isfinite(row.snr_db)), default=100) / 20) + 20
     )

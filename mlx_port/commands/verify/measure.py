@@ -1,8 +1,8 @@
 """Errors of a layer against the oracle, and the bound on them.
 
-The oracle is torch in float64. The same layer of torch in float32, on the same input, says how much rounding
-this layer does; another correct implementation associates its sums differently, which is worth four bits, and
-rounds inputs and result:
+The oracle is torch in float64. The same layer of torch in float32, on the same input, measures how much this
+layer rounds; another correct implementation sums in another order, worth four bits, and rounds inputs and
+result:
 
     err(mlx) <= 16 err(torch) + 4 eps scale,    err = max |x - oracle|,    scale = max |oracle|
 
@@ -25,38 +25,38 @@ EPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 @dataclass(frozen=True)
 class Row:
-    """One layer in one precision. Errors are absolute; relative ones are to the output's scale."""
+    """One layer in one precision. Errors are absolute, except `relative`: to the output's scale."""
 
     part: str  # of the model: "dia", "codec" ..
     layer: str
-    dtype: str  # in which both sides computed
+    dtype: str  # of the computation on both sides
     error: float
     torch_error: float
     scale: float
     bound: float
-    snr_db: float  # infinite where equal
-    judged: bool = True  # False: the bound is shown and does not count
+    snr_db: float  # infinite if equal
+    judged: bool = True  # False: the bound is shown but not enforced
 
     @property
     def passed(self) -> bool:
-        """Whether the error is a number within the bound, if that counts."""
+        """True if the error is finite and, where judged, within the bound."""
         return math.isfinite(self.error) and (self.error <= self.bound or not self.judged)
 
     @property
     def relative(self) -> float:
-        """The error over the output's scale."""
+        """Error divided by the output's scale."""
         return self.error / self.scale if self.scale else self.error
 
     @property
     def share(self) -> float:
-        """The error over the bound; infinite where it is not a number."""
+        """Error divided by the bound; infinite if it is not finite."""
         if not math.isfinite(self.error):
             return math.inf
         return self.error / self.bound if self.bound else (math.inf if self.error else 0.0)
 
     @property
     def ratio(self) -> float:
-        """MLX's error over torch's own; 1 where both are exact."""
+        """MLX's error divided by torch's; 1 if both are exact."""
         if self.torch_error:
             return self.error / self.torch_error
         return math.inf if self.error else 1.0
@@ -64,10 +64,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Choices:
-    """Agreement of chosen codes with the oracle's. A choice that rounding explains is a near-tie.
+    """Agreement of chosen codes with the oracle's. A different choice that rounding explains is a near-tie.
 
-    near_ties, wrong: by how much each different choice was worse to the oracle.  allowed: by how much it may
-    be.
+    near_ties, wrong: the oracle's extra cost of each different choice.  allowed: the most that rounding
+    explains.
     """
 
     part: str
@@ -82,7 +82,7 @@ class Choices:
 
     @property
     def passed(self) -> bool:
-        """Whether no choice is wrong, if that counts."""
+        """True if no choice is wrong, or the choices are not judged."""
         return not (self.wrong and self.judged)
 
 
@@ -95,7 +95,7 @@ def measure(
     mlx: Sequence[np.ndarray],
     judged: bool,
 ) -> Row:
-    """A layer's outputs on the three sides, same shapes; several arrays count as one."""
+    """Measure a layer by its outputs on the three sides, of the same shapes; several arrays count as one."""
     oracle, yardstick, value = (_joined(side) for side in (truth, torch, mlx))
     scale, torch_error = float(np.abs(oracle).max(initial=0.0)), error(yardstick, oracle)
     bound = FACTOR * torch_error + FLOOR * EPS[dtype] * scale
@@ -105,20 +105,20 @@ def measure(
 
 
 def error(value: np.ndarray, oracle: np.ndarray) -> float:
-    """Largest absolute difference; infinite where `value` is not a number."""
+    """Largest absolute difference; infinite if `value` contains NaN."""
     difference = np.abs(value.astype(np.float64) - oracle)
     return float(np.where(np.isnan(difference), np.inf, difference).max(initial=0.0))
 
 
 def snr_db(value: np.ndarray, oracle: np.ndarray) -> float:
-    """Signal-to-noise ratio; infinite where equal, minus infinite where `value` is not finite."""
+    """Signal-to-noise ratio; infinite if equal, minus infinite if `value` is not finite."""
     signal = float(np.square(oracle, dtype=np.float64).sum())
     noise = float(np.square(value.astype(np.float64) - oracle).sum())
     return decibels(signal, noise)
 
 
 def decibels(signal: float, noise: float) -> float:
-    """10 log10(signal / noise) of powers, with its limits."""
+    """10 log10(signal / noise) of powers; infinite at its limits."""
     if not math.isfinite(noise):
         return -math.inf
     if noise == 0:
@@ -135,11 +135,11 @@ def compare_choices(
     chosen: np.ndarray,
     judged: bool,
 ) -> Choices:
-    """MLX's choices among N by the lowest cost.
+    """Compare MLX's choices among N with those of the lowest cost.
 
-    costs: (..., N) the oracle's.  torch_costs: torch's own, which say how far rounding moves a cost.
-    chosen: (...).
-    A cost may be off by the bound, and a choice therefore worse by twice as much.
+    costs: (..., N), the oracle's.  torch_costs: torch's, to measure how far rounding moves a cost.
+    chosen: (...), MLX's.
+    A cost may be off by the bound, so a choice may be worse by twice the bound.
     """
     scale = float(np.abs(costs).max(initial=0.0))
     allowed = 2 * (FACTOR * error(torch_costs, costs) + FLOOR * EPS[dtype] * scale)
@@ -156,7 +156,7 @@ def compare_choices(
 def distances(
     encodings: np.ndarray, codebook: np.ndarray, between: Literal["directions", "points"]
 ) -> np.ndarray:
-    """Squared distances by which a codec's quantizer chooses: DAC's of directions, EnCodec's of points.
+    """Squared distances that a codec's quantizer minimizes: between directions in DAC, points in EnCodec.
 
     (B, E, T), (N, E) → (B, T, N).
     """

@@ -1,4 +1,4 @@
-"""What was measured, as a table and as JSON."""
+"""Results of verify as text and JSON."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from mlx_port.commands.verify.measure import FACTOR, FLOOR, Choices, Row
 WIDTH = 100
 HEAD = "  err mlx    /scale err torch  ratio      SNR     bound"
 METHOD = (
-    "Every layer is fed the same float32 input: what the float64 layer before it gave, rounded, so that "
-    "errors do not add up; in the rows 'whole network' they do."
+    "Every layer is fed the same float32 input, the rounded output of the float64 layer before, so errors do "
+    "not add up, except in the rows 'whole network'."
 )
 UNJUDGED = (
-    "As this model runs here, without a verdict: MLX's quantised products on a CPU add up in 16 bits where "
-    "torch's add up in 32. The same layers in float32, above, are what the port is judged by."
+    "As this model runs here, without a verdict: on a CPU, MLX sums quantized products in 16 bits, torch in "
+    "32. The port is judged by the same layers in float32, above."
 )
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """A part of the model. layers: rows that were judged.  nearest: the one that came nearest to its bound,
-    and by which share of it.
+    """Result of a part of the model.
+
+    layers: number of judged rows.  nearest: the row nearest to its bound.  share: its error over the bound.
     """
 
     part: str
@@ -38,7 +39,7 @@ class PartResult:
 
 @dataclass
 class Report:
-    """How much is run, and the results as they come."""
+    """Settings of a run and its results, filled as they come."""
 
     source: str
     destination: str
@@ -53,30 +54,30 @@ class Report:
     tensors: list[TensorClass] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)  # of the configurations
-    losses: dict[str, Loss] = field(default_factory=dict)  # by part: of those stored otherwise
+    losses: dict[str, Loss] = field(default_factory=dict)  # by part, of parts not stored in float32
     seconds_taken: float = 0.0
     peak_memory_bytes: int = 0
 
     @property
     def exact(self) -> bool:
-        """Whether the converted model should hold its source's very numbers."""
+        """True if the converted model should contain exactly its source's numbers."""
         return self.quantization is None and self.dtype == "float32"
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed."""
+        """True if no check failed."""
         return not self.failures()
 
     @property
     def stored_as(self) -> str:
-        """The converted model's number format, in words."""
+        """Number format of the converted model, for people."""
         if self.quantization is None:
             return self.dtype
         how = self.quantization
-        return f"{how['mode']} {how['bits']} bits, groups of {how['group_size']}, {self.dtype} else"
+        return f"{how['mode']} {how['bits']} bits, groups of {how['group_size']}, the rest {self.dtype}"
 
     def failures(self) -> list[str]:
-        """One line for each failed check, naming the layer, tensor or setting."""
+        """List a line for each failed check, naming the layer, tensor or setting."""
         found = [f"configuration: {line}" for line in self.differences]
         found += [
             f"{fault.part} {fault.tensor}: {fault.error:.2e} from its source, {fault.allowed:.2e} allowed"
@@ -96,7 +97,7 @@ class Report:
         return found
 
     def parts(self) -> list[PartResult]:
-        """One entry for each part that was run, in order."""
+        """List the result of each part, in order."""
         return [self._part(name) for name in dict.fromkeys(row.part for row in self.rows)]
 
     def _part(self, name: str) -> PartResult:
@@ -114,7 +115,7 @@ class Report:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; what is not finite is null: an SNR where nothing differs, an error that is NaN."""
+        """Convert to JSON-serializable values; values that are not finite become null."""
         losses = {part: vars(loss) | {"change": loss.change} for part, loss in self.losses.items()}
         return _finite(
             {
@@ -149,7 +150,7 @@ class Report:
         )
 
     def text(self) -> str:
-        """For a terminal."""
+        """Format for a terminal."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -205,7 +206,7 @@ def _verdict(row: Row) -> str:
 
 
 def _choice_lines(choices: Sequence[Choices]) -> Iterator[str]:
-    """The quantizers as one line, but for those that differ."""
+    """Summarize all quantizers in one line; list only those that differ."""
     books = [one for one in choices if one.layer.startswith("quantizer.")]
     equal, total = sum(one.equal for one in books), sum(one.total for one in books)
     yield f"codec, {len(books)} quantizers: {equal} of {total} codes equal"
@@ -220,7 +221,7 @@ def _choice_lines(choices: Sequence[Choices]) -> Iterator[str]:
 
 
 def loss_line(loss: Loss) -> str:
-    """What the converted model says differently, in a sentence."""
+    """Format the change of the predictions as one line."""
     line = (
         f"conversion: {100 * loss.agreement:.1f}% of {loss.codes} likeliest codes kept, "
         f"divergence {loss.divergence:.3g} nats a code"

@@ -1,4 +1,4 @@
-"""Runs the sides one after another, a layer at a time, on the same inputs."""
+"""Run of both sides one after the other, a layer at a time, on the same inputs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from tts_core.nn.layer_order import Stage, State
 if TYPE_CHECKING:
     from converters.published import Part, Published
 
-Layers = Callable[
-    [Stage, Sequence[State]], list[State]
-]  # gives a layer its weights and runs it on each state
-Side = Callable[["Part", str, Any, str], Layers]  # whose weights, module and class, configuration, dtype
+Layers = Callable[[Stage, Sequence[State]], list[State]]  # loads a layer's weights and runs it on each state
+Side = Callable[["Part", str, Any, str], Layers]  # weights, module and class, configuration, dtype
 Progress = Callable[[str], object]
 
 END = "whole network"
@@ -30,9 +28,9 @@ END = "whole network"
 
 @dataclass(frozen=True)
 class Trace:
-    """A run of a network. inputs: of each stage, common to all sides.  made: what it made of them.
+    """Run of a network. inputs: of each stage, common to all sides.  made: the stages' outputs.
 
-    whole: the state in the end when every stage was fed what this run itself had made.
+    whole: the final state if every stage is fed this run's own outputs.
     """
 
     inputs: list[State]
@@ -47,9 +45,9 @@ def trace(
     given: Sequence[State] | None = None,
     progress: Progress = lambda _: None,
 ) -> Trace:
-    """Run the stages in order, each twice: on the common input and on this run's own.
+    """Run the stages in order, each twice: on the common input and on this run's own outputs.
 
-    given: the common inputs; None makes them, from what the stages before made, rounded to float32.
+    given: the common inputs; None builds them from this run's outputs, rounded to float32.
     """
     own, common = state, state
     read: list[State] = []
@@ -65,7 +63,7 @@ def trace(
 
 
 class Comparison:
-    """One network: the oracle's run, and the others against it. quantized: whether MLX's weights are."""
+    """Comparison of one network with the oracle's run. quantized: True if MLX's weights are."""
 
     def __init__(
         self, rung: Rung, oracle: Layers, state: State, report: Report, progress: Progress, quantized: bool
@@ -75,9 +73,9 @@ class Comparison:
         self.truth = trace(self.stages, oracle, state, progress=self._tell)
 
     def compare(self, yardstick: Layers, port: Layers, dtype: str, codebooks: Part) -> State:
-        """Add to the report what MLX's layers do beside torch's in `dtype`; returns MLX's own last state.
+        """Compare the layers in `dtype` and add the rows to the report. Returns MLX's own last state.
 
-        codebooks: the weights that the oracle's quantizers have.
+        codebooks: the weights of the oracle's quantizers.
         """
         torch, mlx = (
             trace(self.stages, side, self.state, self.truth.inputs, self._tell) for side in (yardstick, port)
@@ -90,7 +88,7 @@ class Comparison:
                 self.report.choices.append(self._codes(stage, dtype, made, codebooks))
         ends = [run.whole for run in (self.truth, torch, mlx)]
         last = self.stages[-1]
-        if last.codebook is not None:  # one near-tie changes all later codebooks of its frame: no verdict
+        if last.codebook is not None:  # no verdict: a near-tie changes all later codebooks of its frame
             equal = int((ends[0]["codes"] == ends[2]["codes"]).sum())
             self.report.choices.append(Choices(self.part, END, dtype, ends[0]["codes"].size, equal))
             return mlx.whole
@@ -118,7 +116,7 @@ class Comparison:
         return measure(self.part, layer, dtype, truth, torch, mlx, self._judged(dtype))
 
     def _judged(self, dtype: str) -> bool:
-        """MLX's quantised products on a CPU add up in 16 bits, torch's in 32: its error bounds nothing."""
+        """Judge float32 and unquantized layers only: on a CPU, MLX sums quantized products in 16 bits."""
         return dtype == "float32" or not self.quantized
 
     def _codes(self, stage: Stage, dtype: str, made: Sequence[State], codebooks: Part) -> Choices:
@@ -130,7 +128,7 @@ class Comparison:
 
 
 def logits_of(last: Stage, state: State) -> np.ndarray:
-    """What a network's last layer foretells. (R, T, V), or (R, T, C, V) where there are several codebooks."""
+    """Logits of a network's last layer: (R, T, V), or (R, T, C, V) for several codebooks."""
     logits = [state[name] for name in last.arrays]
     return np.stack(logits, axis=2) if len(logits) > 1 else logits[0]
 
@@ -144,10 +142,10 @@ def verify(
     *,
     progress: Progress = lambda _: None,
 ) -> None:
-    """Compare a converted model with what it was made from, into `report`, which says how much to run.
+    """Compare a converted model with its source; results are added to `report`, whose settings are used.
 
-    reference, port: torch's layers and MLX's.
-    Raises CheckpointError where the two are not the same network, UsageError for values out of range.
+    reference, port: layers of torch and of MLX.
+    Raises CheckpointError if the two are not the same network, UsageError for values out of range.
     """
     parts = {kind: (part, destination.parts[kind]) for kind, part in source.parts.items()}
     for pair in parts.values():
@@ -182,8 +180,8 @@ def _climb(
     report: Report,
     progress: Progress,
 ) -> None:
-    """One rung: float32, and the type in which the converted part is stored."""
-    held = before if _exact(after) else after  # whose numbers the oracle computes with
+    """Compare one rung in float32, and in the type in which the converted part is stored."""
+    held = before if _exact(after) else after  # the numbers for the oracle
     state = rung.state(given)
     oracle = reference(held, rung.layers, before.config, "float64")
     comparison = Comparison(rung, oracle, state, report, progress, _is_quantized(after))
@@ -202,17 +200,17 @@ def _climb(
 
 
 def _exact(part: Part) -> bool:
-    """Whether a converted part should hold its source's very numbers."""
+    """True if a converted part should contain exactly its source's numbers."""
     return not _is_quantized(part) and part.dtype == "float32"
 
 
 def _is_quantized(part: Part) -> bool:
-    """Whether any layer of a converted part is: its scales are there."""
+    """True if any layer of a converted part is quantized, which adds its scales."""
     return part.quantization is not None and any(len(move.sources) > 1 for move in part.moves.values())
 
 
 def _title(kind: str) -> str:
-    """Of a part in the report: its folder, or the model."""
+    """Title of a part in the report: its folder, or the model."""
     return models.network(kind).folder or kind
 
 
@@ -231,15 +229,13 @@ def _check_shapes(before: Part, after: Part) -> None:
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
         raise CheckpointError(
-            f"{after.files[0].parent}: not made from {before.files[0]}: {'; '.join(other[:3])}{more}; "
+            f"{after.files[0].parent}: not converted from {before.files[0]}: {'; '.join(other[:3])}{more}; "
             "give the checkpoint that it was converted from"
         )
 
 
 def _differences(before: Part, after: Part) -> list[str]:
-    """Entries of the configuration that a conversion changed, and texts; the default sampling may be the
-    user's own.
-    """
+    """List changed texts and entries of the configuration, except the default sampling, which users edit."""
     at = f"{models.network(before.kind).folder}/" if models.network(before.kind).folder else ""
     old, new = _flat(asdict(before.config)), _flat(asdict(after.config))
     found = [
@@ -248,7 +244,7 @@ def _differences(before: Part, after: Part) -> list[str]:
         if old.get(name) != new.get(name) and not name.startswith("sampling.")
     ]
     return found + [
-        f"{at}{name}: not the text that the source has"
+        f"{at}{name}: the text differs from the source's"
         for name, text in before.documents.items()
         if text.splitlines() != after.documents[name].splitlines()
     ]

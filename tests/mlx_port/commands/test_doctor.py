@@ -82,20 +82,20 @@ def test_the_page_for_people(capsys, monkeypatch):
     assert "voice       /cache/voice" in out
     assert "0.32.4, metal, Apple M2: works" in out
     assert "takes mps in float32 (because)" in out
-    assert "1 limit, which the layers keep to" in out
+    assert "1 limit, respected by the layers" in out
     assert "conv-65536 (error): a size over 65536. cut it" in out
-    assert out.splitlines()[-1] == "generation  possible: MLX computes on metal"
+    assert out.splitlines()[-1] == "generation  possible: MLX runs on metal"
 
 
 @pytest.mark.parametrize(
     ("mlx", "torch", "code", "why"),
     [
-        (MISSING, TORCH, 0, "give --backend torch"),
-        ({**MLX, "fault": "RuntimeError: no kernel"}, TORCH, 0, "give --backend torch"),
-        (MLX, MISSING, 0, "MLX computes on metal"),
-        (MISSING, MISSING, 1, "neither MLX nor torch computes"),
+        (MISSING, TORCH, 0, "use --backend torch"),
+        ({**MLX, "fault": "RuntimeError: no kernel"}, TORCH, 0, "use --backend torch"),
+        (MLX, MISSING, 0, "MLX runs on metal"),
+        (MISSING, MISSING, 1, "neither MLX nor PyTorch works"),
         ({**MLX, "memory_free": 10**7}, TORCH, 1, "0.0 GB of memory are free, the embedded voice may take"),
-        ({**MLX, "memory_free": None}, TORCH, 0, "MLX computes on metal"),
+        ({**MLX, "memory_free": None}, TORCH, 0, "MLX runs on metal"),
     ],
 )
 def test_the_verdict(capsys, monkeypatch, mlx, torch, code, why):
@@ -123,7 +123,7 @@ def test_missing_frameworks_are_told_with_the_remedy(capsys, monkeypatch):
     install(monkeypatch, MISSING, MISSING)
     out = run(capsys)[1]
     assert "MLX         not installed; pip install it" in out
-    assert "without it the limits of torch's backends are not told" in out
+    assert "without it the limits of its backends are unknown" in out
 
 
 @pytest.mark.parametrize(

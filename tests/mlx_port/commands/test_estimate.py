@@ -108,14 +108,14 @@ def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
     capsys.readouterr()
     found = told(capsys, "--model", tmp_path / "voice")
     assert (found["dtype"], found["quantization"]["bits"]) == ("bfloat16", 4)
-    refused(capsys, 2, "is quantised already", "--model", tmp_path / "voice", "-q")
+    refused(capsys, 2, "is already quantized", "--model", tmp_path / "voice", "-q")
 
 
 @pytest.mark.parametrize(
     ("code", "message", "arguments"),
     [
         (3, "--model: no/such/folder: no such file", ["--model", "no/such/folder"]),
-        (3, "nothing is downloaded here", ["--model", "someone/something"]),
+        (3, "estimate downloads nothing", ["--model", "someone/something"]),
         (2, "is more than this model can make, 35.5", ["--model", PUBLISHED, "--seconds", 60]),
         (2, "there are no words", ["--text", " "]),
         (2, "--batch", ["--batch", 0]),

@@ -132,7 +132,7 @@ def test_stdin_that_is_no_text(pipeline, capsys, monkeypatch):
 
 def test_no_text_on_a_terminal(pipeline, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: True))
-    refused(capsys, pipeline, 2, "text: nothing to say; give --text, or pipe a text in")
+    refused(capsys, pipeline, 2, "text: missing; give --text, or pipe a text to stdin")
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,9 @@ def test_texts_that_can(pipeline, capsys, text):
         (["--output", "a"], "output: a ends in 'no suffix'"),
         (["--stream", "--output", "a.mp3"], "output: --stream writes WAV only"),
         (["--ref-text", "Hello."], "ref-text: --ref-audio is missing"),
-        (["--ref-audio", "a.wav"], "ref-audio: --ref-text is missing; the model reads"),
+        (["--ref-audio", "a.wav"], "ref-audio: --ref-text is missing; the model continues"),
         (["--no-such-flag"], "No such option"),
-        (["more", "words"], "2 words come after the flags; put the text in quotes"),
+        (["more", "words"], "2 words after the flags; put the text in quotes"),
     ],
 )
 def test_flags_that_cannot_be_used(pipeline, capsys, flags, message):
@@ -452,7 +452,7 @@ def test_flags_of_other_models(pipeline, capsys, flags):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--ref-text", "Hello."] * 2, "ref-text: 2 for 1 --ref-audio; give one for each"),
+        (["--ref-text", "Hello."] * 2, "ref-text: 2 given for 1 --ref-audio; give one for each"),
         (["--ref-audio", "voice.wav", *["--ref-text", "Hi."] * 2], "ref-audio: 2 given, dia takes 1"),
         (["--ref-text", "..."], "ref-text: there are no words in it"),
     ],

@@ -168,8 +168,8 @@ def test_estimate_says_what_is_missing_of_the_model_that_it_is(folder, refused):
 
 def test_commands_that_there_are_not(refused):
     err = refused(2, "speak")
-    assert "No such command 'speak'; there are generate, convert, verify, estimate, doctor." in err
-    assert "command missing; there are generate, convert" in refused(2)
+    assert "No such command 'speak'; choose one of generate, convert, verify, estimate, doctor." in err
+    assert "command missing; choose one of generate, convert" in refused(2)
 
 
 @pytest.mark.parametrize("model", MODELS)
