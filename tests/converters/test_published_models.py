@@ -22,7 +22,9 @@ from converters.convert import convert, outline
 from converters.files.readers import SafetensorsCheckpoint, TorchCheckpoint
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_0626_HF, left_in, write_safetensors
-from tests.converters.models import (
+from tests.tiny.mbd import CONFIG as MBD_CONFIG
+from tests.tiny.mbd import mbd_tensors, published_content, write_published
+from tests.tiny.published_models import (
     AR,
     ENCODEC,
     FIRST,
@@ -37,8 +39,6 @@ from tests.converters.models import (
     sources,
     tensors,
 )
-from tests.tiny.mbd import CONFIG as MBD_CONFIG
-from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 

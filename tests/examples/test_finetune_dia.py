@@ -27,7 +27,7 @@ from examples.finetune_dia.lora import LowRank, adapt, merge
 from examples.finetune_dia.training import Settings, finetune
 from mlx_port.commands import main as cli
 from tests.examples.counted import Counted, Killed, Mortal
-from tests.parity.sides import YARDSTICK
+from tests.sides import YARDSTICK
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import DiaPipeline

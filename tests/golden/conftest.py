@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.golden.bench import Loader
 from tests.golden.remembering import RememberingLoader
-from tests.golden.sides import Loader
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.golden.bench import Bench, Loader, Side
 from tests.golden.cases import Case, Vectors, existing
-from tests.golden.sides import Bench, Loader, Side
 from tts_core.codecs.dac import decoded_length
 
 NAMES = [

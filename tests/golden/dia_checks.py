@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
+from tests.golden.bench import Bench, Loader, Side
 from tests.golden.cases import Case, Vectors
-from tests.golden.sides import Bench, Loader, Side
 from tts_core.dia.config import DiaConfig, read_published
 from tts_core.dia.grid import FREE, DelayGrid, apply_delay
 from tts_core.dia.text import tokenize

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.golden.cases import Vectors, _Info, existing
-from tests.golden.mars5_ar_sides import ArSide, ar_side, read_checkpoint, sampling_side
+from tests.golden.mars5_ar_bench import ArSide, ar_side, read_checkpoint, sampling_side
 from tests.tolerance import assert_golden
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties

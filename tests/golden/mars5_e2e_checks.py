@@ -13,11 +13,11 @@ from unittest import mock
 import numpy as np
 
 from tests.golden.cases import Vectors
-from tests.golden.codec_sides import encodec_bench, vocos_bench
+from tests.golden.codec_bench import encodec_bench, vocos_bench
+from tests.golden.mars5_ar_bench import ArSide, ar_side, exact, read_checkpoint
 from tests.golden.mars5_ar_checks import SETTINGS, options_of, read_info
-from tests.golden.mars5_ar_sides import ArSide, ar_side, exact, read_checkpoint
+from tests.golden.mars5_nar_bench import bench as nar_bench
 from tests.golden.mars5_nar_checks import GoldenNoise
-from tests.golden.mars5_nar_sides import bench as nar_bench
 from tests.tiny.codecs import codebooks_at
 from tests.tolerance import assert_golden
 from tts_core.audio.silence import loud_span

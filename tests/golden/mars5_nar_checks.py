@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.golden.bench import Bench, Side
 from tests.golden.cases import Vectors, existing
-from tests.golden.mars5_nar_sides import bench, formulas
-from tests.golden.sides import Bench, Side
+from tests.golden.mars5_nar_bench import bench, formulas
 from tests.tolerance import assert_within
 from tts_core.audio.silence import FRAME_LENGTH, HOP_LENGTH, loud_span
 from tts_core.mars5.diffusion import (

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from converters.files.omegaconf_pickle import OmegaConfCheckpoint
 from tests.golden.cases import Vectors, existing
 from tests.golden.metavoice_audio_bench import AudioBench, audio_bench, near
-from tests.tiny.metavoice_audio_sides import AudioSide, Rows
+from tests.tiny.metavoice_audio import AudioSide, Rows
 from tts_core.audio.bands import band_edges, lowpass_filters
 from tts_core.audio.loudness import QUIETEST, TARGET, integrated_loudness, normalize_loudness
 from tts_core.codecs import mbd_schedule

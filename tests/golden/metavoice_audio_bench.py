@@ -12,7 +12,7 @@ import numpy as np
 
 from converters.published import open_published
 from tests.golden.cases import existing
-from tests.tiny.metavoice_audio_sides import AudioSide
+from tests.tiny.metavoice_audio import AudioSide
 from tests.tolerance import assert_golden, assert_within
 
 Compute = Callable[[AudioSide], np.ndarray]

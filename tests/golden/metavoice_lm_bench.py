@@ -12,7 +12,7 @@ import numpy as np
 
 from converters.published import open_published
 from tests.golden.cases import Vectors, existing
-from tests.tiny.metavoice_sides import Side, side_of
+from tests.tiny.metavoice_lm import Side, side_of
 from tests.tolerance import assert_golden
 from tts_core.metavoice.text import Tokenizers, read_converted
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.sides import Loader, Side
+from tests.golden.bench import Loader, Side
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.golden.bench import SIDES
 from tests.golden.cases import DEFAULT
-from tests.golden.codec_sides import encodec_bench
+from tests.golden.codec_bench import encodec_bench
 from tests.golden.encodec_checks import EncodecCase, check_encodec, embedding, nearest
-from tests.golden.sides import SIDES
 from tests.golden.vocos_checks import check_vocos
 
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")

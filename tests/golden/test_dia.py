@@ -5,11 +5,11 @@ A case's test compares all that its files hold and fails if a tensor was never r
 
 import pytest
 
+from tests.golden.bench import SIDES, Loader
 from tests.golden.cases import Case, discover, golden_root
 from tests.golden.dac_checks import check_dac, check_e2e
 from tests.golden.dia_checks import check_dia
 from tests.golden.sampler_checks import check_sampler, rules_of
-from tests.golden.sides import SIDES, Loader
 
 pytestmark = pytest.mark.golden
 

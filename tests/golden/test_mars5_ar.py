@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.golden.bench import SIDES
 from tests.golden.cases import golden_root
 from tests.golden.mars5_ar_checks import (
     check_checkpoint,
@@ -10,7 +11,6 @@ from tests.golden.mars5_ar_checks import (
     check_samplers,
     check_tokens,
 )
-from tests.golden.sides import SIDES
 
 pytestmark = pytest.mark.golden
 

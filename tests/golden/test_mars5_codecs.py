@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.bench import SIDES
 from tests.golden.cases import golden_root
 from tests.golden.encodec_checks import EncodecCase, check_codec_wave, check_encodec, discover_encodec
-from tests.golden.sides import SIDES
 from tests.golden.vocos_checks import check_vocos, discover_vocos
 
 pytestmark = pytest.mark.golden

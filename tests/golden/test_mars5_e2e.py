@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.golden.bench import SIDES
 from tests.golden.cases import DEFAULT, golden_root
 from tests.golden.mars5_e2e_checks import check_whole_runs, whole
-from tests.golden.sides import SIDES
 from tts_core.mars5 import pipeline as mars5_pipeline
 
 pytestmark = pytest.mark.golden

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.golden.bench import SIDES
 from tests.golden.cases import DEFAULT, golden_root
 from tests.golden.mars5_nar_checks import CHECKS, check
-from tests.golden.sides import SIDES
 from tts_core.mars5.schedule import schedule
 
 pytestmark = pytest.mark.golden

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.bench import SIDES
 from tests.golden.cases import golden_root
 from tests.golden.mbd_checks import check_mbd, check_tables
-from tests.golden.sides import SIDES
 from tests.golden.speaker_checks import check_speaker
 from tests.golden.vocos_checks import check_default_decoder, default_cases, discover_vocos
 

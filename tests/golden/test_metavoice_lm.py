@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.bench import SIDES
 from tests.golden.cases import Vectors, golden_root
 from tests.golden.metavoice_lm_bench import Checkpoints, folders
 from tests.golden.metavoice_lm_checks import (
@@ -25,7 +26,6 @@ from tests.golden.metavoice_lm_checks import (
 from tests.golden.metavoice_quant_checks import check_quantised
 from tests.golden.metavoice_second_checks import check_end_to_end, check_second, check_truncated
 from tests.golden.metavoice_tokenizer_checks import check_tokenizer
-from tests.golden.sides import SIDES
 
 pytestmark = pytest.mark.golden
 

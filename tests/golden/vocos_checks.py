@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from converters.files.readers import read_json
+from tests.golden.bench import Bench, Side
 from tests.golden.cases import Vectors
-from tests.golden.codec_sides import exact_transform, vocos_bench
-from tests.golden.sides import Bench, Side
+from tests.golden.codec_bench import exact_transform, vocos_bench
 from tests.tolerance import assert_golden
 from tts_core.codecs.vocos import LARGEST_MAGNITUDE
 

@@ -1,6 +1,6 @@
 """Quantised folders on MLX: what is quantised, that it speaks, and how near to float32 it stays.
 
-That every form is loaded as it was written: tests/parity/test_quantised.py.
+That every form is loaded as it was written: tests/parity/dia/test_quantised.py.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.golden.sides import Loader
+from tests.golden.bench import Loader
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.golden.bench import SIDES, Bench, Loader, Side
 from tests.golden.dac_checks import check_codes, search
-from tests.golden.sides import SIDES, Bench, Loader, Side
 from tts_core.codecs.dac import decoded_length
 from tts_core.codecs.policy import CodecPolicy
 

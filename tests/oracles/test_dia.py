@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.golden.bench import SIDES, Bench, Loader
 from tests.golden.dia_checks import assert_same_codes, frames_of, processor_grid, whole_grid
-from tests.golden.sides import SIDES, Bench, Loader
 from tts_core.dia.grid import revert_delay
 from tts_core.dia.text import tokenize
 

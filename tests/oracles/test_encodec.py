@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.golden.codec_sides import encodec_bench
+from tests.golden.bench import SIDES, Bench
+from tests.golden.codec_bench import encodec_bench
 from tests.golden.encodec_checks import embedding
-from tests.golden.sides import SIDES, Bench
 from tests.tiny.codecs import codebooks_at
 from tests.tolerance import FACTOR
 from tts_core.codecs.policy import CodecPolicy

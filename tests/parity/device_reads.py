@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.sides import PORT, Side
+from tests.sides import PORT, Side
 
 
 class Watched:

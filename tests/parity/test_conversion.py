@@ -23,7 +23,7 @@ from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.loading import open_networks as open_mlx
 from tests.converters.folders import write_safetensors
-from tests.converters.models import (
+from tests.tiny.published_models import (
     AR,
     DOCUMENTS,
     ENCODEC,

@@ -9,7 +9,7 @@ import pytest
 
 import mlx_port.guard
 import torch_ref.guard
-from tests.parity.sides import PORT, SIDES, Side
+from tests.sides import PORT, SIDES, Side
 from tests.tiny.dia import Weights, dac_config, dac_weights, dia_config, dia_weights
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import GenerationError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from tests.converters.models import MARS5, sources
+from tests.tiny.published_models import MARS5, sources
 from tts_core.noise import HostNoise
 from tts_core.prompt import Prompt
 

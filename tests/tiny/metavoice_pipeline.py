@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.converters.models import METAVOICE, sources
 from tests.tiny.mbd import CONFIG, mbd_tensors, published_content, write_published
+from tests.tiny.published_models import METAVOICE, sources
 from tts_core.audio.files import read_audio
 from tts_core.codecs.mbd import MbdConfig
 from tts_core.metavoice.config import END_OF_AUDIO

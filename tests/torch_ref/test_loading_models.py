@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.converters.models import AR, ENCODEC, NAR, SOURCES, sources, tensors
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
 from tests.tiny.mbd import mbd_tensors, published_content
 from tests.tiny.mbd import write_published as write_mbd
+from tests.tiny.published_models import AR, ENCODEC, NAR, SOURCES, sources, tensors
 from torch_ref.loading import open_networks, open_parts
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError

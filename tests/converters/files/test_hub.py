@@ -15,9 +15,9 @@ import pytest
 from converters import cli
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_V01
-from tests.converters.models import ENCODEC, FIRST, SOURCES, VOCOS
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
+from tests.tiny.published_models import ENCODEC, FIRST, SOURCES, VOCOS
 from tts_core.errors import NotFoundError
 
 SAFETENSORS, PICKLES = "*.safetensors", "*.pth"

@@ -12,7 +12,7 @@ from converters.published import open_published
 from converters.rules.dequantize import Quantization, dequantize
 from converters.rules.original_quant import GROUP_SIZE, int4_groups, int8_rows, mlx_groups, mlx_rows
 from tests.converters.folders import DAC_HF, V_0626_HF
-from tests.converters.models import FIRST, sources
+from tests.tiny.published_models import FIRST, sources
 from tts_core.metavoice.config import FirstStageConfig, first_stage_parameter_shapes, is_quantisable
 
 WEIGHT = np.random.default_rng(0).normal(0, 0.05, (6, 256)).astype(np.float32)

@@ -8,8 +8,8 @@ import pytest
 from converters.published import open_published
 from mlx_port.commands import main as cli
 from mlx_port.commands.estimate import read_model
-from tests.converters.models import AR, NAR
 from tests.tiny.mars5 import converted
+from tests.tiny.published_models import AR, NAR
 from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.memory.terms import BACKENDS

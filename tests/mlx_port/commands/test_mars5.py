@@ -8,9 +8,9 @@ import pytest
 import soundfile
 
 from mlx_port.commands import main as cli
-from tests.converters.models import sources
 from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.tiny.mars5 import reference
+from tests.tiny.published_models import sources
 from tts_core.audio.files import read_audio
 from tts_core.mars5.options import Mars5Options
 from tts_core.options import info

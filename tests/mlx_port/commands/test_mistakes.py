@@ -13,8 +13,8 @@ from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
-from tests.converters.models import sources
 from tests.mlx_port.commands.fake import FakePipeline, install
+from tests.tiny.published_models import sources
 
 MODELS = ("mars5", "metavoice")
 

@@ -1,4 +1,4 @@
-"""Estimates against the tables and files they speak of. What is live at once: tests/parity/test_memory.py."""
+"""Estimates against tables and files. What is live at once: tests/parity/dia/test_memory.py."""
 
 from dataclasses import replace
 from typing import Any

@@ -38,7 +38,7 @@ def test_full_size_weights() -> None:
 def test_weights_are_what_convert_writes(kind: str, dtype: str) -> None:
     pytest.importorskip("torch", reason="the published pickles need torch")
     from converters.published import open_published
-    from tests.converters.models import sources
+    from tests.tiny.published_models import sources
 
     published = open_published(sources("mars5"))
     for how in (None, Quantization.of("affine", 32, 8)):

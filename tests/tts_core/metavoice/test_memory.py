@@ -90,7 +90,7 @@ def test_phases_follow_one_another(backend: str) -> None:
 def test_quantised_weights_are_what_convert_writes() -> None:
     pytest.importorskip("torch", reason="the published pickles need torch")
     from converters.published import open_published
-    from tests.converters.models import sources
+    from tests.tiny.published_models import sources
 
     published = open_published(sources("metavoice"))
     how = Quantization.of("affine", 32, 8)

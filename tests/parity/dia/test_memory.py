@@ -1,0 +1,211 @@
+"""The estimate's counts against what both sides allocate; and bad input, refused before anything is."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import mlx_port
+import mlx_port.layers.cache
+import mlx_port.memory
+import torch_ref
+import torch_ref.dia.step
+import torch_ref.layers.cache
+from tests.sides import PORT, SIDES, YARDSTICK, Side
+from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
+from tts_core.codecs import dac
+from tts_core.dia import memory as estimate
+from tts_core.dia.memory import Job
+from tts_core.errors import ResourceError, UsageError
+from tts_core.memory.terms import SCORES
+from tts_core.nn import attention
+from tts_core.prompt import Prompt
+
+TEXT = "[S1] One, two."
+CODES = np.zeros((4, 5), np.int32)
+
+
+@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
+def side(request: pytest.FixtureRequest) -> Side:
+    return request.param
+
+
+def tiny(side: Side) -> Any:
+    return side.pipeline(dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
+
+
+def test_constants_are_those_of_both_sides() -> None:
+    for cache in (torch_ref.layers.cache, mlx_port.layers.cache):
+        assert cache.CHUNK == estimate.CACHE_CHUNK
+    assert torch_ref.dia.step.FIRST_CAPACITY == estimate.CACHE_FIRST
+    assert attention.AttentionPolicy().budget_bytes == SCORES
+
+
+def nbytes(side: Side, arrays: Any) -> int:
+    return sum(x.nbytes for x in arrays)
+
+
+def test_weights_are_those_of_the_networks() -> None:
+    network, codec = tiny(YARDSTICK).engine.network, tiny(YARDSTICK).engine.codec
+    held = [*network.parameters(), *network.buffers()]
+    assert nbytes(YARDSTICK, held) == estimate.weight_bytes(dia_config(), "float32")
+    assert nbytes(YARDSTICK, codec.parameters()) == estimate.codec_weight_bytes(dac_config())
+
+
+@pytest.mark.parametrize(("batch", "frames", "guided"), [(1, 10, True), (2, 260, True), (3, 20, False)])
+def test_caches_are_those_of_a_run(
+    side: Side, batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[Any] = []
+    loop = side.code["engine"]
+    make = loop.make_step
+    monkeypatch.setattr(loop, "make_step", lambda *a, **b: steps.append(make(*a, **b)) or steps[-1])
+    tiny(side).generate_codes([TEXT] * batch, max_frames=frames, seed=1, cfg_scale=3.0 if guided else 0.0)
+    [step] = steps
+    job = Job(len(TEXT) - 3, frames, batch=batch, guided=guided)
+    guess = estimate.estimate(
+        dia_config(),
+        dac_config(),
+        job,
+        dtype="float32",
+        backend="torch-cpu" if side is not PORT else "mlx-cpu",
+    )
+    held = [buffer for cache in step.cache for buffer in cache.buffers]
+    assert guess["cache"].bytes == nbytes(side, held) + held[0].nbytes
+    crossed = nbytes(side, [*step.source.keys, *step.source.values])
+    encoded = 2 * 4 * batch * job.text_bytes * dia_config().encoder_config.hidden_size
+    assert guess["text"].bytes == crossed + encoded
+
+
+def test_the_widest_layer_is_that_of_a_run() -> None:
+    codec, sizes = tiny(YARDSTICK).engine.codec, []
+    for module in codec.decoder.modules():
+        module.register_forward_hook(lambda module, inputs, output: sizes.append(output.numel()))
+    for frames in (1, 9, 40):
+        sizes.clear()
+        codec.decoder(torch.zeros(1, dac_config().hidden_size, frames))
+        widths = estimate._widths(32, dac_config().hidden_size, dac.decoder_layers(dac_config()), frames)
+        assert max(sizes) == max(widths)
+
+
+BAD: dict[str, tuple[type[Exception], str, Any]] = {
+    "text too long": (
+        UsageError,
+        "text",
+        lambda voice: voice.generate("[S1] " + "word " * 40, piece_seconds=None),
+    ),
+    "reference too long": (
+        UsageError,
+        "prompt",
+        lambda voice: voice.generate("word " * 40, prompt=Prompt.of(text="word " * 12, codes=CODES)),
+    ),
+    "prompt too long": (
+        UsageError,
+        "prompt",
+        lambda voice: voice.generate_codes([TEXT], [np.zeros((4, 2400), np.int32)]),
+    ),
+    "transcript too long": (
+        UsageError,
+        "transcript",
+        lambda voice: voice.generate(TEXT, prompt=Prompt.of(text="[S1] " + "word " * 40, codes=CODES)),
+    ),
+    "too many frames": (UsageError, "max_frames", lambda voice: voice.generate(TEXT, max_frames=10**6)),
+    "batch too large": (
+        ResourceError,
+        r"^memory: 50 texts of .* are free; a batch of \d+ \(.*\) or max_frames \d+, .* would fit$",
+        lambda voice: voice.generate_batch([TEXT] * 50, max_frames=2000),
+    ),
+    "batch of codes too large": (
+        ResourceError,
+        "^memory: 60 texts",
+        lambda voice: voice.generate_codes([TEXT] * 60, max_frames=2000),
+    ),
+    "speech too long": (
+        ResourceError,
+        r"^memory: one text .* max_frames \d+, \d+\.\d s \(",
+        lambda voice: voice.stream(TEXT, max_frames=2300, cfg_scale=1.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_before_anything_is_allocated(
+    side: Side, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, message, ask = BAD[case]
+    voice = tiny(side)
+    megabytes = 2 if case == "speech too long" else 20
+    monkeypatch.setattr(voice.engine.host, "free_bytes", lambda: megabytes * 10**6)
+    for owner, name in (
+        (voice.engine, "_read"),
+        (voice.engine.codec, "encode"),
+        (voice.engine.codec, "decode"),
+    ):
+        monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("work was begun"))
+    with pytest.raises(kind, match=message) as caught:
+        ask(voice)
+    assert "\n" not in str(caught.value)
+
+
+def test_loading_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlx_port.dia.pipeline
+    import torch_ref.dia.pipeline
+    import torch_ref.loading
+    from mlx_port import loading
+    from mlx_port.api import converted_voice
+    from tts_core.voice.embedded import CODEC, DIA
+
+    folder = converted_voice()
+    for side in (torch_ref.dia.pipeline, mlx_port.dia.pipeline):
+        monkeypatch.setattr(side, "free_bytes", lambda *device: 10**7)
+    monkeypatch.setattr(torch_ref.loading, "fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr(loading, "_fill", lambda *_: pytest.fail("weights were read"))
+    for load in (
+        lambda: torch_ref.loading.load(DIA, codec=CODEC, device="cpu"),
+        lambda: loading.load(folder),
+    ):
+        with pytest.raises(ResourceError, match=r"^memory: the model's weights in float32 take .* 0\.01 GB"):
+            load()
+
+
+def test_a_loaded_codec_works_in_windows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlx_port.dia.pipeline
+    import torch_ref.dia.pipeline
+    from mlx_port.api import converted_voice
+    from tts_core.codecs.policy import CodecPolicy
+    from tts_core.dia.memory import codec_policy
+    from tts_core.voice.embedded import CODEC, DIA
+
+    sides = (
+        (
+            torch_ref.dia.pipeline,
+            "torch-cpu",
+            lambda: torch_ref.DiaPipeline.load(DIA, codec=CODEC, device="cpu"),
+        ),
+        (
+            mlx_port.dia.pipeline,
+            mlx_port.memory.backend_name(),
+            lambda: mlx_port.DiaPipeline.load(converted_voice()),
+        ),
+    )
+    for code, backend, load in sides:
+        codec = load().engine.codec
+        assert codec.policy == CodecPolicy(256)
+        free = 230 * 10**6
+        monkeypatch.setattr(code, "free_bytes", lambda *device, free=free: free)
+        scarce = load().engine.codec
+        assert scarce.policy == codec_policy(codec.config, dtype="float32", backend=backend, free=free)
+        assert scarce.policy.max_frames < 256
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["torch", "mlx"])
+def test_estimates_are_near_measured_peaks(name: str) -> None:
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "benchmarks/memory.py", "--side", name, "--jobs", "60x50,250x300,100x100x8"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,346 @@
+"""Long texts in pieces: both sides alike, pieces in the first one's voices, each what it is alone."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlx_port.api import embedded_voice as mlx_voice
+from tests.sides import PORT, SIDES, YARDSTICK, Side
+from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
+from torch_ref.api import embedded_voice as torch_voice
+from tts_core.audio.joining import FADE, PAUSE
+from tts_core.audio.joining import join as join_waves
+from tts_core.dia import pipeline as dia_pipeline
+from tts_core.errors import ResourceError, UsageError
+from tts_core.noise import HostNoise, piece_seed
+from tts_core.prompt import Prompt
+from tts_core.results import GenerationResult, join
+
+# the window holds 11.9 s, a piece 3 s or 44 characters
+TEXT = (
+    "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur adipiscing elit, sed do. [S2] Eiusmod tempor "
+    "incididunt ut. [S1] Ut labore et dolore magna. [S2] Aliqua? [S2]"
+)
+PIECES = [
+    "[S1] Lorem ipsum dolor. [S2] Sit amet!",
+    "[S1] Consectetur adipiscing elit, sed do.",
+    "Eiusmod tempor incididunt ut.",  # who spoke last in the first piece goes on, without a tag
+    "[S1] Ut labore et dolore magna. [S2] Aliqua? [S2]",
+]
+SHORT = "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur."
+LATE = "[S1] " + "Lorem ipsum dolor sit amet elit. " * 3 + "[S2] Consectetur? [S1] Adipiscing elit, sed do."
+DIALOGUES = Path(__file__).parents[3] / "examples/train_voice/evaluation/dialogues.txt"
+RATE = 1000  # samples a second
+
+
+@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
+def side(request: pytest.FixtureRequest) -> Side:
+    return request.param
+
+
+@cache
+def pipeline(side: Side, *, eos: float = 1.3) -> Any:
+    config = dia_config(positions=400, text_positions=300)
+    return side.pipeline(dia_weights(config, seed=3, eos=eos), dac_weights(dac_config()))
+
+
+@cache
+def said(side: Side, text: str) -> GenerationResult:
+    return pipeline(side).generate(text, seed=SEED)
+
+
+def spoken(side: Side) -> GenerationResult:
+    return said(side, TEXT)
+
+
+SEED = 22
+CODES = np.random.default_rng(1).integers(0, 60, (4, 20)).astype(np.int32)
+
+
+def codes_of(result: GenerationResult) -> list[np.ndarray]:
+    return [piece.codes for piece in result.pieces]
+
+
+@pytest.mark.parametrize(
+    ("text", "prompt"),
+    [
+        (TEXT, None),
+        (LATE, None),
+        (TEXT, Prompt.of(codes=CODES, text="[S1] Before. [S2] That.")),
+        (TEXT, Prompt.of(codes=CODES, text="[S2] Before.")),
+    ],
+    ids=["bare", "late", "prompt", "half a prompt"],
+)
+def test_both_sides_say_the_same(text: str, prompt: Prompt | None) -> None:
+    ours, theirs = (
+        said(side, text) if prompt is None else pipeline(side).generate(text, prompt=prompt, seed=SEED)
+        for side in (PORT, YARDSTICK)
+    )
+    assert len(ours.pieces) >= 3
+    assert sum(codes.shape[1] > 3 for codes in codes_of(ours)) >= 2, "little was said: choose another seed"
+    np.testing.assert_array_equal(ours.codes, theirs.codes)
+    assert [piece.text for piece in ours.pieces] == [piece.text for piece in theirs.pieces]
+    np.testing.assert_allclose(ours.audio, theirs.audio, rtol=0, atol=1e-4)
+
+
+def test_pieces_and_their_voices(side: Side) -> None:
+    result = spoken(side)
+    assert [piece.text for piece in result.pieces] == PIECES
+    first, *rest = result.pieces
+    assert first.prompt is None
+    assert first.codes.shape[1] > 0
+    for piece in rest:
+        assert piece.prompt is not None
+        assert piece.prompt.one.text == first.text
+        np.testing.assert_array_equal(piece.prompt.one.codes, first.codes)
+    assert [piece.seed for piece in result.pieces] == [piece_seed(SEED, place) for place in range(4)]
+    assert result.seed == SEED
+
+
+def test_a_second_anchor_stands_behind_the_first(side: Side) -> None:
+    pieces = said(side, LATE).pieces
+    late = next(place for place, piece in enumerate(pieces) if "[S2]" in piece.text)
+    assert 1 <= late == len(pieces) - 2
+    *_, last = pieces
+    assert last.prompt is not None
+    assert last.prompt.one.text == f"{pieces[0].text} {pieces[late].text}"
+    both = [pieces[0].codes, pieces[late].codes]
+    assert min(codes.shape[1] for codes in both) > 0
+    np.testing.assert_array_equal(last.prompt.one.codes, np.concatenate(both, axis=1))
+
+
+def test_a_reference_is_every_piece_s_prompt(side: Side) -> None:
+    samples = np.random.default_rng(0).normal(0, 0.1, 600).astype(np.float32)
+    voice = pipeline(side)
+    given = Prompt.of(audio=samples, text="[S1] Before. [S2] That.")
+    pieces = voice.generate(TEXT, prompt=given, seed=SEED).pieces
+    assert voice.generate(SHORT, prompt=given, seed=SEED, max_frames=1).pieces == ()
+    for piece in pieces:
+        assert piece.prompt is not None
+        assert piece.prompt.one.text == given.one.text
+        np.testing.assert_array_equal(
+            piece.prompt.one.codes, np.asarray(voice.engine.codec.encode(samples[None]))[0]
+        )
+
+
+def test_each_piece_is_what_it_is_alone(side: Side) -> None:
+    """Regenerated by itself from what the result tells; and with another prompt it is another."""
+    voice, result = pipeline(side), spoken(side)
+    for piece in result.pieces:
+        given = {"seed": piece.seed, "max_frames": piece.max_frames, "piece_seconds": None}
+        alone = voice.generate(piece.text, prompt=piece.prompt, **given)
+        np.testing.assert_array_equal(alone.codes, piece.codes)
+        np.testing.assert_array_equal(alone.audio, piece.audio)
+        assert alone.finish_reason == piece.finish_reason
+        if piece.prompt is not None:
+            free = voice.generate(piece.text, **given)
+            assert free.codes.shape != alone.codes.shape or (free.codes != alone.codes).any()
+
+
+def test_a_stream_joins_to_the_whole(side: Side) -> None:
+    """One after the other gives what side by side gives."""
+    parts, whole = list(pipeline(side).stream(TEXT, seed=SEED)), spoken(side)
+    joined = join(parts)
+    np.testing.assert_array_equal(joined.codes, whole.codes)
+    np.testing.assert_array_equal(joined.audio, whole.audio)
+    assert [part.segment_idx for part in parts] == list(range(len(parts)))
+    assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert [part.finish_reason for part in parts] == [None] * (len(parts) - 1) + [whole.finish_reason]
+    assert [piece.text for piece in joined.pieces] == PIECES
+    for one, other in zip(joined.pieces, whole.pieces, strict=True):
+        np.testing.assert_array_equal(one.audio, other.audio)
+        assert (one.seed, one.max_frames) == (other.seed, other.max_frames)
+    counts = [part.token_count for part in parts]
+    assert counts == sorted(counts)
+    assert joined.seed == SEED
+
+
+def test_joins_do_not_click(side: Side) -> None:
+    result = spoken(side)
+    waves = [piece.audio for piece in result.pieces]
+    np.testing.assert_array_equal(result.audio, join_waves(waves, RATE))
+    pause, fade = round(PAUSE * RATE), round(FADE * RATE)
+    inside = np.concatenate([np.abs(np.diff(wave)) for wave in waves])
+    steps, end = np.abs(np.diff(result.audio)), 0
+    for place, wave in enumerate(waves[:-1]):
+        start, end = end, end + len(wave)
+        kept = slice(fade if place else 0, len(wave) - fade)
+        np.testing.assert_array_equal(result.audio[start:end][kept], wave[kept])
+        assert not result.audio[end : end + pause].any()
+        assert steps[end - 1 : end + pause].max() <= np.quantile(inside, 0.999)
+        end += pause
+
+
+class CountingNoise(HostNoise):
+    """Remembers which numbers were drawn: what work has been done, whatever a result says."""
+
+    def __init__(self, seed: int):
+        super().__init__(seed)
+        self.steps: list[int] = []
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        self.steps.append(step)
+        return super().uniform(step, shape)
+
+
+def test_sound_before_the_second_piece_is_begun(side: Side) -> None:
+    sources = [CountingNoise(piece_seed(SEED, place)) for place in range(4)]
+    stream = pipeline(side).stream(TEXT, noise=sources)
+    assert [source.steps for source in sources] == [[]] * 4, "work was done before a part was wanted"
+    first = next(stream)
+    assert first.samples > 0
+    assert sources[0].steps
+    assert [source.steps for source in sources[1:]] == [[]] * 3
+    rest = list(stream)
+    assert all(source.steps for source in sources)
+    np.testing.assert_array_equal(join([first, *rest]).codes, spoken(side).codes)
+    assert rest[-1].seed is None
+    assert {piece.seed for part in rest for piece in part.pieces} == {None}
+    assert first.time_to_first_audio == rest[-1].time_to_first_audio
+
+
+def batches(voice: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts each run of the loop has, as they come."""
+    sizes: list[int] = []
+    rows = voice.engine.rows
+
+    def counted(request: Any) -> Iterator[Any]:
+        sizes.append(len(request.tokens))
+        return rows(request)
+
+    monkeypatch.setattr(voice.engine, "rows", counted)
+    return sizes
+
+
+def test_pieces_run_side_by_side(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that wait for the first alone; fewer where memory is short, with the same codes."""
+    voice = pipeline(side)
+    sizes = batches(voice, monkeypatch)
+    voice.generate(TEXT, seed=SEED)
+    assert sizes == [1, 3]
+    sizes.clear()
+    list(voice.stream(TEXT, seed=SEED))
+    assert sizes == [1, 1, 1, 1]
+    sizes.clear()
+    monkeypatch.setattr(dia_pipeline, "fitting_batch", lambda *_, **given: 2)
+    codes = voice.generate(TEXT, seed=SEED).codes
+    assert sizes == [1, 2, 1]
+    np.testing.assert_array_equal(codes, spoken(side).codes)
+    monkeypatch.setattr(type(voice.engine.host), "free_bytes", lambda _: 1000)
+    for speak in (voice.generate, voice.stream):
+        with pytest.raises(ResourceError, match=r"memory: .* of speech take"):
+            speak(TEXT)
+
+
+@pytest.mark.parametrize("frames", [1, 30, 65])
+def test_max_frames_is_of_all_pieces_together(side: Side, frames: int) -> None:
+    voice, whole = pipeline(side), spoken(side)
+    result = voice.generate(TEXT, seed=SEED, max_frames=frames)
+    assert (result.codes.shape[1], result.finish_reason) == (frames, "length")
+    assert len(result.pieces) < 4
+    for one, other in zip(result.pieces[:-1], whole.pieces, strict=False):
+        np.testing.assert_array_equal(one.codes, other.codes)
+    joined = join(list(voice.stream(TEXT, seed=SEED, max_frames=frames)))
+    np.testing.assert_array_equal(joined.codes, result.codes)
+    np.testing.assert_array_equal(joined.audio, result.audio)
+    assert joined.finish_reason == "length"
+
+
+def test_a_piece_without_an_end_is_told(side: Side) -> None:
+    """Patience is twice the expected time and 2 s more; a model that never ends is cut in every piece."""
+    result = pipeline(side, eos=0.0).generate(TEXT, seed=1)
+    assert [piece.finish_reason for piece in result.pieces] == ["length"] * 4
+    assert [piece.codes.shape[1] for piece in result.pieces] == [piece.max_frames for piece in result.pieces]
+    first, *rest = [piece.max_frames for piece in result.pieces]
+    assert first == 2 * -(-(len(PIECES[0]) - 6) * 100 // 45) + 66
+    assert {first + frames for frames in rest} == {396}, "the window is full"
+    assert result.finish_reason == "length"
+
+
+def test_pieces_in_which_nothing_is_said(side: Side) -> None:
+    """An anchor without a sound is no prompt; the others go on."""
+    voice = pipeline(side, eos=40.0)
+    results = [voice.generate(TEXT, seed=seed) for seed in range(5)]
+    mute = next(result for result in results if result.pieces[0].codes.shape[1] == 0)
+    assert [piece.prompt for piece in mute.pieces] == [None] * 4
+    assert mute.finish_reason == "stop"
+    joined = join(list(voice.stream(TEXT, seed=mute.seed)))
+    np.testing.assert_array_equal(joined.codes, mute.codes)
+    np.testing.assert_array_equal(joined.audio, mute.audio)
+
+
+@pytest.mark.parametrize(
+    "prompt", [None, Prompt.of(codes=CODES, text="[S1] Before.")], ids=["bare", "prompt"]
+)
+def test_a_text_that_fits_is_spoken_at_once(side: Side, prompt: Prompt | None) -> None:
+    voice = pipeline(side)
+    before = f"{prompt.one.text} " if prompt else ""
+    [codes] = voice.generate_codes([before + SHORT], [None if prompt is None else CODES], seed=3)
+    for seconds in ("auto", None, 30):
+        result = voice.generate(SHORT, prompt=prompt, seed=3, piece_seconds=seconds)
+        np.testing.assert_array_equal(result.codes, codes)
+        assert result.pieces == ()
+    assert len(voice.generate(SHORT, prompt=prompt, seed=3, piece_seconds=2).pieces) > 1
+
+
+def test_temperature_zero_and_other_values_reach_every_piece(side: Side) -> None:
+    voice = pipeline(side)
+    given = {"temperature": 0, "cfg_scale": 0, "top_k": 5, "top_p": 0.5}
+    result = voice.generate(TEXT, **given)
+    for piece in result.pieces:
+        alone = {"prompt": piece.prompt, "max_frames": piece.max_frames, "piece_seconds": None, **given}
+        np.testing.assert_array_equal(voice.generate(piece.text, **alone).codes, piece.codes)
+    np.testing.assert_array_equal(voice.generate(TEXT, **given, seed=99).codes, result.codes)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"noise": [HostNoise(1)] * 3}, "noise: 3 sources for 4 texts"),
+        ({"seed": -1}, "seed: -1 is outside"),
+        ({"seed": 1.5}, "seed: 1.5 is not a whole number"),
+        ({"max_frames": 0}, "max_frames: 0 is not a whole number >= 1"),
+        ({"max_frames": 2.5}, "max_frames: 2.5 is not a whole number"),
+        ({"temperature": -1.0}, "temperature: -1.0 is not a number >= 0"),
+        ({"piece_seconds": 0.2}, "piece_seconds: 0.2 is not a number >= 1"),
+        ({"piece_seconds": None, "text": TEXT[:-4] * 3}, "the model takes 300; split it after"),
+        ({"prompt": Prompt.of(codes=CODES)}, "its transcript is missing"),
+        ({"prompt": Prompt.of(codes=CODES[0], text="a")}, "prompt: codes of shape"),
+        (
+            {"prompt": Prompt.of(audio=np.zeros(0, np.float32), text="a")},
+            "prompt: audio must be a non-empty",
+        ),
+        (
+            {"prompt": Prompt.of(codes=np.tile(CODES, 18), text="a")},
+            "leave too little room for this text",
+        ),
+        ({"text": TEXT + " [S1] Ha."}, "turn 7 of 8, .S2., has no words"),
+    ],
+)
+def test_refused_at_the_call(side: Side, given: dict[str, Any], message: str) -> None:
+    given = dict(given)
+    text = given.pop("text", TEXT)
+    with pytest.raises(UsageError, match=message) as caught:
+        pipeline(side).stream(text, **given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_the_embedded_voice_says_a_minute_alike() -> None:
+    """Ten dialogues, at its own settings: every code is equal on both sides, every piece ends."""
+    text = " ".join(DIALOGUES.read_text().splitlines()[:10])
+    ours, theirs = (voice().generate(text, seed=5) for voice in (mlx_voice, torch_voice))
+    np.testing.assert_array_equal(ours.codes, theirs.codes)
+    assert 45 < ours.audio_seconds < 60
+    assert len(ours.pieces) > 8
+    assert ours.finish_reason == "stop"
+    inside = np.concatenate([np.abs(np.diff(piece.audio)) for piece in ours.pieces])
+    steps, end, pause = np.abs(np.diff(ours.audio)), 0, round(PAUSE * ours.sample_rate)
+    for piece in ours.pieces[:-1]:
+        end += len(piece.audio)
+        assert steps[end - 1 : end + pause].max() <= np.quantile(inside, 0.999)
+        end += pause

@@ -1,0 +1,291 @@
+"""What a pipeline promises whatever its side: batches, streams, limits, seeds and device reads."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tests.parity.device_reads import Forbidden, Watched
+from tests.sides import PORT, SIDES, Side
+from tests.tiny.dia import EOS, dac_config, dac_weights, dia_config, dia_weights
+from tts_core.errors import CheckpointError
+from tts_core.noise import HostNoise
+from tts_core.prompt import Prompt
+from tts_core.results import join
+
+GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
+TEXTS = [
+    "[S1] One, two.",
+    "[S2] a",
+    "[S1] Lorem ipsum dolor sit amet, [S2] consectetur adipiscing elit.",
+    "[S1] Two words",
+    "[S1] The fifth one. [S2]",
+]
+
+
+@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
+def side(request: pytest.FixtureRequest) -> Side:
+    return request.param
+
+
+@cache
+def pipeline(side: Side, *, cross_rope: bool = False, eos: float = 1.3, positions: int = 2400) -> Any:
+    config = dia_config(cross_rope=cross_rope, positions=positions)
+    return side.pipeline(dia_weights(config, seed=3, eos=eos), dac_weights(dac_config()))
+
+
+def prompt_codes(frames: int) -> np.ndarray:
+    return np.random.default_rng(frames).integers(0, 60, (4, frames)).astype(np.int32)
+
+
+PROMPTS = [
+    prompt_codes(7),
+    None,
+    Prompt.of(text="[S1] Before.", codes=prompt_codes(3)),
+    None,
+    prompt_codes(12),
+]
+SEEDS, LIMITS = [1, 2, 3, 4, 5], [3, 20, 9, 1, 14]
+
+
+@pytest.mark.parametrize(
+    "size", [{"n_codebooks": 3, "codebook_dim": (3, 4, 5)}, {"codebook_size": 59}], ids=str
+)
+def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -> None:
+    """Its missing codebooks would be left out of the speech without a word."""
+    dia, codec = dia_weights(dia_config()), dac_weights(replace(dac_config(), **size))
+    with pytest.raises(
+        CheckpointError, match="the model speaks 4 channels of 60; give the codec that belongs"
+    ):
+        side.pipeline(dia, codec)
+
+
+@GENERATIONS
+@pytest.mark.parametrize(
+    ("prompts", "seed", "max_frames"),
+    [
+        pytest.param(None, 5, LIMITS, id="bare, one seed, limits"),
+        pytest.param(None, SEEDS, 14, id="bare, seeds, one limit"),
+        pytest.param(PROMPTS, 5, 14, id="prompts, one seed, one limit"),
+        pytest.param(PROMPTS, SEEDS, LIMITS, id="prompts, seeds, limits"),
+    ],
+)
+def test_a_batch_is_its_texts_alone(
+    side: Side, cross_rope: bool, prompts: Any, seed: Any, max_frames: Any
+) -> None:
+    """Every two of these together, with and without a list each."""
+    voice = pipeline(side, cross_rope=cross_rope)
+    together = voice.generate_codes(TEXTS, prompts, seed=seed, max_frames=max_frames)
+    for place, text in enumerate(TEXTS):
+        [alone] = voice.generate_codes(
+            [text],
+            None if prompts is None else [prompts[place]],
+            seed=seed if isinstance(seed, int) else seed[place],
+            max_frames=max_frames if isinstance(max_frames, int) else max_frames[place],
+        )
+        np.testing.assert_array_equal(together[place], alone, err_msg=f"text {place + 1}")
+
+
+@GENERATIONS
+def test_a_greedy_batch_is_its_texts_alone(side: Side, cross_rope: bool) -> None:
+    voice = pipeline(side, cross_rope=cross_rope)
+    together = voice.generate_codes(TEXTS, PROMPTS, temperature=0, max_frames=14)
+    for text, prompt, codes in zip(TEXTS, PROMPTS, together, strict=True):
+        [alone] = voice.generate_codes([text], [prompt], temperature=0, max_frames=14)
+        np.testing.assert_array_equal(codes, alone)
+
+
+def test_eos_inside_a_prompt_is_ignored(side: Side) -> None:
+    """A text that a neighbour outruns predicts EOS inside its prompt, and still speaks afterwards."""
+    voice = pipeline(side, eos=6.0)
+    prompts = [None, prompt_codes(30)]
+    drawn: list[np.ndarray] = []
+    with Watched(voice.engine.host, drawn.append):
+        codes = voice.generate_codes(TEXTS[:2], prompts, seed=2, max_frames=8)
+    inside = np.array(drawn)[:29, 1, 0]
+    assert (inside == EOS).any(), "nothing was predicted there: choose another seed"
+    [alone] = voice.generate_codes([TEXTS[1]], [prompts[1]], seed=2, max_frames=8)
+    np.testing.assert_array_equal(codes[1], alone)
+    assert alone.shape[1] > 0
+
+
+def test_a_batch_of_results_is_each_text_alone(side: Side) -> None:
+    voice = pipeline(side)
+    together = voice.generate_batch(TEXTS[:3], prompts=PROMPTS[:3], seed=[1, 2, 3], max_frames=[12, 30, 20])
+    for place, result in enumerate(together):
+        limit = [12, 30, 20][place]
+        if isinstance(PROMPTS[place], np.ndarray):  # `generate` takes a Prompt, whose transcript is read
+            continue
+        alone = voice.generate(TEXTS[place], prompt=PROMPTS[place], seed=place + 1, max_frames=limit)
+        np.testing.assert_array_equal(result.codes, alone.codes)
+        np.testing.assert_array_equal(result.audio, alone.audio)
+        assert (result.seed, result.finish_reason) == (alone.seed, alone.finish_reason)
+
+
+@pytest.mark.parametrize("max_frames", [1, 7, 8, 9, 60])
+def test_a_stream_joins_to_the_whole(side: Side, max_frames: int) -> None:
+    voice = pipeline(side, eos=1.0)
+    pieces = list(voice.stream(TEXTS[2], seed=8, max_frames=max_frames))
+    whole = voice.generate(TEXTS[2], seed=8, max_frames=max_frames)
+    joined = join(pieces)
+    np.testing.assert_array_equal(joined.audio, whole.audio)
+    np.testing.assert_array_equal(joined.codes, whole.codes)
+    assert [piece.segment_idx for piece in pieces] == list(range(len(pieces)))
+    assert [piece.is_final_chunk for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert [piece.finish_reason for piece in pieces[:-1]] == [None] * (len(pieces) - 1)
+    assert whole.finish_reason in ("stop", "length")
+    [codes] = voice.generate_codes([TEXTS[2]], seed=8, max_frames=max_frames)
+    np.testing.assert_array_equal(whole.codes, codes)
+    assert whole.audio.dtype == np.float32
+    assert whole.audio.ndim == 1
+
+
+class CountingNoise(HostNoise):
+    """Counts the rows that were drawn: what work has been done, whatever a result says."""
+
+    def __init__(self, seed: int):
+        super().__init__(seed)
+        self.steps: list[int] = []
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        self.steps.append(step)
+        return super().uniform(step, shape)
+
+
+def test_speech_starts_before_half_of_the_steps(side: Side) -> None:
+    noise = CountingNoise(8)
+    stream = pipeline(side, eos=0.0).stream(TEXTS[2], noise=noise, max_frames=60)
+    assert noise.steps == [], "work was done before the first piece was asked for"
+    first = next(stream)
+    begun = len(noise.steps)
+    rest = list(stream)
+    assert first.samples > 0
+    assert begun < len(noise.steps) / 2
+    assert len(rest) >= 2
+    assert first.time_to_first_audio == rest[-1].time_to_first_audio
+
+
+def test_every_step_draws_its_own_numbers(side: Side) -> None:
+    """One call a row, numbered from the text's own first row, also behind a longer prompt."""
+    voice, sources = pipeline(side, eos=0.0), [CountingNoise(1), CountingNoise(2)]
+    voice.generate_codes(TEXTS[:2], [None, prompt_codes(5)], noise=sources, max_frames=6)
+    rows = 6 + 3  # frames and the longest delay
+    assert sources[0].steps[:rows] == list(range(rows))
+    assert sources[1].steps == list(range(len(sources[1].steps)))
+    assert len(sources[1].steps) >= rows
+
+
+def test_injected_noise_is_what_its_seed_gives(side: Side) -> None:
+    voice = pipeline(side)
+    [seeded] = voice.generate_codes([TEXTS[0]], seed=11, max_frames=12)
+    [injected] = voice.generate_codes([TEXTS[0]], noise=HostNoise(11), max_frames=12)
+    [other] = voice.generate_codes([TEXTS[0]], noise=HostNoise(12), max_frames=12)
+    np.testing.assert_array_equal(injected, seeded)
+    assert other.shape != seeded.shape or (other != seeded).any()
+
+
+def test_a_seed_is_told_and_a_fresh_one_differs(side: Side) -> None:
+    voice = pipeline(side, eos=0.0)
+    assert voice.generate(TEXTS[0], seed=2**64 - 1, max_frames=2).seed == 2**64 - 1
+    first, second = (voice.generate(TEXTS[0], max_frames=12) for _ in range(2))
+    assert first.seed is not None
+    assert first.seed != second.seed
+    assert (first.codes != second.codes).any()
+    again = voice.generate(TEXTS[0], seed=first.seed, max_frames=12)
+    np.testing.assert_array_equal(again.codes, first.codes)
+    batch = voice.generate_batch(TEXTS[:2], max_frames=2)
+    assert batch[0].seed == batch[1].seed, "a fresh seed is one for all, as a given one is"
+
+
+def test_temperature_zero_draws_nothing(side: Side) -> None:
+    noise = CountingNoise(1)
+    voice = pipeline(side)
+    [codes] = voice.generate_codes([TEXTS[0]], temperature=0, noise=noise, max_frames=12)
+    assert noise.steps == []
+    [again] = voice.generate_codes([TEXTS[0]], temperature=0, seed=99, max_frames=12)
+    np.testing.assert_array_equal(codes, again)
+
+
+@pytest.mark.parametrize("prompt", [None, prompt_codes(5)], ids=["bare", "prompt"])
+def test_max_frames_is_exact_without_eos(side: Side, prompt: np.ndarray | None) -> None:
+    voice = pipeline(side, eos=0.0)
+    codes = voice.generate_codes(TEXTS[:4], [prompt] * 4, max_frames=[1, 2, 9, 30], seed=1)
+    assert [each.shape for each in codes] == [(4, 1), (4, 2), (4, 9), (4, 30)]
+    for each in codes:
+        assert each.dtype == np.int32
+        assert each.min() >= 0
+        assert each.max() < EOS
+    result = voice.generate(TEXTS[0], max_frames=9, seed=1)
+    assert (result.finish_reason, result.codes.shape[1]) == ("length", 9)
+
+
+def test_the_default_limit_is_the_models_room(side: Side) -> None:
+    """positions = BOS + frames + longest delay, prompt included."""
+    voice = pipeline(side, eos=0.0, positions=30)
+    assert voice.config.max_frames == 26
+    [bare, prompted] = voice.generate_codes(TEXTS[:2], [None, prompt_codes(6)], seed=1)
+    assert (bare.shape[1], prompted.shape[1]) == (26, 20)
+
+
+def test_a_text_may_end_by_itself(side: Side) -> None:
+    result = pipeline(side, eos=3.0).generate(TEXTS[0], seed=1, max_frames=200)
+    assert result.finish_reason == "stop"
+    assert 0 < result.codes.shape[1] < 200
+    assert result.samples > 0
+    assert result.real_time_factor == pytest.approx(
+        result.processing_time_seconds * result.sample_rate / result.samples
+    )
+    assert result.peak_memory_usage > 0
+    assert 0 < result.time_to_first_audio <= result.processing_time_seconds
+
+
+def test_a_text_may_end_at_once(side: Side) -> None:
+    """No frames are an answer, not an error: an empty waveform and 'stop'."""
+    voice = pipeline(side, eos=40.0)
+    ends = [voice.generate(TEXTS[0], seed=seed, max_frames=20) for seed in range(6)]
+    empty = [result for result in ends if result.codes.shape[1] == 0]
+    assert empty, "none of them did: choose another weight"
+    assert empty[0].finish_reason == "stop"
+    assert empty[0].audio.shape == (0,)
+    assert empty[0].codes.shape == (4, 0)
+    assert empty[0].real_time_factor == np.inf
+
+
+@GENERATIONS
+@pytest.mark.parametrize("prompts", [None, PROMPTS[:3]], ids=["bare", "prompts"])
+def test_one_read_from_the_device_a_row(
+    side: Side, cross_rope: bool, prompts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voice = pipeline(side, cross_rope=cross_rope, eos=0.0)
+    voice.generate_codes([TEXTS[0]], seed=1, max_frames=1)  # whatever happens once, such as the empty text
+    read: list[np.ndarray] = []
+    with Watched(voice.engine.host, read.append), Forbidden(side, monkeypatch, *loop_modules(side)):
+        codes = voice.generate_codes(TEXTS[:3], prompts, seed=1, max_frames=10)
+    assert [each.shape[1] for each in codes] == [10, 10, 10]
+    longest, shortest = (7, 0) if prompts else (0, 0)
+    assert len(read) == (longest - shortest) + 10 + 3  # rows: prompts' difference, frames, longest delay
+    assert {each.shape for each in read} == {(3, 4)}
+
+
+def loop_modules(side: Side) -> list[Any]:
+    return [side.code["engine"], side.code["host"]]
+
+
+def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guard above can fail."""
+    x = side.array(np.ones(3, np.float32))
+    readings: list[Callable[[Any], Any]] = [
+        lambda x: x[0].item(),
+        lambda x: x.tolist(),
+        lambda x: bool(x[0] > 0),
+    ]
+    readings += (
+        [np.asarray] if side is not PORT else [lambda x: mx.eval(x), lambda x: side.code["host"].np.array(x)]
+    )
+    for reading in readings:
+        with Forbidden(side, monkeypatch, *loop_modules(side)), pytest.raises(AssertionError, match="read"):
+            reading(x)

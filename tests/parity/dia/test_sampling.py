@@ -1,0 +1,68 @@
+"""Both sides' candidates and draws against the NumPy definition, ties and special ids among the logits."""
+
+import numpy as np
+import pytest
+
+import mlx_port.dia.sampling
+import torch_ref.dia.sampling
+from tests.sides import PORT, YARDSTICK
+from tests.tts_core.dia import sampling_rules as rules
+from tts_core.dia.sampling import Sampling
+
+SIDES = {"torch_ref": (YARDSTICK, torch_ref.dia.sampling), "mlx_port": (PORT, mlx_port.dia.sampling)}
+RULES = ["candidates_0626", "candidates_v01"]
+SETTINGS = [
+    Sampling(3.0, 1.2, 0.95, 45),
+    Sampling(3.0, 0.0, 0.95, 45),
+    Sampling(0.0, 1.0, 1.0, 0),
+    Sampling(1.0, 0.3, 0.5, 1),
+    Sampling(7.5, 2.0, 0.99, 67),
+    Sampling(3.0, 1.3, 0.9, 5),
+]
+EOS = 60
+
+
+def logits(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """cond, uncond: (B, C, V) float32."""
+    random = np.random.default_rng(7)
+    cond, uncond = random.normal(0, 3, (2, 60, 4, 67)).astype(np.float32)
+    if kind == "ties":  # whole numbers: several ids share the edge of top-k and the first place
+        cond, uncond = cond.round(), uncond.round()
+    if kind == "ends":  # EOS is the best in a third of the rows, in a third close to it
+        cond[::3, :, EOS] = uncond[::3, :, EOS] = 12
+        cond[1::3, :, EOS] = cond[1::3, :, :EOS].max(axis=-1) - 1e-3
+    return cond, uncond
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.parametrize("kind", ["plain", "ties", "ends"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", SIDES)
+def test_candidates(name: str, rule: str, kind: str, setting: Sampling) -> None:
+    """The same ids survive, with the same logits; rows on top-p's edge, where rounding decides, are few."""
+    side, module = SIDES[name]
+    cond, uncond = logits(kind)
+    expected = getattr(rules, rule)(cond, uncond, setting, EOS)
+    exact = getattr(rules, rule)(cond.astype(np.float64), uncond.astype(np.float64), setting, EOS)
+    got = side.numpy(getattr(module, rule)(side.array(cond), side.array(uncond), setting, EOS))
+    clear = ((expected > -np.inf) == (exact > -np.inf)).all(axis=-1)
+    assert clear.mean() > 0.97
+    np.testing.assert_array_equal((got > -np.inf)[clear], (exact > -np.inf)[clear])
+    kept = clear[..., None] & (exact > -np.inf)
+    np.testing.assert_allclose(got[kept], exact[kept], rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_draw(name: str) -> None:
+    """The id of the definition, the first of equals; forbidden ids are never drawn."""
+    side, module = SIDES[name]
+    cond, uncond = logits("plain")
+    kept = rules.candidates_0626(cond, uncond, SETTINGS[0], EOS)
+    uniform = np.random.default_rng(8).uniform(1e-6, 1 - 1e-6, kept.shape).astype(np.float32)
+    uniform[0, 0] = np.float32(2**-24)
+    uniform[0, 1] = np.float32(1 - 2**-24)
+    drawn = side.numpy(module.draw(side.array(kept), side.array(uniform)))
+    np.testing.assert_array_equal(drawn, rules.draw(kept.astype(np.float64), uniform.astype(np.float64)))
+    assert (np.take_along_axis(kept, drawn[..., None].astype(int), axis=-1) > -np.inf).all()
+    level = np.zeros((1, 1, 67), np.float32)
+    assert side.numpy(module.draw(side.array(level), side.array(level + np.float32(0.5)))) == 0

@@ -1,0 +1,473 @@
+"""MARS5's autoregressive half, MLX against PyTorch: layer, network, sampling, and the whole loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+
+import mlx_port.layers.cache
+import mlx_port.layers.rope
+import mlx_port.mars5.ar_loop
+import mlx_port.mars5.codec_lm
+import mlx_port.mars5.sampling
+import torch_ref.layers.cache
+import torch_ref.layers.rope
+import torch_ref.mars5.ar_loop
+import torch_ref.mars5.codec_lm
+import torch_ref.mars5.sampling
+from tests.parity.mars5 import plain_codec_lm as plain
+from tests.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
+from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
+from tests.tolerance import assert_within
+from torch_ref.limits import Backend, enforce
+from tts_core.errors import GenerationError
+from tts_core.mars5.config import CodecLMConfig, is_norm
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.tokens import CodecPrompt
+from tts_core.noise import HostNoise
+
+CONFIG = ar_config()
+NARROW = ar_config(sliding_window=16)
+BOTH = pytest.mark.parametrize("side", [YARDSTICK, PORT], ids=["torch_ref", "mlx_port"])
+WINDOWS = pytest.mark.parametrize("config", [CONFIG, NARROW], ids=["window 3000", "window 16"])
+SETTINGS = {
+    "defaults": Mars5Options(),
+    "wide": Mars5Options(temperature=1.2, top_k=0, top_p=1.0),
+    "every filter": Mars5Options(temperature=1.1, top_k=60, top_p=0.9, typical_p=0.8, rep_penalty_window=9),
+    "greedy": Mars5Options(temperature=0.0, freq_penalty=0.5),
+}
+
+
+def of(side: Side, name: str) -> Any:
+    """A side's module by its path behind the package."""
+    base = mlx_port if side is PORT else torch_ref
+    found: Any = base
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@cache
+def network(side: Side, config: CodecLMConfig = CONFIG) -> Any:
+    tensors = ar_tensors(config, seed=3)
+    built = of(side, "mars5.codec_lm").CodecLM(config)
+    if side is PORT:
+        built.load_weights([(name, mx.array(tensor)) for name, tensor in tensors.items()])
+        return built
+    state = {name: side.array(tensor) for name, tensor in tensors.items()}
+    built.load_state_dict(state, strict=True, assign=True)
+    return built.eval().requires_grad_(False)
+
+
+def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, scale, shape).astype(np.float32)
+
+
+def rotation(side: Side, config: CodecLMConfig, start: int, length: int) -> Any:
+    return network(side, config).positions(start + length)(start, length)
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (0, 31), (2990, 7)])
+def test_rotate_pairs(start: int, length: int) -> None:
+    """Against the formula in float64; late positions show angles that were made in float32."""
+    x = normal(1, 2, 3, length, 8)
+    angles = np.arange(start, start + length)[:, None] / 10000.0 ** (2 * np.arange(4) / 8)
+
+    def turned_by(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+        a, b = x[..., 0::2], x[..., 1::2]
+        return np.stack([a * cos - b * sin, b * cos + a * sin], axis=-1).reshape(x.shape)
+
+    oracle = turned_by(x.astype(np.float64), np.cos(angles), np.sin(angles))
+    known = turned_by(x, np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
+    for side in (YARDSTICK, PORT):
+        rope = of(side, "layers.rope")
+        tables = rope.RotaryPositions(3000, 8, 10000.0)(start, length)
+        turned = side.numpy(rope.rotate_pairs(side.array(x), tables))
+        assert_within(turned, known, oracle, f"{side.name} pairs at {start}")
+
+
+@BOTH
+@pytest.mark.parametrize("capacity", [1, 5, 8, 40])
+@pytest.mark.parametrize("first", [1, 4, 5, 6, 8, 21])
+def test_ring(side: Side, first: int, capacity: int) -> None:
+    """A row sees all that the ring keeps: the last ones, itself included, in any order."""
+    window, total = 8, first + 12
+    ring = of(side, "layers.cache").RingCache(window, capacity)
+    assert ring.capacity == min(window, capacity)
+    every = normal(2, 2, 1, 2, total, 3)
+    keys, values = ring.extend(*(side.array(rows[:, :, :first]) for rows in every))
+    np.testing.assert_array_equal(side.numpy(keys), every[0, :, :, :first])
+    np.testing.assert_array_equal(side.numpy(values), every[1, :, :, :first])
+    for row in range(first, total):
+        seen = ring.extend(*(side.array(rows[:, :, row : row + 1]) for rows in every))
+        assert ring.length == row + 1
+        assert ring.rule(1) == (False, None)
+        wanted = every[:, :, :, max(0, row + 1 - ring.capacity) : row + 1]
+        for got, expected in zip(seen, wanted, strict=True):
+            rows = side.numpy(got)[0, 0]
+            assert sorted(map(tuple, rows)) == sorted(map(tuple, expected[0, 0]))
+    with pytest.raises(ValueError, match="2 rows behind the first call"):
+        ring.extend(*(side.array(rows[:, :, :2]) for rows in every))
+
+
+@BOTH
+@pytest.mark.parametrize("rows", [1, 8, 9, 10, 30])
+def test_band(side: Side, rows: int) -> None:
+    """In the first call key j is seen by row i if i - window <= j <= i."""
+    ring = of(side, "layers.cache").RingCache(8, 40)
+    ring.extend(side.array(normal(1, 1, 1, rows, 2)), side.array(normal(2, 1, 1, rows, 2)))
+    causal, mask = ring.rule(rows)
+    place = np.arange(rows)
+    expected = (place[:, None] - 8 <= place) & (place <= place[:, None])
+    if mask is not None:
+        assert not causal
+        np.testing.assert_array_equal(side.numpy(mask), expected)
+    else:
+        assert causal == (rows > 1)
+        np.testing.assert_array_equal(np.tril(np.ones((rows, rows), bool)), expected)
+
+
+def test_feed_forward() -> None:
+    x = normal(1, 2, 5, CONFIG.hidden_size)
+    assert_parity("w2(silu(w1) w3)", lambda s: s.numpy(network(s).ar.layers[0].feed_forward(s.array(x))))
+
+
+@WINDOWS
+@pytest.mark.parametrize("steps", [(1, 1, 1), (5, 1, 1), (40, 1, 1, 1)], ids=str)
+def test_attention(config: CodecLMConfig, steps: Sequence[int]) -> None:
+    x = normal(3, 1, sum(steps), config.hidden_size)
+
+    def run(side: Side) -> np.ndarray:
+        rows, start, outs = network(side, config).new_cache(64)[0], 0, []
+        for step in steps:
+            part, turn = side.array(x[:, start : start + step]), rotation(side, config, start, step)
+            outs.append(side.numpy(network(side, config).ar.layers[0].attention(part, turn, rows)))
+            start += step
+        return np.concatenate(outs, axis=1)
+
+    assert_parity(f"attention in steps of {steps}", run)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0])
+def test_block(scale: float) -> None:
+    x = normal(4, 1, 12, CONFIG.hidden_size, scale=scale)
+
+    def run(side: Side) -> np.ndarray:
+        block, rows = network(side).ar.layers[1], network(side).new_cache(12)[1]
+        return side.numpy(block(side.array(x), rotation(side, CONFIG, 0, 12), rows))
+
+    assert_parity(f"block at scale {scale}", run)
+
+
+@pytest.mark.parametrize("frames", [1, 2, 75])
+@pytest.mark.parametrize("padded", [0, 1, 30])
+def test_speaker(frames: int, padded: int) -> None:
+    """What stands from the first padding on changes nothing."""
+    codes = np.stack([reference(frames, CONFIG, seed).T for seed in (1, 2)])
+    codes[0, max(frames - padded, 0) :, 0] = CONFIG.codebook_rows - 1
+    assert_parity(f"speaker of {frames}", lambda s: s.numpy(network(s).speaker(s.array(codes))))
+    other = codes.copy()
+    other[0, max(frames - padded, 0) + 1 :] = 0
+    vectors = [ORACLE.numpy(network(ORACLE).speaker(ORACLE.array(given))) for given in (codes, other)]
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+
+
+@WINDOWS
+def test_network(config: CodecLMConfig) -> None:
+    """All ids at once; then a prompt and single ids, which beyond the window see one position less."""
+    codes = reference(20, config)
+    tokens = deep_prompt(codes).tokens[None]
+    prompt, length = tokens.shape[1] - 6, tokens.shape[1] + 1
+
+    def whole(side: Side) -> np.ndarray:
+        net = network(side, config)
+        rows = net.rows(net.speaker(side.array(codes.T[None])), side.array(tokens))
+        return side.numpy(net(rows, rotation(side, config, 0, length), net.new_cache(length)))
+
+    def stepped(side: Side) -> np.ndarray:
+        net, rows = network(side, config), network(side, config).new_cache(length)
+        first = net.rows(net.speaker(side.array(codes.T[None])), side.array(tokens[:, :prompt]))
+        outs = [net.next_logits(first, rotation(side, config, 0, prompt + 1), rows)]
+        for at in range(prompt, tokens.shape[1]):
+            row = net.embed(side.array(tokens[:, at : at + 1]))
+            outs.append(net.next_logits(row, rotation(side, config, at + 1, 1), rows))
+        return np.stack([side.numpy(out) for out in outs], axis=1)
+
+    assert_parity("network", whole)
+    assert_parity("network in steps", stepped)
+    if config is CONFIG:
+        np.testing.assert_allclose(stepped(ORACLE), whole(ORACLE)[:, prompt:], rtol=0, atol=1e-12)
+
+
+def test_a_step_depends_on_all_before_it() -> None:
+    """Causality, the speaker, and the order of the prompt."""
+    codes, net = reference(20, CONFIG), network(ORACLE)
+    tokens = deep_prompt(codes).tokens[None]
+    length = tokens.shape[1] + 1
+
+    def logits(codes: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        rows = net.rows(net.speaker(ORACLE.array(codes.T[None])), ORACLE.array(tokens))
+        return ORACLE.numpy(net(rows, rotation(ORACLE, CONFIG, 0, length), net.new_cache(length)))[0]
+
+    first = logits(codes, tokens)
+    changed = tokens.copy()
+    changed[0, 10] += 1
+    assert (np.abs(logits(codes, changed) - first).max(axis=1) > 1e-9).tolist() == [False] * 11 + [True] * (
+        length - 11
+    )
+    other = codes.copy()
+    other[2, 5] += 1
+    assert (np.abs(logits(other, tokens) - first).max(axis=1) > 1e-9).all()
+
+
+def some_logits(kind: str) -> np.ndarray:
+    """(B, V) float32."""
+    logits = normal(7, 40, 97, scale=3.0)
+    return logits.round() if kind == "ties" else logits
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["plain", "ties"])
+@pytest.mark.parametrize(("top_k", "top_p"), [(0, 0.2), (0, 0.95), (1, 1.0), (5, 0.5), (97, 0.9), (500, 1.0)])
+def test_keep_top(side: Side, kind: str, top_k: int, top_p: float) -> None:
+    """The same ids stay; a row in which float64 and float32 differ is on the nucleus' edge, and rare."""
+    logits = some_logits(kind)
+    got = side.numpy(of(side, "mars5.sampling").keep_top(side.array(logits), top_k, top_p))
+    exact = np.stack([plain.top(row.astype(np.float64), top_k, top_p) for row in logits])
+    single = np.stack([plain.top(row, top_k, top_p) for row in logits])
+    clear = ((exact > -np.inf) == (single > -np.inf)).all(axis=1)
+    assert clear.mean() > 0.9
+    np.testing.assert_array_equal(got[clear], single[clear])
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["plain", "ties"])
+@pytest.mark.parametrize("mass", [0.01, 0.2, 0.8, 0.99, 1.0])
+def test_keep_typical(side: Side, kind: str, mass: float) -> None:
+    logits = some_logits(kind)
+    logits[::2] = np.where(logits[::2] < 1, -np.inf, logits[::2])
+    got = side.numpy(of(side, "mars5.sampling").keep_typical(side.array(logits), mass))
+    exact = np.stack([plain.typical(row.astype(np.float64), mass) for row in logits])
+    same = (got == exact).all(axis=1)
+    assert same.mean() > 0.9
+    assert (got > -np.inf).any(axis=1).all()
+
+
+@BOTH
+def test_occurrences(side: Side) -> None:
+    ids = np.array([[3, 3, 0, 6, 6, 3], [7, 7, 7, 7, 7, 6]], np.int32)
+    counts = side.numpy(of(side, "mars5.sampling").occurrences(side.array(ids), 7))
+    assert counts.tolist() == [[1, 0, 0, 3, 0, 0, 2], [0, 0, 0, 0, 0, 0, 1]]
+    nothing = side.numpy(of(side, "mars5.sampling").occurrences(side.array(ids[:, :0]), 7))
+    assert nothing.tolist() == [[0] * 7] * 2
+
+
+@BOTH
+def test_draw(side: Side) -> None:
+    """The inverse of the cumulative distribution; an id without probability is never drawn."""
+    draw = of(side, "mars5.sampling").draw
+    probs = np.array([[0, 0.25, 0, 0.5, 0.25, 0]], np.float32)
+    with np.errstate(divide="ignore"):
+        logs = side.array(np.log(probs))
+    numbers = [2.0**-24, 0.1, 0.25, 0.4, 0.7499, 0.75, 0.9, 1 - 2.0**-24]
+    drawn = [int(side.numpy(draw(logs, side.array(np.array(number, np.float32))))[0]) for number in numbers]
+    assert drawn == [1, 1, 3, 3, 3, 4, 4, 4]
+    shares = np.bincount(
+        [
+            int(side.numpy(draw(logs, side.array(np.array(number, np.float32))))[0])
+            for number in np.random.default_rng(1).random(400)
+        ],
+        minlength=6,
+    )
+    np.testing.assert_allclose(shares / 400, probs[0], atol=0.08)
+
+
+def run_of(side: Side, name: str, prompt: CodecPrompt, codes: np.ndarray, config: CodecLMConfig) -> list[int]:
+    """The ids of a side's loop, the end included."""
+    sequence = sequence_of(prompt, 25)
+    loop = of(side, "mars5.ar_loop")
+    steps = loop.extend(network(side, config), codes, sequence, SETTINGS[name], HostNoise(11))
+    for count, grown in enumerate(steps, 1):
+        assert grown is sequence
+        assert len(sequence.generated) + sequence.ended == count, "one id a time"
+    assert sequence.done
+    return [*sequence.generated, *[VOCABULARY.end] * sequence.ended]
+
+
+@WINDOWS
+@pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_loop(name: str, deep: bool, config: CodecLMConfig) -> None:
+    """Both sides draw what the plain form draws: no cache, float64, filters id by id.
+
+    Behind the window the plain form, which has no ring, sees one position more: there the sides are compared.
+    """
+    codes = reference(20, config)
+    prompt = deep_prompt(codes) if deep else VOCABULARY.shallow("Then it thins.")
+    runs = [run_of(side, name, prompt, codes, config) for side in (YARDSTICK, PORT)]
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) > 4
+    if config is CONFIG:
+        truth = plain.generate(
+            network(ORACLE, config), codes, sequence_of(prompt, 25), SETTINGS[name], HostNoise(11)
+        )
+        assert truth.margin > 1e-7, "a number on the edge of an id: choose another seed"
+        assert runs[0] == truth.ids
+
+
+@BOTH
+def test_what_a_draw_is_made_from(side: Side) -> None:
+    """With all logits 0 only the penalties are left: on repeats from the third draw on, within the window,
+    and on the end up to the expected length.
+    """
+    codes, prompt = reference(10, CONFIG), VOCABULARY.shallow("Thin.", length_factor=1.2)
+    settings = Mars5Options(temperature=1, top_k=0, top_p=1, rep_penalty_window=3, eos_penalty_factor=2)
+    silent = ar_tensors(CONFIG)
+    silent["ar.output.weight"] *= 0
+    quiet = of(side, "mars5.codec_lm").CodecLM(CONFIG)
+    if side is PORT:
+        quiet.load_weights([(name, mx.array(tensor)) for name, tensor in silent.items()])
+    else:
+        quiet.load_state_dict({name: side.array(tensor) for name, tensor in silent.items()}, assign=True)
+    seen: list[np.ndarray] = []
+    first = VOCABULARY.first_speech
+    drawn = [first, first + 1, first + 1, first + 2, first, first, first + 3, first + 4, first]
+
+    def choose(log_probs: Any, uniform: Any) -> Any:
+        seen.append(np.exp(side.numpy(log_probs)[0].astype(np.float64)))
+        return side.array(np.array([drawn[len(seen) - 1]], np.int32))
+
+    sequence = sequence_of(prompt, len(drawn))
+    loop = of(side, "mars5.ar_loop")
+    for _ in loop.extend(quiet, codes, sequence, settings, HostNoise(1), choose=choose):
+        pass
+    assert prompt.expected_tokens == 6
+    for count, probs in enumerate(seen):
+        logits = np.zeros(VOCABULARY.size)
+        expected = plain.distribution(
+            logits, drawn[:count], prompt.expected_tokens, settings, VOCABULARY.lowest, VOCABULARY.end
+        )
+        np.testing.assert_allclose(probs, expected, rtol=1e-4, atol=1e-9, err_msg=f"draw {count}")
+
+
+@BOTH
+def test_seeds(side: Side) -> None:
+    codes = reference(10, CONFIG)
+    runs = []
+    for seed in (1, 1, 2):
+        sequence = sequence_of(VOCABULARY.shallow("Thin."), 12)
+        for _ in of(side, "mars5.ar_loop").extend(
+            network(side), codes, sequence, SETTINGS["wide"], HostNoise(seed)
+        ):
+            pass
+        runs.append(sequence.generated)
+    assert runs[0] == runs[1] != runs[2]
+
+
+@BOTH
+def test_the_end_stops_the_loop(side: Side) -> None:
+    """An end that is certain: it is not part of the ids, and nothing is drawn behind it."""
+    codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
+    rules, drawn = of(side, "mars5.sampling"), []
+
+    def choose(log_probs: Any, uniform: Any) -> Any:
+        drawn.append(1)
+        ids = rules.draw(log_probs, uniform)
+        return ids * 0 + VOCABULARY.end if len(drawn) == 4 else ids
+
+    for _ in of(side, "mars5.ar_loop").extend(
+        network(side), codes, sequence, Mars5Options(), HostNoise(1), choose=choose
+    ):
+        pass
+    assert (len(sequence.generated), sequence.finish_reason) == (3, "stop")
+    assert VOCABULARY.end not in sequence.ids
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_bfloat16_stays_finite(settings: Mars5Options) -> None:
+    """Both sides in half precision, norms in float32; logits that are no numbers would raise."""
+    halves = {PORT: _half_mlx(), YARDSTICK: _half_torch()}
+    codes = reference(20, CONFIG)
+    for side, half in halves.items():
+        sequence = sequence_of(deep_prompt(codes), 20)
+        for _ in of(side, "mars5.ar_loop").extend(half, codes, sequence, settings, HostNoise(2)):
+            pass
+        assert sequence.done
+        assert all(VOCABULARY.lowest <= drawn < VOCABULARY.size for drawn in sequence.generated)
+
+
+@cache
+def _half_torch() -> Any:
+    half = torch_ref.mars5.codec_lm.CodecLM(CONFIG)
+    for name, tensor in half.state_dict().items():
+        tensor.copy_(torch.from_numpy(ar_tensors(CONFIG, seed=3)[name]))
+    for name, parameter in half.named_parameters():
+        parameter.data = parameter.data if is_norm(name) else parameter.data.bfloat16()
+    return half.eval().requires_grad_(False)
+
+
+@cache
+def _half_mlx() -> Any:
+    half = mlx_port.mars5.codec_lm.CodecLM(CONFIG)
+    tensors = ar_tensors(CONFIG, seed=3)
+    half.load_weights(
+        [
+            (name, mx.array(tensor).astype(mx.float32 if is_norm(name) else mx.bfloat16))
+            for name, tensor in tensors.items()
+        ]
+    )
+    return half
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("drawn", [0, 3])
+def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int) -> None:
+    """With the dtype of the weights, and the id that could not be drawn."""
+    codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
+    tensors = ar_tensors(CONFIG, seed=3)
+    first = VOCABULARY.first_speech
+    tensors["embed.weight"][first] = np.nan  # a row that only the id drawn reads
+    if not drawn:
+        tensors["ar.output.weight"] *= np.nan
+    broken = of(side, "mars5.codec_lm").CodecLM(CONFIG)
+    halved = {name for name in tensors if not is_norm(name)} if dtype == "bfloat16" else set()
+    if side is PORT:
+        given = {name: mx.array(tensor) for name, tensor in tensors.items()}
+        given |= {name: given[name].astype(mx.bfloat16) for name in halved}
+        broken.load_weights(list(given.items()))
+    else:
+        given = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
+        given |= {name: given[name].bfloat16() for name in halved}
+        broken.load_state_dict(given, assign=True)
+        broken.eval().requires_grad_(False)
+    ids = iter([first + 1] * (drawn - 1) + [first] * 12)
+
+    def choose(log_probs: Any, uniform: Any) -> Any:
+        return side.array(np.array([next(ids)], np.int32))
+
+    said = rf"^generation: logits are NaN or infinite in {dtype} \(text 1, row {drawn}\); "
+    with pytest.raises(GenerationError, match=said):
+        for _ in of(side, "mars5.ar_loop").extend(
+            broken, codes, sequence, Mars5Options(), HostNoise(1), choose=choose
+        ):
+            pass
+    assert len(sequence.generated) == drawn
+
+
+SOME = [Backend("mps", *version) for version in (("2.5.1", "13.6"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))]
+
+
+@WINDOWS
+@pytest.mark.parametrize("backend", SOME, ids=str)
+def test_under_the_rules_of_mps(backend: Backend, config: CodecLMConfig) -> None:
+    codes = reference(20, config)
+    with enforce(backend):
+        limited = run_of(YARDSTICK, "every filter", deep_prompt(codes), codes, config)
+    assert limited == run_of(YARDSTICK, "every filter", deep_prompt(codes), codes, config)

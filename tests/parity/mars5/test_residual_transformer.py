@@ -1,0 +1,199 @@
+"""MARS5's diffusion, MLX against PyTorch in the derived bound; whole runs against the plain form, exactly."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.parity.mars5.plain_diffusion import Plain, code, network, plain_run
+from tests.sides import ORACLE, PORT, SIDES, YARDSTICK, Side, assert_parity
+from tests.tiny.mars5_nar import TEXT, codes, config, weights
+from tests.tolerance import assert_within
+from tts_core.errors import GenerationError
+from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
+from tts_core.noise import HostNoise
+
+EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
+REFERENCE = codes(6, seed=1)
+SAFE = 1e-5  # of a margin: several times what float32 moves these log-probabilities
+T = 9
+
+
+@cache
+def tiny(side: Side) -> Any:
+    return network(side, weights())
+
+
+def both_speakers(side: Side, net: Any) -> Any:
+    pair = [net.speaker(side.array(REFERENCE.T[None])), net.no_speaker()]
+    return side.array(np.concatenate([side.numpy(one) for one in pair]))
+
+
+def logits(side: Side, net: Any, *, frames: int, t: int, speakers: Any = None) -> np.ndarray:
+    speakers = both_speakers(side, net) if speakers is None else speakers
+    given = net.read(side.array(TEXT[None]), speakers, frames=frames, timesteps=T)
+    return side.numpy(net(side.array(codes(frames).T[None]), given, side.array(np.array([t]))))
+
+
+@pytest.mark.parametrize("part", ["self", "cross", "masked"])
+def test_attention(part: str) -> None:
+    random = np.random.default_rng(3)
+    x, memory = (random.normal(0, 1, (2, length, 40)).astype(np.float32) for length in (5, 7))
+    mask = (np.arange(7) < np.array([[7], [4]]))[:, None, None]
+
+    def run(side: Side) -> np.ndarray:
+        attention = tiny(side).tfm.decoder.layers[1].multihead_attn
+        given = {
+            "self": (side.array(x),),
+            "cross": (side.array(x[:1]), side.array(memory)),
+            "masked": (side.array(x), side.array(memory), side.array(mask)),
+        }
+        return side.numpy(attention(*given[part]))
+
+    assert_parity(f"attention, {part}", run)
+
+
+def test_encoder_layer() -> None:
+    x = np.random.default_rng(4).normal(0, 1, (2, 6, 40)).astype(np.float32)
+    assert_parity("layer", lambda side: side.numpy(tiny(side).tfm.encoder.layers[0](side.array(x))))
+    assert_parity("encoder", lambda side: side.numpy(tiny(side).tfm.encoder(side.array(x))))
+
+
+def test_speaker() -> None:
+    lengths = np.array([6, 3])
+    two = np.stack([REFERENCE.T, codes(6, seed=2).T])
+
+    def run(side: Side) -> np.ndarray:
+        return side.numpy(tiny(side).speaker(side.array(two), side.array(lengths)))
+
+    assert_parity("speaker vectors", run)
+    alone = ORACLE.numpy(tiny(ORACLE).speaker(ORACLE.array(two[1:, :3])))
+    np.testing.assert_allclose(run(ORACLE)[1:], alone, rtol=0, atol=1e-12, err_msg="padding")
+
+
+def test_no_speaker_is_a_reference_all_masked() -> None:
+    """Whatever the reference holds: only the first row is to be seen."""
+    net = tiny(ORACLE)
+    masked = net.speaker(ORACLE.array(codes(5).T[None]), ORACLE.array(np.array([0])))
+    np.testing.assert_allclose(ORACLE.numpy(net.no_speaker()), ORACLE.numpy(masked), rtol=0, atol=1e-12)
+    assert_parity("no speaker", lambda side: side.numpy(tiny(side).no_speaker()))
+
+
+@pytest.mark.parametrize("frames", [1, 2, 11])
+@pytest.mark.parametrize("t", [0, 1, T - 1])
+def test_logits(frames: int, t: int) -> None:
+    assert_parity(f"{frames} frames at {t}", lambda side: logits(side, tiny(side), frames=frames, t=t))
+
+
+@EVERY_SIDE
+def test_two_branches_in_one_call(side: Side) -> None:
+    """They share the codes' row up to the first cross-attention; each gives what it gives alone."""
+    pair = both_speakers(side, tiny(side))
+    exact, pair64 = tiny(ORACLE), both_speakers(ORACLE, tiny(ORACLE))
+    shared = logits(ORACLE, exact, frames=5, t=3)
+    for branch in (0, 1):
+        alone = logits(ORACLE, exact, frames=5, t=3, speakers=pair64[branch : branch + 1])[0]
+        np.testing.assert_allclose(shared[branch], alone, rtol=0, atol=1e-11)
+        own = logits(side, tiny(side), frames=5, t=3, speakers=pair[branch : branch + 1])[0]
+        assert_within(logits(side, tiny(side), frames=5, t=3)[branch], own, alone, f"branch {branch}")
+    assert np.abs(shared[0] - shared[1]).max() > 0.1, "the speaker changes nothing"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision(dtype: str) -> None:
+    """MLX's products in half precision are as near to float64 as torch's; between layers all is float32."""
+    truth = logits(ORACLE, tiny(ORACLE), frames=7, t=4)
+    known = logits(YARDSTICK, network(YARDSTICK, weights(), dtype), frames=7, t=4)
+    own = logits(PORT, network(PORT, weights(), dtype), frames=7, t=4)
+    assert known.dtype == own.dtype == np.float32
+    exact = logits(YARDSTICK, tiny(YARDSTICK), frames=7, t=4)
+    assert np.abs(known - truth).max() > 20 * np.abs(exact - truth).max(), "this ran in float32"
+    assert_within(own, known, truth, dtype)
+
+
+def cells_for(*, deep: bool, seed: int, frames: int = 5) -> Cells:
+    sizes = config()
+    first = codes(frames, seed=7)[0]
+    start = first_noise(HostNoise(seed), sizes.n_codebooks, frames, sizes.n_classes)
+    return make_cells(first, start, REFERENCE if deep else None, n_classes=sizes.n_classes)
+
+
+SETTINGS = {
+    "defaults": Diffusion(timesteps=T, q0_override_steps=2),
+    "as upstream draws": Diffusion(timesteps=T, q0_override_steps=2, draws="per class"),
+    "no guidance": Diffusion(timesteps=T, guidance_w=1.0, x_0_temp=1.0, q0_override_steps=0),
+    "never pinned": Diffusion(timesteps=T, q0_override_steps=T, draws="per class"),
+    "always pinned, hot": Diffusion(timesteps=5, guidance_w=0.5, x_0_temp=2.0, q0_override_steps=0),
+    "one step": Diffusion(timesteps=1, q0_override_steps=0),
+}
+SEEDS = {"shallow": 1, "deep": 2}
+
+
+@cache
+def expected(name: str, clone: str) -> Plain:
+    cells = cells_for(deep=clone == "deep", seed=SEEDS[clone])
+    return plain_run(ORACLE, tiny(ORACLE), TEXT, REFERENCE, cells, SETTINGS[name], HostNoise(SEEDS[clone]))
+
+
+@pytest.mark.parametrize("clone", SEEDS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_runs_are_those_of_the_plain_form(name: str, clone: str) -> None:
+    plain, cells = expected(name, clone), cells_for(deep=clone == "deep", seed=SEEDS[clone])
+    assert plain.margin > SAFE, f"a near tie of {plain.margin:.1e}: choose another seed"
+    for side_name, side in SIDES.items():
+        diffusion = code(side).reverse.ReverseDiffusion(tiny(side))
+        noise = HostNoise(SEEDS[clone])
+        states = [
+            side.numpy(state).copy()
+            for state in diffusion.states(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)
+        ]
+        np.testing.assert_array_equal(np.stack(states), plain.states, err_msg=side_name)
+        made = diffusion.run(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)
+        np.testing.assert_array_equal(made, plain.states[-1].T)
+        assert made.dtype == np.int32
+
+
+def test_the_settings_differ() -> None:
+    """Else the test above would show one rule several times."""
+    every = [expected(name, clone).states.tobytes() for name in SETTINGS for clone in SEEDS]
+    assert len(set(every)) == len(every)
+
+
+@pytest.mark.parametrize("clone", SEEDS)
+def test_known_codes_come_out_as_they_went_in(clone: str) -> None:
+    cells, states = cells_for(deep=clone == "deep", seed=SEEDS[clone]), expected("defaults", clone).states
+    np.testing.assert_array_equal(states[-1][cells.known], cells.clean[cells.known])
+    np.testing.assert_array_equal(
+        states[1 : T - 2, :, 0], np.broadcast_to(cells.clean[:, 0], (T - 3, len(cells.clean)))
+    )
+    noisy = expected("never pinned", clone).states[1:-1]
+    assert (noisy[:, cells.known] != cells.clean[cells.known]).any(), "known cells are never noised"
+
+
+@EVERY_SIDE
+def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.parity.device_reads import Forbidden
+
+    diffusion = code(side).reverse.ReverseDiffusion(tiny(side))
+    run = diffusion.states(
+        TEXT, REFERENCE, cells_for(deep=True, seed=1), SETTINGS["defaults"], noise=HostNoise(1)
+    )
+    with Forbidden(side, monkeypatch):
+        for _ in range(T):
+            next(run)
+        with pytest.raises(
+            AssertionError, match="a read from the device: item"
+        ):  # of `finite`, behind them all
+            next(run)
+
+
+@EVERY_SIDE
+@pytest.mark.parametrize("draws", ["per cell", "per class"])
+def test_a_network_without_numbers(side: Side, draws: Any) -> None:
+    broken = weights.__wrapped__()  # its own: weights() is everyone's
+    broken.tensors["tfm.decoder.layers.1.linear2.bias"][3] = np.inf
+    diffusion = code(side).reverse.ReverseDiffusion(network(side, broken))
+    settings = Diffusion(timesteps=3, draws=draws)
+    with pytest.raises(GenerationError, match="NaN or infinite in float32"):
+        diffusion.run(TEXT, REFERENCE, cells_for(deep=False, seed=1), settings, noise=HostNoise(0))

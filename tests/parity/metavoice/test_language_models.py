@@ -1,0 +1,345 @@
+"""MetaVoice's language models on both sides: layer by layer, whole networks, rules, whole loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.parity.device_reads import Forbidden, Watched
+from tests.parity.metavoice import plain as plain
+from tests.sides import PORT, YARDSTICK
+from tests.tiny.metavoice import (
+    first_stage_config,
+    first_stage_weights,
+    second_stage_config,
+    second_stage_weights,
+    tokenizers,
+)
+from tests.tiny.metavoice_lm import Side, side_of
+from tests.tolerance import assert_within
+from tests.tts_core.metavoice import sampling_rules as rules
+from tts_core.errors import GenerationError, UsageError
+from tts_core.metavoice.codes import by_position, second_stage_rows
+from tts_core.metavoice.sampling import SECOND_STAGE_STEP, FirstStageSampling, waiting_times
+from tts_core.noise import HostNoise
+
+TORCH, MLX, ORACLE = side_of("torch"), side_of("mlx"), side_of("float64")
+EVERY_SIDE = pytest.mark.parametrize("side", [TORCH, MLX], ids=["torch_ref", "mlx_port"])
+BIAS = pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
+RANDOM = np.random.default_rng(5)
+END_OF_TEXT = tokenizers().first_stage.end_of_text
+TEXTS = ["Hello there.", "a", "the hello in there"]
+PROMPTS = [tokenizers().first_stage.encode(text) for text in TEXTS]
+SPEAKERS = RANDOM.normal(0, 1, (3, 10)).astype(np.float32)
+LIMITS = [14, 20, 9]
+SAFE = 1e-4  # of a margin: several times what float32 moves these logits
+SETTINGS = {
+    "defaults": FirstStageSampling(),
+    "no guidance": FirstStageSampling(cfg_scale=1.0, top_p=0.9),
+    "top k and p": FirstStageSampling(1.7, temperature=0.8, top_p=0.9, top_k=60),
+    "every id": FirstStageSampling(temperature=1.3, top_p=None),
+    "greedy": FirstStageSampling(top_p=None, top_k=1),
+    "cold": FirstStageSampling(temperature=0.0),
+    "slow": FirstStageSampling(2.5, 1.5, 0.9, 0.9, rule="slow"),
+    "slow, text alone": FirstStageSampling(1.0, 1.8, 1.0, None, 40, rule="slow"),
+}
+
+
+@cache
+def first(side: Side, *, bias: bool = False, end: float = 1.0) -> Any:
+    return side.first_stage(first_stage_weights(first_stage_config(bias=bias), end=end))
+
+
+@cache
+def second(side: Side, *, bias: bool = False) -> Any:
+    return side.second_stage(second_stage_weights(second_stage_config(bias=bias)))
+
+
+def parity(what: str, run: Callable[[Side], Any]) -> None:
+    """Require MLX to be as close to float64 as float32 in PyTorch says that rounding is."""
+    own, known, truth = (side.numpy(run(side)) for side in (MLX, TORCH, ORACLE))
+    assert_within(own, known, truth, what)
+
+
+def tokens(rows: int, length: int) -> np.ndarray:
+    return np.random.default_rng(length).integers(0, END_OF_TEXT + 1, (rows, length)).astype(np.int32)
+
+
+@BIAS
+@pytest.mark.parametrize("at", [0, 2])
+def test_block_and_its_parts(at: int, bias: bool) -> None:
+    """At once, then one row after several; rows of tiny size make the norm's eps matter."""
+    x = RANDOM.normal(0, 1, (2, 7, 36)).astype(np.float32)
+    x[0, 3] *= 1e-3
+    block = {side: first(side, bias=bias).transformer.h[at] for side in (MLX, TORCH, ORACLE)}
+    parity("norm", lambda side: block[side].ln_1(side.array(x)))
+    parity("feed-forward", lambda side: block[side].mlp(side.array(x)))
+
+    def behind(side: Side) -> Any:
+        rows = first(side, bias=bias).new_cache(7)[0]
+        block[side](side.array(x[:, :4]), rows)
+        block[side](side.array(x[:, 4:5]), rows)
+        return block[side](side.array(x[:, 5:]), rows)
+
+    parity("block", lambda side: block[side](side.array(x), first(side, bias=bias).new_cache(7)[0]))
+    parity("block, behind others", behind)
+
+
+@BIAS
+def test_first_stage(bias: bool) -> None:
+    ids = tokens(3, 60)  # every position
+
+    def run(side: Side) -> Any:
+        network = first(side, bias=bias)
+        return network(side.array(ids), network.speakers(side.array(SPEAKERS)), network.new_cache(60))
+
+    def steps(side: Side) -> Any:
+        network = first(side, bias=bias)
+        heard, rows = network.speakers(side.array(SPEAKERS)), network.new_cache(60)
+        network.next_logits(side.array(ids[:, :41]), heard, rows)
+        network.next_logits(side.array(ids[:, 41:42]), heard, rows)
+        return network.next_logits(side.array(ids[:, 42:]), heard, rows)
+
+    parity("logits", run)
+    parity("logits, step by step", steps)
+    np.testing.assert_allclose(
+        ORACLE.numpy(steps(ORACLE)), ORACLE.numpy(run(ORACLE))[:, -1], rtol=0, atol=1e-11
+    )
+
+
+@EVERY_SIDE
+def test_cache_takes_the_room_that_is_asked_for(side: Side) -> None:
+    network = first(side)
+    rows, heard = network.new_cache(13), network.speakers(side.array(SPEAKERS[:1]))
+    for length in (5, *(1,) * 8):
+        network(side.array(tokens(1, length)), heard, rows)
+        assert {layer.buffers[0].shape for layer in rows} == {(1, 3, 13, 12)}
+    network(side.array(tokens(1, 1)), heard, rows)  # one more than was asked for
+    assert rows[0].buffers[0].shape[2] >= 14
+
+
+@BIAS
+@pytest.mark.parametrize("speaker", [True, False], ids=["speaker", "nobody"])
+def test_second_stage(speaker: bool, bias: bool) -> None:
+    ids = RANDOM.integers(0, 1025, (2, 2, 40)).astype(np.int32)
+    heard = SPEAKERS[:2] if speaker else None
+    parity(
+        "second stage",
+        lambda side: second(side, bias=bias)(side.array(ids), None if heard is None else side.array(heard)),
+    )
+
+
+def sampler_logits(kind: str) -> np.ndarray:
+    logits = np.random.default_rng(7).normal(0, 3, (60, 67)).astype(np.float32)
+    return logits.round() if kind == "ties" else logits  # whole numbers: several ids share the edges
+
+
+RULE_SETTINGS = [
+    (1.0, 0.95, None),
+    (1.0, None, 5),
+    (0.3, 0.5, 20),
+    (0.0, 0.9, None),
+    (2.0, 1.0, None),
+    (1.0, 0.0, None),
+    (1.3, None, 500),
+]
+
+
+@EVERY_SIDE
+@pytest.mark.parametrize("kind", ["plain", "ties"])
+@pytest.mark.parametrize(("temperature", "top_p", "top_k"), RULE_SETTINGS)
+@pytest.mark.parametrize("rule", ["probabilities_fast", "probabilities_slow"])
+def test_rules(
+    side: Side, rule: str, kind: str, temperature: float, top_p: float | None, top_k: int | None
+) -> None:
+    """The same ids survive, the same of equal ones; rows on top-p's edge, where rounding decides, are few."""
+    if rule == "probabilities_slow":
+        temperature, top_k = max(temperature, 0.1), None if top_p is not None else top_k
+    logits = sampler_logits(kind)
+    given = temperature, top_p, top_k
+    expected = getattr(rules, rule)(logits, *given)
+    exact = getattr(rules, rule)(logits.astype(np.float64), *given)
+    got = side.numpy(getattr(side.code("sampling"), rule)(side.array(logits), *given))
+    clear = ((expected > 0) == (exact > 0)).all(axis=-1)
+    assert clear.mean() > (0.7 if top_p == 1 else 0.9)  # at 1 the smallest sums are at the edge
+    np.testing.assert_array_equal((got > 0)[clear], (exact > 0)[clear])
+    np.testing.assert_allclose(got[clear], exact[clear], rtol=2e-5, atol=1e-7)
+    waiting = waiting_times(HostNoise(1), 3, logits.shape)
+    drawn = side.numpy(side.code("sampling").race(side.array(got), side.array(waiting)))
+    np.testing.assert_array_equal(drawn, rules.race(got, waiting))
+
+
+@EVERY_SIDE
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param(FirstStageSampling(top_p=0.45), [0.0] * 5 + [0.2] * 5, id="fast"),
+        pytest.param(FirstStageSampling(top_p=0.45, rule="slow"), [0.2] * 5 + [0.0] * 5, id="slow"),
+    ],
+)
+def test_the_settings_name_the_rule(side: Side, settings: FirstStageSampling, expected: list[float]) -> None:
+    """Of ten equal ids the fast rule keeps the last five, the slow one the first five."""
+    got = side.numpy(side.code("sampling").probabilities(side.array(np.zeros((1, 10), np.float32)), settings))
+    np.testing.assert_allclose(got, [expected], rtol=1e-6)
+
+
+def test_draws_follow_the_probabilities() -> None:
+    probs = np.array([0.5, 0.25, 0.2, 0.05, 0.0], np.float32)
+    noise = HostNoise(3)
+    drawn = [int(rules.race(probs, waiting_times(noise, step, (5,)))) for step in range(4000)]
+    counts = np.bincount(drawn, minlength=5)
+    assert (np.abs(counts - 4000 * probs) <= 4 * np.sqrt(4000 * probs * (1 - probs))).all()
+
+
+@cache
+def expected(name: str, item: int, end: float) -> plain.Plain:
+    import torch
+
+    with torch.inference_mode():
+        return plain.generate(
+            first(ORACLE, end=end),
+            PROMPTS[item],
+            SPEAKERS[item],
+            HostNoise(item),
+            SETTINGS[name],
+            LIMITS[item],
+            END_OF_TEXT,
+        )
+
+
+def generate(side: Side, items: list[int], sampling: FirstStageSampling, **given: Any) -> list[np.ndarray]:
+    given = {"limits": [LIMITS[i] for i in items], "noise": [HostNoise(i) for i in items]} | given
+    return side.code("first_stage_loop").generate_tokens(
+        given.pop("network", None) or first(side),
+        [PROMPTS[i] for i in items],
+        SPEAKERS[items],
+        sampling=sampling,
+        end_of_text=END_OF_TEXT,
+        **given,
+    )
+
+
+@EVERY_SIDE
+@pytest.mark.parametrize("name", SETTINGS)
+def test_loop_is_the_plain_form(side: Side, name: str) -> None:
+    """Alone and beside others of other lengths, in any order and grouping."""
+    golden = [expected(name, item, 1.0) for item in range(3)]
+    for one in golden:
+        assert one.margin > SAFE, f"a near tie of {one.margin:.1e}: choose another seed"
+    for items, size in (([0], None), ([2, 0, 1], None), ([0, 1, 2], 2)):
+        made = generate(side, items, SETTINGS[name], batch_size=size)
+        for item, ids in zip(items, made, strict=True):
+            assert ids.dtype == np.int32
+            np.testing.assert_array_equal(ids, golden[item].ids)
+
+
+def test_the_settings_differ() -> None:
+    """Else the test above would show one rule several times."""
+    every = [tuple(expected(name, item, 1.0).ids.tobytes() for item in range(3)) for name in SETTINGS]
+    assert len(set(every)) == len(SETTINGS) - 1  # cold and greedy are the same
+
+
+@EVERY_SIDE
+def test_a_text_ends_with_its_end_and_leaves_its_neighbours_alone(side: Side) -> None:
+    """At its first id too, where upstream fails."""
+    golden = expected("defaults", 0, 1.0).ids
+    start = len(PROMPTS[0])
+    for place in (0, 1, 6):
+        end = int(golden[start + place])
+        made = generate(side, [0, 1], SETTINGS["defaults"], end_of_audio=end)
+        stop = start + list(golden[start:]).index(end) + 1
+        np.testing.assert_array_equal(made[0], golden[:stop])
+        other = expected("defaults", 1, 1.0).ids
+        assert end not in other[len(PROMPTS[1]) :]
+        np.testing.assert_array_equal(made[1], other)
+
+
+@EVERY_SIDE
+def test_one_id_and_the_last_position(side: Side) -> None:
+    [made] = generate(side, [0], SETTINGS["defaults"], limits=[1])
+    np.testing.assert_array_equal(made, expected("defaults", 0, 1.0).ids[: len(PROMPTS[0]) + 1])
+    room = 60 - len(PROMPTS[1])
+    [made] = generate(side, [1], SETTINGS["greedy"], limits=[room])
+    assert len(made) == 60
+    with pytest.raises(UsageError, match=f"text 1: {len(PROMPTS[1])} ids of text and {room + 1} of audio"):
+        generate(side, [1], SETTINGS["greedy"], limits=[room + 1])
+    with pytest.raises(UsageError, match="a limit of 0 ids"):
+        generate(side, [1], SETTINGS["greedy"], limits=[0])
+
+
+@EVERY_SIDE
+def test_seeds_work_for_each_text(side: Side) -> None:
+    def run(*seeds: int) -> list[list[int]]:
+        made = generate(side, [0, 1], SETTINGS["every id"], noise=[HostNoise(seed) for seed in seeds])
+        return [ids.tolist() for ids in made]
+
+    assert run(5, 6) == run(5, 6)
+    assert run(5, 6)[0] != run(7, 6)[0]
+    assert run(5, 6)[1] == run(7, 6)[1]
+
+
+@pytest.mark.parametrize("name", ["defaults", "greedy", "slow"])
+@EVERY_SIDE
+def test_one_read_from_the_device_a_column(side: Side, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    generate(side, [0], SETTINGS[name], limits=[2])  # whatever happens once
+    old = PORT if side is MLX else YARDSTICK
+    loop, read = side.code("first_stage_loop"), []
+    with Watched(loop, read.append, "finish_read"), Forbidden(old, monkeypatch, loop):
+        made = generate(side, [0, 1], SETTINGS[name], limits=[5, 8])
+    columns = max(map(len, made)) - min(len(PROMPTS[0]), len(PROMPTS[1]))
+    assert len(read) == columns
+    assert {each.shape for each in read} == {(2,)}
+
+
+@EVERY_SIDE
+@pytest.mark.parametrize("name", ["defaults", "no guidance"])
+def test_numbers_that_are_none_are_traced(side: Side, name: str) -> None:
+    weights = first_stage_weights(first_stage_config())
+    weights.tensors["transformer.h.1.mlp.swiglu.w3.weight"][0, 0] = np.inf
+    network = side.first_stage(weights)
+    with pytest.raises(
+        GenerationError, match=r"transformer\.h\.1\.mlp\.swiglu.* gives NaN or infinity .*text 2"
+    ):
+        generate(side, [0, 1], SETTINGS[name], network=network)
+
+
+@EVERY_SIDE
+@pytest.mark.parametrize("frames", [25, 60], ids=["fits", "cut"])
+def test_codes_by_position(side: Side, frames: int) -> None:
+    """Drawn where they belong; where padding is drawn the best code stands."""
+    text = tokenizers().second_stage.encode(TEXTS[0])
+    codes = np.random.default_rng(frames).integers(0, 1024, (2, frames)).astype(np.int32)
+    weights = second_stage_weights(second_stage_config())
+    weights.tensors["lm_heads.1.weight"][1024] *= 40  # padding is drawn at half of the places
+    noise, fill = HostNoise(4), side.code("codes").fill_codebooks
+    own = fill(side.second_stage(weights), text, codes, SPEAKERS[0], noise)
+    rows = second_stage_rows(text, codes, 40)
+    kept = min(frames, 40 - len(text))
+    assert own.shape == (5, kept)
+    assert own.dtype == np.int32
+    np.testing.assert_array_equal(own[:2], by_position(rows, len(text), frames))
+    logits = side_of("float64").predict(ORACLE.second_stage(weights), rows[None], SPEAKERS[:1])[0]
+    logits = logits[:, len(text) : len(text) + kept]
+    probs = rules.probabilities_slow(logits, 1.0, None, 200)
+    drawn = rules.race(probs, waiting_times(noise, SECOND_STAGE_STEP, probs.shape))
+    assert (drawn == 1024).any()
+    np.testing.assert_array_equal(own[2:], np.where(drawn == 1024, logits[..., :1024].argmax(axis=-1), drawn))
+
+
+@EVERY_SIDE
+def test_codes_as_upstream(side: Side) -> None:
+    """Every place is drawn, and codes go by value: random weights shift the books to other places."""
+    text = tokenizers().second_stage.encode(TEXTS[0])
+    codes = RANDOM.integers(0, 1024, (2, 9)).astype(np.int32)
+    noise = HostNoise(4)
+    own = side.fill_codebooks_as_upstream(second(side), text, codes, SPEAKERS[0], noise)
+    rows = second_stage_rows(text, codes, 40)
+    logits = ORACLE.predict(second(ORACLE), rows[None], SPEAKERS[:1])[0]
+    probs = rules.probabilities_slow(logits, 1.0, None, 200)
+    drawn = rules.race(probs, waiting_times(noise, SECOND_STAGE_STEP, probs.shape))
+    np.testing.assert_array_equal(own[2:], [row[row < 1024][:9] for row in drawn])
+    np.testing.assert_array_equal(own[:2], codes)

@@ -1,0 +1,454 @@
+"""MetaVoice from text and voice to speech, on both sides from one converted folder, numbers drawn alike."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlx_port
+import torch_ref
+from tests.tiny.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, write_model
+from tests.tolerance import assert_within
+from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudness
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.metavoice.memory import MetaVoiceJob, positions
+from tts_core.metavoice.options import MetaVoiceOptions
+from tts_core.metavoice.request import STAGES, Facts, request, tell_licence
+from tts_core.noise import HostNoise, piece_seed
+from tts_core.pipeline import Progress
+from tts_core.prompt import Prompt
+from tts_core.results import join
+from tts_core.text.sentences import CHARACTERS_PER_SECOND
+
+FRAMES = 14
+MOST = 13 / CHARACTERS_PER_SECOND  # seconds of a piece: three in LONG
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("metavoice"))
+
+
+@pytest.fixture(scope="module")
+def sides(folder: Path) -> dict[str, Any]:
+    return {
+        "oracle": torch_ref.load(folder, device="cpu", dtype="float64"),
+        "torch": torch_ref.MetaVoicePipeline.load(folder, device="cpu"),
+        "mlx": mlx_port.MetaVoicePipeline.load(folder),
+    }
+
+
+@pytest.fixture(scope="module")
+def voice(sides: dict[str, Any]) -> np.ndarray:
+    return sides["torch"].speaker(reference())
+
+
+@pytest.fixture(params=["torch", "mlx"])
+def side(request: pytest.FixtureRequest, sides: dict[str, Any]) -> Any:
+    return sides[request.param]
+
+
+def together(*prompts: Prompt) -> Prompt:
+    """Recordings of one voice."""
+    return Prompt(tuple(prompt.one for prompt in prompts))
+
+
+def forbid_networks(side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every network of the model, on the way to its work."""
+    engine = side.engine
+    for network in (engine.network, engine.second_stage, engine.speaker_encoder):
+        monkeypatch.setattr(type(network), "__call__", lambda *_, **__: pytest.fail("a network ran"))
+    monkeypatch.setattr(type(engine.network), "speakers", lambda *_: pytest.fail("a network ran"))
+    monkeypatch.setattr(type(engine.speaker_encoder), "embed", lambda *_: pytest.fail("a network ran"))
+    for decoder in engine.decoders.values():
+        monkeypatch.setattr(type(decoder), "decode", lambda *_, **__: pytest.fail("a network ran"))
+
+
+def test_a_voice_is_the_same(sides: dict[str, Any]) -> None:
+    oracle, torch, mlx = (side.speaker(together(reference(), reference(3))) for side in sides.values())
+    assert abs(np.linalg.norm(mlx) - 1) < 1e-6
+    assert_within(mlx, torch, oracle.astype(np.float64), "vector")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": LONG, "piece_seconds": MOST},
+        {"text": TEXT, "decoder": "mbd"},
+        {
+            "text": LONG,
+            "piece_seconds": MOST,
+            "decoder": "mbd",
+            "max_frames": 5,
+            "cfg_scale": 1.0,
+            "top_k": 40,
+        },
+        {"text": "12 of them", "cfg_scale": (2.0, 1.5), "top_p": 0.8, "temperature": 0.9},
+        {"text": TEXT, "cfg_scale": 1.5, "temperature": 0.0, "as_written": True},
+    ],
+    ids=["vocos", "mbd", "unguided", "slow rule", "greedy"],
+)
+def test_both_sides_say_the_same(sides: dict[str, Any], voice: np.ndarray, given: dict[str, Any]) -> None:
+    asked = {"prompt": voice, "max_frames": FRAMES, "seed": 3} | given
+    oracle, torch, mlx = (side.generate(**asked) for side in sides.values())
+    for one in (torch, mlx):
+        np.testing.assert_array_equal(one.codes, oracle.codes)
+        assert (one.finish_reason, one.token_count, one.seed) == (oracle.finish_reason, oracle.token_count, 3)
+        assert one.sample_rate == RATE
+        assert list(one.stage_seconds) == list(STAGES)
+        assert one.stage_seconds["first stage"] > 0
+    assert oracle.codes.shape[0] == 8
+    assert 0 < oracle.codes.shape[1] <= asked["max_frames"]
+    assert_within(mlx.audio, torch.audio, oracle.audio.astype(np.float64), "audio")
+
+
+def test_injected_numbers_are_those_of_the_seed(side: Any, voice: np.ndarray) -> None:
+    from_seed = side.generate(LONG, prompt=voice, piece_seconds=MOST, seed=8, max_frames=FRAMES)
+    sources = [HostNoise(piece_seed(8, place)) for place in range(3)]
+    injected = side.generate(LONG, prompt=voice, piece_seconds=MOST, noise=sources, max_frames=FRAMES)
+    np.testing.assert_array_equal(injected.audio, from_seed.audio)
+    assert (injected.seed, from_seed.seed) == (None, 8)
+
+
+def test_seeds(side: Any, voice: np.ndarray) -> None:
+    first, again, other = (
+        side.generate(TEXT, prompt=voice, seed=seed, max_frames=FRAMES, decoder="mbd") for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first.audio, again.audio)
+    assert not np.array_equal(first.codes, other.codes)
+    fresh = side.generate(TEXT, prompt=voice, max_frames=4)
+    np.testing.assert_array_equal(
+        side.generate(TEXT, prompt=voice, max_frames=4, seed=fresh.seed).audio, fresh.audio
+    )
+
+
+def endings(*at: int) -> list[HostNoise]:
+    return [Ending(place, step) for place, step in enumerate(at)]
+
+
+def test_pieces_do_not_depend_on_each_other(side: Any, voice: np.ndarray) -> None:
+    """The last piece alone, with the seed that it has in the whole, is the end of the whole."""
+    whole = side.generate(LONG, prompt=voice, piece_seconds=MOST, noise=endings(12, 9, 15), top_p=1.0)
+    assert whole.finish_reason == "stop"
+    last = side.generate("Who are you?", prompt=voice, noise=endings(12, 9, 15)[2], top_p=1.0)
+    np.testing.assert_array_equal(whole.codes[:, -last.codes.shape[1] :], last.codes)
+    np.testing.assert_array_equal(whole.audio[-len(last.audio) + RATE // 25 :], last.audio[RATE // 25 :])
+    silence = RATE // 5
+    assert len(whole.audio) == 320 * whole.codes.shape[1] + 2 * silence
+    assert not whole.audio[-len(last.audio) - silence : -len(last.audio)].any()
+
+
+@pytest.mark.parametrize("decoder", ["vocos", "mbd"])
+def test_a_stream_joins_to_the_whole_and_starts_early(
+    side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say, begun = side.engine.say, []
+    monkeypatch.setattr(side.engine, "say", lambda *a, **b: begun.append(len(a[0])) or say(*a, **b))
+    noise = endings(24, 9, 20)
+    asked: dict[str, Any] = {"prompt": voice, "noise": noise, "top_p": 1.0, "decoder": decoder}
+    asked |= {"piece_seconds": MOST}
+    pieces, started = [], []
+    for piece in side.stream(LONG, **asked):
+        pieces.append(piece)
+        started.append(len(begun))
+    assert started == [1, 2, 3]  # a part a piece, before the next is begun
+    assert [piece.segment_idx for piece in pieces] == list(range(len(pieces)))
+    assert [piece.is_final_chunk for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert pieces[0].time_to_first_audio == pieces[-1].time_to_first_audio
+    whole = side.generate(LONG, **asked)
+    joined = join(pieces)
+    np.testing.assert_array_equal(joined.audio, whole.audio)
+    np.testing.assert_array_equal(joined.codes, whole.codes)
+
+
+def test_loudness_is_a_pieces_own(side: Any, voice: np.ndarray) -> None:
+    made = side.generate(TEXT, prompt=voice, seed=3, max_frames=75, top_k=100)
+    (wave,) = side.engine.decoders["vocos"].decode([made.codes], [HostNoise(0)])
+    np.testing.assert_array_equal(made.audio, normalize_loudness(wave, RATE))
+    assert len(wave) == made.codes.shape[1] * 320 > 9600
+    assert abs(integrated_loudness(np.arctanh(made.audio.astype(np.float64)), RATE) - TARGET) < 0.1
+
+
+def test_a_batch_gives_what_each_gives_alone(side: Any, voice: np.ndarray) -> None:
+    texts, frames, other = [LONG, TEXT, "So."], [20, FRAMES, 6], reference(40.0)
+    prompts = [voice, together(other, reference(3.0)), voice]
+    batch = side.generate_batch(
+        texts, prompts=prompts, seed=[5, 6, 7], max_frames=frames, batch_size=3, piece_seconds=MOST
+    )
+    for place, made in enumerate(batch):
+        alone = side.generate(
+            texts[place],
+            prompt=prompts[place],
+            seed=5 + place,
+            max_frames=frames[place],
+            piece_seconds=MOST,
+        )
+        np.testing.assert_array_equal(made.codes, alone.codes)
+        np.testing.assert_allclose(made.audio, alone.audio, rtol=0, atol=1e-5)
+        told = ("seed", "finish_reason", "token_count", "is_final_chunk", "sample_rate")
+        assert [getattr(made, name) for name in told] == [getattr(alone, name) for name in told]
+    assert len({made.real_time_factor for made in batch}) == 1
+
+
+def test_codes_without_a_wave(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = side.generate(TEXT, prompt=voice, seed=4, max_frames=9, as_written=True, piece_seconds=None)
+    monkeypatch.setattr(side.engine, "decode", lambda *_, **__: pytest.fail("a wave was made"))
+    codes = side.generate_codes([TEXT, "So."], voice, seed=[4, 5], max_frames=9)
+    assert codes[0].dtype == np.int32
+    np.testing.assert_array_equal(codes[0], whole.codes)
+
+
+def test_the_cache_is_of_the_requests_size(
+    side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches = []
+    new_cache = side.engine.network.new_cache
+    monkeypatch.setattr(
+        type(side.engine.network), "new_cache", lambda self, room: caches.append(room) or new_cache(room)
+    )
+    side.generate(TEXT, prompt=voice, seed=4, max_frames=9)
+    ids = len(side.engine.tokenizers.first_stage.encode(TEXT))
+    assert caches == [ids + 2 * 9]
+    assert caches == [positions(side.engine.network.config, MetaVoiceJob(ids, 9))]
+
+
+def test_an_end_and_a_cut_are_told(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ended = side.generate(TEXT, prompt=voice, noise=Ending(0, 10), top_p=1.0)
+        assert (ended.finish_reason, ended.token_count) == ("stop", 11)
+        limited = side.generate(
+            LONG, prompt=voice, piece_seconds=MOST, noise=endings(10, 10, 10), top_p=1.0, max_frames=6
+        )
+        assert limited.finish_reason == "length"
+        assert limited.codes.shape[1] == 6
+        assert caplog.text == ""
+        cut = side.generate(TEXT, prompt=voice, noise=Ending(0, 10**6), top_k=50)
+    assert cut.finish_reason == "length"
+    assert "piece 1 of 1 did not end within" in caplog.text
+    first = side.generate(LONG, prompt=voice, piece_seconds=MOST, noise=endings(10**6, 10, 10), top_p=1.0)
+    assert "piece 1 of 3 did not end within" in caplog.text
+    assert first.finish_reason == "length", "though the last piece ended"
+
+
+def test_a_piece_that_says_nothing(side: Any, voice: np.ndarray) -> None:
+    made = side.generate(LONG, prompt=voice, piece_seconds=MOST, noise=endings(0, 0, 0), top_p=1.0)
+    assert (made.codes.shape, made.finish_reason, made.token_count) == ((8, 0), "stop", 3)
+    some = side.generate(LONG, prompt=voice, piece_seconds=MOST, noise=endings(12, 0, 12), top_p=1.0)
+    assert some.codes.shape[1] > 0
+    assert np.isfinite(some.audio).all()
+
+
+def test_the_licence_is_told_once(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
+    tell_licence.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        side.generate("So.", prompt=voice, seed=1, max_frames=2)
+        assert "CC-BY-NC" not in caplog.text
+        for _ in range(2):
+            side.generate("So.", prompt=voice, seed=1, max_frames=2, decoder="mbd")
+    assert caplog.text.count("CC-BY-NC") == 1
+
+
+def test_references(side: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = side.speaker(reference(30.0))
+    assert caplog.text == ""
+    monkeypatch.setattr(type(side.engine.speaker_encoder), "embed", lambda *_: pytest.fail("read again"))
+    again = side.speaker(reference(30.0))
+    again[:] = 0  # a copy
+    np.testing.assert_array_equal(side.speaker(reference(30.0)), first)
+    np.testing.assert_array_equal(side.speaker(first), first)
+    monkeypatch.undo()
+    side.speaker(together(reference(15.0), reference(14.9)))
+    assert "reference: 29.9 s; the voice is caught better from 30 s" in caplog.text
+
+
+WAVE = np.zeros(3 * RATE, np.float32) + 0.1
+BAD: dict[str, tuple[str, dict[str, Any]]] = {
+    "no reference": ("speaks with the voice of a reference", {"prompt": None}),
+    "a list": ("reads a voice from sound", {"prompt": [Prompt.of(audio=WAVE)]}),
+    "a path": (r"'x\.wav' is text; give Prompt\.from_file", {"prompt": "x.wav"}),
+    "short": ("prompt: 1.9 s are too little", {"prompt": Prompt.of(audio=WAVE[: int(1.9 * RATE)])}),
+    "short ones": (
+        "prompt: 1.8 s are too little",
+        {"prompt": together(*[Prompt.of(audio=WAVE[: int(0.9 * RATE)])] * 2)},
+    ),
+    "silent": ("silent", {"prompt": Prompt.of(audio=0 * WAVE)}),
+    "integers": ("floating-point", {"prompt": Prompt.of(audio=np.ones(9, np.int16))}),
+    "not finite": ("finite", {"prompt": Prompt.of(audio=WAVE * np.nan)}),
+    "codes": ("reads a voice from sound", {"prompt": Prompt.of(codes=np.zeros((8, 9), np.int32))}),
+    "another vector": ("a speaker vector of", {"prompt": np.ones(3, np.float32)}),
+    "no words": ("no words", {"text": " ... "}),
+    "control": (r"U\+0007", {"text": "Hello\a"}),
+    "another script": ("Latin-1", {"text": "Hello 漢"}),
+    "special": ("special token", {"text": "Hello <|endoftext|>", "piece_seconds": None}),
+    "too long a piece": ("leave no room", {"text": "word " * 2000, "piece_seconds": None}),
+    "pieces of nothing": ("piece_seconds: 0", {"piece_seconds": 0}),
+    "frames": ("max_frames: 0", {"max_frames": 0}),
+    "frames and seconds": ("max_seconds says the same", {"max_frames": 9, "max_seconds": 1.0}),
+    "an unknown name": (r"did you mean max_frames\?", {"max_frame": 9}),
+    "seed": ("seed: -1", {"seed": -1}),
+    "noise": ("2 sources for 1 pieces", {"noise": [HostNoise(1)] * 2}),
+    "decoder": ("decoder: 'wave' is not known; use vocos or mbd", {"decoder": "wave"}),
+    "temperature": ("temperature: -1", {"temperature": -1}),
+    "guidance": ("cfg_scale: -1", {"cfg_scale": -1}),
+    "a triple": ("neither a number nor a pair", {"cfg_scale": (1, 2, 3)}),
+    "the slow rule's guidance": ("cfg_scale: 0.5", {"cfg_scale": (0.5, 1.0)}),
+    "both filters": ("takes one of them", {"cfg_scale": (2.0, 1.5), "top_k": 5, "top_p": 0.5}),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line_before_any_work(
+    side: Any, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message, given = BAD[case]
+    forbid_networks(side, monkeypatch)
+    asked: dict[str, Any] = {"text": TEXT, "prompt": reference()} | given
+    with pytest.raises(UsageError, match=message) as caught:
+        side.stream(**asked)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_batches(side: Any, voice: np.ndarray) -> None:
+    for message, given in (
+        ("got one string", {"texts": TEXT}),
+        ("list is empty", {"texts": []}),
+        ("text 2: there are no words", {"texts": [TEXT, "!"]}),
+        ("prompts: 1 values for 2 texts", {"prompts": [voice]}),
+        ("seed: 3 values", {"seed": [1, 2, 3]}),
+        ("batch_size: 0", {"batch_size": 0}),
+    ):
+        asked: dict[str, Any] = {"texts": [TEXT, "So."], "prompts": voice} | given
+        with pytest.raises(UsageError, match=message):
+            side.generate_batch(**asked)
+
+
+def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side, "facts", replace(side.facts, decoders=("vocos",)))
+    with pytest.raises(UsageError, match="convert-weights --include-mbd"):
+        side.stream(TEXT, prompt=voice, decoder="mbd")
+
+
+def test_too_little_memory_names_what_fits(side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side.engine.host, "free_bytes", lambda *_: 10**4)
+    forbid_networks(side, monkeypatch)
+    unknown = reference(33.0)  # whose vector is not kept
+    with pytest.raises(
+        ResourceError, match=r"^memory: a piece of .* on (torch|mlx)-cpu beside the weights, "
+    ):
+        side.stream(TEXT, prompt=unknown)
+    monkeypatch.setattr(side.engine.host, "free_bytes", lambda *_: 10)
+    with pytest.raises(ResourceError, match=r"free some memory, or use a larger machine$"):
+        side.generate_batch([TEXT] * 3, prompts=unknown)
+    with pytest.raises(ResourceError, match=r"^memory: 3 pieces"):
+        side.generate_codes([TEXT] * 3, unknown)
+
+
+def test_loading_refuses_what_does_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlx_port.metavoice.pipeline
+    import torch_ref.metavoice.pipeline
+
+    for package in (torch_ref, mlx_port):
+        module = getattr(package, "metavoice").pipeline  # noqa: B009
+        monkeypatch.setattr(module, "free_bytes", lambda *_: 10**5)
+    monkeypatch.setattr("torch_ref.loading.fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))
+    for load in (lambda: torch_ref.load(folder, device="cpu"), lambda: mlx_port.load(folder)):
+        with pytest.raises(ResourceError, match=r"^memory: MetaVoice's weights in float32 take"):
+            load()
+
+
+@pytest.mark.parametrize("package", [torch_ref, mlx_port])
+def test_a_typed_load_refuses_other_models(
+    package: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before weights are read."""
+    monkeypatch.setattr("torch_ref.loading.fill", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("mlx_port.loading._fill", lambda *_: pytest.fail("weights were read"))
+    with pytest.raises(UsageError, match=r"^model: the files contain metavoice, not dia"):
+        package.DiaPipeline.load(folder)
+    parts = SimpleNamespace(model="dia")
+    monkeypatch.setattr(f"{package.__name__}.metavoice.pipeline.open_parts", lambda *_, **__: parts)
+    with pytest.raises(UsageError, match=r"^model: the files contain dia, not metavoice; use load\(\)$"):
+        package.MetaVoicePipeline.load(folder)
+
+
+def test_loops_look_whether_they_are_cancelled(
+    side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between ids, windows of Vocos and timesteps of the diffusion."""
+    asked = side.request(TEXT, MetaVoiceOptions(seed=3, max_frames=FRAMES), voice)
+    [piece], looks = asked.pieces, []
+    how: dict[str, Any] = {"check": lambda: looks.append(None)}
+    [ids] = side.engine.say([piece], voice[None], [9], asked.sampling, batch_size=1, **how)
+    assert len(looks) == len(ids) - len(piece.first)
+    codes = side.engine.fill(piece, np.full((2, 20), 7, np.int32), voice)
+    diffusion = side.engine.decoders["mbd"].diffusion
+    monkeypatch.setattr(sys.modules[type(diffusion).__module__], "default_steps", lambda _: [7, 4, 2, 0])
+    windows = len(list(CodecPolicy().decode_cuts(20)))
+    assert windows > 1
+    for decoder, times in (("vocos", windows), ("mbd", 3 * len(diffusion.config.bands))):
+        looks.clear()
+        side.engine.decode([codes], [piece.noise], decoder, **how)
+        assert len(looks) == times
+
+
+def test_a_generation_is_cancelled(side: Any, voice: np.ndarray) -> None:
+    """By an event, which a caller may set on any thread; here progress does."""
+    cancel, told = threading.Event(), []
+
+    def progress(now: Progress) -> None:
+        told.append(now.stage)
+        if now.stage == "first stage":
+            cancel.set()
+
+    with pytest.raises(CancelledError):
+        side.generate(TEXT, prompt=voice, seed=3, progress=progress, cancel=cancel)
+    assert told == ["speaker", "first stage"]
+
+
+def test_one_front_door(sides: dict[str, Any], voice: np.ndarray) -> None:
+    """`generate` of both packages takes the pipeline and its arguments."""
+    made = [
+        package.generate(TEXT, sides[name], prompt=voice, seed=3, max_frames=4, decoder="vocos")
+        for name, package in (("torch", torch_ref), ("mlx", mlx_port))
+    ]
+    np.testing.assert_array_equal(made[0].codes, made[1].codes)
+
+
+def test_texts_are_cut_by_what_both_windows_hold(side: Any) -> None:
+    def pieces(window: int) -> list[str]:
+        kinds = "metavoice", "metavoice_second_stage"
+        windows = {kind: replace(side.engine.configs[kind], max_position_embeddings=window) for kind in kinds}
+        facts = Facts.of({**side.engine.configs, **windows}, side.engine.tokenizers)
+        made = request(facts, LONG, MetaVoiceOptions(), reference()).pieces
+        return [facts.tokenizers.first_stage.decode(piece.first[:-1]) for piece in made]
+
+    assert pieces(96) == ["Hello there.", "It is late.", "Who are you?"]
+    assert len(pieces(2048)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side_name", ["torch", "mlx"])
+def test_peaks_are_those_that_were_estimated(side_name: str) -> None:
+    """A middle size, in processes of their own."""
+    root = Path(__file__).parents[3]
+    command = [
+        sys.executable,
+        "benchmarks/metavoice_memory.py",
+        "--side",
+        side_name,
+        "--jobs",
+        "150x4,60xmbd",
+    ]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

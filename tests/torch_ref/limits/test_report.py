@@ -1,0 +1,70 @@
+"""docs/measured/limits.md is what its command prints: rules are met without our layers, none with them."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.limits.report import report
+from benchmarks.limits.workloads import WORKLOADS, pairs
+
+PAGE = Path(__file__).parents[3] / "docs" / "measured" / "limits.md"
+MET = {
+    "Attention: decoding with grouped heads": {
+        "sdpa-gqa",
+        "sdpa-keys-32",
+        "sdpa-mask-broadcast",
+        "sdpa-gqa-two-pass",
+        "sdpa-scale-cached",
+        "sdpa-strided",
+    },
+    "Attention: causal prompts": {"sdpa-gqa", "sdpa-half-causal"},
+    "Attention: masks": {
+        "sdpa-mask-shape-cached",
+        "sdpa-mask-dtype-cached",
+        "sdpa-empty-row",
+        "sdpa-mask-broadcast",
+    },
+    "Attention: other shapes": {"sdpa-value-width", "sdpa-leading-broadcast", "sdpa-3d", "sdpa-5d"},
+    "Attention: long sequences": {"sdpa-scores-4gib", "sdpa-scores-31-bit", "sdpa-half-long-rows"},
+    "Convolutions of a codec": {"conv-65536", "conv-transpose-65536", "conv-channels-last"},
+    "LSTM of a codec": {"lstm-leak"},
+    "Inverse short-time Fourier transform": {"complex", "fft-macos-13", "unfold-backward", "fold"},
+    "Tables and draws": {"float64", "argmax-macos-13", "multinomial-domain"},
+}
+OURS = "**with torch_ref**"
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report()
+
+
+def tables(page: str) -> dict[str, dict[str, list[str]]]:
+    """Cells by workload and row."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for section in page.split("\n### ")[1:]:
+        about, _, rest = section.partition("\n")
+        lines = rest.partition("\n## ")[0].strip().split("\n")[2:]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        found[about] = {row[0].strip("`"): row[1:] for row in rows}
+    return found
+
+
+def test_the_page_is_current(page):
+    assert PAGE.read_text() == page, "run: python -m benchmarks.limits > docs/measured/limits.md"
+
+
+def test_every_workload_is_shown_for_every_pair(page):
+    shown = tables(page)
+    assert set(shown) == {workload.about for workload in WORKLOADS} == set(MET)
+    assert {len(cells) for rows in shown.values() for cells in rows.values()} == {len(pairs())} == {17}
+
+
+@pytest.mark.parametrize("about", MET)
+def test_rules_are_met_without_our_layers(page, about):
+    assert {rule for rule in tables(page)[about] if rule != OURS} == MET[about]
+
+
+@pytest.mark.parametrize("about", MET)
+def test_none_is_met_with_them(page, about):
+    assert set(tables(page)[about][OURS]) == {"none"}

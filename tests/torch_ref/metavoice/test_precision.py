@@ -1,0 +1,198 @@
+"""MetaVoice's dtype policy: one choice for weights, cache, speaker and sampling. Machines are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tests.tiny.metavoice import (
+    Weights,
+    first_stage_config,
+    first_stage_weights,
+    second_stage_config,
+    second_stage_weights,
+    tokenizers,
+)
+from tests.tiny.metavoice_lm import side_of
+from torch_ref import device as policy
+from torch_ref.device import Precision
+from torch_ref.metavoice.codes import fill_codebooks, predict
+from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.first_stage_loop import generate_tokens
+from torch_ref.metavoice.second_stage import SecondStage
+from torch_ref.metavoice.step import Step
+from tts_core.metavoice.codes import second_stage_rows
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.noise import HostNoise
+
+TEXTS = ["Hello there.", "a"]
+SPEAKERS = np.random.default_rng(2).normal(0, 1, (2, 10)).astype(np.float32)
+
+
+class Refused(TorchDispatchMode):
+    """Raises on any operation with a tensor of `kind`; counts operations by dtype of what they return."""
+
+    def __init__(self, kind: torch.dtype):
+        super().__init__()
+        self.kind = kind
+        self.seen: dict[torch.dtype, int] = {}
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves((args, kwargs, result)):
+            if isinstance(leaf, torch.Tensor) and leaf.dtype == self.kind:
+                raise AssertionError(f"{function} with {self.kind}")
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.seen[leaf.dtype] = self.seen.get(leaf.dtype, 0) + 1
+        return result
+
+
+def filled(network: torch.nn.Module, weights: Weights, dtype: torch.dtype) -> Any:
+    state = {name: torch.from_numpy(weights.read(name)).to(dtype) for name in weights.names()}
+    network.load_state_dict(state, assign=True)
+    return network.eval()
+
+
+def networks(precision: Precision) -> tuple[FirstStage, SecondStage]:
+    first, second = first_stage_config(), second_stage_config()
+    return (
+        filled(FirstStage(first), first_stage_weights(first), precision.dtype),
+        filled(SecondStage(second), second_stage_weights(second), precision.wide),
+    )
+
+
+def speak(first: FirstStage, second: SecondStage, sampling: FirstStageSampling) -> list[np.ndarray]:
+    tables = tokenizers()
+    made = generate_tokens(
+        first,
+        [tables.first_stage.encode(text) for text in TEXTS],
+        SPEAKERS,
+        sampling=sampling,
+        limits=[6, 9],
+        noise=[HostNoise(1), HostNoise(2)],
+        end_of_text=tables.first_stage.end_of_text,
+    )
+    codes = np.arange(8, dtype=np.int32).reshape(2, 4)
+    text = tables.second_stage.encode(TEXTS[0])
+    return [*made, fill_codebooks(second, text, codes, SPEAKERS[0], HostNoise(3))]
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[int, int]], None]:
+    """A CUDA device of a compute capability."""
+
+    def make(capability: tuple[int, int]) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [((7, 5), torch.float16), ((7, 0), torch.float16), ((8, 0), torch.bfloat16), ((9, 0), torch.bfloat16)],
+)
+def test_what_a_gpu_gets(
+    gpu: Callable[[tuple[int, int]], None], capability: tuple[int, int], dtype: torch.dtype
+) -> None:
+    gpu(capability)
+    precision = policy.choose(None, None, "metavoice")
+    assert (precision.device.type, precision.dtype, precision.wide) == ("cuda", dtype, torch.float32)
+
+
+def test_mps_and_cpu() -> None:
+    assert policy.default_dtype(torch.device("mps"), "metavoice")[0] == "float16"
+    assert policy.default_dtype(torch.device("mps"), "dia")[0] == "float32"
+    assert policy.choose("cpu", None, "metavoice").dtype == torch.float32
+    assert policy.choose("cpu", "float64", "metavoice").wide == torch.float64
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [FirstStageSampling(), FirstStageSampling(2.0, 1.5, top_p=None, top_k=30, rule="slow")],
+    ids=["fast", "slow"],
+)
+def test_a_t4_never_meets_bfloat16(
+    gpu: Callable[[tuple[int, int]], None], sampling: FirstStageSampling
+) -> None:
+    """Compute capability 7.5: float16 for what the original mixed with bfloat16, and failed on."""
+    gpu((7, 5))
+    precision = policy.choose(None, None, "metavoice")
+    first, second = networks(precision)
+    with Refused(torch.bfloat16) as refused:
+        made = speak(first, second, sampling)
+    assert refused.seen[torch.float16] > 100  # the mode saw the network
+    assert [len(ids) > 3 for ids in made[:2]] == [True, True]
+
+
+def test_the_mode_refuses() -> None:
+    first, second = networks(Precision(torch.device("cpu"), torch.bfloat16))
+    with pytest.raises(AssertionError, match=r"with torch\.bfloat16"), Refused(torch.bfloat16):
+        speak(first, second, FirstStageSampling())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.inference_mode()
+def test_one_dtype_from_weights_to_cache_and_float32_where_it_counts(dtype: torch.dtype) -> None:
+    precision = Precision(torch.device("cpu"), dtype)
+    first, second = networks(precision)
+    step = Step(first, torch.from_numpy(SPEAKERS), FirstStageSampling(), room=9, end_of_text=0)
+    assert step.speakers.dtype == dtype
+    logits = step.logits(torch.tensor([[2050, 2060], [2050, 7]]), step.cache)
+    assert logits.dtype == torch.float32
+    assert {buffer.dtype for layer in step.cache for buffer in layer.buffers or ()} == {dtype}
+    norm = first.transformer.h[0].ln_1
+    x = torch.randn(2, 3, 36, dtype=dtype)
+    exact = torch.nn.functional.rms_norm(x.double(), (36,), None, 1e-5).float().to(dtype)
+    assert torch.equal(norm(x), exact * norm.weight)  # type: ignore[operator]
+    rows = second_stage_rows(np.array([1100, 1291]), np.zeros((2, 3), int), 40)
+    assert predict(second, rows, SPEAKERS[0]).dtype == torch.float32
+
+
+@torch.inference_mode()
+def test_the_residual_stream_of_float16_is_wider() -> None:
+    """It grows from layer to layer; what float16 does not hold is no number."""
+    config = first_stage_config()
+    weights = first_stage_weights(config)
+    for i in range(config.num_hidden_layers):
+        weights.tensors[f"transformer.h.{i}.mlp.c_proj.weight"] *= 6e3
+    wide = filled(FirstStage(config), weights, torch.float32)
+    half = filled(FirstStage(config), weights, torch.float16)
+    ids = torch.tensor([[2050, 2060, 3, 2000]])
+    results = []
+    for network in (wide, half):
+        heard = network.speakers(torch.from_numpy(SPEAKERS[:1]))
+        x = network.transformer.embed(ids, heard, 0)
+        for block, rows in zip(network.transformer.h, network.new_cache(4), strict=True):
+            x = block(x, rows)
+        results.append(x)
+    assert results[0].abs().max() > torch.finfo(torch.float16).max
+    assert results[1].isfinite().all()
+    relative = (results[1] - results[0]).abs().max() / results[0].abs().max()
+    assert relative < 0.02
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.inference_mode()
+def test_half_precision_is_near(dtype: torch.dtype) -> None:
+    """Logits within what the dtype's rounding, once an operation, may move them."""
+    exact = side_of("float64").first_stage(first_stage_weights(first_stage_config()))
+    half = networks(Precision(torch.device("cpu"), dtype))[0]
+    ids = torch.from_numpy(np.random.default_rng(1).integers(0, 2300, (2, 30)))
+    truth, own = (
+        network(ids, network.speakers(torch.from_numpy(SPEAKERS).to(wide)), network.new_cache(30))
+        for network, wide in ((exact, torch.float64), (half, torch.float32))
+    )
+    error = (own - truth).pow(2).mean().sqrt() / truth.pow(2).mean().sqrt()
+    operations = 12 * first_stage_config().num_hidden_layers  # roundings that add up as a random walk
+    assert error < operations**0.5 * torch.finfo(dtype).eps
