@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
 from tts_core.errors import explain
+from tts_core.printable import LineFormatter, json_text, lines, one_line
 
 
 class _Command(click.Command):
@@ -97,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def leave(command: click.Command, arguments: Sequence[str], name: str | None = None) -> NoReturn:
     """Run a click command as a program. name: of the program in its help."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing is left behind
+    _guard_terminal()
     sys.exit(run(command, arguments, debug="--debug" in arguments, name=name))
 
 
@@ -119,14 +124,28 @@ def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: 
         if debug:
             import traceback
 
-            traceback.print_exc()
+            click.echo(lines(traceback.format_exc()), err=True, nl=False)
         return _complain(*explain(fault))
     return result if isinstance(result, int) else 0
 
 
 def _complain(code: int, message: str) -> int:
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    click.echo(f"error: {one_line(message)}", err=True)
     return code
+
+
+def _guard_terminal() -> None:
+    """Make logs and warnings single safe lines; a character that the terminal lacks is no error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(LineFormatter())
+
+    def show(message: Warning | str, category: type[Warning], *_: object) -> None:
+        click.echo(f"warning: {one_line(f'{category.__name__}: {message}')}", err=True)
+
+    warnings.showwarning = show
 
 
 def _run(
@@ -198,11 +217,9 @@ def _run(
         with _Bar(plan.nbytes) as bar:
             report = convert(published, mlx_path, dtype=dtype, quantization=how, force=force, progress=bar)
     if as_json:
-        import json
-
-        click.echo(json.dumps(report, indent=2, sort_keys=True))
+        click.echo(json_text(report, sort_keys=True))
     else:
-        click.echo("\n".join(_summary(report, None if dry_run else mlx_path)))
+        click.echo("\n".join(map(one_line, _summary(report, None if dry_run else mlx_path))))
 
 
 class _Bar:

@@ -156,7 +156,10 @@ class Search:
         checkpoint = folders.open_checkpoint(files)
         found = Found(checkpoint, self.hints)
         config = found.json("config.json")
-        layout = recognise(list(checkpoint.shapes), config)
+        try:
+            layout = recognise(list(checkpoint.shapes), config)
+        except CheckpointError as fault:
+            raise CheckpointError(f"{found.folder}: {fault}") from None
         kind = config.get("model_type", "") if layout == "mlx" else layouts()[layout].kind if layout else ""
         if layout is None or not models.is_kind(kind):
             self.ignored[_label(files[0], place)] = "its tensors are of no model known"

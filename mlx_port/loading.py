@@ -11,7 +11,7 @@ import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from mlx_port.stored import cast_floats, quantize_linears, read_config, understood
+from mlx_port.stored import cast_floats, quantize_linears, read_config, read_tensors, understood
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.pipeline import Pipeline
@@ -150,10 +150,7 @@ def _read(folder: Path) -> dict[str, mx.array]:
         raise NotFoundError(f"model: {folder} has no model*.safetensors; convert again")
     weights: dict[str, mx.array] = {}
     for file in files:
-        try:
-            weights |= cast(dict[str, mx.array], mx.load(str(file)))
-        except RuntimeError as error:
-            raise CheckpointError(f"model: {file} cannot be read ({error}); convert again") from None
+        weights |= read_tensors(file)
     return weights
 
 

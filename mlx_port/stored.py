@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -27,7 +28,7 @@ class Stored:
 
     def __init__(self, kind: str, files: Sequence[Path], quantization: Mapping[str, Any] | None = None):
         self.kind, self.files, self.quantization = kind, list(files), quantization
-        self._file_of = {name: file for file in self.files for name in self._load(file)}
+        self._file_of = {name: file for file in self.files for name in read_tensors(file)}
 
     def names(self) -> list[str]:
         """Of all tensors as they are stored: scales and biases too."""
@@ -36,12 +37,23 @@ class Stored:
     def read(self, names: Sequence[str]) -> dict[str, mx.array]:
         """These tensors; their numbers are read from the file when they are first used."""
         mx.clear_cache()  # what the layer before this one took
-        opened = {file: self._load(file) for file in {self._file_of[name] for name in names}}
+        opened = {file: read_tensors(file) for file in {self._file_of[name] for name in names}}
         return {name: opened[self._file_of[name]][name] for name in names}
 
-    @staticmethod
-    def _load(file: Path) -> dict[str, mx.array]:
-        return cast(dict[str, mx.array], mx.load(str(file)))
+
+def read_tensors(file: Path) -> dict[str, mx.array]:
+    """The tensors of a safetensors file; their numbers are read when they are first used.
+
+    Raises CheckpointError for a file that MLX cannot read.
+    """
+    try:
+        with open(file, "rb") as opened:
+            place = str(file)
+            if not place.isascii() and os.fsencode(place).decode("utf-8", "replace") != place:
+                place = f"/dev/fd/{opened.fileno()}"  # MLX takes UTF-8 names only
+            return cast(dict[str, mx.array], mx.load(place, format="safetensors"))
+    except RuntimeError as error:
+        raise CheckpointError(f"model: {file} cannot be read ({error}); convert again") from None
 
 
 def read_config(folder: Path, *model_types: str) -> dict[str, Any]:

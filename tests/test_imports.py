@@ -35,6 +35,7 @@ LATE = {
 # modules and folders of a package from the lowest floor to the highest: imports go down, or stay on a floor
 FLOORS: dict[str, list[Iterable[str]]] = {
     "tts_core": [
+        ("printable",),
         ("errors",),
         ("config", "models", "noise", "options"),
         ("audio", "memory", "nn", "text", "voice"),

@@ -7,11 +7,19 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from tts_core.printable import one_line
+
 
 class SpeechError(Exception):
-    """Base of the errors below; `exit_code` is what the commands exit with."""
+    """Base of the errors below; `exit_code` is what the commands exit with.
+
+    As text it is one line without control characters, whatever names a file brought into it.
+    """
 
     exit_code = 1
+
+    def __str__(self) -> str:  # OSError would quote a lone argument
+        return one_line(str(self.args[0]) if self.args else "") or type(self).__name__
 
 
 class UsageError(SpeechError, ValueError):
@@ -25,9 +33,6 @@ class NotFoundError(SpeechError, FileNotFoundError):
 
     exit_code = 3
 
-    def __str__(self) -> str:  # OSError would quote a lone argument
-        return str(self.args[0]) if self.args else ""
-
 
 class CheckpointError(SpeechError, ValueError):
     """A checkpoint is incomplete, corrupt, unsafe, or of an unknown layout."""
@@ -39,9 +44,6 @@ class ResourceError(SpeechError, OSError):
     """Memory or disk does not suffice."""
 
     exit_code = 5
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
 
 
 class GenerationError(SpeechError, RuntimeError):
@@ -57,7 +59,12 @@ class CancelledError(SpeechError):
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """Exit code and message: those of an expected error; else full memory or disk, else our fault."""
+    """Exit code and message, in one line: those of an expected error; else memory, the disk, or our fault."""
+    code, message = _explained(error)
+    return code, one_line(" ".join(message.split("\n")))  # frameworks lay their messages out in lines
+
+
+def _explained(error: BaseException) -> tuple[int, str]:
     if isinstance(error, SpeechError):
         return error.exit_code, str(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "malloc" in str(error):
@@ -69,7 +76,9 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError.exit_code, f"disk: {error.strerror}; free some space"
     if isinstance(error, OSError) and error.filename is not None:
-        return NotFoundError.exit_code, f"{error.filename}: {error.strerror}"
+        return NotFoundError.exit_code, f"{os.fsdecode(error.filename)}: {error.strerror or repr(error)}"
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        return ResourceError.exit_code, f"disk: {error.strerror}; check the disk, or copy the files"
     return (
         GenerationError.exit_code,
         f"internal: {type(error).__name__}: {error}; run again with --debug and report it",

@@ -21,7 +21,10 @@ def rules(
     """Stored name → canonical name in PyTorch's axis order; undoes exactly what the writer did.
 
     stored: the names in the files: a layer with scales is a quantised one. mlx_axes: as of its kind.
+    Raises CheckpointError for a quantization that is none of ours.
     """
+    if quantization:
+        Quantization.read(quantization, "all layers")
     found = []
     for name, shape in targets.items():
         layer = name.removesuffix(".weight")

@@ -27,13 +27,10 @@ def doctor(context: click.Context, as_json: bool) -> None:
 
     Exits with 1 if it cannot.
     """
-    found = examine()
-    if as_json:
-        import json
+    from tts_core.printable import json_text, lines
 
-        click.echo(json.dumps(found, indent=2))
-    else:
-        click.echo(text(found))
+    found = examine()
+    click.echo(json_text(found) if as_json else lines(text(found)))
     if not found["generation"]["possible"]:
         context.exit(1)
 

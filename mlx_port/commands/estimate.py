@@ -75,13 +75,13 @@ def _run(
     q_mode: str | None,
     as_json: bool,
 ) -> None:
-    import json
     from dataclasses import asdict
     from importlib import import_module
 
     from tts_core.errors import UsageError
     from tts_core.memory import machine
     from tts_core.memory.terms import BACKENDS
+    from tts_core.printable import json_text, lines
 
     found = read_model(model, codec)
     quantization = found.quantization
@@ -97,10 +97,10 @@ def _run(
     job = outlook.plan(found.configs, text, seconds, batch)
     guesses = [outlook.estimate(found.configs, job, backend=backend, **how) for backend in BACKENDS]
     if as_json:
-        click.echo(json.dumps({"job": asdict(job), **how, "backends": facts(guesses)}, indent=2))
+        click.echo(json_text({"job": asdict(job), **how, "backends": facts(guesses)}))
     else:
         above, below = outlook.headline(job, found.configs)
-        click.echo(table(guesses, above, below, machine.free_bytes()))
+        click.echo(lines(table(guesses, above, below, machine.free_bytes())))
 
 
 class Found(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from tts_core.errors import GenerationError, NotFoundError, UsageError, not_ther
 from tts_core.models import NAMES, Model
 from tts_core.models import model as model_of
 from tts_core.options import info, options_class
+from tts_core.printable import json_text, one_line
 from tts_core.prompt import Prompt, Reference
 from tts_core.results import GenerationResult, join
 from tts_core.text.checks import check_words
@@ -50,7 +50,7 @@ def speak(flags: Flags) -> None:
         configs, documents, text, options, read_prompt(flags, model)
     )
     if len(asked.pieces) > 1 and not flags.quiet:
-        click.echo(f"{len(asked.pieces)} pieces, about {asked.seconds:.0f} s of speech", err=True)
+        click.echo(one_line(f"{len(asked.pieces)} pieces, about {asked.seconds:.0f} s of speech"), err=True)
     pipeline = load_pipeline(flags.model, flags.backend, flags.dtype)
     result = collect(pipeline.speak(asked), flags, output, pipeline.sample_rate)
     report(result, flags, output)
@@ -209,7 +209,8 @@ def collect(
 def show_progress(done: list[GenerationResult]) -> None:
     """Rewrite the line of progress: seconds of speech so far, and the speed."""
     seconds = sum(piece.audio_seconds for piece in done)
-    click.echo(f"\r\x1b[K{seconds:.1f} s of speech, {speed(done[-1].real_time_factor)}", err=True, nl=False)
+    told = one_line(f"{seconds:.1f} s of speech, {speed(done[-1].real_time_factor)}")
+    click.echo(f"\r\x1b[K{told}", err=True, nl=False)
 
 
 def check_numbers(piece: GenerationResult) -> None:
@@ -240,18 +241,19 @@ def speed(real_time_factor: float) -> str:
 def report(result: GenerationResult, flags: Flags, output: Path | None) -> None:
     """Print the output, its length, and the time and memory of the run."""
     if flags.as_json:
-        click.echo(json.dumps(_facts(result, flags, output)))
+        click.echo(json_text(_facts(result, flags, output), indent=None))
     elif not flags.quiet:
         cut = ", cut at the limit" if result.finish_reason == "length" else ""
         endless = sum(piece.finish_reason == "length" for piece in result.pieces)
         if endless and flags.options.get("max_seconds") is None:
             cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
-        click.echo(f"{output or 'played'}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}")
-        click.echo(speed(result.real_time_factor))
+        where, memory = output or "played", f"{result.peak_memory_usage / 1e9:.2f} GB"
+        told = [f"{where}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}"]
+        told += [speed(result.real_time_factor)]
         if result.stage_seconds:
-            click.echo(", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items()))
-        memory = f"{result.peak_memory_usage / 1e9:.2f} GB"
-        click.echo(f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}")
+            told += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]
+        told += [f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}"]
+        click.echo("\n".join(map(one_line, told)))
 
 
 def _facts(result: GenerationResult, flags: Flags, output: Path | None) -> dict[str, Any]:

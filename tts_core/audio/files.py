@@ -47,7 +47,7 @@ def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, in
     if path.is_dir():
         raise UsageError(f"audio: {path} is a folder; give a sound file")
     try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+        samples, rate = soundfile.read(os.fsencode(path), dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, RuntimeError, OSError) as error:
         new = f"{path.stem}{'_new' * (path.suffix.lower() == '.wav')}.wav"
         raise UsageError(
@@ -115,7 +115,7 @@ def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: 
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
     try:
-        soundfile.write(partial, data, sample_rate, format=form)
+        soundfile.write(os.fsencode(partial), data, sample_rate, format=form)
         os.chmod(partial, 0o666 & ~_umask())  # mkstemp's files are private
         os.replace(partial, path)
     except soundfile.LibsndfileError as error:

@@ -199,6 +199,9 @@ class _Line:
     def show(self, text: str) -> None:
         """Replace the line."""
         if sys.stderr.isatty():
+            from tts_core.printable import one_line
+
+            text = one_line(text)
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
 
@@ -213,12 +216,9 @@ def _peak_bytes() -> int:
 
 
 def _write(report: Report, as_json: bool, page: str | None) -> None:
-    if as_json:
-        import json
+    from tts_core.printable import json_text, lines
 
-        click.echo(json.dumps(report.to_dict(), indent=2, allow_nan=False))
-    else:
-        click.echo(report.text())
+    click.echo(json_text(report.to_dict()) if as_json else lines(report.text()))
     if page is not None:
         from pathlib import Path
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
-from html import escape
 
 from mlx_port.commands.verify.measure import FACTOR, FLOOR, Row
 from mlx_port.commands.verify.report import METHOD, UNJUDGED, Report, loss_line
+from tts_core.printable import one_line
 
 HEIGHT, LEFT, TOP, STEP = 260, 64, 12, 18
 STYLE = """
@@ -21,6 +22,11 @@ th:first-child,td:first-child{text-align:left}tr{border-bottom:1px solid var(--l
 .bound{fill:none;stroke:var(--bound)}.key span{margin-right:1.2rem}.swatch{display:inline-block;width:.7rem;
 height:.7rem;margin-right:.3rem}
 """
+
+
+def escape(text: str) -> str:
+    """Text for the page: no tags of its own, no control characters."""
+    return html.escape(one_line(text))
 
 
 def page(report: Report) -> str:

@@ -1,0 +1,235 @@
+"""What the commands print: names out of hostile files come as escapes, each message is one bounded line."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unicodedata import category
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from converters import cli as converter
+from mlx_port.commands import main as cli
+from tests.converters.models import SOURCES
+from tts_core.printable import LONGEST
+
+ROOT = Path(__file__).parents[3]
+NASTY = "\x1b]0;title\x07\x9b2J\u202etxt.exe\u2028\n\u200berror: all is well"
+SHOWN = r"\x1b]0;title\x07\x9b2J\u202etxt.exe\u2028\n\u200berror: all is well"
+Edit = Callable[[Path], object]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command; what it printed, once that is known to be safe for a terminal."""
+
+    def run(codes: tuple[int, ...], command: Callable[..., int], *arguments: object) -> str:
+        capsys.readouterr()
+        code = command([str(argument) for argument in arguments])
+        assert code in codes
+        out, err = capsys.readouterr()
+        for text in (out, err):
+            assert not [c for c in text if category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c != "\n"]
+            assert max(map(len, text.split("\n"))) <= LONGEST + len("error: ")
+        assert err.count("\n") == (code != 0)
+        return out + err
+
+    return run
+
+
+def convert(arguments: list[str]) -> int:
+    return converter.run(converter.convert_weights, arguments, debug=False)
+
+
+def rename(name: str, new: str) -> Edit:
+    """One tensor of model.safetensors gets another name."""
+
+    def edit(folder: Path) -> None:
+        held = load_file(folder / "model.safetensors")
+        held[new] = held.pop(name)
+        save_file(held, folder / "model.safetensors", {"format": "mlx"})
+
+    return edit
+
+
+def change(**entries: object) -> Edit:
+    def edit(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | entries))
+
+    return edit
+
+
+HEAD = "logits_dense.weight"
+EDITS = {
+    "a tensor's name": rename(HEAD, NASTY),
+    "a config's key": change(**{NASTY: 1}),
+    "a config's value": change(delay_pattern=NASTY),
+    "half of a surrogate pair": change(**{"\ud800": 1}),
+    "a name without end": change(**{"x" * 100_000: 1}),
+    "a model's name": change(model_type=NASTY),
+    "a format": change(format_version=NASTY),
+    "how it is quantised": change(quantization={"mode": NASTY, "bits": 4, "group_size": 64}),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_converted_folder(
+    name: str, converted: Path, published: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
+    folder = Path(shutil.copytree(converted, tmp_path / "copy"))
+    EDITS[name](folder)
+    for command in (
+        ["generate", "--model", folder, "--text", "[S1] Hi.", "--output", tmp_path / "a.wav"],
+        ["generate", "--model", folder, "--backend", "torch", "--text", "Hi.", "-o", tmp_path / "a.wav"],
+        ["verify", published, folder, "--offline"],
+        ["estimate", "--model", folder],
+    ):
+        assert str(folder) in said((3, 4), cli.run, *command)
+
+
+@pytest.mark.parametrize("name", ["a tensor's name", "a config's key", "half of a surrogate pair"])
+def test_a_published_folder(name: str, published: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+    folder = Path(shutil.copytree(published, tmp_path / "copy"))
+    EDITS[name](folder)
+    text = said((4,), convert, "--hf-path", folder, "--mlx-path", tmp_path / "out", "--offline")
+    assert "surrogate" in name or SHOWN in text
+
+
+@pytest.fixture
+def littered(tmp_path: Path) -> dict[str, Path]:
+    """MetaVoice's sources, with an entry that is not used and a file that is of no model."""
+    import torch
+
+    folder = tmp_path / "published"
+    folder.mkdir()
+    files = {
+        kind: Path(shutil.copy(path, folder)) for kind, path in SOURCES["metavoice"].items() if path.is_file()
+    }
+    held: dict[str, Any] = torch.load(files["metavoice"], weights_only=True)
+    torch.save(held | {NASTY: 1}, files["metavoice"])
+    save_file({NASTY: np.zeros(2, np.float32)}, folder / f"{NASTY}.safetensors".replace("\u200b", ""))
+    return files | {"vocos": SOURCES["metavoice"]["vocos"]}
+
+
+def test_what_a_conversion_drops_and_ignores(
+    littered: dict[str, Path], tmp_path: Path, said: Callable[..., str]
+) -> None:
+    where = [
+        word for path in (littered["metavoice"].parent, littered["vocos"]) for word in ("--hf-path", path)
+    ]
+    text = said((0,), convert, *where, "--mlx-path", tmp_path / "out", "--offline")
+    assert f"dropped {SHOWN}" in text
+    assert "not used: \\x1b]0;title" in text
+    report = said((0,), convert, *where, "--mlx-path", tmp_path / "again", "--offline", "--json")
+    assert NASTY in json.loads(report)["parts"]["metavoice"]["dropped"]
+
+
+@pytest.fixture
+def program() -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """Runs `mlx-port` as a program; environment: of it."""
+
+    def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[bytes]:
+        code = "import sys; from mlx_port.commands.main import main; main()"
+        return subprocess.run(
+            [sys.executable, "-c", code, *map(os.fsencode, map(str, arguments))],
+            capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("encoding", ["iso8859-5:strict", "utf-8:strict"])
+def test_names_that_the_terminal_cannot_show(
+    encoding: str, converted: Path, tmp_path: Path, program: Callable[..., subprocess.CompletedProcess[bytes]]
+) -> None:
+    """Both ways out, stdout and stderr."""
+    name = os.fsdecode(b"caf\xe9 \xc3\xbc")
+    folder = Path(shutil.copytree(converted, tmp_path / name))
+    done = program("estimate", "--model", folder, PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, b"")
+    output = tmp_path / f"{name}.wav"
+    spoken = ("generate", "--model", folder, "--text", "[S1] Hi.", "--max-seconds", 0.02, "--seed", 1)
+    done = program(*spoken, "--output", output, PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = b"\\xfc" if "iso" in encoding else b"\xc3\xbc"
+    assert b"caf\\xe9 " + shown + b".wav: 0." in done.stdout
+    assert output.is_file()
+    done = program("generate", "--model", tmp_path / name / "no", "--text", "Hi", PYTHONIOENCODING=encoding)
+    assert done.returncode == 3
+    assert b"caf\\xe9 " + shown in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_logs_and_warnings(
+    program: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path
+) -> None:
+    """Of whatever module that runs."""
+    code = f"""
+import logging, sys, warnings
+from converters import cli
+import click
+@click.command()
+def command():
+    logging.getLogger("tts_core").warning("name %s", {NASTY!r})
+    warnings.warn({NASTY!r})
+    raise RuntimeError({NASTY!r})
+cli.leave(command, ["--debug"] if sys.argv[1:] else [])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    log, warning, error, end = done.stderr.split("\n")
+    assert (done.returncode, end) == (6, "")
+    assert log == f"name {SHOWN}"
+    assert warning == f"warning: UserWarning: {SHOWN}"
+    folded = SHOWN.replace(r"\n", " ")  # as frameworks lay out their messages
+    assert error == f"error: internal: RuntimeError: {folded}; run again with --debug and report it"
+
+
+def test_nothing_is_printed_unseen() -> None:
+    """Every `click.echo` takes a constant, or what a function of tts_core.printable made."""
+    found = list(_echoes())
+    assert len(found) > 10
+    assert [where for where, ok in found if not ok] == []
+
+
+def _echoes() -> Iterator[tuple[str, bool]]:
+    for path in [*ROOT.glob("converters/**/*.py"), *ROOT.glob("mlx_port/**/*.py")]:
+        tree = ast.parse(path.read_text())
+        safe = {  # names that hold what such a function returned
+            node.targets[0].id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_made(node.value)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "click.echo",
+                "print",
+                "click.secho",
+            ):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", _is_safe(node.args[0], safe)
+
+
+def _is_made(node: ast.AST) -> bool:
+    called = isinstance(node, ast.Call) and ast.unparse(node.func) in ("one_line", "lines", "json_text")
+    return called or ast.unparse(node).startswith("'\\n'.join(map(one_line, ")
+
+
+def _is_safe(node: ast.AST, safe: set[str]) -> bool:
+    if isinstance(node, ast.JoinedStr):
+        return all(_is_safe(value, safe) for value in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return _is_safe(node.value, safe)
+    if isinstance(node, ast.IfExp):
+        return _is_safe(node.body, safe) and _is_safe(node.orelse, safe)
+    return (
+        isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in safe) or _is_made(node)
+    )
