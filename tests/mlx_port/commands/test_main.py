@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from converters import cli as converter
 from mlx_port.commands import main as cli
-from tests.converters.models import SOURCES
+from tests.tiny.published_models import SOURCES
 from tts_core.printable import LONGEST
 
 ROOT = Path(__file__).parents[3]
