@@ -37,6 +37,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     "tts_core": [
         ("printable",),
         ("errors",),
+        ("files",),
         ("config", "models", "noise", "options"),
         ("audio", "memory", "nn", "text", "voice"),
         ("pipeline", "prompt", "results"),

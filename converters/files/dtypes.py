@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-ITEM_SIZES = {
-    **dict.fromkeys(("F64", "I64", "U64"), 8),
-    **dict.fromkeys(("F32", "I32", "U32"), 4),
-    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 2),
-    **dict.fromkeys(("I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2"), 1),
-}  # safetensors name → bytes
-
 FLOATS = {
     "float64": "F64",
     "float32": "F32",

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from converters.files.dtypes import ITEM_SIZES, stored_type, widen
+from converters.files.dtypes import stored_type, widen
 from converters.files.readers import check_zip
 from converters.files.restricted_pickle import Node, Storage, Tensor, interpret
 from tts_core.errors import CheckpointError
+from tts_core.files.header import ITEM_SIZES
 
 _LARGEST_PICKLE = 64 << 20  # bytes; the published file's has 1.2 million
 _DEEPEST = 64  # containers within containers

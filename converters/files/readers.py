@@ -1,43 +1,33 @@
 """Checkpoint files as one mapping of names to shapes, with tensors read one at a time.
 
-Safetensors headers are checked completely before anything is read: a file that is truncated, corrupt or not
-consistent is one CheckpointError. Tensors are then read, not mapped: a file that shrinks is an error.
+Safetensors headers are checked completely before anything is read (tts_core.files.header). Tensors are then
+read, not mapped, and a file that is not the one whose header was checked is an error.
 Pickles go through PyTorch's restricted reader (weights_only): one that asks for code is refused, and no code
 is run.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from converters.files.dtypes import ITEM_SIZES, stored_type, widen
+from converters.files.dtypes import stored_type, widen
 from tts_core.errors import CheckpointError, NotFoundError
+from tts_core.files.header import Stored, read_header
+from tts_core.files.json_object import read_json
+from tts_core.files.regular import check_unchanged, identity, opened, read_into
 
-_MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 PICKLES = (".pth", ".pt", ".bin", ".th")
+LONGEST_NAME = 255  # bytes of a file's name, on all file systems in use
 _INSIDE = ("state_dict", "model", "model_state")  # entries of a pickled dict that may hold its tensors
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Where a tensor lies: `begin` and `end` are byte offsets in its file."""
-
-    file: Path
-    dtype: str  # safetensors name
-    shape: tuple[int, ...]
-    begin: int
-    end: int
 
 
 class SafetensorsCheckpoint:
@@ -48,13 +38,13 @@ class SafetensorsCheckpoint:
         self.metadata: dict[str, Any] = {}
         self.entries: tuple[str, ...] = ()  # as of TorchCheckpoint
         self._stored: dict[str, Stored] = {}
+        self._identities = {file: identity(file) for file in self.files}
         for file in self.files:
             stored, metadata = read_header(file)
             twice = sorted(stored.keys() & self._stored.keys())
             if twice:
-                raise CheckpointError(
-                    f"{file}: {', '.join(twice)} is also in {self._stored[twice[0]].file.name}"
-                )
+                first = self._stored[twice[0]].file.name
+                raise CheckpointError(f"{file}: {_some(twice)} is also in {first}")
             self._stored |= stored
             self.metadata |= metadata
         self.shapes = {name: tensor.shape for name, tensor in self._stored.items()}
@@ -64,12 +54,15 @@ class SafetensorsCheckpoint:
         """One tensor: floats as float32, other types as stored."""
         tensor = self._stored[name]
         flat = np.empty(math.prod(tensor.shape), stored_type(tensor.dtype))
-        with open(tensor.file, "rb") as file:
+        with opened(tensor.file, self._identities[tensor.file]) as file:
             file.seek(tensor.begin)
-            got = file.readinto(flat.data) if flat.size else 0
-        if got != flat.nbytes:
-            raise CheckpointError(f"{tensor.file}: {name} ends early: the file changed while it was read")
+            read_into(file, flat.view(np.uint8).data, tensor.file)
         return widen(flat, tensor.dtype).reshape(tensor.shape)
+
+    def check_unchanged(self) -> None:
+        """Raise CheckpointError if a file is not the one that was opened."""
+        for file, expected in self._identities.items():
+            check_unchanged(file, expected)
 
 
 class TorchCheckpoint:
@@ -116,76 +109,16 @@ class Checkpoint(Protocol):
         ...
 
 
-def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
-    """(tensors, metadata) of a safetensors file, every byte accounted for. CheckpointError otherwise."""
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        start = file.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or length < 2 or length > _MAX_HEADER:
-            raise CheckpointError(
-                f"{path}: not a safetensors file, or its first bytes are lost; fetch it again"
-            )
-        if 8 + length > size:
-            raise CheckpointError(
-                f"{path}: truncated: its header takes {8 + length} bytes, the file has {size}; fetch it again"
-            )
-        raw = file.read(length)
-    try:
-        header = json.loads(raw.decode("utf-8"), object_pairs_hook=_without_duplicates)
-        if not isinstance(header, dict):
-            raise ValueError("it is not an object")
-        metadata = header.pop("__metadata__", {})
-        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-            raise ValueError("__metadata__ is not a map of strings")
-        stored = {name: _entry(name, fields, path, 8 + length) for name, fields in header.items()}
-        _check_coverage(stored, 8 + length)
-    except (ValueError, RecursionError) as fault:
-        raise CheckpointError(f"{path}: corrupt safetensors header: {fault}; fetch the file again") from None
-    end = max((tensor.end for tensor in stored.values()), default=8 + length)
-    if end != size:
-        state = "truncated" if end > size else "corrupt"
-        raise CheckpointError(
-            f"{path}: {state}: the header describes {end} bytes, the file has {size}; fetch it again"
-        )
-    return stored, metadata
+def _names_weights(name: str) -> bool:
+    """Whether a name can be that of a safetensors file in the same folder."""
+    plain = name.isprintable() and name == os.path.basename(name)
+    return plain and name.endswith(".safetensors") and len(name.encode()) <= LONGEST_NAME
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} stands in it twice")
-    return found
-
-
-def _entry(name: str, fields: Any, path: Path, data: int) -> Stored:
-    if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"{name} does not have exactly dtype, shape and data_offsets")
-    dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in ITEM_SIZES:
-        raise ValueError(f"{name} has the unknown dtype {dtype!r}")
-    if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise ValueError(f"{name} has shape {shape} and offsets {offsets}, expected lists of sizes")
-    begin, end = offsets
-    if end - begin != math.prod(shape) * ITEM_SIZES[dtype]:
-        raise ValueError(
-            f"{name} takes {end - begin} bytes, its shape {shape} and dtype {dtype} ask for others"
-        )
-    return Stored(path, dtype, tuple(shape), data + begin, data + end)
-
-
-def _are_sizes(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and 0 <= value < 2**63 for value in values)
-
-
-def _check_coverage(stored: Mapping[str, Stored], data: int) -> None:
-    """Tensors must follow each other without a hole or an overlap."""
-    at = data
-    for name, tensor in sorted(stored.items(), key=lambda item: (item[1].begin, item[1].end)):
-        if tensor.begin != at:
-            raise ValueError(f"{name} {'overlaps another tensor' if tensor.begin < at else 'follows a hole'}")
-        at = tensor.end
+def _some(names: Sequence[str]) -> str:
+    """The first of many names."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def read_index(path: Path) -> list[Path]:
@@ -199,32 +132,24 @@ def read_index(path: Path) -> list[Path]:
     ):
         raise CheckpointError(f"{path}: no weight_map of tensor names to file names in it")
     names = sorted(set(places.values()))
-    strange = [name for name in names if name != os.path.basename(name) or not name.endswith(".safetensors")]
+    strange = [name for name in names if not _names_weights(name)]
     if strange:
-        raise CheckpointError(f"{path}: {', '.join(strange)} is not the name of a safetensors file beside it")
-    absent = [name for name in names if not (path.parent / name).is_file()]
+        raise CheckpointError(f"{path}: {_some(strange)} is not the name of a safetensors file beside it")
+    absent = [name for name in names if not (path.parent / name).exists()]
     if absent:
-        raise CheckpointError(f"{path}: {', '.join(absent)} is not there, of {len(names)} shards; fetch it")
+        raise CheckpointError(f"{path}: {_some(absent)} is not there, of {len(names)} shards; fetch it")
     files = [path.parent / name for name in names]
+    listed: dict[str, set[str]] = {name: set() for name in names}
+    for tensor, shard in places.items():
+        listed[shard].add(tensor)
     for file in files:
-        held, said = set(read_header(file)[0]), {name for name, shard in places.items() if shard == file.name}
+        held, said = set(read_header(file)[0]), listed[file.name]
         if held != said:
             example = sorted(held ^ said)[0]
             raise CheckpointError(
                 f"{path}: differs from {file.name} in {len(held ^ said)} tensors, {example} among them"
             )
     return files
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, or a CheckpointError that names the file."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as fault:
-        raise CheckpointError(f"{path}: not readable as JSON: {fault}") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: not a JSON object")
-    return content
 
 
 _TORCH_TYPES = {

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.files.dtypes import ITEM_SIZES
-from converters.files.readers import Stored, read_header
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, UsageError
+from tts_core.files.header import ITEM_SIZES, Stored, read_header
 
 SHARD_BYTES = 5 * 2**30
 _PIECE_BYTES = 2**20  # read back at a time

@@ -14,11 +14,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from converters.files.readers import Checkpoint, read_json
+from converters.files.readers import Checkpoint
 from converters.rules.plan import Drop, Rule
 from tts_core import models
 from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError
+from tts_core.files.json_object import read_json
 
 
 @dataclass(frozen=True)

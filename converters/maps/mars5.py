@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from converters.files.readers import read_json
 from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule
 from tts_core.errors import CheckpointError
+from tts_core.files.json_object import read_json
 from tts_core.mars5.config import (
     CodecLMConfig,
     ResidualTransformerConfig,

@@ -17,7 +17,6 @@ from converters import convert as converting
 from converters.convert import Plan, convert, outline
 from converters.files import writer
 from converters.files.dtypes import narrow, widen
-from converters.files.readers import read_header
 from converters.files.writer import Entry, SafetensorsWriter, shards
 from converters.published import open_published
 from converters.rules.dequantize import BITS, Quantization
@@ -26,6 +25,7 @@ from tts_core.codecs import dac
 from tts_core.dia.sampling import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, ResourceError, UsageError
+from tts_core.files.header import read_header
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from converters.files.readers import PICKLES, SafetensorsCheckpoint, TorchCheckpoint, read_json
+from converters.files.readers import PICKLES, SafetensorsCheckpoint, TorchCheckpoint
 from converters.maps.layouts import layouts
 from converters.rules.plan import Drop, Rule, plan
 from tests.golden.bench import Bench, Side
 from tests.golden.cases import existing
 from tts_core.audio.mel import inverse_basis, periodic_hann
 from tts_core.codecs import encodec, vocos
+from tts_core.files.json_object import read_json
 
 Weights = tuple[Any, dict[str, np.ndarray]]  # a configuration, and tensors by canonical name
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from converters.files.readers import read_json
 from tests.golden.bench import Bench, Side
 from tests.golden.cases import Vectors, existing
 from tests.golden.codec_bench import encodec_bench
 from tests.tiny.codecs import codebooks_at
 from tests.tolerance import EPS, FACTOR, FLOOR
+from tts_core.files.json_object import read_json
 
 CLIP = ("audio", "emb", "codes", "min_margin", "quantized", "decoded")
 

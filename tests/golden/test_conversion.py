@@ -11,9 +11,9 @@ import pytest
 from safetensors import safe_open
 
 from converters.convert import convert
-from converters.files.readers import read_json
 from converters.published import open_published
 from tests.golden.cases import DEFAULT, golden_root
+from tts_core.files.json_object import read_json
 
 mx = pytest.importorskip("mlx.core", reason="mlx is not installed: it reads what is written")
 pytest.importorskip("torch", reason="torch is not installed: the published pickles need it")

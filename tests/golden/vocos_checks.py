@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from converters.files.readers import read_json
 from tests.golden.bench import Bench, Side
 from tests.golden.cases import Vectors
 from tests.golden.codec_bench import exact_transform, vocos_bench
 from tests.tolerance import assert_golden
 from tts_core.codecs.vocos import LARGEST_MAGNITUDE
+from tts_core.files.json_object import read_json
 
 SIX_KBPS = 2  # of 1.5, 3, 6 and 12: MetaVoice's, 8 codebooks of 10 bits, 75 times a second
 BETWEEN = ("features", "backbone", "head_linear")

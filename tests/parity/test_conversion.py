@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 
 from converters import cli
 from converters.convert import convert
-from converters.files.readers import read_header
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.loading import open_networks as open_mlx
@@ -44,6 +43,7 @@ from tests.tiny.published_models import (
 )
 from torch_ref.loading import open_networks as open_torch
 from tts_core import models
+from tts_core.files.header import read_header
 
 pytestmark = pytest.mark.golden
 MODELS = list(SOURCES)

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from converters.files.dtypes import ITEM_SIZES, narrow, stored_type, widen
+from converters.files.dtypes import narrow, stored_type, widen
 from converters.rules.dequantize import BITS, Quantization, dequantize
 from mlx_port.commands.verify.conversion import ROUNDING, SMALLEST_STEP, group_error, teacher_forced
 from mlx_port.commands.verify.html import HEIGHT, TOP, page
@@ -15,6 +15,7 @@ from mlx_port.commands.verify.measure import EPS, Row, compare_choices, distance
 from mlx_port.commands.verify.report import Report
 from mlx_port.loading import DTYPES
 from tests import tolerance
+from tts_core.files.header import ITEM_SIZES
 
 
 def row(truth, torch, mlx, dtype="float32", judged=True):

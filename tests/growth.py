@@ -1,0 +1,23 @@
+"""The growth of work with its input: a ratio of times, so that no machine's speed matters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+MOST = 2.5  # times the work for twice the input
+_ATTEMPTS, _REPEATS = 4, 3
+
+
+def growth(work: Callable[[int], object], size: int) -> float:
+    """Divide the time of `work(2 * size)` by that of `work(size)`; the least of several attempts."""
+    return min(_shortest(work, 2 * size) / _shortest(work, size) for _ in range(_ATTEMPTS))
+
+
+def _shortest(work: Callable[[int], object], size: int) -> float:
+    times = []
+    for _ in range(_REPEATS):
+        start = time.process_time()
+        work(size)
+        times.append(time.process_time() - start)
+    return min(times)
