@@ -1,14 +1,14 @@
-"""Attention over long sequences: peak memory, time and error in blocks, beside two forms of torch's own.
+"""Compare attention in blocks with two of torch's forms over long sequences: peak memory, time and error.
 
     python benchmarks/attention_memory.py [--device cpu|cuda] [--dtype bfloat16] [--tokens N] [--batch 1]
     [--heads 16] [--key-heads 16] [--width 128] [--budget 256] [--rows 128] [--repeats 5]
 
 blocks: torch_ref's attention with native=False and a budget in MiB; flash: torch's own kernel; naive: matmul,
-softmax, matmul in the inputs' dtype. All causal, with the same random inputs. Memory: on CUDA the allocator's
-peak over the inputs, of which the output is a part; on a CPU the resident set over what it was before. Error:
-of `--rows` rows against float64. Without --tokens: 32768 on CUDA, 2048 on a CPU.
-Exits with 1 where the blocks take more than their budget beside the output (CUDA), or are less exact than
-flash by more than a factor of 1.5.
+softmax, matmul in the inputs' dtype. All are causal, with the same random inputs. Memory is the allocator's
+peak without the inputs, but with the output, on CUDA, and the growth of the resident set on a CPU. The error
+is that of `--rows` rows against float64. --tokens is 32768 on CUDA and 2048 on a CPU by default.
+Exits with 1 if the blocks take more than the output and their budget (CUDA), or if their error is more than
+1.5 times flash's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def forms(policy: AttentionPolicy) -> dict[str, Form]:
 
 
 def exact(query: Tensor, key: Tensor, value: Tensor, rows: Tensor) -> Tensor:
-    """Those rows in float64, head by head."""
+    """Compute the given rows in float64, head by head."""
     out, group = [], query.shape[1] // key.shape[1]
     places = torch.arange(key.shape[2], device=query.device)
     for head in range(query.shape[1]):
@@ -65,7 +65,7 @@ def exact(query: Tensor, key: Tensor, value: Tensor, rows: Tensor) -> Tensor:
 
 
 class Meter:
-    """Seconds and peak bytes of a call."""
+    """Meter of a call's seconds and peak bytes."""
 
     def __init__(self, device: str):
         self.device = device

@@ -1,4 +1,4 @@
-"""Full-size random checkpoints in the forms in which they are published: names, layouts, number formats."""
+"""Full-size random checkpoints in their published forms: names, layouts, number formats."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ SECOND_STAGE = {
 
 
 def make_checkpoint(folder: Path, model: str, form: str) -> Path:
-    """A published folder, its codec (and vocoder) in subfolders. Returns the largest file."""
+    """Write a published folder with its codec (and vocoder) in subfolders. Returns the largest file."""
     folder.mkdir(parents=True)
     if model == "dia":
         return _make_dia(folder, form)
@@ -93,7 +93,7 @@ def make_checkpoint(folder: Path, model: str, form: str) -> Path:
 
 
 def _make_dia(folder: Path, form: str) -> Path:
-    """nari's names and layout in one file, DAC as transformers saves it; float32."""
+    """Write Dia in nari's names and layout in one file, and DAC in transformers' form; float32."""
     (folder / "codec").mkdir()
     (folder / "config.json").write_text(json.dumps(DIA_CONFIG))
     (folder / "codec/config.json").write_text(json.dumps(DAC_CONFIG))
@@ -104,7 +104,7 @@ def _make_dia(folder: Path, form: str) -> Path:
 
 
 def _make_mars5(folder: Path, form: str) -> Path:
-    """Both networks in float16, the tokenizers within each file."""
+    """Write both networks in float16, with the tokenizers in each file."""
     texts = {
         "texttok.model": _merges(256, 1792, ["<|startoftext|>", "<|endoftext|>"]),
         "speechtok.model": _merges(1024, 5120, ["<|startofspeech|>", "<|endofspeech|>"]),
@@ -120,7 +120,7 @@ def _make_mars5(folder: Path, form: str) -> Path:
 
 
 def _make_metavoice(folder: Path) -> Path:
-    """All in float32; the first stage's head is its embedding, one storage in the file."""
+    """Write all parts in float32; the first stage's head shares its embedding's storage."""
     for name, args, offset in (("second", SECOND_STAGE, 1025), ("first", FIRST_STAGE, 2049)):
         table: dict[bytes, int] = {bytes([byte]): byte for byte in range(256)}
         table |= {bytes([rank // 16 + 97, rank % 16 + 97]): 256 + rank for rank in range(256)}
@@ -141,7 +141,7 @@ def _make_metavoice(folder: Path) -> Path:
 
 
 def add_diffusion(folder: Path) -> Path:
-    """mbd_comp_8.pt beside MetaVoice's files: float32 tensors, settings as pickled OmegaConf objects."""
+    """Add mbd_comp_8.pt to MetaVoice's files: float32 tensors, settings as pickled OmegaConf objects."""
     path = folder / "mbd_comp_8.pt"
     weights = write_random(path.with_suffix(".tmp.safetensors"), "multi_band_diffusion")
     subprocess.run([sys.executable, "-c", DIFFUSION, weights, path], check=True, cwd=KEYS.parents[2])
@@ -178,7 +178,7 @@ def write_random(
     metadata: dict[str, str] | None = None,
     skip: Iterable[str] = (),
 ) -> Path:
-    """A safetensors file of the shapes in a key list, tensor by tensor; norms' gains are near 1."""
+    """Write random tensors of the shapes in a key list to a safetensors file; norms' gains are near 1."""
     shapes = json.loads((KEYS / f"{keys}.json").read_text())
     shapes = {name: shape for name, shape in shapes.items() if name not in skip}
     rng = np.random.default_rng(0)
@@ -201,9 +201,10 @@ def _pickle(
     code: str = "F32",
     tied: dict[str, str] | None = None,
 ) -> Path:
-    """The same as torch saves it, in a process of its own. tied: name → the tensor that it is.
+    """Write random tensors with torch.save, in a process of its own.
 
-    more: what stands beside the tensors, which are then the entry `inside`.
+    tied: names that share another tensor's storage, with its name.
+    more: other entries of the saved dict; the tensors are then its entry `inside`.
     """
     weights = write_random(path.with_suffix(".tmp.safetensors"), keys, code=code, skip=tied or ())
     script = (
@@ -219,7 +220,7 @@ def _pickle(
 
 
 def _merges(base: int, count: int, specials: list[str]) -> str:
-    """A tokenizer file: that many merges of neighbouring ids."""
+    """Build a tokenizer file with `count` merges of neighboring ids."""
     lines = ["minbpe v1", r"\p{L}+|\p{N}+|\s+", str(len(specials))]
     lines += [f"{name} {base + count + i}" for i, name in enumerate(specials)]
     return "\n".join([*lines, *(f"{i} {i + 1}" for i in range(count))]) + "\n"

@@ -1,11 +1,11 @@
-"""Time and peak memory of `convert-weights` on a full-size random checkpoint, beside a file copy.
+"""Measure time and peak memory of `convert-weights` on a full-size random checkpoint, and of a file copy.
 
     python benchmarks/convert.py [--model dia|mars5|metavoice] [--kind safetensors|pth|pt] [--folder DIR]
         [--include-mbd] [--convert "-q --q-bits 8"]
 
-Makes the checkpoint (6.4, 2.4 or 5.2 GB; 9.8 with MetaVoice's diffusion) in a temporary folder of DIR,
+Writes the checkpoint (6.4, 2.4 or 5.2 GB; 9.8 with MetaVoice's diffusion) to a temporary folder in DIR,
 copies it, converts it in a process of its own whose anonymous memory is polled, prints one line per kind, and
-deletes everything. DIR needs twice that and 2 GB.
+deletes everything. DIR needs twice the checkpoint's size and 2 GB.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIMIT = 1.5e9  # bytes of anonymous memory
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Anonymous memory of a process now; 0 where /proc does not tell."""
+    """Anonymous memory of a process now; 0 if /proc does not report it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -38,7 +38,7 @@ def anonymous_bytes(pid: int) -> int:
 
 
 def measure(command: list[str]) -> tuple[float, int]:
-    """(seconds, peak anonymous bytes) of a command."""
+    """Run a command. Returns seconds and peak anonymous bytes."""
     begin, peak = time.perf_counter(), 0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
@@ -50,7 +50,7 @@ def measure(command: list[str]) -> tuple[float, int]:
 
 
 def bench(model: str, kind: str, folder: Path, flags: list[str]) -> dict[str, object]:
-    """One checkpoint made, copied, converted and deleted. flags: for convert-weights."""
+    """Write, copy, convert and delete one checkpoint. flags: for convert-weights."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="convert-bench-") as name:
         source, copy, made = (Path(name) / part for part in ("source", "copy", "made"))
         weights = make_checkpoint(source, model, kind)
@@ -95,9 +95,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", choices=list(FORMS), default="dia")
-    parser.add_argument("--kind", help="default: each in which the model is published")
+    parser.add_argument("--kind", help="default: every published kind of the model")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--include-mbd", action="store_true", help="MetaVoice: its diffusion's file, too")
+    parser.add_argument("--include-mbd", action="store_true", help="MetaVoice: also its diffusion")
     parser.add_argument("--convert", default="", help="flags for convert-weights")
     given = parser.parse_args()
     versions = {name: metadata.version(name) for name in ("numpy", "safetensors", "torch")}
@@ -106,7 +106,7 @@ def main() -> None:
     if given.kind is not None and given.kind not in kinds:
         parser.error(f"--kind: {given.model} is published as {', '.join(kinds)}")
     if given.include_mbd and given.model != "metavoice":
-        parser.error("--include-mbd: MetaVoice's alone")
+        parser.error("--include-mbd: only for MetaVoice")
     flags = [*shlex.split(given.convert), *["--include-mbd"] * given.include_mbd]
     results = [
         bench(given.model, kind, given.folder, flags) for kind in ([given.kind] if given.kind else kinds)
@@ -114,7 +114,7 @@ def main() -> None:
     for result in results:
         print(json.dumps(result))
     if not all(result["within_limit"] for result in results):
-        sys.exit(f"peak anonymous memory is over {LIMIT / 1e9} GB")
+        sys.exit(f"peak anonymous memory exceeds {LIMIT / 1e9} GB")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""DAC's decode by windows beside the whole decode: peak memory of activations, time, and the difference.
+"""Compare DAC's decode by windows with the whole decode: peak memory of activations, time, and output.
 
     python benchmarks/dac_memory.py [--device cpu|cuda] [--seconds 120] [--window 256] [--repeats 3]
     [--size full|voice] [--bound 0.7]
 
-A random DAC of the published size, in float32 (TF32 off), decodes random codes both ways in one run. Memory:
-on CUDA the allocator's peak over weights and codes, the waveform included; on a CPU the resident set over
-what it was before. Without --seconds: 120 on CUDA, 5 on a CPU.
-Exits with 1 where the windows take more than `--bound` GB, or for 120 s and longer more than 1.15 times the
-whole decode's time, or where the outputs differ by more than 16 times float32's own error, read off the first
-frames against float64.
+A random DAC of the published size, in float32 (TF32 off), decodes random codes both ways in one run. Memory
+is the allocator's peak on CUDA, without weights and codes but with the waveform, and the growth of the
+resident set on a CPU. --seconds is 120 on CUDA and 5 on a CPU by default.
+Exits with 1 if the windows take more than `--bound` GB, or, for 120 s and more, over 1.15 times the whole
+decode's time, or if the outputs differ by more than 16 times float32's own error, which is measured on the
+first frames against float64.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.memory import codec_policy
 
-SLOWER, LONG = 1.15, 120  # times the whole decode's; seconds: shorter speech has mostly small windows
+SLOWER, LONG = 1.15, 120  # limit over the whole decode's time, from this many seconds of speech on
 
 
 def scale(name: str, shape: tuple[int, ...]) -> float:
-    """Standard deviation of a random weight: every layer's values stay near 1, and few samples clip."""
+    """Standard deviation of a random weight that keeps every layer's values near 1 and clips few samples."""
     if len(shape) == 1:
         return 0.05
     fed = shape[0] * 2 if ".conv_t1." in name else math.prod(shape[1:])
@@ -87,7 +87,7 @@ def seconds(call: Callable[[], Tensor], device: str) -> float:
 
 
 def rounding(codec: Dac, codes: Tensor) -> float:
-    """float32's largest error in the first window, against float64."""
+    """Largest error of float32 in the first window, against float64."""
     codes = codes[:, :, : codec.policy.max_frames]
     exact = copy.deepcopy(codec).double().decode(codes)
     return (codec.decode(codes) - exact).abs().max().item()
@@ -99,7 +99,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=("cpu", "cuda"))
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--window", type=int, help="frames; by default as a loaded model would take them")
+    parser.add_argument("--window", type=int, help="frames; default: the size that `load` would take")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--size", choices=tuple(SIZES), default="full")
     parser.add_argument("--bound", type=float, default=0.7, help="GB")
@@ -127,7 +127,7 @@ def main() -> None:
     for name, decode in forms.items():
         out[name] = decode().cpu()  # also warms up
         peaks[name] = peak(decode, device)
-    for _ in range(args.repeats):  # in turns, so that both meet the same machine
+    for _ in range(args.repeats):  # alternating, so that both see the same load
         for name, decode in forms.items():
             times.setdefault(name, []).append(seconds(decode, device))
     medians = {name: statistics.median(one) for name, one in times.items()}
@@ -138,7 +138,7 @@ def main() -> None:
         )
     ratio = medians["windows"] / medians["whole"]
     difference = (out["windows"] - out["whole"]).abs().max().item()
-    print(f"time {ratio:.3f} of the whole; largest difference {difference:.2e}, bound {bound:.2e}")
+    print(f"time {ratio:.3f} of the whole decode's; largest difference {difference:.2e}, bound {bound:.2e}")
     faults = {
         f"the windows take more than {args.bound} GB": peaks["windows"] > args.bound * 1e9,
         f"the windows take more than {SLOWER} times as long": ratio > SLOWER and length >= LONG,

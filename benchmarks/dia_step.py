@@ -1,12 +1,12 @@
-"""Milliseconds per decoder step of Dia: torch_ref, mlx_port, transformers and mlx-audio, in one run.
+"""Measure milliseconds per decoder step of Dia: torch_ref, mlx_port, transformers, mlx-audio, in one run.
 
     python benchmarks/dia_step.py [--size full|voice] [--side torch,mlx,transformers,mlx-audio]
         [--dtype bfloat16] [--batch 1,8]
 
 `full` is Dia-1.6B's shape with random weights, `voice` the embedded voice. A step is one row of every text in
-the batch with guidance on, sampling included. Two lengths are run and their difference taken, so that reading
-the text, the first step and any capture or compilation cancel out; these stand in the column `start`. Real
-time is 11.6 ms a step for 44.1 kHz Dia.
+the batch with guidance on, sampling included. The time is the difference of two lengths, so that reading the
+text, the first step and any capture or compilation cancel out; the column `start` reports these. Real time is
+11.6 ms a step for 44.1 kHz Dia.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ RUNS = 3
 FULL = DIA_0626
 TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024, (8,) * 9)
 
-Generate = Callable[[int, int], int]  # (batch, frames) → steps made
+Generate = Callable[[int, int], int]  # (batch, frames) → steps run
 
 
 def weights(name: str, shape: tuple[int, ...], normal: Callable[[tuple[int, ...]], Any]) -> Any:
-    """Random numbers that keep activations at the size of trained ones."""
+    """Draw random weights that keep activations at the size of trained ones."""
     if is_norm(name):
         return normal(shape) * 0.1 + 1
     return normal(shape) * (0.5 if "embed" in name else shape[-1] ** -0.5)
@@ -159,8 +159,8 @@ def mlx_audio_side(size: str, dtype: str) -> tuple[Generate, str]:
     peer: Any = import_module("mlx_audio.tts.models.dia.dia")
 
     if size != "full":
-        raise SystemExit("mlx-audio reads no transformers layout: --size full only")
-    peer.DAC.from_pretrained = lambda *_: None  # the codec is no part of a step, nor to be downloaded
+        raise SystemExit("mlx-audio does not read the transformers layout: use --size full")
+    peer.DAC.from_pretrained = lambda *_: None  # the codec is not part of a step; do not download it
     peer.codebook_to_audio = lambda *_, **__: mx.zeros((1, 1))
     model = peer.Model(DIA_CONFIG)
     kind = getattr(mx, dtype)
@@ -175,7 +175,7 @@ def mlx_audio_side(size: str, dtype: str) -> tuple[Generate, str]:
 
     def generate(batch: int, frames: int) -> int:
         if batch > 1:
-            raise SystemExit("mlx-audio has no batches of texts: --batch 1 only")
+            raise SystemExit("mlx-audio does not batch texts: use --batch 1")
         return model._generate(TEXT, max_tokens=frames)[1]
 
     return generate, f"mlx-audio {metadata.version('mlx-audio')} {mx.default_device()}"
@@ -190,7 +190,7 @@ SIDES = {
 
 
 def measure(generate: Generate, batch: int) -> tuple[float, float]:
-    """(milliseconds per step, seconds of everything else in the first run)."""
+    """Measure milliseconds per step, and seconds of everything else in the first run."""
     started = time.perf_counter()
     generate(batch, SHORT)
     first = time.perf_counter() - started
@@ -202,7 +202,7 @@ def measure(generate: Generate, batch: int) -> tuple[float, float]:
             steps.append(generate(batch, frames))
             times.append(time.perf_counter() - started)
         if steps[1] - steps[0] < (LONG - SHORT) / 2:
-            raise SystemExit(f"runs ended early, after {steps} steps")
+            raise SystemExit(f"runs ended early: {steps} steps")
         slopes.append((times[1] - times[0]) / (steps[1] - steps[0]))
         short_steps = steps[0]
     step = statistics.median(slopes)

@@ -1,11 +1,12 @@
-"""A full-size random Dia (1.6 B), MARS5 (0.76 and 0.45 B) or MetaVoice (1.2 B) all the way: plan, conversion,
-and one decoder step, of MARS5's diffusion one call, of each side against float64.
+"""Plan, convert and run a full-size random Dia (1.6 B), MARS5 (0.76 and 0.45 B) or MetaVoice (1.2 B).
+
+One decoder step of each side, or one call of MARS5's diffusion, is compared with float64.
 
     python benchmarks/full_size.py [--model dia|mars5|metavoice] [--kind safetensors|pth|pt] [--folder DIR]
 
-Each side runs in a process of its own, one after another; float64 takes 13 GB of memory (MARS5 7, MetaVoice
-10). DIR needs 20 GB (26 for pth, MARS5 8, MetaVoice 16). Exits with 1 where mlx_port's error is over 16 times
-torch_ref's own float32 error plus 4 units in the last place of the largest logit.
+Each side runs in a process of its own, one after the other; float64 takes 13 GB of memory (MARS5 7, MetaVoice
+10). DIR needs 20 GB (26 for pth, MARS5 8, MetaVoice 16). Exits with 1 if mlx_port's error exceeds 16 times
+torch_ref's float32 error plus 4 units in the last place of the largest logit.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from convert import measure
 TEXT = "[S1] One decoder step at full size. [S2] Then another one."
 ROWS = 2
 PROMPT = 60  # ids of text
-REFERENCE, FRAMES, T = 75, 40, 120  # frames that MARS5 hears and makes; the timestep of its call
+REFERENCE, FRAMES, T = 75, 40, 120  # MARS5: frames of the reference, new frames, timestep of the call
 Array = Callable[[np.ndarray], Any]
 
 
 def opened(side: str, kind: str, folder: str, dtype: str) -> Any:
-    """The network that is stepped: a kind of part."""
+    """Open the network to run. kind: of the part."""
     if side == "torch":
         from torch_ref import DiaPipeline, loading
 
@@ -53,7 +54,7 @@ def opened(side: str, kind: str, folder: str, dtype: str) -> Any:
 
 
 def dia_steps(network: Any, array: Array) -> Iterator[Any]:
-    """Logits of ROWS rows, both branches, one after another."""
+    """Yield the logits of ROWS rows, both branches, one after the other."""
     from tts_core.dia.text import tokenize
 
     config = network.config
@@ -68,7 +69,7 @@ def dia_steps(network: Any, array: Array) -> Iterator[Any]:
 
 
 def metavoice_steps(network: Any, array: Array) -> Iterator[Any]:
-    """Logits behind a text, and behind one id more; with a speaker and without."""
+    """Yield the logits after a text and after one more id, with a speaker and without."""
     rng, config = np.random.default_rng(0), network.config
     ids = rng.integers(0, config.vocab_size, (2, PROMPT + 1)).astype(np.int32)
     speakers = rng.normal(0, config.speaker_embedding_size**-0.5, (2, config.speaker_embedding_size))
@@ -79,7 +80,7 @@ def metavoice_steps(network: Any, array: Array) -> Iterator[Any]:
 
 
 def mars5_steps(network: Any, array: Array) -> Iterator[Any]:
-    """Logits behind a prompt with its speaker vector, and behind one id more."""
+    """Yield the logits after a prompt with its speaker vector, and after one more id."""
     rng, config = np.random.default_rng(0), network.config
     codes = rng.integers(0, config.codebook_rows - 1, (1, REFERENCE, config.n_codebooks))
     ids = rng.integers(0, config.vocab_size, (1, PROMPT + 1))
@@ -90,7 +91,7 @@ def mars5_steps(network: Any, array: Array) -> Iterator[Any]:
 
 
 def mars5_call(network: Any, array: Array) -> Iterator[Any]:
-    """Logits of all cells at one timestep."""
+    """Yield the logits of all cells at one timestep."""
     rng, config = np.random.default_rng(0), network.config
     heard = network.speaker(
         array(rng.integers(0, config.codebook_rows - 1, (1, REFERENCE, config.n_codebooks)))
@@ -106,7 +107,7 @@ NETWORKS = {"dia": ("dia",), "mars5": ("mars5", "mars5_nar"), "metavoice": ("met
 
 
 def logits(side: str, kind: str, folder: str, dtype: str) -> tuple[np.ndarray, float, float]:
-    """(logits of each step; seconds to load; seconds of the last step)."""
+    """Run the steps. Returns their logits, seconds to load, and seconds of the last step."""
     begin = time.perf_counter()
     network = opened(side, kind, folder, dtype)
     if side == "torch":
@@ -130,7 +131,7 @@ def logits(side: str, kind: str, folder: str, dtype: str) -> tuple[np.ndarray, f
 
 
 def run(side: str, kind: str, folder: Path, dtype: str, out: Path) -> np.ndarray:
-    """`logits` in a process of its own; prints its times."""
+    """Run `logits` in a process of its own, which prints its times."""
     command = [sys.executable, __file__, "--step", side, kind, str(folder), dtype, str(out)]
     subprocess.run(command, check=True, env={**os.environ, "MLX_ENABLE_TF32": "0"})
     return np.load(out).astype(np.float64)
@@ -157,7 +158,7 @@ def bench(folder: Path, model: str, kind: str) -> bool:
 
 
 def compared(kind: str, source: Path, made: Path) -> bool:
-    """Whether mlx_port's logits are in the bound. source, made: the published and the converted folder."""
+    """Check mlx_port's logits against the bound. source, made: the published and the converted folder."""
     truth = run("torch", kind, source, "float64", made.with_name("truth.npy"))
     reference = run("torch", kind, source, "float32", made.with_name("torch.npy"))
     port = run("mlx", kind, made, "float32", made.with_name("mlx.npy"))
@@ -188,7 +189,7 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--model", choices=list(NETWORKS), default="dia")
-    parser.add_argument("--kind", help="default: the first in which the model is published")
+    parser.add_argument("--kind", help="default: the model's first published kind")
     given = parser.parse_args()
     if given.kind not in (None, *FORMS[given.model]):
         parser.error(f"--kind: {given.model} is published as {', '.join(FORMS[given.model])}")

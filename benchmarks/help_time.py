@@ -1,4 +1,4 @@
-"""Milliseconds until --help of every command has printed, beside those of Python's own start."""
+"""Measure milliseconds of --help for every command, and of Python's own start."""
 
 import platform
 import statistics
@@ -11,7 +11,7 @@ RUNS = 7
 
 
 def median_ms(command: list[str]) -> float:
-    """Wall time of a process, from its start to its end."""
+    """Median wall time of a process."""
     times = []
     for _ in range(RUNS + 1):
         started = time.perf_counter()
@@ -21,7 +21,7 @@ def median_ms(command: list[str]) -> float:
 
 
 def main() -> None:
-    """Print one line a command."""
+    """Print one line per command."""
     scripts = Path(sys.executable).parent
     print(f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}")
     print(f"ms, median of {RUNS} runs")

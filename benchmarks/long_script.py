@@ -1,18 +1,19 @@
-"""How a long script of two speakers sounds in pieces: behind their anchors, and each piece by itself.
+"""Judge a long script of two speakers in pieces: each continuing its anchors, and each by itself.
 
     python benchmarks/long_script.py [--scripts 4] [--swapped] [--side mlx] [--dia FOLDER --codec FOLDER]
 
-The scripts, of about a minute each, are made of the evaluation's texts, which no training has seen: sentences
-by turns in both voices ("turns"), and whole dialogues one behind the other ("dialogues"), where a speaker may
-have two turns in a row. A speech recogniser (pocketsphinx) hears every piece by itself. With --swapped all
-pieces have a reference in which flite's voices speak under each other's tags: no piece by itself has those.
+The scripts, of about a minute each, consist of the evaluation's texts, which are in no training data:
+sentences that alternate between both voices ("turns"), and whole dialogues in a row ("dialogues"), where a
+speaker may have two turns in a row. A speech recognizer (pocketsphinx) hears every piece by itself. With
+--swapped all pieces continue a reference in which flite's voices have each other's tags; a piece by itself
+does not have those voices.
 
-    WER         percent of words that are wrong, with its 95 % interval over pieces
+    WER         percent of wrong words, with its 95 % interval over pieces
     wrong       turns whose pitch is on the other speaker's side of --threshold
-    alike       cosine between a speaker's spectrum in a piece and in the first piece where that speaker is
-                heard, mean over pieces; in brackets the same with the other speaker's first piece
-    spread      standard deviation over pieces of a speaker's pitch, in percent
-    ends        pieces that came to an end by themselves
+    alike       cosine between a speaker's spectrum in a piece and in that speaker's first piece, mean over
+                pieces; in brackets the same with the other speaker's first piece
+    spread      standard deviation of a speaker's pitch over pieces, in percent
+    ends        pieces that ended by themselves
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ from tts_core.dia.text import TAGS, turns
 from tts_core.prompt import Prompt
 from tts_core.results import SpokenPiece
 
-SENTENCES, DIALOGUES = 20, 10  # of a script
-SHORTEST = 0.5  # seconds of a speaker in a piece, for a comparison
+SENTENCES, DIALOGUES = 20, 10  # per script
+SHORTEST = 0.5  # seconds of a speaker in a piece that are needed for a comparison
 THRESHOLD = 138.0  # Hz, between the embedded voice's two
 
 
 class Heard(NamedTuple):
-    """Of one piece: a score for each turn, and each speaker's sound."""
+    """Result of listening to one piece: a score for each turn, and each speaker's sound."""
 
     scores: list[TurnScore]
     speakers: list[int]
@@ -58,7 +59,7 @@ class Heard(NamedTuple):
 
 
 def tagged(piece: SpokenPiece) -> str:
-    """A piece's text with the tag that it begins with, also where it goes on in its prompt's last turn."""
+    """Return a piece's text with a leading tag, also if it continues its prompt's last turn."""
     if piece.text.startswith(TAGS) or piece.prompt is None:
         return piece.text
     *_, last = turns(str(piece.prompt.one.text))
@@ -66,14 +67,14 @@ def tagged(piece: SpokenPiece) -> str:
 
 
 def swapped_reference() -> Prompt:
-    """Two sentences, the last of the evaluation's, each in the voice that the other tag stands for."""
+    """Build a reference of the evaluation's last two sentences, each in the voice of the other tag."""
     one, other = (EVALUATION / "sentences.txt").read_text().splitlines()[-2:]
     heard = source(Item("", f"[S2] {one} [S1] {other}"), read_settings(DEFAULT).synthesis)
     return Prompt.of(audio=heard, text=f"[S1] {one} [S2] {other}")
 
 
 def scripts(kind: str, count: int) -> list[str]:
-    """count: how many at most."""
+    """Build scripts of a kind. count: the most to return."""
     if kind == "dialogues":
         lines = (EVALUATION / "dialogues.txt").read_text().splitlines()
         return [" ".join(lines[at : at + DIALOGUES]) for at in range(0, len(lines), DIALOGUES)][:count]
@@ -83,7 +84,7 @@ def scripts(kind: str, count: int) -> list[str]:
 
 
 def listen(text: str, samples: np.ndarray) -> Heard:
-    """As the evaluation scores turns; and where in the samples (16 kHz) each was heard."""
+    """Score turns like the evaluation, and cut each speaker's sound out of the samples (16 kHz)."""
     said, heard = Item("", text).turns, hear(samples)
     wanted = [words_of(words) for _, words in said]
     flat = [word for words in wanted for word in words]
@@ -110,7 +111,7 @@ def listen(text: str, samples: np.ndarray) -> Heard:
 def report(
     name: str, pieces: Sequence[list[Heard]], ended: int, threshold: float, high: int
 ) -> dict[str, Any]:
-    """Print and return the figures. pieces: of each script. high: the speaker above the threshold."""
+    """Print and return the figures. pieces: of each script.  high: the speaker above the threshold."""
     every = [heard for script in pieces for heard in script]
     low, up = interval([heard.scores for heard in every])
     marked = [
@@ -134,7 +135,7 @@ def report(
                         other.append(similarity(mark, first[1 - who]))
                 else:
                     first[who] = mark
-    told = {
+    figures = {
         "pieces": len(every),
         "words": sum(one.words for heard in every for one in heard.scores),
         "wer": word_error_rate([one for heard in every for one in heard.scores]),
@@ -146,12 +147,12 @@ def report(
         "spread": [100 * float(np.std(found) / np.mean(found)) for _, found in sorted(pitches.items())],
         "ended": ended,
     }
-    spread = " and ".join(f"{value:.1f}" for value in told["spread"])
-    rate = f"{told['wer']:5.1f} % ({low:.1f} to {up:.1f})"
-    alike = f"{told['alike']:.3f} ({told['alike_other']:.3f})"
-    print(f"{name:25} WER {rate}  wrong {told['wrong']} of {len(marked)}  alike {alike}  ", end="")
+    spread = " and ".join(f"{value:.1f}" for value in figures["spread"])
+    rate = f"{figures['wer']:5.1f} % ({low:.1f} to {up:.1f})"
+    alike = f"{figures['alike']:.3f} ({figures['alike_other']:.3f})"
+    print(f"{name:25} WER {rate}  wrong {figures['wrong']} of {len(marked)}  alike {alike}  ", end="")
     print(f"spread {spread} %  ends {ended} of {len(every)}", flush=True)
-    return told
+    return figures
 
 
 def main() -> None:
@@ -160,7 +161,9 @@ def main() -> None:
     )
     parser.add_argument("--scripts", type=int, default=4)
     parser.add_argument("--side", choices=("torch", "mlx"), default="mlx")
-    parser.add_argument("--dia", type=Path, help="published layout, with --codec and --side torch")
+    parser.add_argument(
+        "--dia", type=Path, help="folder in the published layout, with --codec; runs in PyTorch"
+    )
     parser.add_argument("--codec", type=Path)
     parser.add_argument("--threshold", type=float, default=THRESHOLD)
     parser.add_argument("--seed", type=int, default=1)
@@ -173,7 +176,7 @@ def main() -> None:
     else:
         side = "mlx_port" if given.side == "mlx" else "torch_ref"
         voice = importlib.import_module(f"{side}.api").embedded_voice()
-    told, prompt = {}, swapped_reference() if given.swapped else None
+    figures, prompt = {}, swapped_reference() if given.swapped else None
     for kind in given.kinds:
         texts = scripts(kind, given.scripts)
         results = [
@@ -185,7 +188,7 @@ def main() -> None:
             f"{kind}: {len(texts)} scripts of {min(seconds):.0f} to {max(seconds):.0f} s, RTF {rtf:.2f}",
             flush=True,
         )
-        alone = [
+        separate = [
             voice.generate_batch(
                 [tagged(piece) for piece in result.pieces],
                 seed=[piece.seed for piece in result.pieces],
@@ -195,18 +198,18 @@ def main() -> None:
         ]
         for name, waves in (
             ("reference" if prompt else "anchors", [list(result.pieces) for result in results]),
-            ("each by itself", alone),
+            ("each by itself", separate),
         ):
             heard = [
                 [listen(tagged(piece), wave.audio) for piece, wave in zip(result.pieces, own, strict=True)]
                 for result, own in zip(results, waves, strict=True)
             ]
             ended = sum(wave.finish_reason == "stop" for own in waves for wave in own)
-            told[f"{kind}, {name}"] = report(
+            figures[f"{kind}, {name}"] = report(
                 f"{kind}, {name}", heard, ended, given.threshold, int(given.swapped)
             )
     if given.json:
-        given.json.write_text(json.dumps(told, indent=2) + "\n")
+        given.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

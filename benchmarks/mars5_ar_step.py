@@ -1,20 +1,19 @@
-"""Milliseconds per id of MARS5's autoregressive network: the port, a plain version, and each shortcut alone.
+"""Measure milliseconds per id of MARS5's autoregressive network: the port, a plain form, single shortcuts.
 
     python benchmarks/mars5_ar_step.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16,float16]
         [--bits 8,4] [--draws 160] [--rounds 3] [--check 20] [--no-plain] [--no-port]
 
-`full` is the published shape with random weights and a vocabulary of guessed size, `tiny` runs anywhere. Two
-lengths are run and their difference taken, so that the prompt, the first step and any capture or compilation
-cancel out; the first run's rest stands in the column `start`. Real time is 13.3 ms a frame of 75 Hz; an id is
-a frame or several. All forms of a side are run once and then take turns, so that a machine that slows down
-slows all of them; told are the median of the rounds and their range. The forms that PyTorch launches
-operation by operation, and the plain version and its shortcuts, take up to twenty times as long: they draw 16
-ids between shorter lengths. `same` tells how many ids, of those of the shorter run, are those of the first
-row from the first on: in half precision roundings fall differently, so `--check` draws are at last compared
-in float32, where all must be the same as the plain version's.
+`full` is the published shape with random weights and a vocabulary of guessed size; `tiny` runs anywhere. The
+time is the difference of two lengths, so that the prompt, the first step and any capture or compilation
+cancel out; the column `start` reports these. Real time is 13.3 ms a frame of 75 Hz; an id is one frame or
+several. All forms of a side run once and then alternate, so that a change of the machine's load affects all;
+the table has the median of the rounds and their range. Forms that PyTorch launches operation by operation,
+and the plain form with its shortcuts, take up to twenty times as long: they draw 16 ids between shorter
+lengths. `same` counts the leading ids of the shorter run that equal the first row's. In half precision
+rounding differs, so `--check` ids are compared in float32 at the end, where all must equal the plain form's.
 
-The floor is the time that reading each weight of the blocks and the output once takes, and the keys and
-values of the middle position, at the rate of a device-to-device copy measured here.
+The floor is the time to read each weight of the blocks and the output once, and the keys and values of the
+middle position, at the rate of a device-to-device copy measured here.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ TINY = replace(
     speaker_heads=2,
     speaker_intermediate_size=384,
 )
-Generate = Callable[[int], list[int]]  # how many ids → they
-Rows = Iterator[tuple[str, Generate, bool]]  # whether a row is slow
+Generate = Callable[[int], list[int]]  # number of ids → the ids
+Rows = Iterator[tuple[str, Generate, bool]]  # name, form, True if it is slow
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is generated: a deep prompt and its reference, of usual lengths."""
+    """Inputs of a generation: a deep prompt and its reference, of usual lengths."""
 
     config: CodecLMConfig
     first_speech: int
@@ -80,13 +79,13 @@ class Job:
         return 240 if self.config is MARS5_AR else 20
 
     def reference(self) -> np.ndarray:
-        """Six seconds, (Q, P)."""
+        """Codes of six seconds, (Q, P)."""
         codes = np.random.default_rng(2).integers(0, 1024, (self.config.n_codebooks, 450))
         return codes[:, : 450 if self.config is MARS5_AR else 30]
 
 
 def tensors(config: CodecLMConfig, normal: Callable[[tuple[int, ...]], Any]) -> Iterator[tuple[str, Any]]:
-    """Random numbers that keep activations at the size of trained ones; the end is never probable."""
+    """Yield random weights that keep activations at the size of trained ones; the end is improbable."""
     for name, shape in codec_lm_parameter_shapes(config).items():
         value = normal(shape)
         if is_norm(name):
@@ -100,7 +99,7 @@ def tensors(config: CodecLMConfig, normal: Callable[[tuple[int, ...]], Any]) -> 
 
 
 def run(extend: Any, network: Any, job: Job) -> Generate:
-    """The port's loop."""
+    """Bind the port's loop to a network and a job."""
 
     def generate(draws: int) -> list[int]:
         sequence = job.sequence(draws)
@@ -121,11 +120,11 @@ def run_plain(ops: Any, rules: Any, shortcuts: Shortcuts, job: Job) -> Generate:
 
 
 def plain_rows(ops: Any, rules: Any, job: Job) -> Rows:
-    """The plain version, and each shortcut alone."""
+    """Yield the plain form, and the plain form with each single shortcut."""
     yield "plain", run_plain(ops, rules, Shortcuts(), job), True
     for shortcut in fields(Shortcuts):
-        alone = Shortcuts(**{shortcut.name: True})
-        yield f"plain + {shortcut.name}", run_plain(ops, rules, alone, job), True
+        single = Shortcuts(**{shortcut.name: True})
+        yield f"plain + {shortcut.name}", run_plain(ops, rules, single, job), True
 
 
 def torch_rows(job: Job, dtype: str, *, port: bool, plain: bool) -> Rows:
@@ -194,16 +193,16 @@ def mlx_rows(job: Job, dtype: str, bits: list[int], *, port: bool, plain: bool) 
 
 
 class Form:
-    """One way to generate, timed at two lengths."""
+    """One form of generation, timed at two lengths."""
 
     def __init__(self, name: str, generate: Generate, short: int, draws: int):
-        """Runs it once: `start` takes compilation and capture, `ids` are what it draws."""
+        """Run it once: `start` includes compilation and capture, `ids` are the ids drawn."""
         self.name, self.generate, self.short, self.draws = name, generate, short, draws
         self.steps: list[float] = []
         self.start, self.ids = self._run(short)
 
     def time(self) -> None:
-        """One more round."""
+        """Time one more round."""
         (short, _), (long, _) = self._run(self.short), self._run(self.short + self.draws)
         self.steps.append(1000 * (long - short) / self.draws)
 
@@ -215,22 +214,22 @@ class Form:
             raise SystemExit(f"a run ended early, after {len(made)} of {count} ids")
         return took, made
 
-    def told(self, first: list[int]) -> str:
-        """A row of the table. first: the ids of the first row."""
+    def row(self, first: list[int]) -> str:
+        """Format a row of the table. first: ids of the first row."""
         step, span = statistics.median(self.steps), f"{min(self.steps):.2f} to {max(self.steps):.2f}"
         start = max(0.0, self.start - self.short * step / 1000)
         return f"{self.name:<42} {step:>8.3f} {span:>16} {start:>8.2f} {same(self.ids, first):>7}"
 
 
 def same(ids: list[int], first: list[int]) -> str:
-    """How many ids from the first on are alike, of as many as both have."""
+    """Count the leading ids that are equal, out of those in both."""
     pairs = list(zip(ids, first, strict=False))
     count = next((at for at, (a, b) in enumerate(pairs) if a != b), len(pairs))
     return f"{count}/{len(pairs)}"
 
 
 def bytes_per_id(job: Job, item: float, position: int, cache_item: int) -> float:
-    """Of the blocks and the output, each read once, and of the keys and values so far."""
+    """Bytes read per id: the blocks and the output once, and the keys and values so far."""
     shapes = codec_lm_parameter_shapes(job.config)
     weights = sum(
         np.prod(shape) for name, shape in shapes.items() if name.startswith("ar.") and not is_norm(name)
@@ -239,7 +238,7 @@ def bytes_per_id(job: Job, item: float, position: int, cache_item: int) -> float
 
 
 def copy_rate() -> float:
-    """Bytes per second of a device-to-device copy, those read and those written; 0 where there is no GPU."""
+    """Bytes per second, read and written, of a device-to-device copy; 0 without a GPU."""
     import torch
 
     if not torch.cuda.is_available():
@@ -262,19 +261,19 @@ def table(title: str, rows: Rows, draws: int, rounds: int) -> None:
     forms: list[Form] = []
     for name, generate, slow in rows:
         forms.append(Form(name, generate, *((SLOW_SHORT, SLOW_DRAWS) if slow else (SHORT, draws))))
-        print(f"  begun: {name}, {forms[-1].start:.1f} s", flush=True)
+        print(f"  warmed up: {name}, {forms[-1].start:.1f} s", flush=True)
     for place in range(rounds):
         for form in forms:
             form.time()
-        told = ", ".join(f"{form.name} {form.steps[-1]:.2f}" for form in forms)
-        print(f"  round {place + 1}: {told}", flush=True)
+        times = ", ".join(f"{form.name} {form.steps[-1]:.2f}" for form in forms)
+        print(f"  round {place + 1}: {times}", flush=True)
     print(f"{'':<42} {'ms/id':>8} {'range':>16} {'start s':>8} {'same':>7}")
     for form in forms:
-        print(form.told(forms[0].ids), flush=True)
+        print(form.row(forms[0].ids), flush=True)
 
 
 def check(title: str, rows: Rows, draws: int) -> bool:
-    """Whether every form draws the plain version's ids, in float32."""
+    """Check that every form draws the plain form's ids in float32."""
     every = {name: generate(draws) for name, generate, _ in rows}
     for name, ids in every.items():
         found = "same" if ids == every["plain"] else "DIFFERENT"
@@ -287,12 +286,12 @@ def main() -> None:
     parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--bits", default="8,4", help="of mlx_port's quantised runs; 0 for none")
+    parser.add_argument("--bits", default="8,4", help="bits of mlx_port's quantized runs; 0 for none")
     parser.add_argument("--draws", type=int, default=160, help="ids between the two lengths")
     parser.add_argument("--check", type=int, default=20, help="ids compared in float32; 0 for none")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-plain", dest="plain", action="store_false", help="the port's forms alone")
-    parser.add_argument("--no-port", dest="port", action="store_false", help="the plain version alone")
+    parser.add_argument("--no-plain", dest="plain", action="store_false", help="run only the port's forms")
+    parser.add_argument("--no-port", dest="port", action="store_false", help="run only the plain form")
     args = parser.parse_args()
     full = args.size == "full"
     job = Job(MARS5_AR, MARS5_TEXT_IDS, Mars5Options()) if full else Job(TINY, 100, Mars5Options(top_p=0.9))
@@ -320,7 +319,7 @@ def main() -> None:
         if args.check:
             equal &= check(side, sides[side]("float32", [], port=True, plain=True), args.check)
     if not equal:
-        raise SystemExit("in float32 a form draws other ids than the plain version")
+        raise SystemExit("a form draws other ids than the plain form in float32")
 
 
 def device_names(sides: str) -> str:

@@ -1,11 +1,11 @@
-"""Peak memory of a MARS5 generation beside its estimate, each in a process of its own, with random weights.
+"""Compare the peak memory of MARS5 generations with the estimate; a process per job, random weights.
 
     python benchmarks/mars5_memory.py [--size middle|full] [--side torch|mlx] [--device cpu|cuda]
     [--dtype float32] [--jobs 300x75,600x300xdeep,...]
 
-A job is NEW FRAMESxREFERENCE FRAMES[xdeep]; the diffusion takes two steps. On the CPU the peak is the
-resident set over what it was after imports; on CUDA it is that of torch's or MLX's allocator. Exits with 1
-where an estimate is off by more than 15 % and 64 MB.
+A job is NEW FRAMESxREFERENCE FRAMES[xdeep]; the diffusion takes two steps. The peak is the growth of the
+resident set since the imports on a CPU, and that of torch's or MLX's allocator on CUDA. Exits with 1 if an
+estimate is off by more than 15 % and 64 MB.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ VOCABULARY = CodecVocabulary.read(DOCUMENTS[TEXT_FILE], DOCUMENTS[SPEECH_FILE])
 
 
 def configs(size: str) -> dict[str, Any]:
-    """Of all parts; their vocabulary is small. middle: smaller transformers."""
+    """Configurations of all parts, with a small vocabulary. size "middle" has smaller transformers."""
     ar = replace(MARS5_AR, vocab_size=VOCABULARY.size)
     nar = replace(MARS5_NAR, text_rows=VOCABULARY.first_speech + 1)
     if size == "middle":
@@ -55,7 +55,7 @@ def configs(size: str) -> dict[str, Any]:
 
 
 class RandomParts:
-    """A model's parts as the loaders give them, their weights random; the end is never drawn."""
+    """Stand-in for the loaders' Parts with random weights; the end is never drawn."""
 
     def __init__(self, side: str, configs: dict[str, Any], dtype: str, device: str):
         self.side, self.configs, self.dtype_name = side, configs, dtype
@@ -79,7 +79,7 @@ class RandomParts:
         return None
 
     def array(self, kind: str, name: str, shape: tuple[int, ...]) -> Any:
-        """Made on the device, in slices: a billion of NumPy's numbers take half a minute."""
+        """Draw a weight on the device: NumPy takes half a minute for a billion numbers."""
         scale, wide = max(1, int(np.prod(shape[1:]))) ** -0.5, models.network(kind).stays_float32(name)
         dtype = "float32" if wide else self.dtype_name
         if kind == "mars5" and name == "ar.output.weight":
@@ -126,7 +126,7 @@ class RandomParts:
 
 
 def job_of(spec: str) -> Mars5Job:
-    """A job, its prompt in ids included."""
+    """Parse a job and count its prompt's ids."""
     frames, reference, *deep = spec.split("x")
     text = len(
         VOCABULARY.deep(TEXT, SAID, np.zeros(0, int)).tokens if deep else VOCABULARY.shallow(TEXT).tokens
@@ -136,7 +136,7 @@ def job_of(spec: str) -> Mars5Job:
 
 
 def measure(size: str, side: str, dtype: str, device: str, spec: str) -> int:
-    """The peak of one job."""
+    """Run one job. Returns its peak in bytes."""
     job, parts = job_of(spec), RandomParts(side, configs(size), dtype, device)
     on_cpu = device == "cpu"
     meter: Any = Resident() if on_cpu else Allocated(side, [parts.device] if side == "torch_ref" else [])
@@ -184,8 +184,8 @@ def main() -> None:
         off = error > 0.15 * peak and error > 64e6
         wrong += off
         terms = ", ".join(f"{term.name} {term.bytes / 1e6:.0f}" for term in guess.terms)
-        told = f"{peak / 1e6:.0f}; estimate {guess.total / 1e6:.0f} ({100 * (guess.total / peak - 1):+.1f} %)"
-        print(f"{spec:<14} {told}: {terms}{'  OFF' if off else ''}", flush=True)
+        line = f"{peak / 1e6:.0f}; estimate {guess.total / 1e6:.0f} ({100 * (guess.total / peak - 1):+.1f} %)"
+        print(f"{spec:<14} {line}: {terms}{'  OFF' if off else ''}", flush=True)
     sys.exit(1 if wrong else 0)
 
 

@@ -1,14 +1,15 @@
-"""Milliseconds per call of MARS5's diffusion network: torch_ref, mlx_port, and the plain form, in one run.
+"""Measure milliseconds per call of MARS5's diffusion network: torch_ref, mlx_port and a plain form.
 
     python benchmarks/mars5_nar_call.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16] [--shallow]
 
-`full` is the published shape, `tiny` one for a CPU, both with random weights, the same for all. A call is one
-timestep of a deep clone with guidance on: both branches, posterior and draws. `plain` is PyTorch as a
-description of upstream reads (plain_mars5_nar.py), in the same dtype. "Codes equal": the share of drawn codes
-that equal the plain form's from the same state and numbers, over as many timesteps as --check says. Then each
-shortcut is left out alone; the whole run is all timesteps with the host's numbers. All forms of a side are
-warmed up first and then take turns, so that a machine that slows down slows all of them; told are the median
-and the range of each. "Codes alike" compares one step from equal states, as --check says.
+`full` is the published shape, `tiny` one for a CPU, both with the same random weights on all sides. A call is
+one timestep of a deep clone with guidance: both branches, posterior and draws. `plain` is PyTorch code
+written from a description of upstream (plain_mars5_nar.py), in the same dtype. "Codes equal" is the share of
+drawn codes that equal the plain form's, from the same states and numbers, over --check timesteps. Further
+rows leave out one shortcut each; "codes alike" is the share of codes that one step draws as the full form
+does, from --check equal states. The whole run is all timesteps with the host's numbers. All forms of a side
+are warmed up and then alternate, so that a change of the machine's load affects all; the table has median and
+range.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ TINY = replace(
 
 @dataclass(frozen=True)
 class Work:
-    """What every side is given."""
+    """Inputs of every side."""
 
     config: ResidualTransformerConfig
     tensors: dict[str, np.ndarray]
@@ -65,7 +66,7 @@ class Work:
 
 
 def lengths(size: str) -> dict[str, int]:
-    """Usual ones, in frames and text ids."""
+    """Usual lengths in frames and text ids."""
     if size == "full":
         return {"prompt": 450, "frames": 450, "text": 80}
     return dict.fromkeys(("prompt", "frames", "text"), 20)
@@ -91,7 +92,7 @@ def make_work(args: argparse.Namespace) -> Work:
 
 
 def torch_side(work: Work, dtype: str, device: str | None = None) -> SimpleNamespace:
-    """device: None takes the GPU where there is one."""
+    """Build torch_ref's network and its operations. device: None takes the GPU if there is one."""
     import torch
 
     import torch_ref.mars5.diffusion
@@ -165,7 +166,7 @@ class Form:
         self.side, self.work, self.step, self.times = side, work, step, list[float]()
 
     def run(self, calls: int) -> np.ndarray:
-        """All calls from the first state; the last one's codes, on the host."""
+        """Run all calls from the first state. Returns the last codes, on the host."""
         side, codes = self.side, self.side.whole(self.work.cells.codes)
         for place in range(calls):
             codes = self.from_state(codes, place)
@@ -173,26 +174,26 @@ class Form:
         return side.host(codes).copy()
 
     def from_state(self, codes: Any, place: int) -> Any:
-        """One call."""
+        """Run one call."""
         side, t = self.side, max(self.work.settings.timesteps - 1 - place, 0)
         return self.step(codes, side.index(t), side.ops.array(numbers_at(self.work, place)))
 
     def time(self, calls: int) -> None:
-        """Once more, timed."""
+        """Run once more and record the time."""
         self.side.wait()
         begin = time.perf_counter()
         self.run(calls)
         self.times.append(1000 * (time.perf_counter() - begin) / calls)
 
     @property
-    def told(self) -> str:
+    def times_text(self) -> str:
         """Median and range so far."""
         return (
             f"{statistics.median(self.times):>9.3f} ms/call ({min(self.times):.2f} to {max(self.times):.2f})"
         )
 
     def alike(self, states: list[np.ndarray]) -> float:
-        """The share of unknown cells that one step from each state draws as the next state has them."""
+        """Share of unknown cells whose code, drawn in one step from each state, equals the next state's."""
         same = []
         for place, (before, after) in enumerate(pairwise(states)):
             made = self.side.host(self.from_state(self.side.whole(before), place))
@@ -206,12 +207,12 @@ def _numbers(seed: int, place: int, frames: int, books: int) -> np.ndarray:
 
 
 def numbers_at(work: Work, place: int) -> np.ndarray:
-    """What `numbers_for` gives, made once: the host's time is part of the whole run alone."""
+    """Numbers of a call, drawn once: only the whole run includes the host's time."""
     return _numbers(0, place, *work.cells.codes.shape)
 
 
 def whole_run(side: SimpleNamespace, work: Work) -> float:
-    """Seconds."""
+    """Seconds of a whole run."""
     diffusion = side.code.reverse.ReverseDiffusion(side.network)
     begin = time.perf_counter()
     diffusion.run(work.text, work.reference, work.cells, work.settings, noise=HostNoise(1))
@@ -260,7 +261,7 @@ def plain_milliseconds(side: SimpleNamespace, work: Work, plain: Any, calls: int
 
 
 def plain_states(work: Work, plain: Any, device: Any, steps: int) -> list[np.ndarray]:
-    """States of the plain form from the numbers of `check_noise`."""
+    """Run the plain form with the numbers of `check_noise`. Returns its states."""
     import torch
 
     codes, states = torch.from_numpy(work.cells.codes).long().to(device), [work.cells.codes]
@@ -277,7 +278,7 @@ def check_noise(work: Work, place: int) -> np.ndarray:
 
 
 def equal_codes(side: SimpleNamespace, work: Work, states: list[np.ndarray]) -> float:
-    """The share of unknown cells that are drawn alike from each of the plain form's states."""
+    """Share of unknown cells whose code equals the plain form's, from each of its states."""
     settings = replace(work.settings, draws="per class")
     step = side.code.reverse.Step(side.network, read(side, work, settings), work.cells, settings)
     same = []
@@ -290,7 +291,7 @@ def equal_codes(side: SimpleNamespace, work: Work, states: list[np.ndarray]) -> 
 
 
 def flops(work: Work) -> float:
-    """Of the products of one call with every shortcut, attention included."""
+    """Floating-point operations of one call with every shortcut, attention included."""
     c, known = work.config, work.cells.known
     d, ff, rows = c.hidden_size, c.intermediate_size, len(work.text) + 1
     frames, branches = len(known), 2 if work.settings.guided else 1
@@ -311,14 +312,14 @@ def main() -> None:
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", choices=tuple(PEAK), default="bfloat16")
     parser.add_argument("--prompt", type=int, help="frames of the reference; 450, or 20 for tiny")
-    parser.add_argument("--frames", type=int, help="frames to be made; 450, or 20 for tiny")
+    parser.add_argument("--frames", type=int, help="new frames; 450, or 20 for tiny")
     parser.add_argument("--text", type=int, help="text ids; 80, or 20 for tiny")
-    parser.add_argument("--shallow", action="store_true", help="the reference is no prompt")
+    parser.add_argument("--shallow", action="store_true", help="do not use the reference as a prompt")
     parser.add_argument("--timesteps", type=int, default=200)
-    parser.add_argument("--calls", type=int, default=20, help="a run")
+    parser.add_argument("--calls", type=int, default=20, help="calls per run")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--check", type=int, default=3, help="timesteps whose codes are compared")
-    parser.add_argument("--full-only", action="store_true", help="no form without a shortcut")
+    parser.add_argument("--check", type=int, default=3, help="number of timesteps to compare")
+    parser.add_argument("--full-only", action="store_true", help="do not leave out shortcuts")
     args = parser.parse_args()
     for name, size in lengths(args.size).items():
         setattr(args, name, getattr(args, name) or size)
@@ -370,7 +371,7 @@ def report(
         for form in forms.values():
             form.time(args.calls)
     full = forms.pop("")
-    print(f"\n{side.name:<44} {full.told}", flush=True)
+    print(f"\n{side.name:<44} {full.times_text}", flush=True)
     seconds = sorted(whole_run(side, work) for _ in range(3))
     steps = work.settings.timesteps
     line = f"{1000 * seconds[1] / steps:>9.3f} ms/call ({1000 * seconds[0] / steps:.2f} to "
@@ -384,7 +385,7 @@ def report(
         own.append(side.host(full.from_state(side.whole(own[-1]), place)).copy())
     took = statistics.median(full.times)
     for name, form in forms.items():
-        line = f"{'  without: ' + name:<44} {form.told}  {statistics.median(form.times) - took:+.3f}"
+        line = f"{'  without: ' + name:<44} {form.times_text}  {statistics.median(form.times) - took:+.3f}"
         if args.check and name != "two numbers a cell":  # else it draws from other numbers
             line += f"  codes alike {form.alike(own):.3%}"
         print(line, flush=True)

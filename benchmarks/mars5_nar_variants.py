@@ -1,4 +1,4 @@
-"""Steps of MARS5's diffusion that each leave one shortcut out, for either framework."""
+"""Steps of MARS5's diffusion that leave out one shortcut each, for either framework."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def mlx_ops(dtype: Any) -> SimpleNamespace:
 def without(
     ops: SimpleNamespace, step: type, code: Any, text: np.ndarray, reference: np.ndarray
 ) -> dict[str, type]:
-    """Name of a shortcut → a step without it. All but the last draw the same codes as a step with it.
+    """Build steps without a shortcut, by its name. All but the last draw the codes of the full step.
 
-    step: the side's own.  code: its modules.  text: (N,) ids.  reference: (Q, P) codes.
+    step: the side's full step.  code: its modules.  text: (N,) ids.  reference: (Q, P) codes.
     """
 
     class TwoCalls(step):
-        """Each branch of guidance in a call of its own."""
+        """Step with a call for each branch of guidance."""
 
         def logits(self, codes: Any, t: Any) -> Any:
             whole, branches = self.source, []
@@ -74,7 +74,7 @@ def without(
             return ops.cat(branches, 0)
 
     class SpeakersEveryStep(step):
-        """Both speaker vectors made in every step, the unconditional one from a reference all masked."""
+        """Step that computes both speaker vectors, the unconditional one from a masked reference."""
 
         def __init__(self, *given: Any):
             super().__init__(*given)
@@ -101,7 +101,7 @@ def without(
             return found
 
     class TimestepsEveryStep(step):
-        """Both timestep networks run in every step."""
+        """Step that runs both timestep networks."""
 
         def __init__(self, *given: Any):
             super().__init__(*given)
@@ -121,7 +121,7 @@ def without(
             return found
 
     class TextEveryStep(step):
-        """Text looked up, and positions added, in every step."""
+        """Step that looks up the text and adds positions."""
 
         def __init__(self, *given: Any):
             super().__init__(*given)
@@ -138,14 +138,14 @@ def without(
             return found
 
     class EveryCell(step):
-        """Logits and posteriors of known cells too."""
+        """Step that also computes logits and posteriors of known cells."""
 
         def __init__(self, *given: Any):
             super().__init__(*given)
             self.first_frame = self.first_book = 0
 
     class OneHots(step):
-        """One-hot rows as whole numbers, their logarithms and sums materialised."""
+        """Step with integer one-hot rows, and their logarithms and sums as arrays."""
 
         def __init__(self, *given: Any):
             super().__init__(*given)
@@ -162,7 +162,7 @@ def without(
             return ops.log_softmax(below + code.diffusion.mixed(held, alone[0], alone[1]))
 
     class EveryClass(step):
-        """A Gumbel number, made on the device, for every class of every cell; twice."""
+        """Step that draws two Gumbel numbers on the device for every class of every cell."""
 
         def __init__(self, network: Any, source: Any, cells: Cells, settings: Diffusion):
             changed = Diffusion(**{**vars(settings), "draws": "per class"})
@@ -173,7 +173,7 @@ def without(
             return super().compute(codes, t, ops.gumbel(ops.uniform(shape)))
 
     class FirstLayerTwice(step):
-        """The first decoder layer's self-attention for both branches, which enter it alike."""
+        """Step that computes the decoder's first self-attention for both branches, whose inputs are equal."""
 
         def logits(self, codes: Any, t: Any) -> Any:
             net, source = self.network, self.source
@@ -184,10 +184,10 @@ def without(
 
     return {
         "both branches in one call": TwoCalls,
-        "speaker vectors made once": SpeakersEveryStep,
+        "speaker vectors computed once": SpeakersEveryStep,
         "timestep networks run once": TimestepsEveryStep,
-        "text rows made once": TextEveryStep,
-        "logits of unknown cells alone": EveryCell,
+        "text rows computed once": TextEveryStep,
+        "logits of unknown cells only": EveryCell,
         "two values for a one-hot row": OneHots,
         "first self-attention shared": FirstLayerTwice,
         "two numbers a cell": EveryClass,

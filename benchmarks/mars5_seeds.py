@@ -1,12 +1,12 @@
-"""How often a seed of MARS5's diffusion draws another class on another backend.
+"""Count the classes that a seed of MARS5's diffusion draws differently on another backend.
 
     python benchmarks/mars5_seeds.py [--size full|tiny] [--on torch,mlx,torch-cpu] [--dtype float32]
         [--steps 40] [--sets 5] [--runs 2] [--timesteps 200]
 
-The first backend's run gives the states. From each of --steps of them, spread over the timesteps, every
-backend draws all unknown cells --sets times with the default draws; told is how many cells differ from the
-first backend's, and how far the log-probabilities are apart (mean of absolute differences, where the first
-gives a class more than one in a million). Then whole runs, each backend from its own states: how many codes
+The first backend's run provides the states. From --steps of them, spread over the timesteps, every backend
+draws all unknown cells --sets times with the default draws. Reported are the number of cells that differ from
+the first backend's, and the mean absolute difference of log-probabilities where the first gives a class more
+than one in a million. Whole runs follow, each backend from its own states, with the number of codes that
 differ at the end.
 """
 
@@ -26,7 +26,7 @@ from tts_core.noise import HostNoise
 
 
 def backend(name: str, work: calls.Work, dtype: str) -> SimpleNamespace:
-    """A side of mars5_nar_call, its plain step, and what draws from given log-probabilities."""
+    """Build a side of mars5_nar_call with its plain step."""
     if name == "mlx":
         import mlx.core as mx
 
@@ -42,7 +42,7 @@ def backend(name: str, work: calls.Work, dtype: str) -> SimpleNamespace:
 
 
 def drawn(side: SimpleNamespace, work: calls.Work, codes: np.ndarray, t: int, sets: int) -> tuple[Any, Any]:
-    """Log-probabilities of unknown cells, and `sets` draws from them."""
+    """Compute log-probabilities of unknown cells, and `sets` draws from them."""
     step, made = side.plain, []
     log_p = step.log_posterior(side.whole(codes), side.index(t))
     for place in range(sets):
@@ -72,9 +72,9 @@ def from_equal_states(sides: list[SimpleNamespace], work: calls.Work, steps: int
         numbers = first.ops.array(calls.numbers_at(work, place))
         codes = first.host(first.plain(first.whole(codes), first.index(t), numbers)).copy()
     for name, number in unlike.items():
-        told = f"{number} of {count} cells unlike ({1e6 * number / count:.2f} in a million)"
-        told += f", log-probabilities {np.mean(apart[name]):.1e} apart"
-        print(f"{first.short} and {name}, equal states: {told}", flush=True)
+        line = f"{number} of {count} cells differ ({1e6 * number / count:.2f} in a million)"
+        line += f", log-probabilities by {np.mean(apart[name]):.1e}"
+        print(f"{first.short} and {name}, equal states: {line}", flush=True)
 
 
 def whole_runs(sides: list[SimpleNamespace], work: calls.Work, runs: int) -> None:
@@ -107,14 +107,16 @@ def main() -> None:
     parser.add_argument("--on", default="torch,mlx")
     parser.add_argument("--dtype", choices=tuple(calls.PEAK), default="float32")
     parser.add_argument("--prompt", type=int, help="frames of the reference; 450, or 20 for tiny")
-    parser.add_argument("--frames", type=int, help="frames to be made; 450, or 20 for tiny")
+    parser.add_argument("--frames", type=int, help="new frames; 450, or 20 for tiny")
     parser.add_argument("--text", type=int, help="text ids; 80, or 20 for tiny")
-    parser.add_argument("--shallow", action="store_true", help="the reference is no prompt")
+    parser.add_argument("--shallow", action="store_true", help="do not use the reference as a prompt")
     parser.add_argument("--timesteps", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=40, help="states that are compared")
-    parser.add_argument("--sets", type=int, default=5, help="draws from each")
-    parser.add_argument("--runs", type=int, default=2, help="whole runs, a seed each")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the heads: trained logits are larger")
+    parser.add_argument("--steps", type=int, default=40, help="number of states to compare")
+    parser.add_argument("--sets", type=int, default=5, help="draws from each state")
+    parser.add_argument("--runs", type=int, default=2, help="whole runs, one seed each")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor of the heads: trained logits are larger"
+    )
     args = parser.parse_args()
     for name, size in calls.lengths(args.size).items():
         setattr(args, name, getattr(args, name) or size)

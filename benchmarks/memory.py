@@ -1,11 +1,11 @@
-"""Peak memory of a generation beside its estimate, each run in a process of its own, with random weights.
+"""Compare the peak memory of Dia's generations with the estimate; a process per job, random weights.
 
     python benchmarks/memory.py [--size voice|full] [--side torch|mlx] [--device cpu|cuda] [--dtype float32]
     [--jobs 176x200,1000x400,176x200x4,...]
 
-A job is BYTESxFRAMES[xBATCH[xPROMPT FRAMES]]. On the CPU the peak is the resident set over what it was after
-imports; on CUDA it is that of torch's or MLX's allocator (and what torch's has reserved). Exits with 1 where
-an estimate is off by more than 15 % and more than 64 MB.
+A job is BYTESxFRAMES[xBATCH[xPROMPT FRAMES]]; `voice` is the embedded voice's shape. The peak is the growth
+of the resident set since the imports on a CPU, and that of torch's or MLX's allocator on CUDA (with torch's
+reserved bytes). Exits with 1 if an estimate is off by more than 15 % and more than 64 MB.
 """
 
 from __future__ import annotations
@@ -22,27 +22,17 @@ from typing import Any
 import numpy as np
 from peaks import Resident
 
+from converters.published import open_published
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DAC_44KHZ
 from tts_core.codecs.policy import own
-from tts_core.dia import config as dia
 from tts_core.dia.memory import Estimate, Job, estimate
 from tts_core.dia.shapes import is_norm, parameter_shapes
 from tts_core.dia.spec import DIA_0626
+from tts_core.voice.embedded import CODEC, DIA
 
-# the embedded voice's shape
-SMALL = dia.DiaConfig(
-    dia.DiaEncoderConfig(256, 768, 4, 4, 4, 64, 256, 256, 1e-5, 10000.0),
-    dia.DiaDecoderConfig(320, 1024, 6, 5, 1, 64, 256, 4, 4, 64, 640, 1028, 6, 1e-5, 10000.0),
-    (0, 1, 2, 3, 4, 5),
-    1026,
-    1024,
-    1025,
-    False,
-    dia.DEFAULTS_0626,
-)
-SMALL_CODEC = dac.DacConfig(16000, 24, (2, 4, 5, 8), 384, 384, (8, 5, 4, 2), 6, 1024, (8,) * 6)
-SIZES = {"full": (DIA_0626, DAC_44KHZ), "voice": (SMALL, SMALL_CODEC)}
+VOICE = open_published([DIA], codec=CODEC, offline=True).parts
+SIZES = {"full": (DIA_0626, DAC_44KHZ), "voice": (VOICE["dia"].config, VOICE["dac"].config)}
 JOBS = {
     "voice": "60x50,250x600,100x200x8,100x100x1x200",
     "full": "176x200,1024x300,176x100x4,176x100x1x400",
@@ -50,7 +40,7 @@ JOBS = {
 
 
 def codec_weight(name: str, shape: tuple[int, ...]) -> float:
-    """The scale of a random tensor: activations keep their size."""
+    """Scale of a random tensor that keeps the size of activations."""
     return 1.0 if name.endswith(".alpha") else max(1, int(np.prod(shape[1:]))) ** -0.5
 
 
@@ -59,7 +49,7 @@ def dia_weight(name: str, shape: tuple[int, ...]) -> float:
 
 
 class Process(Resident):
-    """The resident set, named as allocators' counts are."""
+    """Resident set with the interface of allocators' meters."""
 
     def peaks(self) -> dict[str, int]:
         return {"resident": self.peak()}
@@ -93,7 +83,7 @@ def torch_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
             return torch.ones(shape, device=device)
         made = torch.empty(shape, dtype=kind, device=device).normal_(0, scale)
         if name == "logits_dense.weight":
-            made[config.eos_token_id] = 0  # never the likeliest: a text is as long as it may be
+            made[config.eos_token_id] = 0  # never the likeliest, so every run has its full length
         return made
 
     kind = getattr(torch, dtype)
@@ -155,14 +145,15 @@ def mlx_side(size: str, dtype: str, device: str) -> tuple[Any, Any]:
 
 
 def measure(size: str, side: str, dtype: str, device: str, job: Job) -> dict[str, int]:
-    """Peaks of one job, by what they were read from."""
+    """Run one job. Returns its peaks by meter."""
     pipeline, meter = (torch_side if side == "torch" else mlx_side)(size, dtype, device)
-    pipeline.engine.codec.policy = own(backend(side, device))  # as a loaded model has it where there is room
+    pipeline.engine.codec.policy = own(backend(side, device))  # as a loaded model has it, given enough memory
     random = np.random.default_rng(0)
     channels = pipeline.config.decoder_config.num_channels
-    prompt = random.integers(0, 1024, (channels, job.prompt_frames), np.int32)
+    entries = pipeline.codec_config.codebook_size
+    prompt = random.integers(0, entries, (channels, job.prompt_frames), np.int32)
     codes = prompt if job.prompt_frames else None
-    # prompts are heard as well: a wave of their length is encoded
+    # encode a wave of the prompt's length, as for a recording
     wave = random.normal(0, 0.1, job.prompt_frames * pipeline.codec_config.hop_length).astype(np.float32)
     text = ("[S1] " + "so it goes " * 200)[: job.text_bytes + 3]
     meter.restart()

@@ -1,11 +1,12 @@
-"""Peak memory of a MetaVoice generation beside its estimate, each in a process of its own, random weights.
-On a GPU also the real-time factor and the seconds of each stage, of a second run.
+"""Compare the peak memory of MetaVoice generations with the estimate; a process per job, random weights.
+
+On a GPU, also print the real-time factor and the seconds of each stage of a second run.
 
     python benchmarks/metavoice_memory.py [--size middle|full] [--side torch|mlx] [--device cpu|cuda]
     [--dtype float32] [--bits 8|4] [--jobs 100x200,100x60xmbd,...]
 
-A job is FRAMES[xBATCH][xmbd]. On the CPU the peak is the resident set over what it was after imports; on CUDA
-it is that of torch's or MLX's allocator. Exits with 1 where an estimate is off by more than 15 % and 64 MB.
+A job is FRAMES[xBATCH][xmbd]. The peak is the growth of the resident set since the imports on a CPU, and that
+of torch's or MLX's allocator on CUDA. Exits with 1 if an estimate is off by more than 15 % and 64 MB.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ JOBS = {"middle": "200,600,150x4,60xmbd", "full": "200,900,200x4,200xmbd"}
 
 
 def configs(size: str, decoder: str) -> dict[str, Any]:
-    """Of all parts. middle: a smaller first stage and smaller bands of diffusion."""
+    """Configurations of all parts. size "middle" has a smaller first stage and smaller bands of diffusion."""
     unet = PUBLISHED_UNET if size == "full" else replace(PUBLISHED_UNET, hidden=16)
     band = MbdBandConfig(unet, SCHEDULE, None)
     bands = {"mbd": MbdConfig(24_000, (band,) * (4 if size == "full" else 2))} if decoder == "mbd" else {}
@@ -63,13 +64,13 @@ def configs(size: str, decoder: str) -> dict[str, Any]:
 
 
 def tokenizer(offset: int) -> str:
-    """Bytes alone."""
+    """Build a tokenizer of single bytes."""
     ranks = {bytes([byte]): byte for byte in range(256)}
     return json.dumps(Tokenizer(PATTERN, ranks, {"<|endoftext|>": 256}, offset).to_dict())
 
 
 class RandomParts:
-    """A model's parts as the loaders give them, their weights random; codes alone are drawn."""
+    """Stand-in for the loaders' Parts with random weights; only codes are drawn."""
 
     def __init__(self, side: str, configs: dict[str, Any], dtype: str, device: str, bits: int | None):
         self.side, self.configs, self.dtype_name, self.bits = side, configs, dtype, bits
@@ -78,7 +79,7 @@ class RandomParts:
             "metavoice": {"tokenizer.json": tokenizer(END_OF_AUDIO + 1)},
             "metavoice_second_stage": {"tokenizer.json": tokenizer(CODEBOOK_SIZE + 1)},
         }
-        self.bands: dict[str, Any] = {}  # on the host, where the device has its own memory
+        self.bands: dict[str, Any] = {}  # on the host, if the device has its own memory
         self.folder = Path()
         if side == "torch_ref":
             import torch
@@ -97,8 +98,8 @@ class RandomParts:
             made = self.ones(shape)
         else:
             made = self.normal(shape)
-            made *= max(1, prod(shape[1:])) ** -0.5  # in place: a host keeps what was freed
-        if kind == "metavoice" and ".wte" in name:  # one channel tells codes from all other ids
+            made *= max(1, prod(shape[1:])) ** -0.5  # in place: the host's heap keeps freed memory
+        if kind == "metavoice" and ".wte" in name:  # one channel distinguishes codes from all other ids
             made[:END_OF_AUDIO, 0], made[END_OF_AUDIO:, 0] = 1, -1
         if kind == "metavoice" and ".wpe" in name:
             made[:, 0] = 50
@@ -116,7 +117,7 @@ class RandomParts:
         return value
 
     def normal(self, shape: tuple[int, ...]) -> Any:
-        """Where the network will be, float32: a host takes a minute for as many."""
+        """Draw float32 numbers on the network's device: the host would take a minute."""
         if self.side == "torch_ref":
             import torch
 
@@ -143,7 +144,7 @@ class RandomParts:
         }
 
     def band(self, prefix: str) -> Any:
-        """A band of the diffusion's; made once where that does not show in the peak."""
+        """Tensors of a band of the diffusion; drawn once if that does not affect the peak."""
         if self.side == "mlx_port" or self.device.type == "cpu":
             return self.tensors("mbd", prefix)
         if prefix not in self.bands:
@@ -180,7 +181,7 @@ class RandomParts:
 
 
 def parse(spec: str) -> tuple[int, int, str]:
-    """Frames, batch, decoder."""
+    """Parse a job: frames, batch, decoder."""
     parts = spec.split("x")
     decoder = "mbd" if parts[-1] == "mbd" else "vocos"
     numbers = [int(part) for part in parts if part != "mbd"]
@@ -188,7 +189,7 @@ def parse(spec: str) -> tuple[int, int, str]:
 
 
 def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str) -> dict[str, Any]:
-    """The peak of one job, the ids of its text, its real-time factor and the seconds of its stages."""
+    """Run one job. Returns its peak, the ids of its text, its real-time factor and seconds by stage."""
     frames, batch, decoder = parse(spec)
     assemble = import_module(f"{side}.metavoice.pipeline").assemble
     on = _torch_device(device) if side == "torch_ref" else []
@@ -206,10 +207,10 @@ def measure(size: str, side: str, dtype: str, device: str, bits: str, spec: str)
     texts = [TEXT] * batch
     for _ in range(1 if where.endswith("cpu") else 2):
         made = pipeline.generate_batch(texts, prompts=Prompt.of(audio=wave), **given)[0]
-    made_frames = made.codes.shape[1]  # a random network does not take turns between the codebooks
+    made_frames = made.codes.shape[1]  # a random network does not alternate strictly between the codebooks
     assert made_frames > 0.75 * frames, f"the text ended by itself after {made_frames} frames"
-    told = {"rtf": made.real_time_factor, "seconds": dict(made.stage_seconds)}
-    return {"peak": meter.peak(), "ids": len(TEXT) + 1, **told}
+    speed = {"rtf": made.real_time_factor, "seconds": dict(made.stage_seconds)}
+    return {"peak": meter.peak(), "ids": len(TEXT) + 1, **speed}
 
 
 def _torch_device(device: str) -> list[Any]:
@@ -227,7 +228,7 @@ def main() -> None:
     parser.add_argument("--side", choices=("torch", "mlx"), default="torch")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
-    parser.add_argument("--bits", default="0", choices=("0", "8", "4"), help="0: not quantised.")
+    parser.add_argument("--bits", default="0", choices=("0", "8", "4"), help="0: not quantized")
     parser.add_argument("--jobs")
     args = parser.parse_args()
     side = {"torch": "torch_ref", "mlx": "mlx_port"}[args.side]
@@ -249,8 +250,8 @@ def main() -> None:
         wrong += off
         terms = ", ".join(f"{term.name} {term.bytes / 1e6:.0f}" for term in guess.terms)
         percent = 100 * (guess.total / peak - 1)
-        told = f"{peak / 1e6:.0f}; estimate {guess.total / 1e6:.0f} ({percent:+.1f} %): {terms}"
-        print(f"{spec:<10} {told}{'  OFF' if off else ''}", flush=True)
+        line = f"{peak / 1e6:.0f}; estimate {guess.total / 1e6:.0f} ({percent:+.1f} %): {terms}"
+        print(f"{spec:<10} {line}{'  OFF' if off else ''}", flush=True)
         if args.device != "cpu":
             stages = ", ".join(f"{name} {took:.3f} s" for name, took in found["seconds"].items())
             print(f"{'':<10} RTF {found['rtf']:.3f}: {stages}", flush=True)

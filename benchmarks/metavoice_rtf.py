@@ -1,10 +1,11 @@
-"""How much faster than its own speech torch_ref's whole MetaVoice is, with Vocos and with diffusion.
+"""Measure the real-time factor of MetaVoice in torch_ref, with Vocos and with multi-band diffusion.
 
     python benchmarks/metavoice_rtf.py [--size full|tiny] [--dtype bfloat16] [--decoder vocos,mbd]
     [--frames 750]
 
-The published sizes with random weights; the voice is a vector. Ids above the codes are kept improbable, so
-that nearly every pair of tokens is a frame, as with trained weights. The first run of each decoder warms up.
+The weights are random at the published sizes; the voice is a vector. Ids above the codes are improbable, so
+that nearly every pair of tokens is a frame, as with trained weights. The first run of each decoder is a
+warm-up.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ PATTERN = r" ?\p{L}+|\s+|[^\s\p{L}]"
 
 
 def bands(unet: MbdUnetConfig) -> MbdConfig:
-    """Four bands, the upper two with a processor."""
+    """Build four bands, the upper two with a processor."""
     processor = MbdProcessorConfig(n_bands=8, power_std=(0.4,) * 8)
     return MbdConfig(
         24000, tuple(MbdBandConfig(unet, SCHEDULE, p) for p in (None, None, processor, processor))
@@ -67,7 +68,7 @@ TINY: dict[str, Any] = FULL | {
 
 
 class RandomParts:
-    """What torch_ref.loading.Parts offers, of random weights."""
+    """Stand-in for torch_ref.loading.Parts with random weights."""
 
     model = "metavoice"
 
@@ -110,7 +111,7 @@ class RandomParts:
         x = x * 0.1 + (1 if name.endswith("weight") else 0) if one else x * np.prod(shape[1:]) ** -0.5
         if kind == "metavoice" and ".wtes." in name:
             x *= 3
-            x[END_OF_AUDIO:] = 0  # as good as never the end, or a letter
+            x[END_OF_AUDIO:] = 0  # the end and letters are practically never drawn
         return x.to(self.torch.float32 if models.network(kind).stays_float32(name) else self.dtype)
 
 

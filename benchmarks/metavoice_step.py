@@ -1,13 +1,13 @@
-"""Milliseconds per token of MetaVoice's first stage: torch_ref in its three forms, and mlx_port, in one run.
+"""Measure milliseconds per token of MetaVoice's first stage: three forms of torch_ref, and mlx_port.
 
     python benchmarks/metavoice_step.py [--size full|tiny] [--side torch,mlx] [--dtype bfloat16]
     [--form fused,graph,plain] [--bits 16,8,4] [--guidance 3,1] [--tokens 40,640]
 
-The published shape with random weights; `tiny` is for a CPU. A step is one token of one text, sampling
-included; guidance 3 computes two rows, guidance 1 one. Two numbers of tokens are run and the difference of
-their times taken, so that reading the text, the first step and any capture or compilation cancel out; these
-stand in the column `start`. `floor` is the time in which the memory's own rate, measured by a copy, reads the
-weights once. Real time is 6.67 ms a token: 150 tokens are a second of speech.
+The weights are random at the published shape; `tiny` is for a CPU. A step is one token of one text, sampling
+included; guidance 3 computes two rows, guidance 1 one. The time is the difference of two lengths, so that
+reading the text, the first step and any capture or compilation cancel out; the column `start` reports these.
+`floor` is the time to read the weights once at the rate of a memory copy measured here. Real time is 6.67 ms
+a token: 150 tokens are a second of speech.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ Generate = Callable[[float, int], None]  # guidance, tokens
 
 
 def weights(name: str, shape: tuple[int, ...], normal: Callable[[tuple[int, ...]], Any]) -> Any:
-    """Random numbers that keep activations at the size of trained ones."""
+    """Draw random weights that keep activations at the size of trained ones."""
     if is_norm(name):
         return normal(shape) * 0.1 + 1
     return normal(shape) * (0.1 if ".wte" in name or ".wpe." in name else shape[-1] ** -0.5)
 
 
 def read_each_step(name: str) -> bool:
-    """Whether a step reads the whole tensor; of positions and of the speaker's projection it does not."""
+    """Return False for tensors that a step reads in part or not at all: positions, speaker projection."""
     return ".wpe." not in name and not name.startswith("speaker_cond_pos")
 
 
@@ -81,7 +81,7 @@ def generator(loop: Any, network: Any, config: FirstStageConfig) -> Generate:
 def torch_side(
     config: FirstStageConfig, dtype: str, forms: list[str]
 ) -> list[tuple[str, Generate, float, Any]]:
-    """(name, generate, floor in ms, context to run it in) of each form."""
+    """Build each form: name, function, floor in ms, context to run it in."""
     import torch
 
     from torch_ref.metavoice import first_stage_loop, step
@@ -152,7 +152,7 @@ def mlx_side(config: FirstStageConfig, dtype: str, bits: int) -> tuple[str, Gene
 
 
 def torch_rate(device: str) -> float:
-    """Bytes per second of a copy."""
+    """Bytes per second of a copy in torch."""
     import torch
 
     source = torch.zeros(2**31 if device == "cuda" else 2**26, dtype=torch.uint8, device=device)
@@ -167,7 +167,7 @@ def torch_rate(device: str) -> float:
 
 
 def rate(copy: Callable[[], None], size: int) -> float:
-    """Bytes per second of a copy that moves `size` bytes, read and written; the best of several."""
+    """Bytes per second of a copy, the best of several. size: bytes read and written."""
     copy()
     times = []
     for _ in range(10):
@@ -178,7 +178,7 @@ def rate(copy: Callable[[], None], size: int) -> float:
 
 
 def measure(generate: Generate, guidance: float, tokens: tuple[int, int]) -> tuple[float, float]:
-    """(milliseconds per token, seconds of everything else in the first run)."""
+    """Measure milliseconds per token, and seconds of everything else in the first run."""
     short, long = tokens
     started = time.perf_counter()
     generate(guidance, short)
@@ -200,10 +200,10 @@ def main() -> None:
     parser.add_argument("--size", choices=("full", "tiny"), default="tiny")
     parser.add_argument("--side", default="torch,mlx")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
-    parser.add_argument("--form", default="fused,graph,plain", help="of torch_ref on a GPU")
-    parser.add_argument("--bits", default="16,8,4", help="of mlx_port's weights; 16 is --dtype")
+    parser.add_argument("--form", default="fused,graph,plain", help="forms of torch_ref on a GPU")
+    parser.add_argument("--bits", default="16,8,4", help="bits of mlx_port's weights; 16 is --dtype")
     parser.add_argument("--guidance", default="3,1")
-    parser.add_argument("--tokens", default="40,640", help="of the shorter and the longer run")
+    parser.add_argument("--tokens", default="40,640", help="tokens of the shorter and the longer run")
     args = parser.parse_args()
     config = METAVOICE_FIRST_STAGE if args.size == "full" else TINY
     short, long = map(int, args.tokens.split(","))

@@ -1,4 +1,4 @@
-"""Peaks of memory, for the benchmarks that measure them in a process of their own."""
+"""Peaks of memory, for benchmarks that run each job in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Resident:
-    """The process's resident set over what it was when this was made."""
+    """Growth of the process's resident set since this object was created."""
 
     def __init__(self) -> None:
         self.base = self._kilobytes("VmRSS")
@@ -26,7 +26,7 @@ class Resident:
 
 
 class Allocated:
-    """What a side's allocator counts. device: a torch device in PyTorch, nothing in MLX."""
+    """Peak of a side's allocator. device: [a torch device] in PyTorch, empty in MLX."""
 
     def __init__(self, side: str, device: Sequence[Any]):
         self.memory, self.device = import_module(f"{side}.memory"), device

@@ -1,9 +1,8 @@
-"""MARS5's autoregressive generation written straight from its description, without any shortcut, in PyTorch
-and in MLX: what `mars5_ar_step.py` measures the port against.
+"""MARS5's autoregressive generation without shortcuts, in PyTorch and MLX: the baseline of mars5_ar_step.py.
 
-Each step makes the speaker vector anew, joins its keys and values to copies of all before, counts the last
-ids on the host and picks an id there; `Shortcuts` says which of these it does not. Typical filtering, which
-the defaults leave out, is not here.
+It is written from the algorithm's description. Each step computes the speaker vector again, concatenates its
+keys and values to copies of all earlier ones, counts the last ids on the host and picks an id there;
+`Shortcuts` turns these off one by one. Typical filtering, off by default, is left out.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from tts_core.noise import Noise
 
 @dataclass(frozen=True)
 class Shortcuts:
-    """Which of the port's shortcuts are taken."""
+    """Shortcuts of the port to use."""
 
     speaker_once: bool = False
-    fixed_cache: bool = False  # keys and values are written into buffers, not joined to copies
-    sampling_on_device: bool = False  # counts, filters and draw; one id is read
+    fixed_cache: bool = False  # write keys and values into buffers instead of concatenating copies
+    sampling_on_device: bool = False  # count, filter and draw there; read one id
 
 
 class Plain:
-    """The algorithm, by the primitives of a framework."""
+    """The algorithm in terms of a framework's primitives."""
 
     def __init__(self, ops: TorchOps | MlxOps, rules: Any, shortcuts: Shortcuts):
-        """rules: the side's mars5.sampling, for that shortcut."""
+        """rules: the side's mars5.sampling, for sampling_on_device."""
         self.ops: Any = ops
         self.config, self.tensors, self.rules, self.shortcuts = ops.config, ops.tensors, rules, shortcuts
 
     def generate(
         self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
     ) -> list[int]:
-        """Ids behind the prompt. codes: (Q, P)."""
+        """Generate the ids after the prompt. codes: (Q, P)."""
         capacity = min(self.config.sliding_window, sequence.max_len)
         cache: list[Any] = [None] * self.config.num_hidden_layers
         penalties = end_penalties(options, sequence.prompt.expected_tokens, sequence.room)
@@ -62,7 +61,7 @@ class Plain:
         return sequence.generated
 
     def tables(self, frames: int, positions: int) -> None:
-        """Sines of the reference's positions, and rotations; once, as anyone would."""
+        """Compute sines of the reference's positions, and rotations, once."""
         config, width = self.config, self.config.hidden_size
         angles = np.arange(frames)[:, None] * np.exp(-math.log(10000) * np.arange(0, width, 2) / width)
         sines = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(frames, width)
@@ -72,7 +71,7 @@ class Plain:
         self.turns = [self.ops.floats(part.astype(np.float32)) for part in (np.cos(angles), np.sin(angles))]
 
     def speaker(self, codes: Any) -> Any:
-        """(1, P, Q) → (1, 1, D)."""
+        """Compute the speaker vector. (1, P, Q) → (1, 1, D)."""
         config, width = self.config, self.config.hidden_size
         tables = [f"ref_chunked_emb.embs.{q}.weight" for q in range(config.n_codebooks)]
         frames = self.ops.cat([self.ops.take(table, codes[..., q]) for q, table in enumerate(tables)], 2)
@@ -97,7 +96,7 @@ class Plain:
         return self.ops.layer_norm(x, "spk_encoder.norm", eps)[:, :1]
 
     def logits(self, x: Any, position: int, cache: list[Any], capacity: int) -> Any:
-        """Logits behind the last row. (1, T, D) → (V,) float32."""
+        """Compute the logits after the last row. (1, T, D) → (V,) float32."""
         config, count = self.config, x.shape[1]
         cos, sin = (table[position : position + count] for table in self.turns)
         for i in range(config.num_hidden_layers):
@@ -167,7 +166,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 class TorchOps:
-    """The primitives of PyTorch."""
+    """Primitives in PyTorch."""
 
     def __init__(self, config: CodecLMConfig, tensors: Mapping[str, Any]):
         """tensors: under the published names."""
@@ -233,7 +232,7 @@ class TorchOps:
 
 
 class MlxOps:
-    """The primitives of MLX."""
+    """Primitives in MLX."""
 
     def __init__(self, config: CodecLMConfig, tensors: Mapping[str, Any]):
         """tensors: under the published names."""

@@ -1,9 +1,9 @@
-"""One step of MARS5's diffusion in PyTorch as a description of upstream reads, without a shortcut.
+"""One step of MARS5's diffusion in PyTorch without shortcuts, written from a description of upstream.
 
-A call of the network for each branch; speaker vector, timestep features and text rows anew in each; logits of
-every cell; one-hot rows as whole numbers, their logarithms and sums materialised; a number for every class of
-every cell, known or not. The dtype is that of torch_ref: products in the weights' dtype, norms, softmax and
-what passes between layers in float32.
+The network is called for each branch of guidance, and computes speaker vector, timestep features and text
+rows in each call and logits of every cell. One-hot rows are integers, their logarithms and sums are arrays,
+and a number is drawn for every class of every cell, known or not. Dtypes are torch_ref's: products in the
+weights' dtype; norms, softmax and values between layers in float32.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from tts_core.mars5.config import ResidualTransformerConfig
 
 @dataclass
 class Inputs:
-    """text (1, N), reference (1, P, Q) and clean (1, S, Q) int64, known (1, S, Q) bool; four tables (T,)."""
+    """Inputs of a step.
+
+    text (1, N), reference (1, P, Q), clean (1, S, Q): int64.  known: (1, S, Q) bool.  The four tables: (T,).
+    """
 
     text: Tensor
     reference: Tensor
@@ -33,7 +36,7 @@ class Inputs:
 
 
 class PlainStep:
-    """weights: tensors under the published names."""
+    """The step. weights: tensors by their published names."""
 
     def __init__(self, config: ResidualTransformerConfig, weights: dict[str, Tensor], inputs: Inputs):
         self.config, self.weights, self.given = config, weights, inputs
@@ -41,7 +44,7 @@ class PlainStep:
     def __call__(
         self, x: Tensor, t: int, u_unknown: Tensor, u_known: Tensor, *, w: float, temp: float, pinned: int
     ) -> Tensor:
-        """x: (1, S, Q) int64.  u_*: (1, S, Q, K) uniform. → (1, S, Q)."""
+        """Draw the next codes. x: (1, S, Q) int64.  u_*: (1, S, Q, K) uniform. → (1, S, Q)."""
         logits = self.network(x, t, drop=False)
         if w != 1:
             logits = w * logits + (1 - w) * self.network(x, t, drop=True)
@@ -75,7 +78,7 @@ class PlainStep:
         return (gumbel + log_p).argmax(dim=-1)
 
     def network(self, x: Tensor, t: int, *, drop: bool) -> Tensor:
-        """(1, S, Q) → (1, S, Q, K) float32."""
+        """Compute logits. (1, S, Q) → (1, S, Q, K) float32."""
         config, text = self.config, self.given.text
         c = torch.cat(
             (self.speaker(drop=drop)[:, None], self.weights["text_embed.weight"][text].float()), dim=1

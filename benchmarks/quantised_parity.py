@@ -1,17 +1,15 @@
-"""What quantisation costs on MLX: the embedded voice's code agreement and teacher-forced loss.
+"""Measure the cost of quantization on MLX: code agreement and teacher-forced loss of the embedded voice.
 
     python benchmarks/quantised_parity.py [--texts 10] [--frames 100] [--json FILE]
 
-float32 speaks the texts, sampling at the model's defaults. Its codes are then forced through every form of
-the model, and at each of them compared:
+The float32 model speaks the texts, sampling at its defaults. Its codes are then forced through every form of
+the model, and each prediction is compared:
 
-    loss      mean -log p(code) in nats without guidance; its change against float32, ± standard error over
-              texts
-    argmax    share of codes for which the most probable id is float32's, by channel and over all
-    sampled   share for which the model's own rule (guidance, top-k, top-p) draws float32's id from the same
+    loss      mean -log p(code) in nats without guidance; its change from float32 ± standard error over texts
+    argmax    share of codes whose most probable id is float32's, by channel and overall
+    sampled   share of codes that the model's own rule (guidance, top-k, top-p) draws equally from the same
               random numbers
-    apart     frames, of those spoken, until a free run with the same random numbers takes another path
-              (median)
+    apart     median number of frames until a free run with the same random numbers diverges
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ TEXTS = [
 
 @dataclass(frozen=True)
 class Forced:
-    """A text's codes as a form of the model sees them, each array (C, T)."""
+    """Predictions of a form for a text's codes, each array (C, T)."""
 
     loss: np.ndarray  # nats
     best: np.ndarray  # ids
@@ -75,7 +73,7 @@ class Forced:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """Row of the table."""
 
     form: str
     megabytes: float
@@ -103,7 +101,7 @@ def teacher_forced(network: Dia, text: str, codes: np.ndarray, seed: int) -> For
     uniform = np.stack([HostNoise(seed).uniform(step, cond.shape[1:]) for step in range(len(cond))])
     kept = candidates_0626(cond, uncond, config.sampling, eos)
     drawn = np.array(draw(kept, mx.array(uniform)))
-    # a code competes with codes: whether speech ends is another question
+    # compare codes with codes only: the end of speech is another decision
     allowed = mx.where(mx.arange(cond.shape[-1]) == eos, -mx.inf, forbid_special(cond, eos))
     log_p = np.array(allowed - mx.logsumexp(allowed, axis=-1, keepdims=True))
     place = np.arange(frames) + np.asarray(config.delay_pattern)[:, None]  # (C, T): the row that predicts it
@@ -116,7 +114,7 @@ def teacher_forced(network: Dia, text: str, codes: np.ndarray, seed: int) -> For
 
 
 def frames_until_apart(one: np.ndarray, two: np.ndarray) -> int:
-    """Frames (C, T) that two runs share before the first that differs."""
+    """Count the leading frames that two runs, (C, T) each, share."""
     shared = min(one.shape[1], two.shape[1])
     differs = np.flatnonzero((one[:, :shared] != two[:, :shared]).any(axis=0))
     return int(differs[0]) if len(differs) else shared
@@ -131,7 +129,7 @@ def compare(
     *,
     max_frames: int,
 ) -> Row:
-    """One form against float32. spoken: float32's codes of TEXTS within max_frames."""
+    """Compare one form with float32. spoken: float32's codes of TEXTS within max_frames."""
     texts = TEXTS[: len(spoken)]
     forced = [
         teacher_forced(voice.engine.network, text, codes, seed)
@@ -161,18 +159,18 @@ def compare(
 def pooled(
     ours: Sequence[Forced], theirs: Sequence[Forced], compare: Callable[[Forced, Forced], np.ndarray]
 ) -> np.ndarray:
-    """All texts' frames in a row. → (C, frames)."""
+    """Concatenate a comparison over all texts. → (C, frames)."""
     return np.concatenate([compare(one, two) for one, two in zip(ours, theirs, strict=True)], axis=1)
 
 
 def make(form: str, folder: Path) -> tuple[DiaPipeline, int]:
-    """Convert the embedded voice into a form; the pipeline, and the bytes of the network's weights."""
+    """Convert the embedded voice to a form. Returns the pipeline and the bytes of the network's weights."""
     convert(open_published([DIA], codec=CODEC, offline=True), folder, **FORMS[form])
     return DiaPipeline.load(folder), sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Markdown."""
+    """Format as Markdown."""
     channels = len(rows[0].argmax_by_channel)
     heads = [
         "",

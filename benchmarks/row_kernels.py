@@ -1,10 +1,11 @@
-"""Microseconds of each kernel for few rows, at a published decoder's sizes, beside the time its bytes take.
+"""Measure microseconds of each kernel for few rows, and of reading its bytes, at a published decoder's sizes.
 
     python benchmarks/row_kernels.py [--model mars5|metavoice] [--rows 2] [--dtype bfloat16]
     [--position 500] [--search]
 
-Each kernel runs on random weights of all layers in turn, captured as one graph, so that none is in the cache
-from the time before. `--search` tries other sizes of tiles, warps, keys and parts. Needs CUDA and Triton.
+Each kernel runs over random weights of all layers in turn, captured as one graph, so that no weights are in
+the cache from the previous call. `--search` tries other sizes of tiles, warps, keys and parts. Needs CUDA and
+Triton.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
 
 Run = Callable[[], object]
 CONFIGS: dict[str, Any] = {"mars5": MARS5_AR, "metavoice": METAVOICE_FIRST_STAGE}
-GAINS = {"mars5": torch.float32}  # a norm's weight where it has not the network's dtype
+GAINS = {"mars5": torch.float32}  # dtype of a norm's weight, if not the network's
 
 
 def graph_time(run: Run) -> float:
@@ -48,7 +49,7 @@ def graph_time(run: Run) -> float:
 
 
 class Bench:
-    """Weights and caches of every layer, and a row of numbers for each row."""
+    """Weights and caches of every layer, and random inputs."""
 
     def __init__(self, model: str, rows: int, dtype: torch.dtype, position: int):
         self.config = config = CONFIGS[model]
@@ -73,7 +74,7 @@ class Bench:
         self.kept = [normal(2, rows, heads, capacity, head) for _ in layers]
 
     def kernels(self) -> dict[str, tuple[Run, float]]:
-        """Name → its calls in all layers, and the bytes of one of them."""
+        """Calls in all layers, and bytes of one call, by kernel."""
         x, gain = self.x, self.gain
         seen = self.kept[0].nbytes * int(self.position) / self.kept[0].shape[3]
 
@@ -139,7 +140,7 @@ def main() -> None:
     parser.add_argument("--search", action="store_true")
     args = parser.parse_args()
     if not torch.cuda.is_available() or row_kernels.triton is None:
-        print("nothing was measured: these kernels need an NVIDIA GPU and Triton")
+        print("row_kernels: nothing measured; these kernels need an NVIDIA GPU and Triton")
         return
     rate = copy_rate()
     bench = Bench(args.model, args.rows, getattr(torch, args.dtype), args.position)

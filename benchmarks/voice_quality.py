@@ -1,17 +1,17 @@
-"""What the embedded voice says is understood how well, how fast, and from how many bytes, in every precision.
+"""Measure the embedded voice's word error rate, speed and size in every precision.
 
     python benchmarks/voice_quality.py [--full] [--json FILE]
 
-A speech recogniser (pocketsphinx) hears sentences and dialogues that no training has seen: flite's own
-reading of them, which is what the voice learned from and so the bound, then the voice's, at its default
-sampling, one sample a text. Quantised copies are made by the converter. PyTorch has no quantised layers: it
-would compute with the same numbers as MLX, dequantised, so it is asked for the plain precisions alone.
+A speech recognizer (pocketsphinx) hears sentences and dialogues that are in no training data: first read by
+flite, which the voice learned from and which is therefore the bound, then by the voice at its default
+sampling, one sample a text. Quantized copies are written by the converter. PyTorch has no quantized layers
+and would compute with the same dequantized numbers as MLX, so it runs only unquantized.
 
-    WER     percent of words that are wrong, with its 95 % interval over texts
-    RTF     seconds of computing by seconds of speech, codec included, one text at a time (median)
-    MB      of weights: the language model's, and the codec's, which stays float32 in converted copies
+    WER     percent of wrong words, with its 95 % interval over texts
+    RTF     seconds of computing per second of speech, codec included, one text at a time (median)
+    MB      weights of the language model, and of the codec, which stays float32 in converted copies
 
-Needs flite and pocketsphinx (`pip install pocketsphinx`); without them it says so and measures nothing.
+Needs flite and pocketsphinx (`pip install pocketsphinx`); without them it prints so and measures nothing.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from tts_core.voice.embedded import CODEC, DIA
 
 QUANTIZED = {"8-bit": Quantization.of("affine", 64, 8), "4-bit": Quantization.of("affine", 64, 4)}
 PLAIN = ("float32", "bfloat16")
-SENTENCES, DIALOGUES = 8, 4  # of each voice, and of both, unless --full
-SINGLE = 3  # texts that are spoken alone, for the real-time factor, behind one that warms up
+SENTENCES, DIALOGUES = 8, 4  # sentences of each voice, dialogues of both; without --full
+SINGLE = 3  # texts for the real-time factor, one at a time, after one for warm-up
 SEED = 1
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. None where a column does not apply."""
+    """Row of the table; None in columns that do not apply."""
 
     side: str
     form: str
@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Form:
-    """A way to run the voice. load: makes the pipeline."""
+    """Form of the voice. load: returns the pipeline."""
 
     side: str
     name: str
@@ -78,9 +78,9 @@ class Form:
 
 
 def missing() -> str | None:
-    """What cannot be measured without, in one line; None where all is there."""
+    """Describe a missing requirement in one line; None if there is none missing."""
     if importlib.util.find_spec("pocketsphinx") is None:
-        return "pocketsphinx is not installed, so nobody listens: pip install pocketsphinx"
+        return "pocketsphinx is not installed: pip install pocketsphinx"
     try:
         speak("a", "slt")
     except (OSError, ValueError) as error:
@@ -89,14 +89,14 @@ def missing() -> str | None:
 
 
 def some(chosen: Sequence[Item]) -> list[Item]:
-    """The default's few: each voice with sentences of its own, and dialogues."""
+    """Choose the default's texts: different sentences for each voice, and dialogues."""
     groups = {group: [one for one in chosen if one.group == group] for group in ("slt", "rms", "dialogues")}
     apart = groups["rms"][SENTENCES : 2 * SENTENCES]
     return [*groups["slt"][:SENTENCES], *apart, *groups["dialogues"][:DIALOGUES]]
 
 
 def forms(folder: Path, dia: Path, codec: Path) -> Iterator[Form]:
-    """Every form that can run here; converted copies are made in `folder` as their turn comes."""
+    """Yield every form that can run here; copies are converted into `folder` when their turn comes."""
     if importlib.util.find_spec("torch") is not None:
         load = importlib.import_module("torch_ref").load
         shared = weights(codec)
@@ -112,8 +112,10 @@ def forms(folder: Path, dia: Path, codec: Path) -> Iterator[Form]:
 
 
 def mlx_forms() -> dict[str, dict[str, Any]]:
-    """What the converter is told for each. On a CPU what a quantised copy does not quantise is float32: MLX
-    multiplies by quantised layers 4 to 8 times faster there than in bfloat16.
+    """Arguments of the converter by form.
+
+    On a CPU the unquantized rest of a quantized copy is float32: MLX's quantized products are 4 to 8 times
+    faster there than with bfloat16.
     """
     import mlx.core as mx
 
@@ -123,12 +125,12 @@ def mlx_forms() -> dict[str, dict[str, Any]]:
 
 
 def weights(folder: Path) -> int:
-    """Bytes of a folder's own safetensors."""
+    """Bytes of the safetensors in a folder, without subfolders."""
     return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
 
 
 def parameters(folder: Path) -> int:
-    """How many numbers a published folder's safetensors hold."""
+    """Count the numbers in a published folder's safetensors."""
     from safetensors import safe_open
 
     count = 0
@@ -139,9 +141,7 @@ def parameters(folder: Path) -> int:
 
 
 def spoken(pipeline: Any, chosen: Sequence[Item], seconds: Sequence[float]) -> list[Any]:
-    """Results of all texts, in one batch, each by its own seed and cut off at PATIENCE times the source's
-    length.
-    """
+    """Speak all texts in one batch, each with its own seed and at most PATIENCE times the source's length."""
     rate = pipeline.sample_rate / pipeline.codec_config.hop_length
     return pipeline.generate_batch(
         [item.text for item in chosen],
@@ -151,7 +151,7 @@ def spoken(pipeline: Any, chosen: Sequence[Item], seconds: Sequence[float]) -> l
 
 
 def speed(pipeline: Any, chosen: Sequence[Item]) -> float:
-    """Median real-time factor of some texts, each spoken alone."""
+    """Median real-time factor of some texts, one at a time."""
     factors = [
         pipeline.generate(item.text, seed=SEED + place).real_time_factor
         for place, item in enumerate(chosen[: 1 + SINGLE])
@@ -170,7 +170,7 @@ def row(
     model_bytes: int | None = None,
     codec_bytes: int | None = None,
 ) -> Row:
-    """scores: of every item's turns."""
+    """Build a row of the table. scores: of every item's turns."""
     groups = {
         group: word_error_rate(
             [
@@ -188,7 +188,7 @@ def row(
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Markdown."""
+    """Format as Markdown."""
     groups = list(rows[0].by_group)
     heads = ["", "WER (95 %)", *groups, "no end", "RTF", "model MB", "codec MB"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
@@ -207,7 +207,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def machine() -> str:
-    """Where the figures are from."""
+    """Describe the machine and the versions."""
     names = ("mlx", "torch", "numpy", "pocketsphinx")
     found = {name: metadata.version(name) for name in names if importlib.util.find_spec(name)}
     versions = ", ".join(f"{name} {version}" for name, version in found.items())
@@ -223,7 +223,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="100 sentences in both voices, and 40 dialogues")
     parser.add_argument("--dia", type=Path, default=DIA, help="another voice, in the published layout")
     parser.add_argument("--codec", type=Path, default=CODEC)
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that listen")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes for the recognizer")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     lacking = missing()

@@ -1,4 +1,4 @@
-"""Every known fact about the MPS backend, with the rules that hold it or the reason why none does.
+"""Known facts about the MPS backend, each with its rules or the reason for having none.
 
 Sections: 1 convolution, 2 attention, 3 matrix products, 4 folding, Fourier transforms, complex numbers, 5
 sampling, scans, sorting, indexing, 6 layers, dtypes, memory, compilation.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fact:
-    """One row of what is known: either rules or a reason."""
+    """One fact with its rules, or a reason."""
 
     section: int
     about: str
@@ -27,7 +27,7 @@ FACTS = (
     Fact(
         1,
         "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help there",
-        reason="an environment variable, not a call; the error comes from inside a kernel that exists",
+        reason="an environment variable, not a call; the error comes from inside an existing kernel",
     ),
     Fact(1, "convolution with channels-last operands", ("conv-channels-last",)),
     Fact(1, "ConvTranspose1d with output_padding >= stride", ("conv-transpose-output-padding",)),
@@ -54,13 +54,11 @@ FACTS = (
     Fact(
         2,
         "is_causal masks with -1e20",
-        reason="harmless: float16 makes it -inf, and causality leaves no row empty",
+        reason="harmless: it becomes -inf in float16, and no causal row is empty",
     ),
     Fact(2, "attn_mask and is_causal together", ("sdpa-mask-and-causal",)),
     Fact(2, "row without keys", ("sdpa-empty-row",)),
-    Fact(
-        2, "dropout", reason="the public function composes other operators then, and the rules for those hold"
-    ),
+    Fact(2, "dropout", reason="the public function then composes other operators, whose rules hold"),
     Fact(2, "score matrix over 2^32 bytes", ("sdpa-scores-4gib",)),
     Fact(2, "score matrix of 2^31 elements", ("sdpa-scores-31-bit",)),
     Fact(
@@ -72,12 +70,12 @@ FACTS = (
     Fact(
         2,
         "NaN in Apple's fused kernel on macOS 15",
-        reason="torch keeps out of that kernel by itself since 2.5",
+        reason="torch has avoided that kernel since 2.5",
     ),
     Fact(2, "inputs of three dimensions", ("sdpa-3d",)),
     Fact(2, "inputs of more than four dimensions", ("sdpa-5d",)),
     Fact(2, "integer inputs", ("sdpa-integer",)),
-    Fact(2, "backward", reason="composes other operators; a whole score matrix, no failure of its own"),
+    Fact(2, "backward", reason="composes other operators with a whole score matrix; no failure of its own"),
     Fact(3, "products over 2^32 elements", ("bmm-result-32-bit", "matmul-matrix-32-bit")),
     Fact(3, "the same with a strided operand", ("bmm-tiled-strides",)),
     Fact(3, "sums over 32,767 elements or more on M1 and M2", ("mm-long-sum", "bmm-long-sum")),
@@ -123,7 +121,9 @@ FACTS = (
     Fact(6, "GRU", reason="composes other operators in every release"),
     Fact(6, "weight_norm", ("weight-norm",)),
     Fact(6, "layer_norm backward", ("layer-norm-backward",)),
-    Fact(6, "group_norm and rms_norm", reason="compose other operators until they got kernels; no failure"),
+    Fact(
+        6, "group_norm and rms_norm", reason="composed of other operators before they had kernels; no failure"
+    ),
     Fact(6, "bfloat16", ("bfloat16",)),
     Fact(6, "float64", ("float64",)),
     Fact(6, "float8", ("float8",)),
@@ -133,7 +133,7 @@ FACTS = (
     Fact(
         6,
         "PYTORCH_ENABLE_MPS_FALLBACK",
-        reason="an environment variable; the rules say which operators lack a kernel",
+        reason="an environment variable; the rules list operators without a kernel",
     ),
     Fact(6, "PYTORCH_MPS_HIGH_WATERMARK_RATIO", reason="a setting of the allocator, not a call"),
     Fact(6, "PYTORCH_MPS_LOW_WATERMARK_RATIO", reason="a setting of the allocator, not a call"),
@@ -144,6 +144,6 @@ FACTS = (
     Fact(
         6,
         "torch.mps.empty_cache",
-        reason="it hides faults that depend on the allocator; nothing here calls it",
+        reason="hides faults that depend on the allocator; nothing here calls it",
     ),
 )

@@ -35,24 +35,24 @@ EVIDENCE = {
 INTRODUCTION = """\
 # What MPS and small GPUs cannot do
 
-Written by `python -m benchmarks.limits > docs/measured/limits.md`; a test compares it with what that prints.
+Written by `python -m benchmarks.limits > docs/measured/limits.md`; a test compares it with that output.
 
 The rules are data in `torch_ref/limits/`. `torch_ref.limits.active(Backend("mps", "2.6.0", "14.5"))` selects
-those that hold somewhere, and `with torch_ref.limits.enforce(Backend(...)):` runs any code on any machine and
-raises at the first call that such a backend could not run, or would run wrongly. This is an emulation of
-documented rules: **nothing here was run on Metal.** An unknown macOS or chip counts as the worst one.
+those of a backend, and `with torch_ref.limits.enforce(Backend(...)):` runs any code on any machine and raises
+at the first call that this backend could not run, or would run wrongly. This is an emulation of documented
+rules: **nothing here was run on Metal.** An unknown macOS or chip counts as the worst one.
 """
 TABLES = """\
-## What is hit without the layers of torch_ref, and with them
+## Rules broken without the layers of torch_ref, and with them
 
-Each workload is run twice under `observe` for every pair of torch and macOS below: as it is usually written,
-and through `torch_ref.layers`. A mark says that the rule is broken in the first run; the last row is the
-second.
+Each workload runs twice under `observe` for every pair of torch and macOS below: as it is usually written,
+and through `torch_ref.layers`. A mark shows that the first run breaks the rule; the last row is the second
+run.
 """
 
 
 def report() -> str:
-    """The whole page."""
+    """Build the page."""
     return "\n".join([INTRODUCTION, *_rules(), TABLES, *_tables(), *_reasons()])
 
 
@@ -94,7 +94,7 @@ def _names(rules: Sequence[str]) -> str:
 
 
 def _reasons() -> Iterator[str]:
-    yield "## Known, and no rule\n"
+    yield "## Known facts without a rule\n"
     yield from _table(("fact", "why"), ((fact.about, fact.reason) for fact in FACTS if fact.reason))
 
 

@@ -1,6 +1,6 @@
 """Workloads as usually written and through our layers, for docs/measured/limits.md.
 
-Shapes alone where sizes are large (meta tensors), numbers where a rule looks at them.
+Large inputs are meta tensors, which have shapes only; inputs have values if a rule reads them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SYSTEMS = ("13.6", "14.5", "15.0", "15.2")
 
 @dataclass(frozen=True)
 class Workload:
-    """What it stands for, the usual way, and ours."""
+    """A workload as usually written, and through our layers."""
 
     about: str
     usual: Callable[[], object]
@@ -35,7 +35,7 @@ class Workload:
 
 
 def pairs() -> list[Backend]:
-    """Every MPS backend shown: those that a release runs on, chip unknown."""
+    """List every MPS backend in the tables: pairs of a release and a macOS that it supports, chip unknown."""
     return [
         Backend("mps", release, macos)
         for release in RELEASES
@@ -45,7 +45,7 @@ def pairs() -> list[Backend]:
 
 
 def broken(work: Callable[[], object], backend: Backend) -> list[str]:
-    """Rules that a run breaks, in order."""
+    """Run a workload and list the rules that it breaks, in order."""
     with observe(backend) as watch, torch.no_grad():
         work()
     return list(watch.broken)
@@ -56,13 +56,13 @@ def _meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def _strided(*shape: int) -> Tensor:
-    """(B, H, T, E) as a projection leaves it: (B, T, H, E) transposed."""
+    """(B, H, T, E) as a projection outputs it: (B, T, H, E) transposed."""
     batch, heads, steps, width = shape
     return _meta(batch, steps, heads, width).transpose(1, 2)
 
 
 def _decoding(attend: Callable[..., Tensor]) -> None:
-    """Dia's decoder: one row, 16 heads on 4, a growing cache, a key mask, no scaling."""
+    """Attend like Dia's decoder: one row, 16 heads on 4, a growing cache, a key mask, no scaling."""
     for keys in (75, 1500):
         query, key = _strided(2, 16, 1, 128), _meta(2, 4, keys, 128)
         attend(query, key, key, enable_gqa=True, scale=1.0)
@@ -75,14 +75,14 @@ def _decoding(attend: Callable[..., Tensor]) -> None:
 
 
 def _prefill(attend: Callable[..., Tensor]) -> None:
-    """Prompts: causal, grouped, in float32 and float16."""
+    """Attend like prompts: causal, grouped, in float32 and float16."""
     for dtype in (torch.float32, torch.float16):
         query, key = _meta(2, 16, 300, 128, dtype=dtype), _meta(2, 4, 300, 128, dtype=dtype)
         attend(query, key, key, is_causal=True, enable_gqa=True, scale=1.0)
 
 
 def _masks(attend: Callable[..., Tensor]) -> None:
-    """A UNet after a ControlNet: padding, then regions; booleans; a mask per batch; a row without keys."""
+    """Attend like a UNet after a ControlNet: padding, regions, booleans, a mask per batch, an empty row."""
     query, key = _meta(2, 8, 4096, 40), _meta(2, 8, 77, 40)
     attend(query, key, key, _meta(2, 8, 1, 77))
     attend(query, key, key, _meta(2, 8, 4096, 77))
@@ -94,7 +94,7 @@ def _masks(attend: Callable[..., Tensor]) -> None:
 
 
 def _shapes(attend: Callable[..., Tensor]) -> None:
-    """Values of another width, one batch for many, no batch, two batches."""
+    """Attend with values of another width, one batch for many, no batch, two batches."""
     x = _meta(2, 4, 16, 64)
     attend(x, x, _meta(2, 4, 16, 32))
     attend(x[:1], x, x)
@@ -103,7 +103,7 @@ def _shapes(attend: Callable[..., Tensor]) -> None:
 
 
 def _long(attend: Callable[..., Tensor]) -> None:
-    """29,640 tokens, 12 heads of width 40; 14,000 tokens in float16."""
+    """Attend over 29,640 tokens, 12 heads of width 40, and over 14,000 tokens in float16."""
     x = _meta(1, 12, 29640, 40)
     attend(x, x, x)
     x = _meta(1, 2, 14000, 40, dtype=torch.float16)
@@ -111,7 +111,7 @@ def _long(attend: Callable[..., Tensor]) -> None:
 
 
 def _convolutions(conv: Callable[..., Tensor], transposed: Callable[..., Tensor]) -> None:
-    """The last layers of DAC for 2 s, many output channels, a signal with channels last."""
+    """Run DAC's last layers for 2 s, many output channels, and a signal with channels last."""
     conv(_meta(1, 96, 88200), _meta(1, 96, 7), padding=3)
     transposed(_meta(1, 192, 66000), _meta(192, 96, 4), stride=2, padding=1)
     conv(_meta(1, 4, 100), _meta(70000, 4, 1))
@@ -119,12 +119,12 @@ def _convolutions(conv: Callable[..., Tensor], transposed: Callable[..., Tensor]
 
 
 def _recurrent(kind: type[nn.LSTM]) -> None:
-    """EnCodec's two layers over a few frames."""
+    """Run EnCodec's two layers over a few frames."""
     kind(8, 8, 2)(torch.ones(1, 5, 8, device=torch.device("cpu")))
 
 
 def _inverse_fold() -> None:
-    """torch.istft of 5 frames, and Vocos's fold."""
+    """Run torch.istft of 5 frames, and Vocos's fold."""
     device = torch.device("cpu")
     real = torch.ones(1, 9, 5, device=device)
     window = torch.hann_window(16, device=device)
@@ -139,7 +139,7 @@ def _inverse_sums() -> None:
 
 
 def _device_draw() -> None:
-    """Angles in float64, nucleus sampling and a draw, all on the device."""
+    """Compute angles in float64, nucleus sampling and a draw on the device."""
     device = torch.device("cpu")
     torch.arange(64, dtype=torch.float64, device=device).cos()
     probs = torch.ones(9, 1028, device=device).softmax(-1)
