@@ -224,7 +224,8 @@ def _places(script: str, said: list[Turn], start: int, end: int) -> Iterator[tup
     """(place, rank) before `end` where a piece may end: with words in front of it and behind it in the same
     turn, or at the turn's end.
     """
-    for turn in said[bisect_right(said, start, key=_stop_of) :]:
+    for at in range(bisect_right(said, start, key=_stop_of), len(said)):
+        turn = said[at]
         if turn.start >= end:
             break
         if turn.start > start:

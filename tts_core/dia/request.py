@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 
+_UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and what UTF-8 lacks
 PATIENCE, SECONDS_MORE = 2.0, 2.0  # a piece may take so many times the expected time, and so much more
 ROOM = 1.5  # times the longest piece, that anchors leave to the others
 
@@ -306,6 +308,12 @@ def check_limits(
 
 
 def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
+    found = _UNREADABLE.search(text)
+    if found is not None:
+        raise UsageError(
+            f"text {place}: character {found.start() + 1} is U+{ord(found[0]):04X}, which cannot be read; "
+            "remove it"
+        )
     tokens = tokenize(text)
     if len(tokens) == 0:
         raise UsageError(f"text {place}: empty; there is nothing to say")

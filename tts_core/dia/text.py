@@ -7,7 +7,8 @@ A turn is a speaker's tag, [S1] or [S2], and the words up to the next tag. Nothi
     a lone tag at the end                    kept: Dia's authors advise it, the speech ends cleaner
     a turn without words anywhere else       an error: it is a slip, or a template left unfilled; dropping its
                                              tag would give the next words to another speaker
-    [S3], [s1], [ S1 ]                       an error: read as plain text, the tag itself would be spoken
+    [s1], [s2]                               read as [S1], [S2]
+    [S3], [ S1 ]                             an error: read as plain text, the tag itself would be spoken
     NUL and other control characters         an error: the bytes 1 and 2 are what the tags become. Tab and
                                              newline are kept, \\r\\n and \\r become \\n
     nothing but space and tags               an error
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +31,8 @@ SPEAKER_TAGS = {b"[S1]": b"\x01", b"[S2]": b"\x02"}  # Dia reads UTF-8 bytes; a 
 TAGS = tuple(tag.decode() for tag in SPEAKER_TAGS)
 
 _TAG_LIKE = re.compile(r"\[\s*[Ss]\s*\d+\s*\]")
-_SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’»)]*(?=\s)")
+_SMALL_TAG = re.compile(r"\[s([12])\]")
+_SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’»)]*+(?=\s)")
 _SPACE = re.compile(r"\s+")
 _TURN_END = "the end of a turn"
 _SILENT = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")  # Unicode categories: control, format, surrogate, space
@@ -48,15 +51,15 @@ class Turn:
 def turns(text: str) -> list[Turn]:
     """The turns of a text, in order; joined, they are the text.
 
-    Raises UsageError naming a tag that no model knows, such as [S3] or [s1].
+    Raises UsageError naming a tag that no model knows, such as [S3].
     """
     tags = list(_TAG_LIKE.finditer(text))
     for tag in tags:
-        if tag.group() not in TAGS:
+        if tag.group().upper() not in TAGS:
             raise UsageError(f"text: {tag.group()} is not a speaker; there are {' and '.join(TAGS)}")
     starts = [tag.start() for tag in tags]
     found = [
-        Turn(tag.group()[1:-1], start, stop, text[tag.end() : stop].strip())
+        Turn(tag.group()[1:-1].upper(), start, stop, text[tag.end() : stop].strip())
         for tag, start, stop in zip(tags, starts, [*starts, len(text)][1:], strict=True)
     ]
     lead = text[: starts[0]] if tags else text
@@ -93,7 +96,7 @@ def check_bytes(text: str, words: str, whole: str, limit: int) -> None:
 
 
 def clean(what: str, text: str) -> str:
-    """A text without space around it, its line ends plain. what: its name in messages.
+    """A text without space around it, its line ends plain, its tags in capitals. what: its name in messages.
 
     Raises UsageError, which never quotes it, for control characters and where there are no words.
     """
@@ -102,7 +105,7 @@ def clean(what: str, text: str) -> str:
             raise UsageError(
                 f"{what}: character {place} is U+{ord(char):04X}, a control character; remove it"
             )
-    words = _plain_lines(text).strip()
+    words = _SMALL_TAG.sub(r"[S\1]", _plain_lines(text)).strip()
     if not speakable(_TAG_LIKE.sub("", words)):
         raise UsageError(
             f"{what}: there are no words in it; write what is to be said, after a tag if you like"
@@ -145,18 +148,26 @@ def _too_long(text: str, clean: str, front: str, limit: int) -> str:
 def _split_point(whole: str, floor: int, limit: int) -> tuple[int, str]:
     """The last place that fits and leaves words on both sides: a turn or sentence ends there; else a word."""
     untagged = _TAG_LIKE.sub(lambda tag: " " * len(tag.group()), whole)
-    said = [place for place in range(floor, len(whole)) if speakable(untagged[place])]
-    tags = list(_TAG_LIKE.finditer(whole))
+    first = next(place for place in range(floor, len(whole)) if speakable(untagged[place]))
+    last = next(place for place in reversed(range(floor, len(whole))) if speakable(untagged[place]))
+    window = whole[
+        : 4 * limit + 4
+    ]  # a tag of four characters counts as one byte; the tag at its end is whole
+    tags = list(_TAG_LIKE.finditer(window))
     inside_tags = {place for tag in tags for place in range(tag.start() + 1, tag.end())}
+    anywhere = [place for place in range(first + 1, min(last, 4 * limit) + 1) if place not in inside_tags]
+    fitting = anywhere[: bisect_right(anywhere, limit, key=lambda place: len(tokenize(window[:place])))]
+    if not fitting:
+        return first + 1, "its first character"
     ends = [(tag.start(), _TURN_END) for tag in tags]
-    ends += [(end.end(), "the end of a sentence") for end in _SENTENCE_END.finditer(whole)]
-    words = [(space.start(), "the end of a word") for space in _SPACE.finditer(whole)]
-    anywhere = [(place, "inside a word") for place in range(len(whole)) if place not in inside_tags]
-    for places in (ends, words, anywhere):
-        for place, why in sorted(places, reverse=True):
-            if said[0] < place <= min(said[-1], 4 * limit) and len(tokenize(whole[:place])) <= limit:
-                return place, _TURN_END if whole[place:].lstrip().startswith(TAGS) else why
-    return said[0] + 1, "its first character"
+    ends += [(end.end(), "the end of a sentence") for end in _SENTENCE_END.finditer(window)]
+    words = [(space.start(), "the end of a word") for space in _SPACE.finditer(window)]
+    for places in (ends, words, [(fitting[-1], "inside a word")]):
+        there = [(place, why) for place, why in places if first < place <= fitting[-1]]
+        if there:
+            place, why = max(there)
+            return place, _TURN_END if whole[place:].lstrip().startswith(TAGS) else why
+    raise AssertionError("the last of these places always fits")
 
 
 def _place(text: str, clean_place: int) -> int:

@@ -1,4 +1,4 @@
-"""A long text in pieces that a network speaks well: cut behind sentences, else clauses, else words."""
+"""Cutting a long text into pieces: after sentences, otherwise after clauses, otherwise after words."""
 
 from __future__ import annotations
 
@@ -6,53 +6,58 @@ import re
 import unicodedata
 
 from tts_core.errors import UsageError
-from tts_core.text.spoken import ANYWHERE, BEFORE_NUMBERS, EITHER, TITLES
+from tts_core.text.abbreviations import SHORT
 
 CHARACTERS_PER_SECOND = 15  # of English read aloud, roughly
 
-LOOK_BEHIND = 40  # characters behind a place that tell what it is
+LOOK_BEHIND = 40  # characters after a place that decide its rank
 
-SENTENCE, CLAUSE, WORD = range(3)  # how good a place is, the best first
+SENTENCE, CLAUSE, WORD = range(3)  # ranks of places, the best first
 
-_CLOSERS = r"[\"'”’»)\]]*"
+_CLOSERS = r"[\"'”’»)\]]*+"
+_OPENERS = re.compile(r"[\"'“‘«(\[ \t\n]*+")
+_LONGEST = max(map(len, SHORT))
 _PLACES = re.compile(
-    rf"(?P<end>[.!?…]+{_CLOSERS}(?=\s)|[。！？]+{_CLOSERS}\s*)"
+    rf"(?P<end>(?<![.!?…])[.!?…]++{_CLOSERS}(?=\s)|[。！？]++{_CLOSERS}\s*+)"
     rf"|(?P<clause>[,;:]{_CLOSERS}(?=\s)|\s[-–—](?=\s)|—|[，；：、])"
-    r"|(?P<break>\s*\n\s*\n\s*)|(?P<word>(?=\s))"
-)
-# a full stop behind these does not end a sentence
-_SHORT = frozenset(
-    word.lower() for word in (*TITLES, *EITHER, *BEFORE_NUMBERS, *(set(ANYWHERE) - {"etc"}), "cf", "al")
+    r"|(?P<space>\s+?(?=\s[-–—]\s|\S|\Z))"
 )
 
 
 def split(text: str, most: int) -> list[str]:
-    """Pieces of at most `most` characters: as many whole sentences as fit; of one that does not fit, as
-    many clauses, else words; a word that does not fit is cut. Joined they are the text, up to white space.
+    """Cut a text into pieces of at most `most` characters.
 
-    No place behind an abbreviation or an initial, or inside a number, is the end of a sentence. Pieces have
-    no white space at their ends; a text without words has no pieces.
-    Raises UsageError where `most` is not positive.
+    A piece has as many whole sentences as fit; of one that does not fit, as many clauses, otherwise words; a
+    word that does not fit is cut. Joined they are the text, up to white space. No place after an abbreviation
+    or an initial, or inside a number, is the end of a sentence. Pieces have no white space at their ends; a
+    text without words has no pieces. Takes linear time.
+    Raises UsageError if `most` is not positive.
     """
     if most < 1:
         raise UsageError(f"pieces: at most {most} characters; give a positive number")
-    rest, pieces = text.strip() if _has_words(text) else "", []
-    while len(rest) > most:
-        cut = _cut(rest, most)
-        pieces.append(rest[:cut].rstrip())
-        rest = rest[cut:].lstrip()
-    return [piece for piece in (*pieces, rest) if piece]
+    text = text.strip()
+    if _first_word(text) is None:
+        return []
+    pieces, start = [], 0
+    while len(text) - start > most:
+        stop = start + _cut(text[start : start + most + LOOK_BEHIND], most)
+        pieces.append(text[start:stop].rstrip())
+        start = stop
+        while start < len(text) and text[start].isspace():
+            start += 1
+    return [piece for piece in (*pieces, text[start:]) if piece]
 
 
 def _cut(text: str, most: int) -> int:
-    """The last of the best places that leave at most `most` characters in front, and something to be said.
+    """The last of the best places that leave at most `most` characters before them, words among these.
 
-    Where nothing in front is to be said, marks go by themselves rather than with a part of a word.
+    If there is no word before any place, marks become a piece of their own rather than with a part of a word.
     """
     best: dict[int, int] = {}
     marks = 0
-    for place, rank in places(text[: most + LOOK_BEHIND]):
-        if 0 < place <= most and _has_words(text[:place]):
+    first = _first_word(text)
+    for place, rank in places(text):
+        if first is not None and first < place <= most:
             best[rank] = place
         elif place <= most:
             marks = place
@@ -60,28 +65,48 @@ def _cut(text: str, most: int) -> int:
 
 
 def places(text: str) -> list[tuple[int, int]]:
-    """Where a text may be cut, and how well: (place, SENTENCE, CLAUSE or WORD), in order."""
-    found = []
+    """Places where a text may be cut: (place, SENTENCE, CLAUSE or WORD), in order. Takes linear time."""
+    found: list[tuple[int, int]] = []
     for match in _PLACES.finditer(text):
-        rank = {"end": SENTENCE, "clause": CLAUSE, "break": SENTENCE, "word": WORD}[str(match.lastgroup)]
-        if rank == SENTENCE and match["end"] and not _ends(text, match):
-            rank = WORD if match["end"].startswith(".") else CLAUSE
-        found.append((match.end(), rank))
+        if match["space"]:
+            found += _in_space(match)
+        elif match["clause"]:
+            found.append((match.end(), CLAUSE))
+        elif _ends(text, match):
+            found.append((match.end(), SENTENCE))
+        else:
+            found.append((match.end(), WORD if match["end"].startswith(".") else CLAUSE))
     return found
 
 
+def _in_space(match: re.Match[str]) -> list[tuple[int, int]]:
+    """The place in white space: a sentence's end at an empty line, otherwise a word's."""
+    if match[0].count("\n") > 1:
+        return [(match.end(), SENTENCE)]
+    return [(match.start(), WORD)]
+
+
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a full stop, or another mark, ends a sentence here."""
-    behind = text[match.end() :].lstrip("\"'“‘«([ \t\n")
-    if behind[:1].islower():
+    """Decide whether marks end a sentence: not before a small letter; full stops not after a short form."""
+    following = _OPENERS.match(text, match.end())
+    assert following is not None, "the pattern matches nothing, too"
+    if text[following.end() : following.end() + 1].islower():
         return False
-    before = re.search(r"[\w.]*$", text[: match.start()])
-    word = before[0].lower() if before else ""
     if match["end"][0] != ".":
         return True
+    word = _word_before(text, match.start())
     initial = len(word) == 1 and word.isalpha() and word != "i"
-    return not (word in _SHORT or initial)
+    return not (word in SHORT or initial)
 
 
-def _has_words(text: str) -> bool:
-    return any(unicodedata.category(char)[0] in "LN" for char in text)
+def _word_before(text: str, place: int) -> str:
+    """The word that ends at `place`, full stops included, in small letters; its end if it is long."""
+    start = place
+    while start and place - start <= _LONGEST and (text[start - 1].isalnum() or text[start - 1] in "_."):
+        start -= 1
+    return text[start:place].lower()
+
+
+def _first_word(text: str) -> int | None:
+    """The place of the first letter or digit; None if there is none."""
+    return next((place for place, char in enumerate(text) if unicodedata.category(char)[0] in "LN"), None)

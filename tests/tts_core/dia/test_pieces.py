@@ -10,6 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.tiny.dia import dia_config
+from tests.tts_core.text.growth import LINEAR, LONG, growth
 from tts_core.dia.pieces import ANCHOR, Piece, Size, bare, characters, cut, read
 from tts_core.dia.text import prepare, speakable, tokenize, turns
 from tts_core.errors import UsageError
@@ -260,3 +261,21 @@ def test_a_book_is_cut_in_no_time() -> None:
     pieces = of(text)
     assert len(pieces) > 210
     assert not re.search(r"\[S\d\]\s*(\[|$)", " ".join(piece.text for piece in pieces))
+
+
+SCRIPT_UNITS = ("[S1]a ", "[S1]a. ", "a. ", ".a", "a", "[S1] a b, c. [S2] d\n\n e! ")
+
+
+def read_whole(script: str) -> None:
+    read(script, None, 0, CONFIG, RATE, "auto")
+
+
+@pytest.mark.parametrize("unit", SCRIPT_UNITS)
+def test_takes_linear_time(unit: str) -> None:
+    assert growth(read_whole, unit) < LINEAR
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", SCRIPT_UNITS)
+def test_takes_linear_time_to_a_million_characters(unit: str) -> None:
+    assert growth(read_whole, unit, LONG) < LINEAR

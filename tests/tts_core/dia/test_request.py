@@ -27,6 +27,14 @@ def request(
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no text": ({"texts": []}, "texts: the list is empty"),
     "an empty text": ({"texts": ["a", ""]}, "text 2: empty; there is nothing to say"),
+    "NUL": (
+        {"texts": ["[S1] a", "b\0"]},
+        "text 2: character 2 is U+0000, which cannot be read; remove it",
+    ),
+    "half a character": (
+        {"texts": ["\ud800", "b"]},
+        "text 1: character 1 is U+D800, which cannot be read; remove it",
+    ),
     "a long text": (
         {"texts": ["[S1]" + "é" * 10]},
         "text 1: 21 bytes, limit 20; split it at a turn",

@@ -1,11 +1,13 @@
 import re
 import unicodedata
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.tts_core.text.growth import LINEAR, LONG, UNITS, growth
 from tts_core.dia.text import prepare, tokenize, turns
 from tts_core.errors import UsageError
 
@@ -26,6 +28,8 @@ from tts_core.errors import UsageError
         ("  \n[S1] One.\n[S2] Two.\n\n", "[S1] One.\n[S2] Two."),
         ("[S1] One.\r\n[S2] Two.\r[S1] Three.", "[S1] One.\n[S2] Two.\n[S1] Three."),
         ("[S1]\tTab", "[S1]\tTab"),
+        ("[s1] One. [s2]Two. [S1] [s1", "[S1] One. [S2]Two. [S1] [s1"),
+        ("[s2] One.", "[S2] One."),
         ("(laughs)", "[S1] (laughs)"),
         ("...", "[S1] ..."),
         ("[S] [SS1] [12]", "[S1] [S] [SS1] [12]"),
@@ -45,7 +49,7 @@ def test_what_is_tokenised(text, expected):
         ("[S1] [S2]\n[S1]", "text: there are no words in it"),
         ("\u200b\ufeff", "text: there are no words in it"),
         ("[S1] One. [S3] Two.", r"text: \[S3\] is not a speaker; there are \[S1\] and \[S2\]"),
-        ("[s1] One.", r"\[s1\] is not a speaker"),
+        ("[s3] One.", r"\[s3\] is not a speaker"),
         ("[ S1 ] One.", r"\[ S1 \] is not a speaker"),
         ("[S12] One.", r"\[S12\] is not a speaker"),
         ("[S1] [S2] Hi.", r"text: turn 1 of 2, \[S1\], has no words; write them or remove its tag"),
@@ -73,6 +77,7 @@ def test_what_is_refused(text, message):
         ("I said this.", "And I go on.", "[S1] I said this. And I go on."),
         ("[S2] I said this.\n", " And I go on.", "[S2] I said this. And I go on."),
         ("[S1] I said this. [S2]", "Did you?", "[S1] I said this. [S2] Did you?"),
+        ("[s1] I said this.", "[s2] And I that.", "[S1] I said this. [S2] And I that."),
     ],
 )
 def test_a_transcript_goes_in_front(transcript, text, expected):
@@ -238,3 +243,21 @@ def test_undoing_the_tags_gives_the_text_back(text):
 
 def test_long_text_is_not_cut():
     assert len(tokenize("x" * 5000)) == 5000
+
+
+def check(text):
+    """Prepare a text that the model does not take, and one that it does."""
+    for limit in (64, None):
+        with suppress(UsageError):
+            prepare(text, limit, transcript="[S1] Before.")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_takes_linear_time(unit):
+    assert growth(check, unit) < LINEAR
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", UNITS)
+def test_takes_linear_time_to_a_million_characters(unit):
+    assert growth(check, unit, LONG) < LINEAR

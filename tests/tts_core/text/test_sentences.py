@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.tts_core.text.growth import LINEAR, LONG, UNITS, growth
 from tts_core.errors import UsageError
 from tts_core.text.sentences import CLAUSE, SENTENCE, WORD, places, split
 
@@ -125,3 +126,21 @@ def test_pieces_may_be_exactly_as_long_as_they_may() -> None:
     assert split("One two. Six.", 12) == ["One two.", "Six."]
     assert split("One two. Six.", 8) == ["One two.", "Six."]
     assert split("a bc d", 4) == ["a bc", "d"]
+
+
+def cut(text: str) -> None:
+    """A text into short pieces and into one, and its places."""
+    split(text, 130)
+    split(text, len(text) - 1)
+    places(text)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_takes_linear_time(unit: str) -> None:
+    assert growth(cut, unit) < LINEAR
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", UNITS)
+def test_takes_linear_time_to_a_million_characters(unit: str) -> None:
+    assert growth(cut, unit, LONG) < LINEAR

@@ -1,4 +1,4 @@
-"""Numbers and abbreviations in words: each kind of writing, and what must never happen to any text."""
+"""Numbers, dates and abbreviations in words: each kind of writing, and what must never happen to any text."""
 
 import re
 
@@ -6,45 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tts_core.text.spoken import LARGEST, ONES, TENS, cardinal, ordinal, spoken, year
-
-WORTH = {word: value for value, word in enumerate(ONES)} | {
-    word: 10 * tens for tens, word in enumerate(TENS) if word
-}
-SIZES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-
-
-def value(words: str) -> int:
-    """What a cardinal says, read independently of how it was made."""
-    total = group = 0
-    for word in re.split("[ -]", words):
-        if word == "hundred":
-            group *= 100
-        elif word in SIZES:
-            total, group = total + group * SIZES[word], 0
-        else:
-            group += WORTH[word]
-    return total + group
-
-
-@given(st.integers(0, LARGEST))
-@example(0)
-@example(999_999)
-@example(LARGEST)
-def test_cardinals_can_be_read_back(number: int) -> None:
-    assert value(cardinal(number)) == number
-
-
-def test_every_number_below_a_million_differs() -> None:
-    for number in range(0, 1_000_000, 7):
-        assert value(cardinal(number)) == number
-
-
-@pytest.mark.parametrize("number", [-1, LARGEST + 1])
-def test_numbers_without_words(number: int) -> None:
-    with pytest.raises(ValueError, match="outside"):
-        cardinal(number)
-
+from tests.tts_core.text.growth import LINEAR, LONG, UNITS, growth
+from tts_core.text.spoken import FRACTIONS, spoken
 
 SAID = {
     # numbers
@@ -57,9 +20,32 @@ SAID = {
     "007": "zero zero seven",
     "1234567890123456": "one two three four five six seven eight nine zero one two three four five six",
     "-5 degrees, x-5": "minus five degrees, x-five",
-    "MP3, 5km, B2B": "MP three, five km, B two B",
+    "MP3, 5x, B2B": "MP three, five x, B two B",
     "10-12 of 3–4": "ten to twelve of three to four",
     "555-123-4567": "five five five, one two three, four five six seven",
+    "555-1234 or (555) 123-4567": "five five five, one two three four or five five five, one two three, "
+    "four five six seven",
+    "500-1000 of 100-200": "five hundred to one thousand of one hundred to two hundred",
+    "#5 of # 5": "number five of # five",
+    "1,000,000,000,000,000th": " ".join(["one", *["zero"] * 14, "zeroth"]),
+    # fractions and units
+    "1/2, 3/4 and 2 1/2": "one half, three quarters and two and a half",
+    "½ or 1¾ of ⅔": "one half or one and three quarters of two thirds",
+    "24/7, 9/11, 4/2, 1/2/x": "twenty-four/seven, nine/eleven, four/two, one/two/x",
+    "5km, 1 kg, 60 mph": "five kilometers, one kilogram, sixty miles per hour",
+    "-3 °C": "minus three degrees Celsius",
+    "90° or 6 ft. tall": "ninety degrees or six feet. tall",
+    # dates
+    "March 3, 2024": "March third, twenty twenty-four",
+    "on July 4th and May 31": "on July fourth and May thirty-first",
+    "Jan. 5 to Feb 6, Sept. 2020": "January fifth to February sixth, September twenty twenty",
+    "3 March 1999 or the 5th May": "the third of March nineteen ninety-nine or the fifth of May",
+    "June 3-5, March 2024, May 5,000": "June third to fifth, March twenty twenty-four, May five thousand",
+    "On 5 Jan. He left.": "On the fifth of January. He left.",
+    "2024-03-14": "March fourteenth, twenty twenty-four",
+    "12/25/1999, 25/12/99, 3/4/05": "December twenty-fifth, nineteen ninety-nine, December twenty-fifth, "
+    "nineteen ninety-nine, March fourth, two thousand five",
+    "99/99/2024": "ninety-nine/ninety-nine/twenty twenty-four",
     # decimals
     "3.14": "three point one four",
     "0.05, .5 and 1,000.25": "zero point zero five, zero point five and one thousand point two five",
@@ -83,6 +69,8 @@ SAID = {
     "EUR 5 and 7.25 EUR": "five euros and seven euros and twenty-five cents",
     "1 EUR": "one euro",
     "£3.01": "three pounds and one penny",
+    "$2.5M, $3bn, £4k": "two point five million dollars, three billion dollars, four thousand pounds",
+    f"${'1' * 20}.25": f"{' '.join(['one'] * 20)} dollars and twenty-five cents",
     "5 USD": "five dollars",
     "1.5 dollars": "one point five dollars",
     # percent
@@ -114,6 +102,8 @@ SAID = {
     "5th Ave. is long; Sunset Blvd.": "fifth Avenue is long; Sunset Boulevard.",
     "John Smith Jr. came": "John Smith Junior came",
     "No. 5, Fig. 3, p. 12": "number five, figure three, page twelve",
+    "Capt. Ahab of Mt. Etna": "Captain Ahab of Mount Etna",
+    "Smith Co. and Brown Inc. They": "Smith Company and Brown Incorporated. They",
     "Say no. Then go.": "Say no. Then go.",
     "cats vs. dogs, e.g. mine, i.e. Tom": "cats versus dogs, for example mine, that is Tom",
     "salt, oil, etc. Then stir.": "salt, oil, et cetera. Then stir.",
@@ -127,14 +117,11 @@ def test_said(text: str) -> None:
     assert spoken(text) == SAID[text]
 
 
-def test_years_and_ordinals_of_words() -> None:
-    assert year(1801) == "eighteen oh one"
-    assert year(2099) == "twenty ninety-nine"
-    assert ordinal(0) == "zeroth"
-    assert ordinal(1_000_001) == "one million first"
-
-
-@given(st.text(st.characters(exclude_categories=("Nd",), exclude_characters=".&"), max_size=60))
+@given(
+    st.text(
+        st.characters(exclude_categories=("Nd",), exclude_characters=f".&{''.join(FRACTIONS)}"), max_size=60
+    )
+)
 def test_other_text_stays(text: str) -> None:
     assert spoken(text) == text
 
@@ -144,6 +131,10 @@ TEXT = st.text(st.sampled_from("0123456789.,:;-–%$€£'’& \n") | st.charact
 
 @given(TEXT)
 @example("1" * 5000)
+@example("$" + "1" * 5000)
+@example("$" + "1" * 5000 + ".50")
+@example("1" * 5000 + "th")
+@example("1" * 5000 + "%")
 @example("٣ and ３")
 @example("$" * 30 + "5")
 def test_no_digit_is_left_and_nothing_is_said_twice(text: str) -> None:
@@ -155,3 +146,14 @@ def test_no_digit_is_left_and_nothing_is_said_twice(text: str) -> None:
 @given(st.lists(st.sampled_from([text for text in SAID if text[-1] != "."]), min_size=2, max_size=4))
 def test_sentences_do_not_change_each_other(texts: list[str]) -> None:
     assert spoken("\n; ".join(texts)).split() == "\n; ".join(spoken(text) for text in texts).split()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_takes_linear_time(unit: str) -> None:
+    assert growth(spoken, unit) < LINEAR
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", UNITS)
+def test_takes_linear_time_to_a_million_characters(unit: str) -> None:
+    assert growth(spoken, unit, LONG) < LINEAR

@@ -1,0 +1,128 @@
+"""English abbreviations in full.
+
+"St." before a name is a saint and after one a street; "Dr." a doctor or a drive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+TITLES = {
+    "Mr": "Mister",
+    "Mrs": "Missus",
+    "Ms": "Miss",
+    "Prof": "Professor",
+    "Rev": "Reverend",
+    "Capt": "Captain",
+    "Gov": "Governor",
+    "Sen": "Senator",
+    "Mt": "Mount",
+}
+AFTER_NAMES = {
+    "Jr": "Junior",
+    "Sr": "Senior",
+    "Ave": "Avenue",
+    "Blvd": "Boulevard",
+    "Rd": "Road",
+    "Inc": "Incorporated",
+    "Corp": "Corporation",
+    "Co": "Company",
+    "Ltd": "Limited",
+}
+EITHER = {"Dr": ("Doctor", "Drive"), "St": ("Saint", "Street")}  # before a name, after one
+ANYWHERE = {
+    "e.g": "for example",
+    "i.e": "that is",
+    "vs": "versus",
+    "approx": "approximately",
+    "etc": "et cetera",
+}
+BEFORE_NUMBERS = {
+    "No": "number",
+    "Nos": "numbers",
+    "Vol": "volume",
+    "Ch": "chapter",
+    "Fig": "figure",
+    "p": "page",
+    "pp": "pages",
+}
+# a full stop after these does not end a sentence
+SHORT = frozenset(
+    word.lower() for word in (*TITLES, *EITHER, *BEFORE_NUMBERS, *(set(ANYWHERE) - {"etc"}), "cf", "al")
+)
+# words that begin a sentence with a capital and are not names
+# fmt: off
+NO_NAMES = frozenset((
+    "A", "An", "And", "As", "At", "But", "By", "For", "From", "He", "Her", "His", "I", "If", "In", "It",
+    "Its", "My", "Near", "No", "Not", "Of", "Off", "On", "Or", "Our", "Over", "Past", "She", "So", "That",
+    "The", "Their", "Then", "There", "They", "This", "To", "Under", "We", "When", "Where", "With", "You",
+    "Your", "Dear", "Old",
+))
+# fmt: on
+
+_NEXT_SENTENCE = re.compile(r"[\"'”’)]*\s++[\"'“‘(]?[A-Z]|\s*+\Z")
+_NEXT_NAME = re.compile(r"\s++([A-Z][\w'’]*)")
+
+
+def ends_sentence(text: str, place: int) -> bool:
+    """Decide whether a full stop right before `place` also ends its sentence."""
+    return _NEXT_SENTENCE.match(text, place) is not None
+
+
+def _stop(match: re.Match[str]) -> str:
+    return "." if ends_sentence(match.string, match.end()) else ""
+
+
+def _name_before(text: str, place: int) -> str | None:
+    """The capitalized word before `place`, white space between; None if there is none."""
+    stop = place
+    while stop and text[stop - 1].isspace():
+        stop -= 1
+    start = stop
+    while start and (text[start - 1].isalnum() or text[start - 1] in "_'’"):
+        start -= 1
+    name = text[start:stop].lstrip("'’")
+    return name if stop < place and re.match("[A-Z]", name) else None
+
+
+def _after_name(match: re.Match[str]) -> str:
+    return AFTER_NAMES[match["word"]] + _stop(match)
+
+
+def _either(match: re.Match[str]) -> str:
+    before, after = EITHER[match["word"]]
+    previous, following = (
+        _name_before(match.string, match.start()),
+        _NEXT_NAME.match(match.string, match.end()),
+    )
+    follows_name = previous is not None and previous not in NO_NAMES
+    precedes_name = following is not None and following[1] not in NO_NAMES
+    if precedes_name and not follows_name:
+        return before
+    if not (follows_name or precedes_name) and before == "Doctor":
+        return before + _stop(match)
+    return after + _stop(match)
+
+
+def _anywhere(match: re.Match[str]) -> str:
+    word = match["word"].lower()
+    return ANYWHERE[word] + (_stop(match) if word == "etc" else "")
+
+
+RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
+    (
+        re.compile(rf"\b(?P<title>{'|'.join(TITLES)})\.(?=\s)"),
+        lambda match: TITLES[match["title"]],
+    ),
+    (re.compile(rf"\b(?P<word>{'|'.join(EITHER)})\.(?!\w)"), _either),
+    (re.compile(rf"(?<=\w\s|,\s)\b(?P<word>{'|'.join(AFTER_NAMES)})\.(?!\w)"), _after_name),
+    (
+        re.compile(rf"\b(?P<word>{'|'.join(map(re.escape, ANYWHERE))})\.(?!\w)", re.IGNORECASE),
+        _anywhere,
+    ),
+    (
+        re.compile(rf"\b(?P<word>{'|'.join(BEFORE_NUMBERS)})\.(?=\s?\d)"),
+        lambda match: BEFORE_NUMBERS[match["word"]],
+    ),
+]
