@@ -39,7 +39,7 @@ DOCUMENTS = {
     TEXT_FILE: "minbpe v1\n\n2\n<|startoftext|> 256\n<|endoftext|> 257\n",
     SPEECH_FILE: "minbpe v1\n\n1\n<|endofspeech|> 1024\n",
 }
-VOCABULARY = CodecVocabulary.read(DOCUMENTS[TEXT_FILE], DOCUMENTS[SPEECH_FILE])
+VOCABULARY = CodecVocabulary.read(DOCUMENTS[TEXT_FILE], DOCUMENTS[SPEECH_FILE], vocab_size=258 + 1025)
 
 
 def configs(size: str) -> dict[str, Any]:

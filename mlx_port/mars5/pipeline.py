@@ -47,8 +47,8 @@ def assemble(parts: Parts) -> Mars5Pipeline:
         )
 
     understood(check, {}, parts.folder)
-    texts = parts.documents["mars5"]
-    vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE])
+    texts, ids = parts.documents["mars5"], parts.configs["mars5"].vocab_size
+    vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     kinds = "mars5", "mars5_nar", "encodec", "vocos"
     network, transformer, codec, vocoder = (parts.network(kind) for kind in kinds)
     return compose(network, transformer, codec, vocoder, vocabulary)

@@ -45,8 +45,9 @@ def read_checkpoint(folder: Path, name: str) -> Checkpoint:
     tensors = {key: tensor.astype(np.float32) for key, tensor in load_file(file).items()}
     beside = json.loads(existing(folder / f"{name}.json").read_text())
     config = codec_lm_from_shapes({key: tensor.shape for key, tensor in tensors.items()}, beside)
-    vocabulary = CodecVocabulary.read(metadata[TEXT_FILE], metadata[SPEECH_FILE])
-    vocabulary.check_fits(config.vocab_size)
+    vocabulary = CodecVocabulary.read(
+        metadata[TEXT_FILE], metadata[SPEECH_FILE], vocab_size=config.vocab_size
+    )
     return Checkpoint(config, tensors, vocabulary)
 
 

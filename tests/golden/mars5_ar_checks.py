@@ -61,8 +61,9 @@ def check_tokens(folder: Path) -> None:
     """tok_pairs.json against the two tokenizer files beside it."""
     pairs = read_info(folder / "tok_pairs.json")
     texts = [existing(folder / name).read_text(encoding="utf-8") for name in (TEXT_FILE, SPEECH_FILE)]
-    vocabulary = CodecVocabulary.read(*texts)
-    text, speech, stats = vocabulary.text, vocabulary.speech, pairs["stats"]
+    stats = pairs["stats"]
+    vocabulary = CodecVocabulary.read(*texts, vocab_size=stats["n_vocab"])
+    text, speech = vocabulary.text, vocabulary.speech
     sizes = {
         "len_texttok_vocab": text.size,
         "len_speechtok_vocab": speech.size,

@@ -67,5 +67,5 @@ def _noisy(given: Given) -> State:
 
 
 def _vocabulary(given: Given) -> CodecVocabulary:
-    texts = given.documents["mars5"]
-    return CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE])
+    texts, ids = given.documents["mars5"], given.configs["mars5"].vocab_size
+    return CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)

@@ -117,7 +117,8 @@ def ask(
     sizes, texts = Sizes.of(configs["encodec"], configs["mars5_nar"]), documents["mars5"]
     if isinstance(prompt, Prompt):
         check_long_enough(prompt, sizes)
-    vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE])
+    ids = configs["mars5"].vocab_size
+    vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     return request(sizes, vocabulary, text, options, prompt)
 
 

@@ -70,8 +70,8 @@ MARS5_NAR = ResidualTransformerConfig(
 def check(configs: Configs, documents: Documents) -> None:
     """Raise CheckpointError for networks, tokenizers or codecs that do not belong together."""
     ar, nar = configs["mars5"], configs["mars5_nar"]
-    vocabulary = CodecVocabulary.read(*[documents["mars5"][name] for name in TOKENIZERS])
-    vocabulary.check_fits(ar.vocab_size)
+    texts = [documents["mars5"][name] for name in TOKENIZERS]
+    vocabulary = CodecVocabulary.read(*texts, vocab_size=ar.vocab_size)
     if nar.text_rows != vocabulary.first_speech + 1:
         raise CheckpointError(
             f"MARS5: the NAR reads {nar.text_rows - 1} text ids, the AR's tokenizer has "

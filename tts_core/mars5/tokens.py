@@ -22,7 +22,10 @@ TEXT_FILE, SPEECH_FILE = (
     "speechtok.model",
 )  # names of the files, and of entries in checkpoints
 BYTES, CODES = 256, 1024  # base symbols of text and of speech
-LONGEST = 1 << 16  # symbols of a token; each merge may double them
+LONGEST = 1024  # symbols of a token: each merge may double them, and the network may draw it at every step
+MOST_SYMBOLS = 1 << 20  # of all tokens; the published tables have some 10,000
+MOST_IDS = 1 << 17
+MOST_SPECIALS = 256
 START_OF_TEXT, END_OF_TEXT = "<|startoftext|>", "<|endoftext|>"
 END_OF_SPEECH = "<|endofspeech|>"
 PATTERN = (  # GPT-4's
@@ -59,17 +62,28 @@ class MergeTable:
         return self.specials[token]
 
 
-def read_table(content: str, base: int, name: str) -> MergeTable:
-    """A tokenizer file's content. base: how many symbols its merges start from.
+def read_table(content: str, base: int, name: str, *, most: int = MOST_IDS) -> MergeTable:
+    """Read a tokenizer file's content, within bounds that are checked before anything is built.
 
-    Raises CheckpointError for what is no such file, with the line. name: of the file, for these errors.
+    base: how many symbols its merges start from.  name: of the file, for the errors.  most: ids that the
+    network has for it.
+    Raises CheckpointError, with the line, for what is no such file, for more ids than `most`, and for tokens
+    of more than LONGEST symbols, or MOST_SYMBOLS in all.
     """
-    lines = [line.strip() for line in content.rstrip().split("\n")]
+    content, most = content.rstrip(), min(most, MOST_IDS)
+    if (count := content.count("\n")) > 2 * most + 3:
+        raise CheckpointError(f"{name}: {count} lines, the network has {most} ids for it")
+    lines = [line.strip() for line in content.split("\n")]
     if lines[0] != "minbpe v1":
         raise CheckpointError(f"{name}: line 1 is {lines[0]!r:.40}, expected 'minbpe v1'")
-    number = int(lines[2]) if len(lines) > 2 and re.fullmatch(r"\d{1,6}", lines[2]) else None
+    number = int(lines[2]) if len(lines) > 2 and re.fullmatch(r"[0-9]{1,6}", lines[2]) else None
     if number is None or number > len(lines) - 3:
         raise CheckpointError(f"{name}: line 3 does not tell how many special tokens follow")
+    merges = len(lines) - 3 - number
+    if base + merges > most:
+        raise CheckpointError(f"{name}: {base + merges} ids, the network has {most} for it")
+    if number > MOST_SPECIALS:
+        raise CheckpointError(f"{name}: {number} special tokens; more than {MOST_SPECIALS} are not supported")
 
     def entry(at: int, pattern: str, what: str) -> tuple[str, str]:
         found = re.fullmatch(pattern, lines[at])
@@ -79,27 +93,30 @@ def read_table(content: str, base: int, name: str) -> MergeTable:
 
     table = MergeTable({}, [], base)
     for at in range(3, 3 + number):
-        token, place = entry(at, r"(\S+)\s+(\d{1,9})", "a special token and its id")
+        token, place = entry(at, r"(\S{1,256})\s+([0-9]{1,9})", "a special token and its id")
         table.specials[token] = int(place)
-    lengths = [1] * base
+    lengths, symbols = [1] * base, base
     for new, at in enumerate(range(3 + number, len(lines)), base):
-        left, right = map(int, entry(at, r"(\d{1,9})\s+(\d{1,9})", "the two ids of a merge"))
+        left, right = map(int, entry(at, r"([0-9]{1,9})\s+([0-9]{1,9})", "the two ids of a merge"))
         if max(left, right) >= new:
             raise CheckpointError(f"{name}: line {at + 1} merges ids {left} and {right}, known are {new}")
         table.parts.append((left, right))
         lengths.append(lengths[left] + lengths[right])
+        symbols += lengths[-1]
         if lengths[-1] > LONGEST:
             raise CheckpointError(f"{name}: line {at + 1} makes a token of more than {LONGEST} symbols")
+        if symbols > MOST_SYMBOLS:
+            raise CheckpointError(f"{name}: at line {at + 1} all tokens exceed {MOST_SYMBOLS} symbols")
     if (last := max(table.specials.values(), default=0)) >= table.size:
         raise CheckpointError(f"{name}: special id {last} leaves a gap behind the {table.size} ids")
     return table
 
 
 class TextTokenizer:
-    """Byte-level BPE with GPT-4's pre-split. content: the text of a tokenizer file."""
+    """Byte-level BPE with GPT-4's pre-split. content: the text of a tokenizer file.  most: ids at most."""
 
-    def __init__(self, content: str):
-        table = read_table(content, BYTES, TEXT_FILE)
+    def __init__(self, content: str, *, most: int = MOST_IDS):
+        table = read_table(content, BYTES, TEXT_FILE, most=most)
         self.size, self.specials = table.size, table.specials
         for token in (START_OF_TEXT, END_OF_TEXT):
             table.special(token, TEXT_FILE)
@@ -123,12 +140,12 @@ class TextTokenizer:
             raise UsageError(f"text: {found[0]} is a special token; leave it out")
         if specials in ("refuse", "none"):
             return self._plain(text)
-        allowed = [token for token in known if specials == "all" or token in specials]
+        allowed = {token: new for token, new in known.items() if specials == "all" or token in specials}
         if not allowed:
             return self._plain(text)
         ids: list[int] = []
         for piece in re.split(f"({'|'.join(map(re.escape, allowed))})", text):
-            ids += [known[piece]] if piece in allowed else self._plain(piece)
+            ids += [allowed[piece]] if piece in allowed else self._plain(piece)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -141,10 +158,10 @@ class TextTokenizer:
 
 
 class SpeechTokenizer:
-    """BPE over codes. content: the text of a tokenizer file."""
+    """BPE over codes. content: the text of a tokenizer file.  most: ids at most."""
 
-    def __init__(self, content: str):
-        table = read_table(content, CODES, SPEECH_FILE)
+    def __init__(self, content: str, *, most: int = MOST_IDS):
+        table = read_table(content, CODES, SPEECH_FILE, most=most)
         self.size, self.specials = table.size, table.specials
         self.end = table.special(END_OF_SPEECH, SPEECH_FILE)
         self._pairs = table.pairs
@@ -192,17 +209,20 @@ class CodecVocabulary:
         self.lowest = text.size - 1  # what may be drawn: upstream forbids all text ids but the last
 
     @classmethod
-    def read(cls, text: str, speech: str) -> CodecVocabulary:
-        """From the content of the two tokenizer files."""
-        return cls(TextTokenizer(text), SpeechTokenizer(speech))
+    def read(cls, text: str, speech: str, *, vocab_size: int) -> CodecVocabulary:
+        """From the content of the two tokenizer files. vocab_size: how many ids the network has.
 
-    def check_fits(self, vocab_size: int) -> None:
-        """Raise CheckpointError unless a network has just these ids."""
-        if self.size != vocab_size:
+        Raises CheckpointError for what is no such file, and unless the network has just these ids; those of
+        each file are counted before its tokens are built.
+        """
+        first = TextTokenizer(text, most=vocab_size - CODES)
+        made = cls(first, SpeechTokenizer(speech, most=vocab_size - first.size))
+        if made.size != vocab_size:
             raise CheckpointError(
-                f"tokenizers: {self.first_speech} text ids and {self.speech.size} speech ids, the network "
+                f"tokenizers: {made.first_speech} text ids and {made.speech.size} speech ids, the network "
                 f"has {vocab_size}; give the tokenizers that belong to it"
             )
+        return made
 
     def shallow(self, text: str, *, length_factor: float = 1.0) -> CodecPrompt:
         """The prompt of a clone that only takes the voice: the text, stripped.

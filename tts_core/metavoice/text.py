@@ -28,6 +28,11 @@ from tts_core.metavoice.config import (
 from tts_core.text.bpe import merge, pairs_of_ranks, splitter
 
 END_OF_TEXT = "<|endoftext|>"
+# of the published tables: GPT-2's. A table with another is refused: matching it could take exponential time
+PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LONGEST = 256  # bytes of a token: finding its pairs takes their square
+MOST_BYTES = 1 << 20  # of all tokens
+MOST_SPECIALS = 256
 _REPLACED = {
     **dict.fromkeys((0x1FEF, 0x1FFD, 0x1FFE, 0x2018, 0x2019, 0x2032, 0x2035, 0x00B4), "'"),
     **dict.fromkeys(range(0x2010, 0x2016), "-"),
@@ -69,20 +74,31 @@ class Tokenizer:
     offset: int  # added to every id, for the codes come first
 
     def __post_init__(self) -> None:
+        if self.pat_str != PATTERN:
+            raise CheckpointError(
+                f"tokenizer: pat_str is {self.pat_str!r:.80}, not the published one; no other is supported"
+            )
+        lengths = [*map(len, self.mergeable_ranks)]
+        if max(lengths, default=0) > LONGEST or sum(lengths) > MOST_BYTES:
+            raise CheckpointError(
+                f"tokenizer: tokens of {max(lengths)} bytes, {sum(lengths)} in all; at most {LONGEST} and "
+                f"{MOST_BYTES} are supported"
+            )
         ids = [*self.mergeable_ranks.values(), *self.special_tokens.values()]
         faults = [f"special token {END_OF_TEXT} missing"] * (END_OF_TEXT not in self.special_tokens)
         faults += ["not every byte has a rank"] * any(
             bytes([b]) not in self.mergeable_ranks for b in range(256)
         )
-        faults += ["ids are not whole numbers"] * (not all(type(each) is int and each >= 0 for each in ids))
-        faults += ["two entries share an id"] * (len(set(ids)) < len(ids))
-        faults += [f"offset {self.offset!r}"] * (type(self.offset) is not int or self.offset < 0)
+        whole = all(type(each) is int and 0 <= each < 2**30 for each in ids)
+        faults += ["ids are not whole numbers of 30 bits"] * (not whole)
+        faults += ["two entries share an id"] * (whole and len(set(ids)) < len(ids))
+        positive = type(self.offset) is int and 0 <= self.offset < 2**30
+        faults += [f"offset {self.offset!r:.40}"] * (not positive)
+        names = [name for name in self.special_tokens if isinstance(name, str) and name]
+        few = len(names) == len(self.special_tokens) <= MOST_SPECIALS
+        faults += [f"special tokens are not 1 to {MOST_SPECIALS} names"] * (not few)
         if faults:
             raise CheckpointError(f"tokenizer: {'; '.join(faults)}")
-        try:
-            splitter(self.pat_str)
-        except (ValueError, TypeError) as fault:
-            raise CheckpointError(f"tokenizer: {fault}") from None
 
     @property
     def end_of_text(self) -> int:
@@ -103,7 +119,7 @@ class Tokenizer:
         if spelt:
             raise UsageError(f"text: {spelt[0]} is a special token and cannot be spoken; take it out")
         ids: list[int] = []
-        for word in splitter(self.pat_str)(text):
+        for word in splitter(PATTERN)(text):
             data = word.encode("utf-8", "replace")
             whole = self.mergeable_ranks.get(data)
             ids += merge([self._bytes[byte] for byte in data], self._pairs) if whole is None else [whole]
@@ -197,5 +213,7 @@ def _read_table(table: Any, stage: str) -> Tokenizer:
         ranks: dict[bytes, Any] = {b64decode(piece, validate=True): rank for piece, rank in table.items()}
     except (Base64Error, ValueError):
         raise CheckpointError(f"{where}: mergeable_ranks: not every key is base64") from None
+    if len(ranks) < len(table):
+        raise CheckpointError(f"{where}: mergeable_ranks: two keys are the same bytes")
     special = mapping(given["special_tokens"], where)
     return Tokenizer(given["pat_str"], ranks, dict(special), given["offset"])

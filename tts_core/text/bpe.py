@@ -47,7 +47,7 @@ def merge(ids: Sequence[int], pairs: Pairs) -> list[int]:
 def pairs_of_ranks(ranks: Mapping[bytes, int]) -> dict[tuple[int, int], int]:
     """The pairs of a table that gives every token's bytes a rank, which is also its id (tiktoken's form).
 
-    A token replaces any two tokens that its bytes can be cut into.
+    A token replaces any two tokens that its bytes can be cut into. Takes the sum of squared lengths.
     """
     return {
         (ranks[token[:cut]], ranks[token[cut:]]): rank
@@ -59,14 +59,11 @@ def pairs_of_ranks(ranks: Mapping[bytes, int]) -> dict[tuple[int, int], int]:
 
 @cache
 def splitter(pattern: str) -> Callable[[str], list[str]]:
-    """A function that cuts text into the matches of `pattern`.
+    """Compile `pattern` into a function that cuts text into its matches.
 
-    The pattern may use what `re` does not know: Unicode classes such as \\p{L}, possessive quantifiers.
-    Raises ValueError for a pattern that cannot be compiled.
+    pattern: one of ours, never one out of a file: matching may take exponential time. It may use what `re`
+    does not know: Unicode classes such as \\p{L}, possessive quantifiers.
     """
     import regex
 
-    try:
-        return regex.compile(pattern).findall
-    except regex.error as error:
-        raise ValueError(f"pattern {pattern!r}: {error}") from None
+    return regex.compile(pattern).findall

@@ -1,6 +1,8 @@
 """MARS5's tokenizers: the file format and its faults, identity of encode and decode, and the prompts."""
 
 import random
+import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ def trained(base: int, merges: int, low: int, high: int) -> list[tuple[int, int]
 LETTERS = [(ord(a), ord(b)) for a, b in ("th", " t", "in", "er", "  ")]
 TEXT = content(256, [*LETTERS, (257, 104), (259, 256)], ["<|startoftext|>", "<|endoftext|>"])
 SPEECH = content(1024, trained(1024, 60, 0, 12), ["<|startofspeech|>", "<|endofspeech|>"])
-VOCABULARY = CodecVocabulary.read(TEXT, SPEECH)
+VOCABULARY = CodecVocabulary.read(TEXT, SPEECH, vocab_size=1351)
 START, END = 263, 264
 
 
@@ -58,9 +60,8 @@ def test_sizes():
     assert (VOCABULARY.first_speech, VOCABULARY.speech.size) == (265, 1024 + 60 + 2)
     assert VOCABULARY.size == 265 + 1086
     assert VOCABULARY.end == VOCABULARY.size - 1
-    VOCABULARY.check_fits(1351)
     with pytest.raises(CheckpointError, match="265 text ids and 1086 speech ids, the network has 1352"):
-        VOCABULARY.check_fits(1352)
+        CodecVocabulary.read(TEXT, SPEECH, vocab_size=1352)
 
 
 def test_special_tokens_in_text():
@@ -101,13 +102,68 @@ def test_what_is_no_text_or_code():
         (HEAD + "0\n1 2\n\n3 4\n", "line 5 is ''"),
         (HEAD + "0\n1 256\n", "line 4 merges ids 1 and 256, known are 256"),
         (HEAD + "1\n<a> 258\n1 2\n", "special id 258 leaves a gap behind the 258 ids"),
-        (HEAD + "0\n" + "".join(f"{i} {i}\n" for i in [1, *range(256, 280)]), "more than 65536 symbols"),
+        (HEAD + "0\n" + "".join(f"{i} {i}\n" for i in [1, *range(256, 280)]), "more than 1024 symbols"),
     ],
     ids=str,
 )
 def test_broken_files(broken, message):
     with pytest.raises(CheckpointError, match=f"x.model: .*{message}"):
         read_table(broken, 256, "x.model")
+
+
+def doubling(base: int, doublings: int, repeats: int) -> str:
+    """Each merge twice as long as the one before; the last is then made again and again."""
+    chain = [(0, 0), *[(base + place, base + place) for place in range(doublings - 1)]]
+    again = [(base + doublings - 2, base + doublings - 2)] * repeats
+    return content(base, [*chain, *again], ["<|startoftext|>", "<|endoftext|>", "<|endofspeech|>"])
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("kind", "base"), [(TextTokenizer, 256), (SpeechTokenizer, 1024)])
+@pytest.mark.parametrize("doublings", [10, 16])
+def test_doubling_merges_are_refused_before_anything_is_built(kind, base, doublings):
+    """20 kB that would take a gigabyte."""
+    hostile = doubling(base, doublings, 2000)
+    assert len(hostile) < 25_000
+
+    def read() -> None:
+        with pytest.raises(CheckpointError, match=r"(more than 1024|exceed 1048576) symbols$"):
+            kind(hostile)
+
+    assert peak_bytes(read) < 2**22
+
+
+@pytest.mark.parametrize(("kind", "base"), [(TextTokenizer, 256), (SpeechTokenizer, 1024)])
+def test_memory_grows_with_the_file(kind, base):
+    """Up to the largest tables that are allowed."""
+    half, whole = (peak_bytes(lambda n=n: kind(doubling(base, 10, n))) for n in (500, 1000))
+    assert whole < 2.5 * half
+    assert whole < 2**25
+
+
+def test_ids_are_counted_before_tokens_are_built():
+    """A file of half a million lines beside a network of 1,351 ids; by the text, then by the speech."""
+    endless = HEAD + "0\n" + "1 2\n" * 500_000
+
+    def read(text: str, speech: str) -> None:
+        with pytest.raises(CheckpointError, match=r"lines, the network has [0-9]+ ids for it"):
+            CodecVocabulary.read(text, speech, vocab_size=1351)
+
+    assert peak_bytes(lambda: read(endless, SPEECH)) < 2**22
+    assert peak_bytes(lambda: read(TEXT, endless)) < 2**22
+    with pytest.raises(CheckpointError, match=r"speechtok.model: 1085 ids, the network has 1084 for it"):
+        CodecVocabulary.read(TEXT, content(1024, [(1, 2)] * 61, ["<|endofspeech|>"]), vocab_size=1349)
+    many = HEAD + "300\n" + "".join(f"<{place}> {place + 256}\n" for place in range(300))
+    with pytest.raises(CheckpointError, match="300 special tokens; more than 256"):
+        TextTokenizer(many)
 
 
 def test_missing_special_tokens():

@@ -11,7 +11,8 @@ import pytest
 
 from tests.tiny.metavoice import first_stage_config, second_stage_config, tokenizers
 from tts_core.errors import CheckpointError, UsageError
-from tts_core.metavoice.text import Tokenizer, normalise, read_converted, read_published
+from tts_core.metavoice.text import PATTERN, Tokenizer, normalise, read_converted, read_published
+from tts_core.text.bpe import pairs_of_ranks
 
 TABLE = tokenizers().first_stage
 
@@ -67,11 +68,11 @@ def test_text_returns_whole(text: str):
 
 def test_merging_is_by_rank_within_words():
     ranks = {bytes([b]): b for b in range(256)} | {b"bc": 256, b"ab": 257, b"abc": 258, b"e ": 259}
-    table = Tokenizer(r" ?\p{L}+|\s+", ranks, {"<|endoftext|>": 260}, 0)
+    table = Tokenizer(PATTERN, ranks, {"<|endoftext|>": 260}, 0)
     assert table.encode("abcd").tolist() == [258, ord("d"), 260]
     assert table.encode("e e").tolist() == [ord("e"), ord(" "), ord("e"), 260]  # never over an edge
     fewer = {piece: rank for piece, rank in ranks.items() if piece != b"abc"}
-    table = Tokenizer(r" ?\p{L}+|\s+", fewer, {"<|endoftext|>": 260}, 0)
+    table = Tokenizer(PATTERN, fewer, {"<|endoftext|>": 260}, 0)
     assert table.encode("abcd").tolist() == [ord("a"), 256, ord("d"), 260]
 
 
@@ -91,6 +92,40 @@ def test_the_files_round_trip():
     broken["first_stage"]["mergeable_ranks"]["é"] = 700
     with pytest.raises(CheckpointError, match="not every key is base64"):
         read_converted(broken)
+    twice = json.loads(json.dumps(written))
+    twice["first_stage"]["mergeable_ranks"]["YR=="] = 700  # "a" again, its unused bits set
+    with pytest.raises(CheckpointError, match="two keys are the same bytes"):
+        read_converted(twice)
+
+
+def prefixes(count: int) -> dict[bytes, int]:
+    """Tokens that can be cut at every place."""
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    for first in range(count):
+        for length in range(2, 129):
+            ranks.setdefault(bytes([first]) * length, len(ranks))
+    return ranks
+
+
+def test_the_work_for_pairs_grows_with_the_table():
+    """Counted in bytes that are hashed; and the largest table that is allowed stays small."""
+
+    class Counting(dict):
+        looked_at = 0
+
+        def __contains__(self, piece) -> bool:
+            Counting.looked_at += len(piece)
+            return super().__contains__(piece)
+
+    work = []
+    for count in (8, 16):
+        Counting.looked_at = 0
+        pairs_of_ranks(Counting(prefixes(count)))
+        work.append(Counting.looked_at)
+    assert 0 < work[1] <= 2.5 * work[0]
+    many = {b"%020d" % place * 12: place + 256 for place in range(5000)}
+    with pytest.raises(CheckpointError, match="1200256 in all; at most 256 and 1048576"):
+        Tokenizer(PATTERN, many | {bytes([byte]): byte for byte in range(256)}, {"<|endoftext|>": 9000}, 0)
 
 
 def published(**change: Any) -> dict[str, Any]:
@@ -112,8 +147,15 @@ def test_a_published_table_is_checked():
         ({"mergeable_ranks": {**TABLE.mergeable_ranks, b"zz": 3}}, "share an id"),
         ({"special_tokens": {}}, "endoftext.* missing"),
         ({"offset": -1}, "offset -1"),
-        ({"pat_str": "("}, "pattern"),
-        ({"pat_str": None}, "tokenizer"),
+        ({"pat_str": "("}, r"pat_str is '\(', not the published one"),
+        ({"pat_str": r"(?:\s+|\s+)+x"}, "not the published one"),  # exponential
+        ({"pat_str": None}, "pat_str is None"),
+        ({"offset": 2**30}, "offset"),
+        ({"mergeable_ranks": {**TABLE.mergeable_ranks, b"zz": 2**30}}, "whole numbers of 30 bits"),
+        ({"mergeable_ranks": {**TABLE.mergeable_ranks, b"zz": []}}, "whole numbers of 30 bits"),
+        ({"mergeable_ranks": {**TABLE.mergeable_ranks, b"z" * 257: 900}}, "tokens of 257 bytes"),
+        ({"special_tokens": {**TABLE.special_tokens, "": 900}}, "special tokens"),
+        ({"special_tokens": {**TABLE.special_tokens, 5: 900}}, "special tokens"),
     ):
         with pytest.raises(CheckpointError, match=message):
             read_published(published(**change))
