@@ -3,8 +3,8 @@ r"""Fine-tune a Dia on recordings with transcripts.
     python -m examples.finetune_dia --model tts_core/voice/dia --codec tts_core/voice/codec \
         --data recordings --out tuned --lora 16 --minutes 10
 
-Any checkpoint that `torch_ref.load` takes. Writes OUT/dia, in the layout that transformers publishes Dia in,
-with what was learned merged. Given again, the command goes on where it stopped. On several GPUs:
+The model is any checkpoint that `torch_ref.load` takes. OUT/dia gets the result, LoRA merged, in the layout
+in which transformers publishes Dia. The same command continues an interrupted run. On several GPUs:
 `torchrun --nproc-per-node=gpu -m examples.finetune_dia ...`
 """
 
@@ -24,15 +24,20 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--model", required=True, help="folder, file or hub id")
-    parser.add_argument("--codec", help="the codec, where the model does not bring it")
+    parser.add_argument("--codec", help="codec, if the model does not contain it")
     parser.add_argument("--data", type=Path, required=True, help="folder of NAME.wav and NAME.txt")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write, and to go on from")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to, and to continue from")
     parser.add_argument(
-        "--lora", type=int, metavar="RANK", help="learn this much beside each layer [all weights]"
+        "--lora",
+        type=int,
+        metavar="RANK",
+        help="rank of a low-rank product added to each layer [train all weights]",
     )
-    parser.add_argument("--minutes", type=float, required=True, help="of training in all")
-    parser.add_argument("--batch", type=int, default=8, help="recordings a step, per process [8]")
-    parser.add_argument("--learning-rate", type=float, help="at its peak [2e-3 with --lora, else 3e-4]")
+    parser.add_argument("--minutes", type=float, required=True, help="minutes of training in total")
+    parser.add_argument("--batch", type=int, default=8, help="recordings per step and process [8]")
+    parser.add_argument(
+        "--learning-rate", type=float, help="peak learning rate [2e-3 with --lora, else 3e-4]"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Batches of recordings, each of about the same length, and what the network is to learn from one."""
+"""Batches of recordings of similar length, and their loss."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from examples.train_voice.teacher import delayed
 from torch_ref.dia.dia import Dia
 from tts_core.dia.config import DiaConfig
 
-TEXT_DROPOUT = 0.1  # of the texts are left out: guidance needs the model without a text
-CODE_NOISE = 0.3  # at most, of the codes heard are random, in half of the recordings: so the text is needed
-IGNORED = -100  # stands where nothing is to be learned
-POOL = 16  # batches whose recordings are sorted by length together
+TEXT_DROPOUT = 0.1  # share of texts left out: guidance needs the model without a text
+CODE_NOISE = 0.3  # largest share of random input codes, in half of the recordings: makes the text necessary
+IGNORED = -100  # target of positions without a loss
+POOL = 16  # batches per pool; recordings are sorted by length within a pool
 
 
 class Batch(NamedTuple):
-    """texts: (S,) int64 each.  heard, wanted: (B, R, C) int64 grid rows, and what comes behind each,
-    IGNORED where the model draws nothing.
+    """Inputs and targets of a step.
+
+    texts: (S,) int64 each.  heard: (B, R, C) int64, input grid rows.  wanted: the row after each, IGNORED
+    where the model draws nothing.
     """
 
     texts: list[Tensor]
@@ -32,7 +34,7 @@ class Batch(NamedTuple):
 
 
 def order(lengths: Sequence[int], size: int, rng: np.random.Generator) -> list[list[int]]:
-    """One pass over recordings of these lengths: places, `size` to a batch, the last one smaller."""
+    """Plan one pass over recordings of these lengths: indices in batches of `size`, the last one smaller."""
     places = rng.permutation(len(lengths)).tolist()
     batches = []
     for begin in range(0, len(places), POOL * size):
@@ -50,14 +52,14 @@ def collate(
     text_dropout: float = TEXT_DROPOUT,
     code_noise: float = CODE_NOISE,
 ) -> Batch:
-    """One batch; every recording gets its EOS row."""
+    """Build a batch; every recording gets an EOS row."""
     pad, eos = config.pad_token_id, config.eos_token_id
     longest = max(len(one.codes) for one in recordings)
     codes = np.full((len(recordings), longest + 1, config.decoder_config.num_channels), pad, np.int64)
     heard = codes.copy()
     for row, one in enumerate(recordings):
         count = len(one.codes)
-        wrong = rng.random(one.codes.shape) < rng.uniform(-code_noise, code_noise)  # half hear all right
+        wrong = rng.random(one.codes.shape) < rng.uniform(-code_noise, code_noise)  # half have no wrong code
         codes[row, :count] = one.codes
         heard[row, :count] = np.where(wrong, rng.integers(0, eos, one.codes.shape), one.codes)
         codes[row, count] = heard[row, count] = eos
@@ -66,18 +68,19 @@ def collate(
     rows, drawn = delayed(torch.from_numpy(codes), frames, *marks)
     given, _ = delayed(torch.from_numpy(heard), frames, *marks)
     wanted = rows.masked_fill(~drawn, IGNORED)
-    told = rng.random(len(recordings)) >= text_dropout
-    # no text is zeros of any length; they all encode to one vector
+    with_text = rng.random(len(recordings)) >= text_dropout
+    # no text means zeros of any length, which all encode to the same vector
     texts = [
         torch.from_numpy(one.tokens if kept else np.zeros(1, np.int64)).to(device)
-        for one, kept in zip(recordings, told, strict=True)
+        for one, kept in zip(recordings, with_text, strict=True)
     ]
     return Batch(texts, given[:, :-1].to(device), wanted[:, 1:].to(device))
 
 
 def loss(network: Dia, batch: Batch) -> Tensor:
-    """Cross-entropy in nats of every code given all that comes before it; the first channels, which carry
-    most of what is said, count most. → scalar.
+    """Cross-entropy in nats of every code given all earlier ones. → scalar.
+
+    The first channels, which carry most of the speech, have the largest weights.
     """
     device = batch.heard.device
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False):

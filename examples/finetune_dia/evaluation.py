@@ -1,10 +1,10 @@
-r"""What a fine-tuned voice reached: word error rate beside flite's own, and whose voice it is.
+r"""Evaluate a fine-tuned voice: word error rate compared with flite's, and similarity to flite's voices.
 
     python -m examples.finetune_dia.evaluation --dia tuned/dia --codec tts_core/voice/codec \
         --voice awb --others slt rms
 
-For recordings that flite made. On the committed sentences of examples/train_voice, which were trained on by
-nobody. Needs flite and pocketsphinx.
+For a voice trained on recordings by flite. The texts are the committed sentences of examples/train_voice,
+which are in no training data. Needs flite and pocketsphinx.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tts_core.voice.embedded import CODEC
 
 
 def read_aloud(voice: str, sentences: Sequence[str]) -> list[np.ndarray]:
-    """flite's own readings. (L,) float32 at 16 kHz each."""
+    """Let flite read the sentences. (L,) float32 at 16 kHz each."""
     reseed(1)
     rng = np.random.default_rng(1)
     return [framed(speak(words, voice), rng)[0].astype(np.float32) / 32768 for words in sentences]
 
 
 def judged(name: str, sentences: Sequence[str], said: Sequence[np.ndarray]) -> float:
-    """The word error rate, printed with its interval."""
+    """Print the word error rate with its interval, and return it."""
     scores: list[list[TurnScore]] = [
         score([words], samples) for words, samples in zip(sentences, said, strict=True)
     ]
@@ -50,11 +50,11 @@ def main() -> None:
     )
     parser.add_argument("--dia", required=True)
     parser.add_argument("--codec", default=CODEC)
-    parser.add_argument("--voice", default="awb", help="of flite: the one that was trained on")
+    parser.add_argument("--voice", default="awb", help="flite's voice of the training data")
     parser.add_argument("--others", nargs="+", default=["slt", "rms"])
-    parser.add_argument("--count", type=int, default=100, help="sentences")
+    parser.add_argument("--count", type=int, default=100, help="number of sentences")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--temperature", type=float, help="the model's own, if not given")
+    parser.add_argument("--temperature", type=float, help="[the model's own]")
     parser.add_argument("--out", type=Path, help="folder for a report and some WAV files")
     given = parser.parse_args()
     import torch_ref
@@ -73,23 +73,26 @@ def main() -> None:
         ],
     )
     said = [result.audio for result in results]
-    told = {
+    figures = {
         "flite": judged(f"flite {given.voice}", sentences, sources[given.voice]),
         "tuned": judged("tuned", sentences, said),
         "unfinished": sum(result.finish_reason != "stop" for result in results),
     }
     ours: list[Voiceprint] = [voiceprint(samples) for samples in said]
-    print(f"did not end by itself: {told['unfinished']} of {len(said)}; pitch {median_pitch(ours):.0f} Hz")
+    print(f"cut off: {figures['unfinished']} of {len(said)}; pitch {median_pitch(ours):.0f} Hz")
     for voice, samples in sources.items():
         prints = [voiceprint(one) for one in samples]
-        told[f"cosine {voice}"], told[f"pitch {voice}"] = similarities(ours, prints), median_pitch(prints)
+        figures[f"cosine {voice}"], figures[f"pitch {voice}"] = (
+            similarities(ours, prints),
+            median_pitch(prints),
+        )
         print(
-            f"{voice}: cosine {told[f'cosine {voice}']:.3f}, pitch {told[f'pitch {voice}']:.0f} Hz",
+            f"{voice}: cosine {figures[f'cosine {voice}']:.3f}, pitch {figures[f'pitch {voice}']:.0f} Hz",
             flush=True,
         )
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "report.json").write_text(json.dumps(told, indent=2) + "\n")
+        (given.out / "report.json").write_text(json.dumps(figures, indent=2) + "\n")
         write_wav(given.out / "tuned.wav", np.concatenate(said[:4]), SAMPLE_RATE)
         write_wav(given.out / "source.wav", np.concatenate(sources[given.voice][:4]), SAMPLE_RATE)
 

@@ -1,8 +1,8 @@
-"""Recordings for the documented run: sentences in a voice of flite.
+"""Recordings for the documented run: sentences read by a voice of flite.
 
     python -m examples.finetune_dia.flite_data --voice awb --count 400 --out work/awb
 
-None of the sentences is one that `examples/train_voice` evaluates on.
+The sentences exclude those that `examples/train_voice` evaluates on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tts_core.audio.files import write_audio
 
 
 def make(folder: Path, voice: str, count: int, seed: int) -> float:
-    """NAME.wav and NAME.txt; returns the seconds of speech."""
+    """Write NAME.wav and NAME.txt files. Returns the seconds of speech."""
     folder.mkdir(parents=True, exist_ok=True)
     text.write(folder / "sentences.list", count, seed)
     lines = (folder / "sentences.list").read_text().splitlines()

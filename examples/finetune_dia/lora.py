@@ -1,4 +1,4 @@
-"""Low-rank adaptation: beside each linear layer, which stays as it is, the product of two narrow ones.
+"""Low-rank adaptation: a trained product of two narrow layers, added to each frozen linear layer.
 
 Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
 """
@@ -10,11 +10,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-SCALE = 2.0  # of the product
+SCALE = 2.0  # factor of the product
 
 
 class LowRank(nn.Module):
-    """x W^T + SCALE x A^T B^T. (..., in) → (..., out). At first B is 0, so nothing is changed."""
+    """x W^T + SCALE x A^T B^T. (..., in) → (..., out). B starts at 0, so the output is unchanged."""
 
     def __init__(self, base: nn.Linear, rank: int):
         super().__init__()
@@ -29,13 +29,13 @@ class LowRank(nn.Module):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """One linear layer that does the same."""
+        """Merge the product into the base layer and return it."""
         self.base.weight += SCALE * self.b @ self.a
         return self.base
 
 
 def adapt(network: nn.Module, rank: int) -> None:
-    """Freeze a network and put a LowRank in the place of every linear layer."""
+    """Freeze a network and replace every linear layer with a LowRank."""
     network.requires_grad_(False)
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
@@ -44,7 +44,7 @@ def adapt(network: nn.Module, rank: int) -> None:
 
 
 def merge(network: nn.Module) -> None:
-    """Undo `adapt`, what was learned kept."""
+    """Undo `adapt`, with the learned products merged."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, LowRank):

@@ -1,4 +1,4 @@
-"""The loop: from a loaded checkpoint to one that speaks like the recordings."""
+"""Training loop of fine-tuning."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from torch_ref.dia.pipeline import DiaPipeline
 from tts_core.errors import GenerationError, UsageError
 
 WARMUP = 20  # steps
-LARGEST_NORM = 1.0  # of the gradients
+LARGEST_NORM = 1.0  # of the gradients, which are clipped
 WEIGHT_DECAY = 0.01
-SHOWN, SAVED = 20, 30  # steps between lines, seconds between checkpoints
-PEAKS = {"lora": 2e-3, "full": 3e-4}  # learning rates for a small model; a large one takes a tenth
+SHOWN, SAVED = 20, 30  # steps between lines of progress, seconds between checkpoints
+PEAKS = {"lora": 2e-3, "full": 3e-4}  # learning rates of a small model; use a tenth for a large one
 
 
 @dataclass(frozen=True)
 class Settings:
-    """lora: rank, None learns all weights.  minutes: of training in all.  batch: recordings a step.
-    learning_rate: at its peak, None takes PEAKS'.
+    """Settings of a run.
+
+    lora: rank; None trains all weights.  minutes: of training in total.  batch: recordings per step.
+    learning_rate: peak; None takes PEAKS'.
     """
 
     lora: int | None
@@ -41,7 +43,7 @@ class Settings:
     seed: int
 
     def check(self) -> None:
-        """Raises UsageError."""
+        """Raise UsageError for a value that is not above 0."""
         for name in ("lora", "minutes", "batch", "learning_rate"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -53,18 +55,18 @@ class Settings:
 
 
 def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path, settings: Settings) -> None:
-    """Train, and write OUT/dia. Goes on from OUT/checkpoint.pt.
+    """Train, and write OUT/dia. Continues from OUT/checkpoint.pt.
 
-    Raises the errors of `torch_ref.load` and of the data, GenerationError where training diverges.
+    Raises the errors of `torch_ref.load` and of the data, and GenerationError if training diverges.
     """
     settings.check()
     processes = Processes(settings.seed)
-    if processes.device.type == "cuda":  # nearly every batch has a shape of its own: no plan of cuDNN's pays
+    if processes.device.type == "cuda":  # batches rarely share a shape, so cuDNN's plans do not pay
         torch.backends.cudnn.benchmark = False
         torch.backends.cuda.enable_cudnn_sdp(False)
     pipeline = torch_ref.load(model, codec=codec, dtype="float32", device=str(processes.device))
     if not isinstance(pipeline, DiaPipeline):
-        raise UsageError(f"--model: {model} is no Dia; this tunes Dia only")
+        raise UsageError(f"--model: {model} is not a Dia; only Dia can be fine-tuned")
     network, config = pipeline.engine.network, pipeline.config
     said = transcripts(data, config)
     begun = {"data": fingerprint(said), "lora": settings.lora, "model": fingerprint_of(network)}
@@ -72,7 +74,7 @@ def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path,
     state = restore(checkpoint, processes.device)
     if state is not None and state["begun"] != begun:
         changed = ", ".join(name for name, value in begun.items() if state["begun"].get(name) != value)
-        raise UsageError(f"--out: {out} was begun with another {changed}; give another folder")
+        raise UsageError(f"--out: {out} contains a run with another {changed}; give another folder")
     out.mkdir(parents=True, exist_ok=True)
     training, unseen = divided(encoded(out, said, pipeline, processes))
     network.train().requires_grad_()
@@ -89,12 +91,12 @@ def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path,
 
 
 def fingerprint_of(network: Dia) -> float:
-    """A number that another model hardly has."""
+    """Sum of absolute weights, which identifies a model in practice."""
     return float(sum(p.detach().double().abs().sum() for p in network.parameters()))
 
 
 def encoded(out: Path, said: dict[Path, str], pipeline: DiaPipeline, processes: Processes) -> list[Recording]:
-    """The recordings as codes, made once by the first process."""
+    """Encode the recordings once, in the first process; return them in every process."""
     path = out / f"codes-{fingerprint(said)}.npz"
     if processes.first and not path.exists():
         made = []
@@ -109,7 +111,7 @@ def encoded(out: Path, said: dict[Path, str], pipeline: DiaPipeline, processes: 
 
 
 class Training:
-    """Steps over the recordings, on the clock."""
+    """Steps over the recordings until the time is up."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class Training:
         self.step, self.order, self.epoch = 0, [], -1
 
     def batch(self) -> list[Recording]:
-        """The recordings of this step: a pass after the other, the same for a seed."""
+        """Choose the recordings of this step; passes follow each other, determined by the seed."""
         size = self.settings.batch * self.processes.size
         epoch, place = divmod(self.step, math.ceil(len(self.recordings) / size))
         if epoch != self.epoch:
@@ -139,7 +141,7 @@ class Training:
         return [self.recordings[n] for n in own or self.order[place][:1]]
 
     def run(self, checkpoint: Path, state: dict[str, Any] | None, begun: dict[str, Any]) -> None:
-        """Until the time is over; the network then holds what was learned."""
+        """Train the network in place until the time is up."""
         spent = 0.0
         if state is not None:
             for name, value in state["learned"].items():
@@ -154,8 +156,8 @@ class Training:
 
         def hold() -> None:
             weights = {name: p.detach() for name, p in self.learned.items()}
-            told = {"learned": weights, "optimizer": self.optimizer.state_dict(), "begun": begun}
-            save(checkpoint, {**told, "step": self.step, "spent": clock.spent})
+            state = {"learned": weights, "optimizer": self.optimizer.state_dict(), "begun": begun}
+            save(checkpoint, {**state, "step": self.step, "spent": clock.spent})
 
         while (progress := clock.look(self.step)) < 1:
             value = self.stepped(progress)
@@ -172,7 +174,7 @@ class Training:
         say(f"fine-tuning: {self.step} steps, unseen {self.judged():.3f}")
 
     def stepped(self, progress: float) -> float:
-        """One step; returns its loss in nats."""
+        """Run one step. Returns its loss in nats."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings.peak, WARMUP, self.step, progress)
         rng = np.random.default_rng((self.settings.seed, self.step, self.processes.rank))
@@ -192,7 +194,7 @@ class Training:
 
     @torch.no_grad()
     def judged(self) -> float:
-        """The loss on recordings that are not trained on, nats."""
+        """Loss on the held-out recordings, in nats."""
         rng, device = np.random.default_rng(0), self.processes.device
         config = self.network.config
         batch = collate(self.unseen, config, rng, device, text_dropout=0.0, code_noise=0.0)

@@ -1,11 +1,11 @@
-"""Checkpoints from an exported voice, to go on training from.
+"""Write checkpoints from an exported voice, to continue its training.
 
     python -m examples.train_voice.checkpoints --voice work/voice --codec work/codec.pt --dia work/dia.pt
 
-Codebooks that have been grown (--codebooks, of stage 3 with --grow) take the place of the own, and the
-language model gets a channel for each new one: it says what it said, and knows nothing of them yet.
+With --codebooks, grown codebooks (stage 3 with --grow) replace the voice's own, and the language model gets a
+channel for each new one. Its other channels stay unchanged; the new ones are untrained.
 
-They hold no optimizer and no time spent: the next stage begins its schedule anew, on these weights.
+The checkpoints contain no optimizer state and no time spent, so the next stage starts its schedule again.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ CHANNELS = ("model.decoder.embeddings.embed.weight", "logits_dense.weight")  # r
 
 
 def weights(part: Part | None) -> dict[str, Tensor]:
-    """All tensors of a part, float32."""
-    assert part is not None, "open_published raises where it is missing"
+    """Read all tensors of a part as float32."""
+    assert part is not None, "open_published raises if it is missing"
     return {name: torch.from_numpy(part.read(name)).float() for name in part.names()}
 
 
 def requantized(codec: dict[str, Tensor], quantizer: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A codec's weights with another quantizer, whose first codebooks are the codec's own."""
+    """Replace a codec's quantizer with a grown one, whose first codebooks are the codec's."""
     own = {name.removeprefix("quantizer."): value for name, value in codec.items() if "quantizer." in name}
     if not all(name in quantizer and torch.equal(value, quantizer[name]) for name, value in own.items()):
-        raise SystemExit("checkpoints: these codebooks are not the codec's own, grown")
+        raise SystemExit(
+            "checkpoints: --codebooks: these were not grown from this codec's; give those of --grow"
+        )
     others = {name: value for name, value in codec.items() if "quantizer." not in name}
     return {**others, **{f"quantizer.{name}": value for name, value in quantizer.items()}}
 
 
 def grown(dia: dict[str, Tensor], before: int, after: int) -> dict[str, Tensor]:
-    """A language model with more channels: nothing is heard of a new one, and all of its codes are equal."""
+    """Add channels to a language model: their embeddings are zero, and their codes equally likely."""
     made = dict(dia)
     for name in CHANNELS:
         rows, width = dia[name].shape
@@ -51,25 +53,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--voice", type=Path, required=True, help="folder that export wrote")
-    parser.add_argument("--codec", type=Path, help="codec checkpoint to write")
-    parser.add_argument("--dia", type=Path, help="language model checkpoint to write")
-    parser.add_argument("--codebooks", type=Path, help="the voice's own, grown")
+    parser.add_argument("--voice", type=Path, required=True, help="folder written by export")
+    parser.add_argument("--codec", type=Path, help="checkpoint of the codec to write")
+    parser.add_argument("--dia", type=Path, help="checkpoint of the language model to write")
+    parser.add_argument("--codebooks", type=Path, help="grown codebooks of the voice")
     given = parser.parse_args()
-    told = restore(given.codebooks, torch.device("cpu")) if given.codebooks else None
-    if given.codebooks and told is None:
-        raise SystemExit(f"checkpoints: there are no codebooks at {given.codebooks}")
+    books = restore(given.codebooks, torch.device("cpu")) if given.codebooks else None
+    if given.codebooks and books is None:
+        raise SystemExit(f"checkpoints: no codebooks at {given.codebooks}; run stage 3 first")
     begun = {"step": 0, "spent": 0.0}
     if given.codec:
         codec = weights(open_published([given.voice / "codec"], parts=("dac",)).parts["dac"])
-        codec = requantized(codec, told["quantizer"]) if told else codec
+        codec = requantized(codec, books["quantizer"]) if books else codec
         save(given.codec, {"dac": codec, **begun})
     if given.dia:
         part = open_published([given.voice / "dia"], parts=("dia",)).parts["dia"]
         dia = weights(part)
-        if told:
-            assert part is not None, "it has been read"
-            count = sum(name.endswith("codebook.weight") for name in told["quantizer"])
+        if books:
+            assert part is not None, "open_published raises if it is missing"
+            count = sum(name.endswith("codebook.weight") for name in books["quantizer"])
             dia = grown(dia, part.config.decoder_config.num_channels, count)  # pyright: ignore
         save(given.dia, {"dia": dia, "average": dia, **begun})
 

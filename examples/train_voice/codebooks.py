@@ -1,13 +1,13 @@
-"""Stage 3, codebooks: residual vector quantisation of the features, by k-means.
+"""Stage 3, codebooks: residual vector quantization of the features by k-means.
 
     python -m examples.train_voice.codebooks --speech work/speech --out work/codebooks.pt
 
-With --grow, codebooks that exist already are kept, and what the settings have more is found for what these
-leave over, so that a codec and a language model that know the first ones may go on.
+With --grow, existing codebooks are kept, and the settings' additional ones are fitted to their residual, so
+that a codec and a language model trained on the first ones can continue.
 
-Nothing is trained by gradients: latents are the features, centred and projected (the spectrum to its
-principal components), and each codebook holds what the ones before it left of its own group. It is written
-as the quantizer of a DAC, whose encoder has yet to learn these latents from samples.
+Nothing is trained by gradients: latents are the centered and projected features (the spectrum is projected to
+its principal components), and each codebook quantizes the residual of its group. The result is stored as the
+quantizer of a DAC, whose encoder is later trained to compute these latents from samples.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from torch_ref.codecs.dac import ResidualVectorQuantizer, VectorQuantizer
 from tts_core.codecs.dac import DacConfig
 
 LLOYD = 25  # iterations
-RARE = 0.05  # of the mean use: an entry below it is put somewhere else
-EXTRA = 2  # coordinates that let a search by cosine find the nearest entry
+RARE = 0.05  # share of the mean use below which an entry is moved
+EXTRA = 2  # coordinates with which a search by cosine finds the nearest entry
 
 
 class Codebooks:
-    """Features to codes: (T, 196) → latents (C, T), and the quantizer of those."""
+    """Projection of features (T, 196) to latents (C, T), and their quantizer."""
 
     def __init__(self, config: DacConfig, device: torch.device):
         self.middle = torch.zeros(FEATURES, device=device)
@@ -43,12 +43,12 @@ class Codebooks:
         self.quantizer = ResidualVectorQuantizer(config).to(device)
 
     def latents(self, features: Tensor) -> Tensor:
-        """(..., 196) → (..., C) float32."""
+        """Project features. (..., 196) → (..., C) float32."""
         return (features.float() - self.middle) @ self.projection
 
     @torch.no_grad()
     def codes(self, features: Tensor) -> Tensor:
-        """(T, 196) → (T, Q) int32."""
+        """Quantize features. (T, 196) → (T, Q) int32."""
         return self.quantizer.encode(self.latents(features).T[None])[0].T
 
     def state(self) -> dict:
@@ -68,7 +68,7 @@ class Codebooks:
 
 
 def groups(components: int) -> dict[str, slice]:
-    """Where each group's coordinates stand in the latents."""
+    """Slices of the groups in the latents."""
     return {
         "spectrum": slice(0, components),
         "pitch": slice(components, components + PITCH),
@@ -78,7 +78,7 @@ def groups(components: int) -> dict[str, slice]:
 
 @torch.no_grad()
 def find(features: Tensor, settings: Settings, seed: int, known: Codebooks | None = None) -> Codebooks:
-    """Codebooks of the features (N, 196) of some hours of speech, after those that are known."""
+    """Fit codebooks to features (N, 196) of hours of speech. known: codebooks to keep as the first."""
     config, roles = settings.codec, settings.codebook_roles
     components = config.codebook_dim[0] - EXTRA
     books, where = Codebooks(config, features.device), groups(components)
@@ -90,7 +90,7 @@ def find(features: Tensor, settings: Settings, seed: int, known: Codebooks | Non
         books.middle, books.projection = known.middle, known.projection
         kept = len(known.quantizer.quantizers)
         books.quantizer.load_state_dict(known.quantizer.state_dict(), strict=False)
-    unit = torch.ones(config.hidden_size, device=features.device)  # of a latent, in the features' own
+    unit = torch.ones(config.hidden_size, device=features.device)  # scale of latents in the features' units
     unit[:components] = 1 / books.projection[:, :components].norm(dim=0)
     rest = books.latents(features)
     quantizers = cast(list[VectorQuantizer], books.quantizer.quantizers)
@@ -100,12 +100,12 @@ def find(features: Tensor, settings: Settings, seed: int, known: Codebooks | Non
             install(one, where[role], kmeans(own, config.codebook_size, generator), unit[where[role]])
         rest = rest - one.decode(one.encode(rest.T[None]))[0].T
         left = (rest * unit)[:, where[role]].square().sum() / own.square().sum()
-        print(f"codebooks: {role}, {100 * float(left):.1f} % of the variance is left", flush=True)
+        print(f"codebooks: {role}, {100 * float(left):.1f} % of the variance remains", flush=True)
     return books
 
 
 def projection(features: Tensor, config: DacConfig) -> tuple[Tensor, Tensor]:
-    """What is taken from features (N, 196), and the matrix that makes latents of the rest."""
+    """Compute the mean of features (N, 196), and the matrix that projects the rest to latents."""
     components = config.codebook_dim[0] - EXTRA
     middle = torch.zeros(FEATURES, device=features.device)
     matrix = torch.zeros(FEATURES, config.hidden_size, device=features.device)
@@ -114,7 +114,7 @@ def projection(features: Tensor, config: DacConfig) -> tuple[Tensor, Tensor]:
     centred = spectrum - middle[:SPECTRUM]
     _, vectors = torch.linalg.eigh((centred.T @ centred).double())
     principal = vectors[:, -components:].flip(1).float()
-    unit = (centred @ principal).std(0).sqrt()  # half-way to equal sizes, for the networks
+    unit = (centred @ principal).std(0).sqrt()  # halfway to equal sizes, for the networks
     matrix[:SPECTRUM, :components] = principal / unit
     others = torch.arange(PITCH + PHASE, device=features.device)
     matrix[SPECTRUM + others, components + others] = 1.0
@@ -122,7 +122,7 @@ def projection(features: Tensor, config: DacConfig) -> tuple[Tensor, Tensor]:
 
 
 def kmeans(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """(N, E) → (count, E); an entry that stands for hardly any point moves to a random one."""
+    """Cluster points. (N, E) → (count, E). An entry with few points moves to a random one."""
 
     def drawn() -> Tensor:
         return points[torch.randint(len(points), (count,), generator=generator, device=points.device)]
@@ -137,11 +137,11 @@ def kmeans(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def install(one: VectorQuantizer, where: slice, entries: Tensor, unit: Tensor) -> None:
-    """Make `one` quantise the latents' coordinates `where`, times `unit` (E,), to the nearest entry (K, E).
+    """Make `one` quantize the latents' coordinates `where`, times `unit` (E,), to the nearest entry (K, E).
 
-    DAC searches by cosine. With a constant b as a further coordinate of what is looked up, -|c|²/2b as that
-    of an entry c, and one more that makes all entries equally long, the largest cosine is the nearest entry.
-    Values are rounded to float16, which is what will be exported.
+    DAC searches by cosine. A constant b as an additional coordinate of the query, -|c|²/2b as that of an
+    entry c, and one more that gives all entries the same length make the largest cosine the nearest entry.
+    Values are rounded to float16, in which they are exported.
     """
     assert one.in_proj.bias is not None
     assert one.out_proj.bias is not None
@@ -173,37 +173,39 @@ def main() -> None:
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--grow", type=Path, help="codebooks that are kept; further ones are found")
+    parser.add_argument("--grow", type=Path, help="codebooks to keep; additional ones are fitted")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes, begun = Processes(settings.seed), time.monotonic()
     known = None
     if given.grow:
-        told = restore(given.grow, processes.device)
-        if told is None:
-            raise SystemExit(f"codebooks: there are none at {given.grow}")
-        known = Codebooks.restored(told, fewer(settings.codec, told["quantizer"]), processes.device)
+        state = restore(given.grow, processes.device)
+        if state is None:
+            raise SystemExit(f"codebooks: none at {given.grow}; give a file of an earlier stage 3")
+        known = Codebooks.restored(state, fewer(settings.codec, state["quantizer"]), processes.device)
     names = wait_for_shards(given.speech, settings.codebook_shards)
     features = torch.from_numpy(joined(given.speech, names, "features")).to(processes.device)
     waited = time.monotonic() - begun
     save(given.out, find(features, settings, settings.seed, known).state())
     print(
-        f"codebooks: of {len(features):,} frames, {time.monotonic() - begun - waited:.0f} s after "
-        f"{waited:.0f} s of waiting",
+        f"codebooks: {len(features):,} frames, {time.monotonic() - begun - waited:.0f} s after waiting "
+        f"{waited:.0f} s",
         flush=True,
     )
 
 
 def fewer(config: DacConfig, quantizer: dict[str, Tensor]) -> DacConfig:
-    """The configuration with as many codebooks as a quantizer's state has."""
+    """Reduce the configuration to the number of codebooks in a quantizer's state."""
     count = sum(name.endswith("codebook.weight") for name in quantizer)
     if count > config.n_codebooks:
-        raise SystemExit(f"codebooks: {count} are given, the settings have {config.n_codebooks}")
+        raise SystemExit(
+            f"codebooks: --grow has {count}, the settings {config.n_codebooks}; raise n_codebooks"
+        )
     return replace(config, n_codebooks=count, codebook_dim=config.codebook_dim[:count])
 
 
 def codes_of(books: Codebooks, features: np.ndarray, device: torch.device) -> np.ndarray:
-    """(T, 196) → (T, Q) uint8."""
+    """Quantize features in NumPy. (T, 196) → (T, Q) uint8."""
     return books.codes(torch.from_numpy(features).to(device)).to(torch.uint8).cpu().numpy()
 
 

@@ -1,12 +1,13 @@
-r"""Stage 4, codec: a DAC around the codebooks. Its encoder learns to hear the features in samples, its
-decoder to speak from their codes, on spectral and waveform distances.
+r"""Stage 4, codec: train a DAC around the codebooks.
+
+The encoder learns to compute the features from samples, the decoder to generate speech from their codes, with
+spectral and waveform distances.
 
     python -m examples.train_voice.codec --speech work/speech --codebooks work/codebooks.pt \
         --out work/codec.pt --minutes 8
     torchrun --nproc-per-node=gpu -m examples.train_voice.codec ...      # on several GPUs
 
-The codes are what the codebooks make of flite's parameters, so a language model can be trained on them
-(stages 5 and 6) while this runs.
+The codes are those of flite's parameters, so stages 5 and 6 can run at the same time.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from examples.train_voice.speech import joined, wait_for_shards
 from torch_ref.codecs.dac import Dac, Snake1d, VectorQuantizer
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 
-FACTORS = {"encoder.conv1": 10.0, "decoder.conv2": 0.02}  # samples are small
-PITCH_WEIGHT, PHASE_WEIGHT = 4.0, 1.0  # of the encoder's errors; the spectrum's: 1
+FACTORS = {"encoder.conv1": 10.0, "decoder.conv2": 0.02}  # of initial weights: samples are small
+PITCH_WEIGHT, PHASE_WEIGHT = 4.0, 1.0  # of the encoder's errors; the spectrum has 1
 
 
 class Pieces(NamedTuple):
-    """samples: (B, 480 T).  latents: (B, C, T), the codebooks' own."""
+    """Batch of segments. samples: (B, 480 T).  latents: (B, C, T), of the codebooks."""
 
     samples: Tensor
     latents: Tensor
 
 
 class Speech:
-    """Random pieces of speech, whole frames, on the device."""
+    """Source of random segments of whole frames, on the device."""
 
     def __init__(self, folder: Path, shards: int, books: Codebooks, device: torch.device, seed: int):
         names = wait_for_shards(folder, shards)
@@ -58,8 +59,10 @@ class Speech:
 
 
 class Losses(NamedTuple):
-    """total: what is minimised.  parts: mel, wave, spectrum, pitch and phase distance.  agreed: (Q,) share of
-    the encoder's codes that are the codebooks' own.
+    """Losses of a step.
+
+    total: to be minimized.  parts: mel, wave, spectrum, pitch and phase distance.  agreed: (Q,) share of the
+    encoder's codes that equal the codebooks'.
     """
 
     total: Tensor
@@ -68,7 +71,7 @@ class Losses(NamedTuple):
 
 
 class Hearing(nn.Module):
-    """How far the encoder is from the codebooks' latents."""
+    """Distance of the encoder's latents from the codebooks'."""
 
     def __init__(self, dac: Dac):
         super().__init__()
@@ -78,8 +81,9 @@ class Hearing(nn.Module):
         self.register_buffer("unit", unit.detach(), persistent=False)
 
     def forward(self, heard: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, C, T) each → what is minimised, and mean squares of three errors: spectrum, in the cepstrum's
-        unit; pitch; phase.
+        """Compute the loss, and mean squared errors of spectrum (in the cepstrum's unit), pitch and phase.
+
+        heard, latents: (B, C, T).
         """
         errors = heard - latents
         spectrum = errors[:, self.where["spectrum"]] * self.get_buffer("unit")[:, None]
@@ -91,7 +95,7 @@ class Hearing(nn.Module):
 
 
 class Reconstruction(nn.Module):
-    """The codec with its losses."""
+    """Codec with its losses."""
 
     def __init__(self, dac: Dac, training: CodecTraining):
         super().__init__()
@@ -99,7 +103,7 @@ class Reconstruction(nn.Module):
         self.distance, self.hearing = MelDistance(dac.sample_rate), Hearing(dac)
 
     def forward(self, pieces: Pieces, own: Tensor) -> Losses:
-        """own: 1 if the second half of the batch is to be spoken from the encoder's codes, else 0."""
+        """Run the codec. own: 1 to decode the second half of the batch from the encoder's codes, else 0."""
         weights, quantizer = self.training_settings, self.dac.quantizer
         heard = self.dac.encoder(pieces.samples[:, None])
         with torch.no_grad():
@@ -116,14 +120,14 @@ class Reconstruction(nn.Module):
 
 @torch.no_grad()
 def initialise(dac: Dac) -> None:
-    """Weights that keep a signal's size on its way, so that training begins at once."""
+    """Draw weights that keep a signal's size through the network."""
     for name, module in dac.named_modules():
         if name.startswith("quantizer"):
             continue
         if isinstance(module, Conv1d):
             std = (module.weight.shape[1] * module.weight.shape[2]) ** -0.5
         elif isinstance(module, ConvTranspose1d):
-            std = (2 * module.weight.shape[0]) ** -0.5  # two taps reach each sample
+            std = (2 * module.weight.shape[0]) ** -0.5  # each sample gets two taps
         else:
             continue
         factor = 0.3 if "res_unit" in name and name.endswith("conv2") else FACTORS.get(name, 1.0)
@@ -133,17 +137,17 @@ def initialise(dac: Dac) -> None:
 
 
 def snake(x: Tensor, alpha: Tensor) -> Tensor:
-    """Snake1d with its alpha as (C,)."""
+    """Snake1d with alpha as (C,)."""
     a = alpha[:, None]
     return x + (a + 1e-9).reciprocal() * torch.sin(a * x).square()
 
 
 def compile_activations(network: nn.Module) -> None:
-    """One kernel for all snakes, forwards and back, instead of ten for each."""
+    """Replace all snakes with one compiled kernel per direction, instead of ten."""
     compiled = torch.compile(snake, dynamic=True)
     for module in network.modules():
         if isinstance(module, Snake1d):
-            # a view: parameters themselves would be compiled for, one by one
+            # a view: with the parameters themselves each would be compiled separately
             module.forward = lambda x, module=module: compiled(x, module.alpha.flatten())  # type: ignore
 
 
@@ -157,12 +161,12 @@ def train(
     *,
     eager: bool = False,
 ) -> None:
-    """Until the time is over; checkpoints every half minute, and goes on from one."""
+    """Train until the time is up, from OUT if it exists, with a checkpoint every half minute."""
     training, device = settings.codec_training, processes.device
-    told = restore(codebooks, device)
-    if told is None:
-        raise SystemExit(f"codec: there are no codebooks at {codebooks}; find them first")
-    books = Codebooks.restored(told, settings.codec, device)
+    known = restore(codebooks, device)
+    if known is None:
+        raise SystemExit(f"codec: no codebooks at {codebooks}; run stage 3 first")
+    books = Codebooks.restored(known, settings.codec, device)
     dac = Dac(settings.codec).to(device)
     dac.quantizer.load_state_dict(books.quantizer.state_dict())
     dac.quantizer.requires_grad_(False)
@@ -221,7 +225,7 @@ def train(
             agreed = " ".join(f"{value:.2f}" for value in losses.agreed.tolist())
             processes.say(
                 f"codec: step {step}, {clock.spent:.0f} s, mel {mel:.4f}, wave {wave:.4f}, encoder: spectrum "
-                f"{spectrum:.3f}, pitch {pitch:.3f}, phase {phase:.3f}, right codes {agreed}"
+                f"{spectrum:.3f}, pitch {pitch:.3f}, phase {phase:.3f}, equal codes {agreed}"
             )
         if processes.first and clock.spent - saved > 30:
             keep()
@@ -238,9 +242,9 @@ def main() -> None:
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
     parser.add_argument("--codebooks", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")
-    parser.add_argument("--minutes", type=float, required=True, help="of training in all")
-    parser.add_argument("--eager", action="store_true", help="without a CUDA graph")
+    parser.add_argument("--out", type=Path, required=True, help="checkpoint to write, and to continue from")
+    parser.add_argument("--minutes", type=float, required=True, help="minutes of training in total")
+    parser.add_argument("--eager", action="store_true", help="do not use a CUDA graph")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)

@@ -1,7 +1,7 @@
-"""Training examples for the language model: sentences put together anew each time, into turns and dialogues.
+"""Training examples for the language model: sentences combined into new turns and dialogues every time.
 
-Utterances begin and end in silence, so their codes may stand one behind the other. Batches come in a few
-shapes only, so that a step of training can be captured once for each.
+Utterances begin and end in silence, so their codes can be concatenated. Batches have few shapes, so that a
+training step can be captured once per shape.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from tts_core.dia.config import DiaConfig
 
 IGNORED = -100
 HELD_OUT = 200  # utterances for validation
-FRAMES = (64, 96, 128, 160, 224, 320, 448)  # that the shapes hold, up to the longest example's
-BYTES_PER_FRAME, MORE_BYTES = 0.6, 24  # of text, in a shape
+FRAMES = (64, 96, 128, 160, 224, 320, 448)  # of the shapes below the longest example's
+BYTES_PER_FRAME, MORE_BYTES = 0.6, 24  # of text in a shape
 
 
 class Corpus:
-    """All utterances of the two speakers: codes (N, Q) uint8 one behind the other, where in the text each
-    frame is and its phone (N,), texts, and who speaks.
+    """All utterances of the two speakers.
+
+    codes: (N, Q) uint8, concatenated.  places, phones: (N,), each frame's place in its text and its phone.
+    texts: of the utterances.  training, validation: utterances by speaker.
     """
 
     def __init__(self, folder: Path):
@@ -53,9 +55,10 @@ class Corpus:
 
 
 class Example(NamedTuple):
-    """tokens: (S,) uint8.  codes: (T, Q) uint8.  where: (T,) float32, the token being said.  phones: (T,).
+    """One text with its speech.
 
-    prompt: frames at the start that are given, not learned.
+    tokens: (S,) uint8.  codes: (T, Q) uint8.  where: (T,) float32, the token spoken in each frame.  phones:
+    (T,).  prompt: number of first frames that are given, without a loss.
     """
 
     tokens: np.ndarray
@@ -66,16 +69,17 @@ class Example(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """ids: (B, S) int64, 0 behind a text, and everywhere where the text is left out.  texts: (B,) their
-    lengths.  told: (B,) True where it is not left out.  codes: (B, T + 1, Q) int64, EOS and PAD behind the
-    frames.  heard: the same with some codes wrong, as they will be when the model hears itself.  frames:
-    (B,).  where: (B, T + 1).  prompts: (B,).  said: (B, T + 1) int64, each frame's phone.  sounds: (B, S)
-    int64, each token's; IGNORED where there is none.
+    """Padded examples.
+
+    ids: (B, S) int64, 0 after a text and for a text that is left out.  texts: (B,) lengths.  with_text: (B,)
+    False for a text that is left out.  codes: (B, T + 1, Q) int64, EOS and PAD after the frames.  heard: the
+    codes as input, some of them wrong, as in generation.  frames: (B,).  where: (B, T + 1).  prompts: (B,).
+    said: (B, T + 1) int64, each frame's phone.  sounds: (B, S) int64, each token's phone; IGNORED if none.
     """
 
     ids: Tensor
     texts: Tensor
-    told: Tensor
+    with_text: Tensor
     codes: Tensor
     heard: Tensor
     frames: Tensor
@@ -89,7 +93,7 @@ class Batch(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Of a batch: how many examples, of how many frames and bytes of text at most."""
+    """Shape of a batch: number of examples, most frames, most bytes of text."""
 
     examples: int
     frames: int
@@ -98,18 +102,18 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How examples are put together. alone: one sentence each."""
+    """Parameters of examples. single: one sentence each."""
 
     longest: int
     swapped: float
-    alone: bool
+    single: bool
     max_text_bytes: int
     text_dropout: float = 0.0
     code_noise: float = 0.0
 
 
 def shapes(config: DiaConfig, recipe: Recipe, rows: int) -> list[Shape]:
-    """From the shortest to the longest, each of about `rows` grid rows."""
+    """Build the shapes, from short to long, with about `rows` grid rows each."""
     made = []
     for frames in [*(frames for frames in FRAMES if frames < recipe.longest), recipe.longest]:
         text = min(8 * round((BYTES_PER_FRAME * frames + MORE_BYTES) / 8), recipe.max_text_bytes)
@@ -118,8 +122,8 @@ def shapes(config: DiaConfig, recipe: Recipe, rows: int) -> list[Shape]:
 
 
 def script(rng: random.Random, recipe: Recipe) -> list[tuple[int, int]]:
-    """(speaker, sentences) of every turn."""
-    if recipe.alone:
+    """Draw the turns: (speaker, number of sentences) each."""
+    if recipe.single:
         return [(rng.randrange(2), 1)]
     count = rng.choices((1, 2, 3, 4), (0.35, 0.3, 0.2, 0.15))[0]
     speaker, turns = int(rng.random() < 0.35), []
@@ -130,8 +134,8 @@ def script(rng: random.Random, recipe: Recipe) -> list[tuple[int, int]]:
 
 
 def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe: Recipe) -> Example:
-    """One text with its speech, up to the recipe's length."""
-    swapped = not recipe.alone and rng.random() < recipe.swapped
+    """Draw one example of at most the recipe's length."""
+    swapped = not recipe.single and rng.random() < recipe.swapped
     tokens, codes, where, phones, prompt = bytearray(), [], [], [], 0
     frames = 0
     for speaker, sentences in script(rng, recipe):
@@ -156,7 +160,7 @@ def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe:
         else:
             continue
         break
-    if not recipe.alone and rng.random() < 0.1:  # a lone tag at the end says nothing
+    if not recipe.single and rng.random() < 0.1:  # a tag at the end is silent
         tokens += b" " + bytes([1 + rng.randrange(2)])
     text = np.frombuffer(bytes(tokens), np.uint8)
     return Example(text, np.concatenate(codes), np.concatenate(where), np.concatenate(phones), prompt)
@@ -165,7 +169,7 @@ def example(corpus: Corpus, pools: list[np.ndarray], rng: random.Random, recipe:
 def collate(
     examples: list[Example], config: DiaConfig, shape: Shape, recipe: Recipe, rng: np.random.Generator
 ) -> Batch:
-    """One batch of a shape; every example gets its EOS row."""
+    """Build a batch of a shape; every example gets an EOS row."""
     count, channels = len(examples), config.decoder_config.num_channels
     ids = np.zeros((count, shape.text), np.int64)
     codes = np.full((count, shape.frames + 1, channels), config.pad_token_id, np.int64)
@@ -173,30 +177,32 @@ def collate(
     where = np.zeros((count, shape.frames + 1), np.float32)
     said = np.full((count, shape.frames + 1), IGNORED, np.int64)
     sounds = np.full((count, shape.text), IGNORED, np.int64)
-    told = rng.random(count) >= recipe.text_dropout
+    with_text = rng.random(count) >= recipe.text_dropout
     for row, one in enumerate(examples):
         frames = len(one.codes)
-        if told[row]:
+        if with_text[row]:
             ids[row, : len(one.tokens)] = one.tokens
         codes[row, :frames] = one.codes
-        share = max(0.0, rng.uniform(-recipe.code_noise, recipe.code_noise))  # half of them hear all right
+        share = max(0.0, rng.uniform(-recipe.code_noise, recipe.code_noise))  # half have no wrong code
         wrong = rng.random((frames, channels)) < share
         heard[row, :frames] = np.where(wrong, rng.integers(0, config.eos_token_id, wrong.shape), one.codes)
         codes[row, frames] = heard[row, frames] = config.eos_token_id
         where[row, :frames] = one.where
         where[row, frames:] = one.where[-1]
         said[row, :frames] = one.phones
-        if told[row]:
+        if with_text[row]:
             sounds[row, np.rint(one.where).astype(int).clip(0, len(one.tokens) - 1)] = one.phones
     numbers = ([len(one.tokens), len(one.codes), one.prompt] for one in examples)
     texts, frames, prompts = torch.tensor(list(numbers)).unbind(1)
-    arrays = map(torch.from_numpy, (ids, told, codes, heard, where, said, sounds))
-    ids, told, codes, heard, where, said, sounds = arrays
-    return Batch(ids, texts.clone(), told, codes, heard, frames.clone(), where, prompts.clone(), said, sounds)
+    arrays = map(torch.from_numpy, (ids, with_text, codes, heard, where, said, sounds))
+    ids, with_text, codes, heard, where, said, sounds = arrays
+    return Batch(
+        ids, texts.clone(), with_text, codes, heard, frames.clone(), where, prompts.clone(), said, sounds
+    )
 
 
 class Batches(IterableDataset):
-    """An endless stream of batches of about `rows` grid rows each."""
+    """Endless stream of batches with about `rows` grid rows each."""
 
     def __init__(self, corpus: Corpus, config: DiaConfig, recipe: Recipe, rows: int, seed: int):
         self.corpus, self.config, self.recipe, self.seed = corpus, config, recipe, seed
@@ -223,15 +229,15 @@ def stream(
     config: DiaConfig,
     training: LanguageTraining,
     *,
-    alone: bool,
+    single: bool,
     seed: int,
     workers: int,
 ) -> Iterator[Batch]:
-    """Batches made by `workers` processes of their own."""
+    """Stream batches from `workers` processes."""
     recipe = Recipe(
         training.longest,
         training.swapped,
-        alone,
+        single,
         config.max_text_bytes,
         training.text_dropout,
         training.code_noise,
@@ -247,7 +253,7 @@ def stream(
 
 
 def validation_batch(corpus: Corpus, config: DiaConfig, training: LanguageTraining, count: int) -> Batch:
-    """Dialogues of utterances that are never trained on, always the same."""
+    """Build the validation batch: the same dialogues of held-out utterances every time."""
     rng, recipe = random.Random(0), Recipe(training.longest, 0.0, False, config.max_text_bytes)
     examples = [example(corpus, corpus.validation, rng, recipe) for _ in range(count)]
     shape = Shape(count, max(len(one.codes) for one in examples), max(len(one.tokens) for one in examples))

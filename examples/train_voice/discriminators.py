@@ -1,6 +1,7 @@
-"""Judges of waveforms, for the codec's polish. They are thrown away afterwards.
+"""Discriminators of waveforms, used only to polish the codec.
 
-Papers: Kong et al., "HiFi-GAN", 2020 (periods); Défossez et al., "EnCodec", 2022 (spectra). Written anew.
+Papers: Kong et al., "HiFi-GAN", 2020 (periods); Défossez et al., "EnCodec", 2022 (spectra). Own
+implementation.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from torch import Tensor, nn
 
 PERIODS = (2, 3, 5, 7, 11)
 WINDOWS = (2048, 1024, 512, 256)
-Verdict = list[Tensor]  # a judge's feature maps, its score last
+Verdict = list[Tensor]  # a discriminator's feature maps and, last, its score
 
 
 class PeriodJudge(nn.Module):
-    """The waveform folded at a period. (B, L) → verdict."""
+    """Discriminator of the waveform folded at a period. (B, L) → verdict."""
 
     def __init__(self, period: int, widths: tuple[int, ...] = (16, 64, 128, 256, 256)):
         super().__init__()
@@ -34,7 +35,7 @@ class PeriodJudge(nn.Module):
 
 
 class SpectrumJudge(nn.Module):
-    """The complex short-time spectrum. (B, L) → verdict."""
+    """Discriminator of the complex short-time spectrum. (B, L) → verdict."""
 
     def __init__(self, n_fft: int, width: int = 32):
         super().__init__()
@@ -67,7 +68,7 @@ class SpectrumJudge(nn.Module):
 
 
 class Judges(nn.Module):
-    """All of them. (B, L) → a verdict each."""
+    """All discriminators. (B, L) → a verdict each."""
 
     def __init__(self):
         super().__init__()
@@ -91,14 +92,14 @@ def judged(layers: nn.ModuleList, score: nn.Module, x: Tensor) -> Verdict:
 
 
 def judges_loss(real: list[Verdict], made: list[Verdict]) -> Tensor:
-    """Least squares: real speech scores 1, ours 0."""
+    """Least-squares loss of the discriminators: real speech should score 1, generated 0."""
     pairs = zip(real, made, strict=True)
     losses = [(1 - r[-1].float()).square().mean() + m[-1].float().square().mean() for r, m in pairs]
     return torch.stack(losses).mean()
 
 
 def makers_losses(real: list[Verdict], made: list[Verdict]) -> tuple[Tensor, Tensor]:
-    """(adversarial, feature matching): ours should score 1, and look the same inside the judges."""
+    """Losses of the generator: adversarial (generated speech should score 1), and feature matching."""
     adversarial = torch.stack([(1 - m[-1].float()).square().mean() for m in made]).mean()
     features = [
         (a.float() - b.float()).abs().mean() / b.float().abs().mean().clamp_min(1e-3)

@@ -1,10 +1,10 @@
-r"""Stage 5, encoding: the codes of all speech, from its features.
+r"""Stage 5, encoding: compute the codes of all speech from its features.
 
     python -m examples.train_voice.encoding --speech work/speech --codebooks work/codebooks.pt \
         --out work/codes
 
-May run while stage 2 still writes: it goes on until all shards are there. Those that are encoded already are
-kept; delete the folder when the codebooks have changed.
+It may run while stage 2 still writes, and continues until all shards are encoded. Encoded shards are kept;
+delete the folder after changing the codebooks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from examples.train_voice.parallel import Processes, restore
 from examples.train_voice.settings import DEFAULT, read_settings
 from examples.train_voice.speech import Shard, read_shard, shard_names, write_shard
 
-PATIENCE = 60  # seconds without a new shard, after which there will be no more
+PATIENCE = 60  # seconds without a new shard until it stops
 
 
 def main() -> None:
@@ -32,10 +32,10 @@ def main() -> None:
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)
-    told = restore(given.codebooks, processes.device)
-    if told is None:
-        raise SystemExit(f"encoding: there are no codebooks at {given.codebooks}; find them first")
-    books = Codebooks.restored(told, settings.codec, processes.device)
+    state = restore(given.codebooks, processes.device)
+    if state is None:
+        raise SystemExit(f"encoding: no codebooks at {given.codebooks}; run stage 3 first")
+    books = Codebooks.restored(state, settings.codec, processes.device)
     given.out.mkdir(parents=True, exist_ok=True)
     done, frames, begun = set(shard_names(given.out)), 0, time.monotonic()
     expected = -(-settings.utterances // settings.synthesis.utterances_per_shard)

@@ -1,10 +1,10 @@
-"""Stage 7, evaluation: word error rates of flite itself, of the codec's round trip and of the language model.
+"""Stage 8, evaluation: word error rates of flite, of the codec's round trip and of the language model.
 
     python -m examples.train_voice.evaluation --voice work/voice --out work/evaluation --workers 16
 
-On the committed texts, which no stage has trained on: 100 sentences in both voices, and 40 dialogues. Needs
-flite and pocketsphinx. --codec-only leaves the language model out. A report is printed and written as JSON,
-with some WAV files beside it.
+The texts are committed and in no training data: 100 sentences in both voices, and 40 dialogues. --codec-only
+leaves out the language model. The report is printed and written as JSON, together with some WAV files. Needs
+flite and pocketsphinx.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from examples.train_voice.settings import DEFAULT, Synthesis, read_settings
 from examples.train_voice.synthesis import reseed
 from examples.train_voice.text import EVALUATION
 
-BATCH = 70  # texts that are generated at once
-PATIENCE = 3.0  # times the source's length, after which a text is cut off
-LATE = 1.5  # times the source's length: EOS should have come
+BATCH = 70  # texts generated at once
+PATIENCE = 3.0  # times the source's length: a text is cut off
+LATE = 1.5  # times the source's length: an end after this counts as late
 
 
 @dataclass(frozen=True)
 class Item:
-    """One text to be spoken. group: "slt", "rms" or "dialogues"."""
+    """Text to be spoken. group: "slt", "rms" or "dialogues"."""
 
     group: str
     text: str
 
     @property
     def turns(self) -> list[tuple[int, str]]:
-        """(voice, words) of each."""
+        """(voice, words) of each turn."""
         found = re.findall(r"\[S(\d)\]\s*([^\[]+)", self.text)
         return [(int(speaker) - 1, words.strip()) for speaker, words in found]
 
 
 def items(voices: Sequence[str], few: int | None) -> list[Item]:
-    """All evaluation texts, or the first `few` of each kind."""
+    """Read all evaluation texts, or the first `few` of each kind."""
     sentences = (EVALUATION / "sentences.txt").read_text().splitlines()[:few]
     dialogues = (EVALUATION / "dialogues.txt").read_text().splitlines()[:few]
-    alone = [
+    single = [
         Item(name, f"[S{tag}] {words}") for tag, name in enumerate(voices, start=1) for words in sentences
     ]
-    return [*alone, *(Item("dialogues", text) for text in dialogues)]
+    return [*single, *(Item("dialogues", text) for text in dialogues)]
 
 
 def source(item: Item, synthesis: Synthesis) -> np.ndarray:
-    """flite's own reading of it, as in training. (L,) float32."""
+    """Let flite read a text as in training. Returns (L,) float32."""
     reseed(1)
     rng = np.random.default_rng(1)
     said = [framed(speak(words, synthesis.voices[voice]), rng).samples for voice, words in item.turns]
@@ -68,13 +68,13 @@ def source(item: Item, synthesis: Synthesis) -> np.ndarray:
 
 
 def judge(job: tuple[Item, np.ndarray]) -> list[TurnScore]:
-    """The scores of an item's turns in some samples."""
+    """Score an item's turns in samples."""
     item, samples = job
     return score([words for _, words in item.turns], samples)
 
 
 def round_trips(folder: Path, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Every waveform through the codec and back."""
+    """Encode and decode every waveform."""
     import torch
 
     from torch_ref.codecs.dac import Dac
@@ -82,7 +82,7 @@ def round_trips(folder: Path, sources: Sequence[np.ndarray]) -> list[np.ndarray]
     from torch_ref.loading import fill
 
     part = open_published([folder], parts=("dac",)).parts["dac"]
-    assert part is not None, "the folder holds a codec"
+    assert part is not None, "open_published raises if it is missing"
     dac = fill(Dac(part.config), part, torch.float32, choose_device(None))  # type: ignore[arg-type]
     return [dac.decode(dac.encode(samples[None])).cpu().numpy()[0] for samples in sources]
 
@@ -90,7 +90,7 @@ def round_trips(folder: Path, sources: Sequence[np.ndarray]) -> list[np.ndarray]
 def spoken(
     voice: Path, chosen: Sequence[Item], sources: Sequence[np.ndarray], seed: int
 ) -> list[tuple[np.ndarray, bool]]:
-    """What the language model says, at its own settings, one sample a text; and whether it came to an end."""
+    """Speak with the language model's own settings, one sample per text. Returns samples and "ended"."""
     import torch_ref
 
     pipeline = torch_ref.DiaPipeline.load(voice / "dia", codec=voice / "codec", dtype="float32")
@@ -126,7 +126,7 @@ def conduct(
     said: Sequence[tuple[np.ndarray, bool]],
     sources: Sequence[np.ndarray],
 ) -> dict[str, float]:
-    """Turns that were lost, turns in the wrong voice, ends that came late: printed and returned."""
+    """Count lost turns, turns in the wrong voice and late ends; print and return the counts."""
     pitches = [
         [
             turn.pitch
@@ -149,8 +149,8 @@ def conduct(
         for (samples, stopped), source in zip(said, sources, strict=True)
     )
     print(
-        f"turns with half of their words wrong: {lost} of {len(turns)}; in the wrong voice (threshold "
-        f"{threshold:.0f} Hz): {wrong}; ends beyond {LATE} times the source, or never: {late} of {len(said)}",
+        f"turns with half of their words wrong: {lost} of {len(turns)}; turns in the wrong voice (threshold "
+        f"{threshold:.0f} Hz): {wrong}; ends after {LATE} times the source, or never: {late} of {len(said)}",
         flush=True,
     )
     return {"turns": len(turns), "lost": lost, "wrong_voice": wrong, "threshold_hz": threshold, "late": late}
@@ -169,35 +169,35 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
-    parser.add_argument("--voice", type=Path, required=True, help="folder that export wrote")
+    parser.add_argument("--voice", type=Path, required=True, help="folder written by export")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--few", type=int, help="take so many texts of each kind")
+    parser.add_argument("--few", type=int, help="number of texts of each kind")
     parser.add_argument("--codec-only", action="store_true")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     given.out.mkdir(parents=True, exist_ok=True)
-    chosen, told = items(settings.synthesis.voices, given.few), {}
+    chosen, figures = items(settings.synthesis.voices, given.few), {}
     with get_context("spawn").Pool(given.workers) as pool:
         sources = pool.map(partial(source, synthesis=settings.synthesis), chosen)
         waiting = pool.map_async(judge, list(zip(chosen, sources, strict=True)), chunksize=2)
         coded = round_trips(given.voice / "codec", sources)
         coded_scores = pool.map(judge, list(zip(chosen, coded, strict=True)), chunksize=2)
         wanted = waiting.get()
-        told["flite"] = report("flite", chosen, wanted)
-        told["codec"] = report("codec", chosen, coded_scores)
+        figures["flite"] = report("flite", chosen, wanted)
+        figures["codec"] = report("codec", chosen, coded_scores)
         kinds = {"source": sources, "codec": coded}
         if not given.codec_only:
             said = spoken(given.voice, chosen, sources, settings.seed)
             kinds["model"] = [samples for samples, _ in said]
             scores = pool.map(judge, list(zip(chosen, kinds["model"], strict=True)), chunksize=2)
-            told["language model"] = report("language model", chosen, scores)
-            told["conduct"] = conduct(chosen, scores, wanted, said, sources)
+            figures["language model"] = report("language model", chosen, scores)
+            figures["conduct"] = conduct(chosen, scores, wanted, said, sources)
     for kind, samples in kinds.items():
         for group in dict.fromkeys(item.group for item in chosen):
             own = [one for item, one in zip(chosen, samples, strict=True) if item.group == group][:4]
             write_wav(given.out / f"{group}-{kind}.wav", np.concatenate(own), settings.codec.sample_rate)
-    (given.out / "report.json").write_text(json.dumps(told, indent=2) + "\n")
+    (given.out / "report.json").write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

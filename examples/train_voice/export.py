@@ -1,9 +1,9 @@
-"""Stage 6, export: float16 weights in the layouts that transformers publishes Dia and DAC in.
+"""Stage 7, export: write float16 weights in the layouts in which transformers publishes Dia and DAC.
 
     python -m examples.train_voice.export --codec work/codec.pt --dia work/dia.pt --out work/voice
 
-Either may be left out. `torch_ref.load("work/voice/dia", codec="work/voice/codec")` speaks with the result,
-and convert-weights converts it.
+--codec or --dia may be left out. `torch_ref.load("work/voice/dia", codec="work/voice/codec")` loads the
+result, and convert-weights converts it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tts_core.dia.config import DiaConfig
 
 
 def dac_config(config: DacConfig) -> dict[str, Any]:
-    """As transformers writes a DacModel's config.json."""
+    """Build config.json in the form of transformers' DacModel."""
     return {
         "architectures": ["DacModel"],
         "model_type": "dac",
@@ -48,7 +48,7 @@ def dac_config(config: DacConfig) -> dict[str, Any]:
 
 
 def dia_config(config: DiaConfig) -> dict[str, Any]:
-    """As transformers writes a DiaForConditionalGeneration's config.json."""
+    """Build config.json in the form of transformers' DiaForConditionalGeneration."""
     ids = {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     return {
         "architectures": ["DiaForConditionalGeneration"],
@@ -73,7 +73,7 @@ def dia_config(config: DiaConfig) -> dict[str, Any]:
 
 
 def generation_config(config: DiaConfig) -> dict[str, Any]:
-    """The shipped sampling defaults."""
+    """Build generation_config.json with the sampling defaults."""
     sampling = config.sampling
     return {
         "do_sample": True,
@@ -88,12 +88,12 @@ def generation_config(config: DiaConfig) -> dict[str, Any]:
 
 
 def write(folder: Path, weights: Mapping[str, Tensor], configs: Mapping[str, dict[str, Any]]) -> int:
-    """One network's folder; returns its size in bytes."""
+    """Write one network's folder. Returns its size in bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     halves = {name: weight.detach().cpu().to(torch.float16).contiguous() for name, weight in weights.items()}
     worst = max(float(half.abs().max()) for half in halves.values())
     if not worst < 60000:
-        raise SystemExit(f"export: {folder}: a weight of {worst} does not fit float16")
+        raise SystemExit(f"export: {folder}: a weight of {worst} does not fit float16; train again")
     save_file(halves, folder / "model.safetensors", metadata={"format": "pt"})
     for name, config in configs.items():
         (folder / name).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -113,13 +113,13 @@ def main() -> None:
     if given.codec:
         state = restore(given.codec, cpu)
         if state is None:
-            raise SystemExit(f"export: there is no codec at {given.codec}")
+            raise SystemExit(f"export: no codec at {given.codec}; run stage 4 first")
         size = write(given.out / "codec", state["dac"], {"config.json": dac_config(settings.codec)})
         print(f"export: codec, {size:,} bytes")
     if given.dia:
         state = restore(given.dia, cpu)
         if state is None:
-            raise SystemExit(f"export: there is no language model at {given.dia}")
+            raise SystemExit(f"export: no language model at {given.dia}; run stage 6 first")
         configs = {
             "config.json": dia_config(settings.dia),
             "generation_config.json": generation_config(settings.dia),

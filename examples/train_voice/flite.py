@@ -1,11 +1,11 @@
-"""flite, the synthesizer that the voice learns from, called in this process.
+"""flite, the synthesizer that the voice learns from, called through ctypes.
 
-Its "clustergen" voices (slt, rms, awb) speak from parameters: every 5 ms a mel-cepstrum, a pitch and five
-strengths of voicing, of which pulses and noise are then filtered into a waveform. Both are read here, and
-when each sound is spoken.
+Its "clustergen" voices (slt, rms, awb) use parameters: every 5 ms a mel-cepstrum, a pitch and five strengths
+of voicing, from which it filters pulses and noise into a waveform. Parameters, waveform and the times of
+phones are read here.
 
 Debian: `apt-get install flite`; macOS: `brew install flite`. FLITE_LIBRARIES may name the folder of its
-shared libraries where they are not installed system-wide.
+shared libraries if they are not installed system-wide.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 SAMPLE_RATE = 16000
 TICK = 80  # samples from one row of parameters to the next: 5 ms
-CEPSTRUM = 25  # coefficients, the first of them the loudness
+CEPSTRUM = 25  # coefficients; the first one is the loudness
 STRENGTHS = 5  # bands of voicing, 0 to 1 each
 
 
@@ -54,7 +54,7 @@ PHONES: list[str] = list(_NAMES.split())  # "pau" is a pause
 
 
 class Sound(NamedTuple):
-    """A phone, its place in PHONES; its end in seconds; where its word ends in the text (a pause: 0)."""
+    """A phone's place in PHONES, its end in seconds, and the end of its word in the text (0 for a pause)."""
 
     phone: int
     end: float
@@ -62,9 +62,11 @@ class Sound(NamedTuple):
 
 
 class Spoken(NamedTuple):
-    """samples: (L,) int16.  pitch: (N,) Hz, 0 where unvoiced.  cepstra: (N, 25).  strengths: (N, 5).
+    """Speech with its parameters.
 
-    Row n of the parameters holds at sample 80 n.
+    samples: (L,) int16.  pitch: (N,) Hz, 0 if unvoiced.  cepstra: (N, 25).  strengths: (N, 5).
+
+    Row n of the parameters belongs to sample 80 n.
     """
 
     text: str
@@ -76,7 +78,7 @@ class Spoken(NamedTuple):
 
 
 def speak(text: str, voice: str) -> Spoken:
-    """A text in one of flite's clustergen voices."""
+    """Speak a text in one of flite's clustergen voices."""
     flite = _library()
     utterance = flite.flite_synth_text(text.encode(), _voice(voice))
     try:
@@ -92,7 +94,9 @@ def speak(text: str, voice: str) -> Spoken:
         strengths = _rows(flite.val_track(flite.feat_val(features, b"str_track")))
         wave = flite.utt_wave(utterance).contents
         if wave.sample_rate != SAMPLE_RATE:
-            raise ValueError(f"flite: voice {voice} speaks at {wave.sample_rate} Hz, not {SAMPLE_RATE}")
+            raise ValueError(
+                f"flite: voice {voice} has {wave.sample_rate} Hz, {SAMPLE_RATE} are needed; use another voice"
+            )
         samples = np.ctypeslib.as_array(wave.samples, (wave.num_samples,)).copy()
         return Spoken(
             text, samples, parameters[:, 0], parameters[:, 1:], strengths, _sounds(flite, utterance)
@@ -114,7 +118,7 @@ def _sounds(flite: ctypes.CDLL, utterance: int) -> list[Sound]:
 
 
 def _rows(track: ctypes._Pointer[_Track]) -> np.ndarray:
-    """(N, channels) float64."""
+    """Copy a track's rows. → (N, channels) float64."""
     held = track.contents
     rows = [held.frames[n][: held.num_channels] for n in range(held.num_frames)]
     return np.array(rows).reshape(len(rows), held.num_channels)

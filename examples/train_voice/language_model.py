@@ -1,9 +1,9 @@
-"""Stage 6, language model: Dia, from nothing, on text and codes.
+"""Stage 6, language model: train a Dia from scratch on text and codes.
 
     python -m examples.train_voice.language_model --codes work/codes --out work/dia.pt --minutes 10
     torchrun --nproc-per-node=gpu -m examples.train_voice.language_model ...   # on several GPUs
 
-The checkpoint holds the weights, their moving average (what `export` takes) and the optimizer.
+The checkpoint contains the weights, their moving average, which `export` takes, and the optimizer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from examples.train_voice.speech import wait_for_shards
 from examples.train_voice.teacher import Losses, Teacher
 from torch_ref.dia.dia import Dia
 
-MORE = (0.05, 0.15, 0.3, 0.5)  # of the time: then all shards are read that are there by now
-LARGEST_NORM = 1.0  # of the gradients
+MORE = (0.05, 0.15, 0.3, 0.5)  # shares of the time at which new shards are read
+LARGEST_NORM = 1.0  # of the gradients, which are clipped
 
 
 def initialise(network: Dia) -> None:
-    """Small normal weights; what is added to the residual stream is smaller the deeper the network."""
+    """Draw small normal weights; those of residual branches are smaller in deeper networks."""
     depth = len(network.model.encoder.layers) + len(network.model.decoder.layers)
     for name, weight in network.named_parameters():
         if name.endswith(("o_proj.weight", "down_proj.weight")):
@@ -39,14 +39,14 @@ def initialise(network: Dia) -> None:
 
 
 def groups(teacher: Teacher, weight_decay: float) -> list[dict]:
-    """Norms are not decayed."""
+    """Split the parameters into groups: matrices with weight decay, vectors without."""
     matrices = [p for p in teacher.parameters() if p.dim() > 1]
     vectors = [p for p in teacher.parameters() if p.dim() <= 1]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
 
 
 class Steps:
-    """Forward and backward passes of a teacher, captured once for every shape of batch."""
+    """Forward and backward passes of a teacher, captured once per shape of batch."""
 
     def __init__(self, teacher: Teacher, guide_weight: float, *, captured: bool):
         self.teacher, self.captured = teacher, captured
@@ -55,7 +55,7 @@ class Steps:
         self.known: dict[tuple[int, ...], tuple[Batch, Callable[[], Losses]]] = {}
 
     def __call__(self, batch: Batch) -> Losses:
-        """Fills the parameters' gradients, clipped."""
+        """Compute the losses, and the clipped gradients of the parameters."""
         if not self.captured:
             self.teacher.zero_grad()
             return self.both_ways(batch)
@@ -74,7 +74,7 @@ class Steps:
         gradients = [parameter.grad for parameter in self.learned if parameter.grad is not None]
         norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
         scale = (LARGEST_NORM / norm).clamp_max(1.0)
-        for gradient in gradients:  # a batch that overflows teaches nothing
+        for gradient in gradients:  # zero if the batch overflowed
             gradient.copy_(torch.where(norm.isfinite(), gradient * scale, 0.0))
         return losses
 
@@ -90,7 +90,7 @@ def train(
     peak: float | None = None,
     eager: bool = False,
 ) -> None:
-    """Until the time is over; checkpoints every half minute, and goes on from one."""
+    """Train until the time is up, from OUT if it exists, with a checkpoint every half minute."""
     training, device = settings.language_training, processes.device
     peak = peak or training.learning_rate
     network = Dia(settings.dia)
@@ -122,9 +122,9 @@ def train(
     check = validation_batch(corpus, settings.dia, training, 64).to(device)
     steps = Steps(teacher, training.guide_weight, captured=cuda and not eager)
 
-    def batches(alone: bool) -> Iterator[Batch]:
+    def batches(single: bool) -> Iterator[Batch]:
         seed = settings.seed + 7919 * processes.rank + step
-        return stream(corpus, settings.dia, training, alone=alone, seed=seed, workers=workers)
+        return stream(corpus, settings.dia, training, single=single, seed=seed, workers=workers)
 
     def keep() -> None:
         heads = {name: p for name, p in teacher.state_dict().items() if not name.startswith("network")}
@@ -136,12 +136,12 @@ def train(
     saved = clock.spent
     stage = None
     while (progress := clock.look(step)) < 1:
-        alone = progress < training.short_first
-        if stage != (stage := (alone, sum(progress >= begin for begin in MORE))):
+        single = progress < training.short_first
+        if stage != (stage := (single, sum(progress >= begin for begin in MORE))):
             if stage[1]:
-                corpus = Corpus(codes)  # with what has come since
+                corpus = Corpus(codes)  # with new shards
                 processes.say(f"language model: {len(corpus.texts):,} sentences")
-            source = batches(alone)
+            source = batches(single)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(peak, training.warmup, step, progress)
         losses = steps(next(source).to(device))
@@ -159,7 +159,7 @@ def train(
             )
             processes.say(
                 f"language model: step {step}, {clock.spent:.0f} s, training {losses.total.item():.3f}, "
-                f"unseen {shown}, phones {phones}, attention in place {float(unseen.guide):.2f}"
+                f"unseen {shown}, phones {phones}, attention on the text {float(unseen.guide):.2f}"
             )
         if processes.first and clock.spent - saved > 30:
             keep()
@@ -175,11 +175,13 @@ def main() -> None:
     )
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--codes", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")
-    parser.add_argument("--minutes", type=float, required=True, help="of training in all")
-    parser.add_argument("--workers", type=int, default=8, help="processes that prepare batches, for each GPU")
-    parser.add_argument("--learning-rate", type=float, help="in the settings' place, to go on from a voice")
-    parser.add_argument("--eager", action="store_true", help="without CUDA graphs")
+    parser.add_argument("--out", type=Path, required=True, help="checkpoint to write, and to continue from")
+    parser.add_argument("--minutes", type=float, required=True, help="minutes of training in total")
+    parser.add_argument("--workers", type=int, default=8, help="processes per GPU that prepare batches")
+    parser.add_argument(
+        "--learning-rate", type=float, help="instead of the settings', to continue from a voice"
+    )
+    parser.add_argument("--eager", action="store_true", help="do not use CUDA graphs")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)

@@ -1,4 +1,4 @@
-"""What a machine hears: pocketsphinx's words, their errors turn by turn, and a voice's pitch."""
+"""Speech recognition with pocketsphinx, word errors per turn, and pitch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRAME = SAMPLE_RATE // 100  # pocketsphinx counts in hundredths of a second
 
 
 class Heard(NamedTuple):
-    """A word and where it is in the samples."""
+    """Recognized word and its place in the samples."""
 
     word: str
     start: int
@@ -22,7 +22,10 @@ class Heard(NamedTuple):
 
 
 class TurnScore(NamedTuple):
-    """words: of the text.  errors: substitutions, deletions and insertions.  pitch: median Hz or 0."""
+    """Score of a turn.
+
+    words: of the text.  errors: substitutions, deletions and insertions.  pitch: median Hz or 0.
+    """
 
     words: int
     errors: int
@@ -30,7 +33,7 @@ class TurnScore(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    """Lower-case words, tags and punctuation removed."""
+    """Split a text into lower-case words without tags and punctuation."""
     return re.findall(r"[a-z']+", re.sub(r"\[S\d\]", " ", text).lower())
 
 
@@ -42,7 +45,7 @@ def _decoder() -> Any:
 
 
 def hear(samples: np.ndarray) -> list[Heard]:
-    """The words in (L,) float samples at 16 kHz."""
+    """Recognize the words in (L,) float samples at 16 kHz."""
     decoder = _decoder()
     quiet = np.zeros(SAMPLE_RATE // 5)
     padded = np.concatenate([quiet, np.clip(samples, -1, 1) * 32767, quiet]).astype(np.int16)
@@ -61,7 +64,7 @@ def hear(samples: np.ndarray) -> list[Heard]:
 
 
 def aligned(wanted: Sequence[str], heard: Sequence[str]) -> list[tuple[int | None, int | None]]:
-    """Pairs of places with the fewest errors; None on one side where a word has no partner."""
+    """Align words with the fewest errors: pairs of places, None for a word without a partner."""
     cost = np.zeros((len(wanted) + 1, len(heard) + 1), int)
     cost[:, 0], cost[0] = np.arange(len(wanted) + 1), np.arange(len(heard) + 1)
     for i, word in enumerate(wanted, start=1):
@@ -83,7 +86,7 @@ def aligned(wanted: Sequence[str], heard: Sequence[str]) -> list[tuple[int | Non
 
 
 def score(turns: Sequence[str], samples: np.ndarray) -> list[TurnScore]:
-    """Each turn of what should have been said; a word too many counts against the turn it stands in."""
+    """Score the turns of a text in samples; an inserted word counts against the turn it occurs in."""
     heard, wanted = hear(samples), [words_of(turn) for turn in turns]
     flat = [word for words in wanted for word in words]
     owner = [turn for turn, words in enumerate(wanted) for _ in words]
@@ -101,7 +104,7 @@ def score(turns: Sequence[str], samples: np.ndarray) -> list[TurnScore]:
 
 
 def pitch(samples: np.ndarray) -> float:
-    """Median pitch of the voiced frames between 60 and 350 Hz, by autocorrelation; 0 where none is voiced."""
+    """Median pitch of voiced frames, 60 to 350 Hz, by autocorrelation; 0 without voiced frames."""
     size, step = SAMPLE_RATE // 20, SAMPLE_RATE // 100
     if len(samples) < size:
         return 0.0
@@ -113,7 +116,7 @@ def pitch(samples: np.ndarray) -> float:
     correlation = correlation / np.maximum(correlation[:, :1], 1e-9) / (taper / taper[0])
     low, high = SAMPLE_RATE // 350, SAMPLE_RATE // 60
     best = correlation[:, low:high].max(1)
-    # the shortest lag that is nearly the best: no octave too low
+    # the shortest lag that is nearly the best, to avoid octave errors
     lag = low + (correlation[:, low:high] > 0.9 * best[:, None]).argmax(1)
     loud = (frames**2).mean(1) > 0.1 * (frames**2).mean()
     voiced = (best > 0.5) & loud
@@ -121,12 +124,12 @@ def pitch(samples: np.ndarray) -> float:
 
 
 def word_error_rate(scores: Sequence[TurnScore]) -> float:
-    """Percent, over all words."""
+    """Word error rate over all words, in percent."""
     return 100 * sum(one.errors for one in scores) / max(1, sum(one.words for one in scores))
 
 
 def interval(scores: Sequence[Sequence[TurnScore]], seed: int = 0) -> tuple[float, float]:
-    """95 % of word error rates over texts drawn with replacement: percent, (low, high)."""
+    """95 % bootstrap interval of the word error rate over texts, in percent: (low, high)."""
     rng = np.random.default_rng(seed)
     errors = np.array([sum(one.errors for one in turns) for turns in scores])
     words = np.array([sum(one.words for one in turns) for turns in scores])

@@ -1,4 +1,4 @@
-"""One process or several: who we are, a clock that all of them share, checkpoints."""
+"""Training in one or several processes: rank, shared clock, checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Processes:
-    """The processes that torchrun started, or this one alone."""
+    """The processes started by torchrun, or only this one."""
 
     def __init__(self, seed: int):
         self.rank, self.size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
@@ -30,7 +30,7 @@ class Processes:
             torch.cuda.set_device(self.device)
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
             torch.backends.cudnn.benchmark = True
-            torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as it is
+            torch._dynamo.config.suppress_errors = True  # run uncompiled what does not compile
         if self.size > 1:
             dist.init_process_group("nccl" if cuda else "gloo", device_id=self.device if cuda else None)
         torch.manual_seed(seed)  # the same initial weights everywhere
@@ -40,14 +40,16 @@ class Processes:
         return self.rank == 0
 
     def share(self, tensors: list[Tensor]) -> None:
-        """The first process's values, everywhere."""
+        """Copy the first process's values to all processes."""
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
     def average(self, tensors: list[Tensor]) -> None:
-        """Each tensor's mean over the processes, everywhere. As DistributedDataParallel does with gradients,
-        but behind a pass that may be a CUDA graph (`replayed`), where its hooks would not run.
+        """Replace each tensor with its mean over the processes.
+
+        DistributedDataParallel does the same with gradients, but its hooks do not run in a CUDA graph
+        (`replayed`).
         """
         if self.size > 1:
             flat = torch.cat([tensor.flatten() for tensor in tensors])
@@ -68,7 +70,7 @@ class Processes:
 
 
 class Clock:
-    """How much of a stage's time is over, the same in every process; goes on where a checkpoint stopped."""
+    """Clock of a stage, equal in all processes; it continues from a checkpoint's time."""
 
     def __init__(self, processes: Processes, minutes: float, spent: float):
         self.processes, self.limit = processes, minutes * 60
@@ -81,7 +83,7 @@ class Clock:
         return time.monotonic() - self.begun
 
     def look(self, step: int) -> float:
-        """0 to 1; read anew every tenth step."""
+        """Share of the time that is over, 0 to 1, updated every tenth step."""
         if step % 10 == 0:
             now = torch.tensor([self.spent / self.limit], device=self.processes.device)
             self.processes.share([now])
@@ -90,9 +92,9 @@ class Clock:
 
 
 def replayed(run: Callable[[], T], learned: list[nn.Parameter]) -> Callable[[], T]:
-    """`run`, a forward and backward pass on fixed tensors, as a CUDA graph: one launch instead of thousands.
+    """Capture `run`, a forward and backward pass on fixed tensors, as a CUDA graph with a single launch.
 
-    Each call fills the same outputs and the same gradients anew, and makes those the parameters' own.
+    Each call of the result overwrites the same outputs and gradients, and assigns these to the parameters.
     """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
@@ -106,7 +108,7 @@ def replayed(run: Callable[[], T], learned: list[nn.Parameter]) -> Callable[[], 
     for parameter in learned:
         parameter.grad = None
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's own thread goes on
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's thread keeps running
         made = run()
     gradients = [parameter.grad for parameter in learned]
 
@@ -120,17 +122,17 @@ def replayed(run: Callable[[], T], learned: list[nn.Parameter]) -> Callable[[], 
 
 
 def learning_rate(peak: float, warmup: int, step: int, progress: float) -> float:
-    """A linear rise over `warmup` steps, times a half cosine over the stage's time, down to 2 %."""
+    """Linear rise over `warmup` steps, times a half cosine over the stage's time down to 2 %."""
     return peak * min(1.0, (step + 1) / warmup) * (0.02 + 0.49 * (1 + math.cos(math.pi * min(1.0, progress))))
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Complete or not there."""
+    """Write a checkpoint atomically."""
     unfinished = path.with_suffix(".part")
     torch.save(state, unfinished)
     os.replace(unfinished, path)
 
 
 def restore(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """What `save` wrote, or None."""
+    """Read a checkpoint; None if there is none."""
     return torch.load(path, map_location=device, weights_only=True) if path.exists() else None

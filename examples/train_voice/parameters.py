@@ -1,9 +1,9 @@
-"""What a codec frame should tell, read off flite's parameters instead of its waveform.
+"""Features of codec frames from flite's parameters instead of its waveform.
 
 A frame is six rows of parameters, 30 ms. Its features are three groups: the spectrum (mel-cepstra and
-strengths of voicing), the pitch, and the phase, which is where the pitch pulses fall. The first two depend
-on what is said and on the voice alone, so that a language model can foretell them; in the waveform, which a
-codec's encoder sees, they are entangled with the third.
+strengths of voicing), the pitch, and the phase, which is the position of the pitch pulses. The first two
+depend only on text and voice, so a language model can predict them; in the waveform, which a codec's encoder
+sees, they are entangled with the third.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from examples.train_voice.spelling import letters_of
 
 TICKS = 6  # rows of parameters in a frame
 HOP = TICKS * TICK
-LOUDNESS_WEIGHT = 0.7  # of the first coefficient
+LOUDNESS_WEIGHT = 0.7  # factor of the first coefficient
 STRENGTH_WEIGHT = 0.5
 PITCH_WEIGHT, VOICED_WEIGHT = 4.0, 0.5
-MIDDLE = 130.0  # Hz: half-way between the voices
+MIDDLE = 130.0  # Hz: halfway between the voices
 ANGLES = (HOP // 4, 3 * HOP // 4)  # samples in a frame at which the phase is read
 
 SPECTRUM = TICKS * (CEPSTRUM + STRENGTHS)
 PITCH = 2 * TICKS
 PHASE = 2 * len(ANGLES)
 FEATURES = SPECTRUM + PITCH + PHASE
-LEAD, TAIL = 8, 32  # rows kept before and behind what can be heard
-THRESHOLD = 100  # of 32768: below it nothing is heard
+LEAD, TAIL = 8, 32  # rows kept before and after audible sound
+THRESHOLD = 100  # of 32768: audible above this
 
 
 class Frames(NamedTuple):
-    """samples: (480 T,) int16.  features: (T, 196).  places: (T,) the byte being said.  phones: (T,)."""
+    """Frames of an utterance.
+
+    samples: (480 T,) int16.  features: (T, 196).  places: (T,) the byte of text spoken.  phones: (T,).
+    """
 
     samples: np.ndarray
     features: np.ndarray
@@ -41,10 +44,9 @@ class Frames(NamedTuple):
 
 
 def framed(spoken: Spoken, rng: np.random.Generator) -> Frames:
-    """What was spoken, in whole frames; none where nothing can be heard.
+    """Cut speech into whole frames; no frames if it is inaudible.
 
-    rng gives the phase of what has no pitch: angles that the decoder may
-    draw its noise from.
+    rng: draws the phase of unvoiced frames, from which the decoder may derive noise.
     """
     loud = np.flatnonzero(np.abs(spoken.samples.astype(np.int32)) > THRESHOLD)
     if len(loud) == 0:
@@ -54,7 +56,7 @@ def framed(spoken: Spoken, rng: np.random.Generator) -> Frames:
     samples = np.zeros(count * HOP, np.int16)
     own = spoken.samples[first * TICK : first * TICK + count * HOP]
     samples[: len(own)] = own
-    # half-way between two rows stands for the 5 ms that lie between them
+    # the mean of two rows represents the 5 ms between them
     rows = np.minimum(first + np.arange(count * TICKS + 1), len(spoken.pitch) - 1)
     cepstra, strengths = (_between(track[rows]) for track in (spoken.cepstra, spoken.strengths))
     spectrum = np.concatenate([cepstra, STRENGTH_WEIGHT * strengths], axis=1)
@@ -77,10 +79,10 @@ def framed(spoken: Spoken, rng: np.random.Generator) -> Frames:
 
 
 def phases(pitch: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Cycles since the last pitch pulse, 0 to 1, at some samples; not a number where there is no voice.
+    """Cycles since the last pitch pulse, 0 to 1, at the given samples; NaN in unvoiced sound.
 
-    As flite's vocoder does it: a pulse whenever a period has passed, periods changing evenly between rows; a
-    stretch with voice begins with a pulse.
+    Follows flite's vocoder: a pulse after each period, with periods interpolated between rows; a voiced
+    stretch begins with a pulse.
     """
     length = (len(pitch) - 1) * TICK
     period = np.where(pitch > 0, SAMPLE_RATE / np.maximum(pitch, 1.0), 0.0)
@@ -105,7 +107,7 @@ def phases(pitch: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def places(spoken: Spoken) -> list[int]:
-    """Of every sound, the byte of the text that it is spelled by; a pause is behind the word before it."""
+    """Find the byte of text that spells each sound; a pause has the end of the previous word."""
     found, begun, index, sounds = [], 0, 0, spoken.sounds
     while index < len(sounds):
         end, same = sounds[index].word_end, index

@@ -1,4 +1,4 @@
-"""A picture and two sound files of what the embedded voice says, for docs/use/voice.md.
+"""Write a picture and two sound files of the embedded voice for docs/use/voice.md.
 
     python -m examples.train_voice.picture --out docs/use
 
@@ -16,17 +16,17 @@ import torch_ref
 from tts_core.audio.files import write_audio
 from tts_core.voice.embedded import CODEC, DIA
 
-SENTENCE = "My brother left his keys on the kitchen counter."  # of the evaluation's: never trained on
+SENTENCE = "My brother left his keys on the kitchen counter."  # of the evaluation, not trained on
 SPEAKERS = {"slt": "[S1]", "rms": "[S2]"}
 WIDTH, WAVE, SPECTRUM, EDGE = 900, 70, 200, 40  # pixels
 WINDOW = 400  # samples: 25 ms
 RANGE = 70  # dB from the darkest to the lightest
-SHADES = 48  # fewer make a smaller file
-COLOURS = ((13, 8, 35), (86, 28, 109), (187, 55, 84), (249, 142, 9), (252, 255, 214))  # dark to light
+SHADES = 48  # few, for a small file
+COLORS = ((13, 8, 35), (86, 28, 109), (187, 55, 84), (249, 142, 9), (252, 255, 214))  # dark to light
 
 
 def spectrogram(samples: np.ndarray, columns: int, rows: int) -> np.ndarray:
-    """(L,) → (rows, columns), 0 to 1: magnitudes in dB, the highest frequency first."""
+    """Compute magnitudes in dB, scaled to 0 to 1, highest frequency first. (L,) → (rows, columns)."""
     padded = np.pad(samples, WINDOW // 2)
     starts = np.linspace(0, len(samples) - 1, columns).astype(int)
     frames = padded[starts[:, None] + np.arange(WINDOW)] * np.hanning(WINDOW)
@@ -35,7 +35,7 @@ def spectrogram(samples: np.ndarray, columns: int, rows: int) -> np.ndarray:
 
 
 def waveform(samples: np.ndarray, columns: int, rows: int) -> np.ndarray:
-    """(L,) → (rows, columns), 1 where the signal passes in a column's time."""
+    """Plot the range of the signal in each column as ones. (L,) → (rows, columns)."""
     pieces = np.array_split(samples / max(float(np.abs(samples).max()), 1e-9), columns)
     low, high = (np.array([edge(piece) for piece in pieces]) for edge in (np.min, np.max))
     height = np.linspace(1, -1, rows)[:, None]
@@ -43,16 +43,16 @@ def waveform(samples: np.ndarray, columns: int, rows: int) -> np.ndarray:
     return ((height >= low - half) & (height <= high + half)).astype(float)
 
 
-def coloured(shades: np.ndarray) -> np.ndarray:
-    """(H, W), 0 to 1 → (H, W, 3) uint8."""
-    steps = np.round(shades * (SHADES - 1)) / (SHADES - 1) * (len(COLOURS) - 1)
-    table = np.array(COLOURS, float)
-    channels = [np.interp(steps, np.arange(len(COLOURS)), table[:, channel]) for channel in range(3)]
+def colored(shades: np.ndarray) -> np.ndarray:
+    """Map shades to colors. (H, W), 0 to 1 → (H, W, 3) uint8."""
+    steps = np.round(shades * (SHADES - 1)) / (SHADES - 1) * (len(COLORS) - 1)
+    table = np.array(COLORS, float)
+    channels = [np.interp(steps, np.arange(len(COLORS)), table[:, channel]) for channel in range(3)]
     return np.stack(channels, axis=-1).astype(np.uint8)
 
 
 def draw(spoken: dict[str, np.ndarray], sample_rate: int, path: Path) -> None:
-    """One panel a speaker, all on the same scale of time."""
+    """Draw one panel per speaker, all on the same time scale."""
     from PIL import Image, ImageDraw
 
     height = WAVE + SPECTRUM + EDGE
@@ -61,10 +61,10 @@ def draw(spoken: dict[str, np.ndarray], sample_rate: int, path: Path) -> None:
     longest = max(map(len, spoken.values()))
     for place, (name, samples) in enumerate(spoken.items()):
         top, columns = place * height, WIDTH * len(samples) // longest
-        wave = np.where(waveform(samples, columns, WAVE)[..., None] > 0, COLOURS[1], (255, 255, 255))
+        wave = np.where(waveform(samples, columns, WAVE)[..., None] > 0, COLORS[1], (255, 255, 255))
         image.paste(Image.fromarray(wave.astype(np.uint8)), (EDGE, top))
         shades = spectrogram(samples, columns, SPECTRUM)
-        image.paste(Image.fromarray(coloured(shades)), (EDGE, top + WAVE))
+        image.paste(Image.fromarray(colored(shades)), (EDGE, top + WAVE))
         pen.text((4, top + WAVE // 2 - 6), name, fill="black")
         for kilohertz in range(0, sample_rate // 2000 + 1, 2):
             y = top + WAVE + SPECTRUM - SPECTRUM * kilohertz * 2000 // sample_rate

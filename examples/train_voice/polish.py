@@ -1,5 +1,6 @@
-r"""Stage 4b, polish: the decoder against discriminators, the encoder on what it should hear. The codes
-stay what they are, so the language model may be trained at the same time, on another GPU.
+r"""Stage 4b, polish: train the decoder against discriminators, and continue the encoder's training.
+
+The codes do not change, so the language model can be trained at the same time on another GPU.
 
     python -m examples.train_voice.polish --speech work/speech --codebooks work/codebooks.pt \
         --codec work/codec.pt --out work/polished.pt --minutes 8
@@ -23,11 +24,11 @@ from examples.train_voice.spectral import MelDistance
 from examples.train_voice.speech import shard_names
 from torch_ref.codecs.dac import Dac
 
-MORE = 0.2  # of the time: then all speech is read that there is by now
+MORE = 0.2  # share of the time at which new speech is read
 
 
 class Contest:
-    """A step of all sides: the encoder hears, the decoder speaks, judges compare it with the real speech."""
+    """Training step of encoder, decoder and discriminators."""
 
     def __init__(self, dac: Dac, judges: Judges, settings: Settings):
         device = dac.decoder.conv2.weight.device
@@ -42,13 +43,15 @@ class Contest:
 
     @torch.no_grad()
     def latents(self, pieces: Pieces, heard: Tensor) -> Tensor:
-        """Of the codebooks' own codes, and for half of the batch of the encoder's."""
+        """Decode the codebooks' codes for half of the batch, and the encoder's for the other half."""
         quantizer, half = self.dac.quantizer, len(heard) // 2
         return quantizer.decode(quantizer.encode(torch.cat((pieces.latents[:half], heard[half:]))))
 
     def __call__(self, pieces: Pieces) -> Tensor:
-        """Fills the gradients of all. → judges' loss, adversarial loss, feature distance, mel distance, and
-        the encoder's errors: spectrum, pitch, phase.
+        """Compute all gradients.
+
+        → discriminators' loss, adversarial loss, feature distance, mel distance, and the encoder's errors
+        of spectrum, pitch and phase.
         """
         weights = self.weights
         heard = self.dac.encoder(pieces.samples[:, None])
@@ -82,16 +85,18 @@ def train(
     *,
     eager: bool = False,
 ) -> None:
-    """Until the time is over; checkpoints every half minute, and goes on from one."""
+    """Train until the time is up, from OUT if it exists, with a checkpoint every half minute."""
     training, device = settings.polish, processes.device
     dac, judges = Dac(settings.codec).to(device), Judges().to(device)
-    state, told = restore(out, device), restore(codebooks, device)
+    state, known = restore(out, device), restore(codebooks, device)
     start = state or restore(codec, device)
-    if start is None or told is None:
-        raise SystemExit(f"polish: there is no codec at {codec}, or no codebooks at {codebooks}")
+    if start is None or known is None:
+        raise SystemExit(
+            f"polish: no codec at {codec}, or no codebooks at {codebooks}; run stages 3 and 4 first"
+        )
     dac.load_state_dict(start["dac"])
     dac.quantizer.requires_grad_(False)
-    books = Codebooks.restored(told, settings.codec, device)
+    books = Codebooks.restored(known, settings.codec, device)
     seed = settings.seed + 500 + 1000 * processes.rank
     data = Speech(speech, settings.codec_training.shards, books, device, seed)
     cuda, betas = device.type == "cuda", (0.8, 0.99)
@@ -133,7 +138,7 @@ def train(
         )
 
     while (progress := clock.look(step)) < 1:
-        if not more and progress > MORE:  # speech that has come since
+        if not more and progress > MORE:  # read new speech
             more = True
             shards = min(len(shard_names(speech)), training.shards)
             data = Speech(speech, shards, books, device, seed + step)
@@ -165,7 +170,7 @@ def train(
 
 
 def halves(verdicts: list[list[Tensor]]) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
-    """Verdicts of a joined batch, as those of its first and of its second half."""
+    """Split verdicts of a joined batch into those of its halves."""
     first = [[x.chunk(2)[0] for x in verdict] for verdict in verdicts]
     return first, [[x.chunk(2)[1] for x in verdict] for verdict in verdicts]
 
@@ -177,10 +182,10 @@ def main() -> None:
     parser.add_argument("--settings", type=Path, default=DEFAULT)
     parser.add_argument("--speech", type=Path, required=True)
     parser.add_argument("--codebooks", type=Path, required=True)
-    parser.add_argument("--codec", type=Path, required=True, help="where to begin")
-    parser.add_argument("--out", type=Path, required=True, help="checkpoint, written and gone on from")
-    parser.add_argument("--minutes", type=float, required=True, help="of training in all")
-    parser.add_argument("--eager", action="store_true", help="without a CUDA graph")
+    parser.add_argument("--codec", type=Path, required=True, help="checkpoint to start from")
+    parser.add_argument("--out", type=Path, required=True, help="checkpoint to write, and to continue from")
+    parser.add_argument("--minutes", type=float, required=True, help="minutes of training in total")
+    parser.add_argument("--eager", action="store_true", help="do not use a CUDA graph")
     given = parser.parse_args()
     settings = read_settings(given.settings)
     processes = Processes(settings.seed)

@@ -1,10 +1,10 @@
-"""Whether the voice keeps a prompt's voice: about 3 s of flite with their transcript, continued.
+"""Evaluate voice prompts: about 3 s of flite with their transcript, continued by the voice.
 
     python -m examples.train_voice.prompting --dia work/voice/dia --codec work/voice/codec --count 16
 
-Each of flite's two voices is continued under its own tag, and under the other's, which the model knows
-better in the other voice. Compared with the prompt: the continuation, and, as baselines, flite's own reading
-of the same words in the same voice and in the other one. Needs flite and pocketsphinx.
+Each of flite's two voices is continued under its own tag, and under the other's, which the model learned in
+the other voice. Compared with the prompt are the continuation and, as baselines, flite's reading of the same
+words in the same voice and in the other. Needs flite and pocketsphinx.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ SHORTEST, LONGEST = 2.5, 3.5  # seconds of a prompt
 
 
 class Row(NamedTuple):
-    """Of one voice under one tag.  cosines with the prompt, and pitches in Hz: of the continuation and of
-    both baselines.  kept: continuations whose pitch is nearer to their own voice's than to the other's.
+    """Result of one voice under one tag.
+
+    cosines, pitches: cosine with the prompt and pitch in Hz, of the continuation and both baselines.  kept:
+    number of continuations whose pitch is nearer to the prompt's voice than to the other.
     """
 
     voice: str
@@ -51,7 +53,7 @@ class Row(NamedTuple):
 
 
 def pairs(voice: int, synthesis: Synthesis, count: int) -> list[tuple[str, np.ndarray, str]]:
-    """(what the prompt says, its samples, what is to be said next), from the evaluation's sentences."""
+    """Choose prompts from the evaluation's sentences: (transcript, samples, text to continue with)."""
     sentences = (EVALUATION / "sentences.txt").read_text().splitlines()
     found = []
     for words, after in zip(sentences, [*sentences[1:], sentences[0]], strict=True):
@@ -70,7 +72,7 @@ def compared(
     continued: Sequence[np.ndarray],
     synthesis: Synthesis,
 ) -> Row:
-    """continued: samples at 16 kHz, one for each pair."""
+    """Compare continuations with their prompts. continued: samples at 16 kHz, one for each pair."""
     prompts = [voiceprint(samples) for _, samples, _ in chosen]
     ours = [voiceprint(samples) for samples in continued]
     same, other = (
@@ -98,7 +100,7 @@ def compared(
 def continuations(
     pipeline: Any, tag: int, chosen: Sequence[tuple[str, np.ndarray, str]], seed: int
 ) -> list[np.ndarray]:
-    """What the voice says behind each prompt, in one batch."""
+    """Continue every prompt, in one batch."""
     prompts = [Prompt.of(audio=samples, text=f"[S{tag + 1}] {words}") for words, samples, _ in chosen]
     longest = int(PATIENCE * LONGEST * pipeline.sample_rate / pipeline.codec_config.hop_length)
     results = pipeline.generate_batch(

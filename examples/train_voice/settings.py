@@ -1,4 +1,4 @@
-"""voice.toml, read strictly, and the configurations of the two networks that it describes."""
+"""Strict reader of voice.toml, and the configurations of the two networks in it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LanguageTraining:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything in voice.toml."""
+    """Contents of voice.toml."""
 
     seed: int
     utterances: int
@@ -81,7 +81,7 @@ class Settings:
 
 
 def read_settings(path: str | Path = DEFAULT) -> Settings:
-    """Raises ValueError naming a section's unknown or missing fields."""
+    """Read voice.toml. Raises ValueError naming a section's unknown or missing fields."""
     with Path(path).open("rb") as file:
         tree = tomllib.load(file)
     codec, language = tree["codec"], tree["language_model"]
@@ -112,7 +112,7 @@ def _codec(given: dict[str, Any]) -> DacConfig:
 def _dia(
     encoder: dict[str, Any], decoder: dict[str, Any], sampling: dict[str, Any], dac: DacConfig
 ) -> DiaConfig:
-    """EOS, PAD and BOS follow the codes; codebook c lags c rows."""
+    """Build Dia's configuration: EOS, PAD and BOS follow the codes; codebook c is delayed by c rows."""
     shared = {"norm_eps": 1e-5, "rope_theta": 10000.0}
     special = dac.codebook_size
     channels = {

@@ -1,4 +1,4 @@
-"""How alike two voices are: cosine of mean log-mel statistics, and median pitch."""
+"""Similarity of two voices: cosine of mean log-mel statistics, and median pitch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import numpy as np
 from examples.train_voice.listening import SAMPLE_RATE, pitch
 from examples.train_voice.spectral import mel_filters
 
-SIZE, BANDS = 1024, 40  # of the spectrogram: samples of a window, a quarter of which is a step
-QUIET = 2.0  # powers of ten in magnitude below the loudest frame: no speech
+SIZE, BANDS = 1024, 40  # of the spectrogram: samples of a window (four times its step), mel bands
+QUIET = 2.0  # powers of ten below the loudest frame's magnitude that count as silence
 
 
 class Voiceprint(NamedTuple):
-    """spectrum: (2 BANDS,), mean and spread of each band's log-mel, each without its own mean.  pitch:
-    median Hz, 0 where nothing is voiced.
+    """Statistics of a voice.
+
+    spectrum: (2 BANDS,), mean and standard deviation of each band's log-mel, each with its mean over bands
+    subtracted.  pitch: median Hz, 0 if nothing is voiced.
     """
 
     spectrum: np.ndarray
@@ -26,19 +28,19 @@ class Voiceprint(NamedTuple):
 
 @lru_cache
 def filters() -> np.ndarray:
-    """(bins, BANDS)."""
+    """Mel filters, (bins, BANDS)."""
     return mel_filters(SIZE, BANDS, SAMPLE_RATE)
 
 
 def log_mel(samples: np.ndarray) -> np.ndarray:
-    """(L,) at 16 kHz → (T, BANDS), log10 of mel magnitudes."""
+    """Compute log10 of mel magnitudes. (L,) at 16 kHz → (T, BANDS)."""
     padded = np.pad(samples.astype(np.float64), SIZE // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, SIZE)[:: SIZE // 4]
     return np.log10(np.abs(np.fft.rfft(frames * np.hanning(SIZE))) @ filters() + 1e-5)
 
 
 def voiceprint(samples: np.ndarray) -> Voiceprint:
-    """Of some seconds of one voice. (L,) at 16 kHz."""
+    """Measure a voice in some seconds of speech. (L,) at 16 kHz."""
     if not len(samples):
         return Voiceprint(np.zeros(2 * BANDS), 0.0)
     bands = log_mel(samples)
@@ -55,11 +57,11 @@ def similarity(one: Voiceprint, other: Voiceprint) -> float:
 
 
 def similarities(ones: Sequence[Voiceprint], others: Sequence[Voiceprint]) -> float:
-    """Mean over pairs."""
+    """Mean similarity over pairs."""
     return float(np.mean([similarity(one, other) for one, other in zip(ones, others, strict=True)]))
 
 
 def median_pitch(prints: Sequence[Voiceprint]) -> float:
-    """Of those that are voiced, Hz; 0 where none is."""
+    """Median pitch of voiced prints in Hz; 0 if there are none."""
     found = [one.pitch for one in prints if one.pitch]
     return float(np.median(found)) if found else 0.0

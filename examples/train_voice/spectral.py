@@ -1,6 +1,7 @@
 """Spectral distances between waveforms.
 
-Source: descriptinc/descript-audio-codec dac/nn/loss.py MelSpectrogramLoss (MIT), written anew: seven windows.
+Source: descriptinc/descript-audio-codec dac/nn/loss.py MelSpectrogramLoss (MIT); own implementation with
+seven windows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ FLOOR = 1e-5
 
 
 def mel_filters(n_fft: int, bands: int, sample_rate: int) -> np.ndarray:
-    """Triangles that are evenly spaced in mel; each at least one bin wide. (bins, bands) float32."""
+    """Build triangles evenly spaced in mel, each at least one bin wide. (bins, bands) float32."""
     bins = np.linspace(0, sample_rate / 2, n_fft // 2 + 1)
     top = 2595 * np.log10(1 + sample_rate / 2 / 700)
     edges = 700 * (10 ** (np.linspace(0, top, bands + 2) / 2595) - 1)
@@ -37,7 +38,7 @@ class MelDistance(nn.Module):
             self.register_buffer(f"window{n_fft}", torch.hann_window(n_fft), persistent=False)
 
     def forward(self, made: Tensor, wanted: Tensor) -> Tensor:
-        """(B, L) float32 each → scalar."""
+        """Compare two waveforms. (B, L) float32 each → scalar."""
         both = torch.cat((made, wanted))
         total = made.new_zeros(())
         for n_fft in WINDOWS:
@@ -46,7 +47,7 @@ class MelDistance(nn.Module):
         return total / len(WINDOWS)
 
     def log_mel(self, samples: Tensor, n_fft: int) -> Tensor:
-        """(B, L) → (B, T, bands)."""
+        """Compute log10 of mel magnitudes. (B, L) → (B, T, bands)."""
         window, filters = self.get_buffer(f"window{n_fft}"), self.get_buffer(f"filters{n_fft}")
         spectrum = torch.stft(
             samples, n_fft, n_fft // 4, window=window, normalized=False, return_complex=True

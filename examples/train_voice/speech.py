@@ -1,4 +1,4 @@
-"""Speech on disk: shards of utterances, arrays of frames and a list of what they say."""
+"""Speech on disk: shards of utterances with arrays of frames and a list of texts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Shard:
-    """Utterances one behind the other. lengths: frames of each.  arrays: what is known of every frame, by
-    name, (sum of the lengths, ...): samples, features, places; or codes, places.
+    """Utterances in sequence.
+
+    lengths: frames of each.  arrays: values of every frame by name, (sum of the lengths, ...): samples,
+    features, places, phones; or codes, places, phones.
     """
 
     texts: list[str]
@@ -25,39 +27,39 @@ class Shard:
 
 
 def write_shard(folder: Path, name: str, shard: Shard) -> None:
-    """Complete or not there: the list, which marks the shard as done, is renamed into place last."""
+    """Write a shard atomically: the list, which marks it as done, is renamed into place last."""
     for kind, array in shard.arrays.items():
         np.save(folder / f"{name}-{kind}.npy", array)
-    told = {"texts": shard.texts, "voices": shard.voices, "lengths": shard.lengths}
+    listed = {"texts": shard.texts, "voices": shard.voices, "lengths": shard.lengths}
     unfinished = folder / f"{name}.part"
-    unfinished.write_text(json.dumps(told | {"arrays": sorted(shard.arrays)}))
+    unfinished.write_text(json.dumps(listed | {"arrays": sorted(shard.arrays)}))
     os.replace(unfinished, folder / f"{name}.json")
 
 
 def read_shard(folder: Path, name: str) -> Shard:
-    told = json.loads((folder / f"{name}.json").read_text())
-    arrays = {kind: np.load(folder / f"{name}-{kind}.npy") for kind in told["arrays"]}
-    return Shard(told["texts"], told["voices"], told["lengths"], arrays)
+    listed = json.loads((folder / f"{name}.json").read_text())
+    arrays = {kind: np.load(folder / f"{name}-{kind}.npy") for kind in listed["arrays"]}
+    return Shard(listed["texts"], listed["voices"], listed["lengths"], arrays)
 
 
 def shard_names(folder: Path) -> list[str]:
-    """Of the shards that are done, in order."""
+    """Names of the finished shards, in order."""
     return sorted(path.stem for path in folder.glob("*.json"))
 
 
 def wait_for_shards(folder: Path, count: int, patience: float = 600) -> list[str]:
-    """Names of the first `count` shards, while another process still writes them.
+    """Wait for `count` shards that another process writes. Returns their names.
 
-    After `patience` seconds without enough, those that there are.
+    After `patience` seconds, returns the shards that exist. Raises SystemExit if there are none.
     """
     begun = time.monotonic()
     while len(names := shard_names(folder)) < count and time.monotonic() - begun < patience:
         time.sleep(1)
     if not names:
-        raise SystemExit(f"no speech in {folder} after {patience:.0f} s; run the stage before this one")
+        raise SystemExit(f"no speech in {folder} after {patience:.0f} s; run the previous stage first")
     return names[:count]
 
 
 def joined(folder: Path, names: Sequence[str], kind: str) -> np.ndarray:
-    """One array of several shards."""
+    """Concatenate one array of several shards."""
     return np.concatenate([np.load(folder / f"{name}-{kind}.npy") for name in names])

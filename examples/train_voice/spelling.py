@@ -1,4 +1,4 @@
-"""Which letter of a word a phone is spelled by: the monotone alignment with the fewest unlikely pairs."""
+"""Alignment of phones with letters: monotone, with the fewest unlikely pairs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def likely(phone: str, letter: str) -> bool:
 
 @lru_cache(maxsize=50_000)
 def letters_of(word: str, phones: tuple[int, ...]) -> tuple[int, ...]:
-    """The place in `word` of every phone's letter, never falling. word: lower case, not empty."""
+    """Find every phone's letter in a word, in ascending order. word: lower case, not empty."""
     names = [PHONES[phone] for phone in phones]
-    skipped = [0.0]  # cost of leaving out the first n letters
+    skipped = [0.0]  # cost of skipping the first n letters
     for letter in word:
         skipped.append(
             skipped[-1] + (0.0 if not letter.isalpha() else SILENT_VOWEL if letter in VOWELS else SILENT)

@@ -1,8 +1,8 @@
-"""Stage 2, synthesis: every sentence in one of flite's voices, with the features of its frames.
+"""Stage 2, synthesis: speak every sentence with a voice of flite, and compute the features of its frames.
 
     python -m examples.train_voice.synthesis --text work/text.txt --out work/speech --workers 16
 
-Shards that are there already are kept, so a run that was stopped goes on.
+Existing shards are kept, so an interrupted run continues.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SHORTEST, LONGEST = 8, 400  # frames of an utterance
 
 
 def reseed(seed: int) -> None:
-    """flite draws its noise from the C library."""
+    """Seed the C library's random numbers, from which flite draws its noise."""
     ctypes.CDLL(None).srand(seed)
 
 
 def voice_of(place: int, synthesis: Synthesis) -> int:
-    """The speakers by turns; now and then a voice that only the codec hears."""
+    """Choose the voice: speakers alternate; at intervals, a voice only for the codec."""
     heard = place % synthesis.heard_every == synthesis.heard_every - 1
     return len(synthesis.voices) if heard and synthesis.heard else place % len(synthesis.voices)
 
 
 def shard(texts: list[str], synthesis: Synthesis, seed: int) -> Shard:
-    """Sentences, each by one voice. A text that flite makes too short or too long of is left out."""
+    """Speak sentences, each in one voice. Sentences whose speech is too short or too long are left out."""
     reseed(seed)
     rng = np.random.default_rng(seed)
     names = [*synthesis.voices, *synthesis.heard]

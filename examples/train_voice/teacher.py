@@ -1,6 +1,6 @@
-"""Dia over whole sequences at once, as training needs it: the network's own modules, no cache, padded texts.
+"""Dia over whole sequences for training, with the network's modules, padded texts and no cache.
 
-tests/examples holds it against the network's own forward pass.
+tests/examples compares it with the network's own forward pass.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from torch_ref.layers.rope import Rotation, rotate
 GUIDED_LAYERS = (
     1,
     3,
-)  # of the decoder: their first cross-attention heads are kept where speech and text meet
+)  # of the decoder: their first cross-attention heads are trained to attend to the text being spoken
 GUIDE_WIDTH = 1.25  # tokens
-PHONE_WEIGHT = 0.5  # of each of three losses for phones
+PHONE_WEIGHT = 0.5  # of each of the three phone losses
 
 
 class Losses(NamedTuple):
-    """total: what is minimised.  channels: (C,) cross-entropy of each.  guide: share of the guided heads'
-    attention that is at what is being said.  phones: cross-entropy of each token's phone behind the encoder,
-    and of each frame's behind the guided layers.
+    """Losses of a batch.
+
+    total: to be minimized.  channels: (C,) cross-entropy of each.  guide: share of the guided heads'
+    attention on the text being spoken.  phones: cross-entropy of each token's phone after the encoder, and
+    of each frame's after each guided layer.
     """
 
     total: Tensor
@@ -39,9 +41,9 @@ class Losses(NamedTuple):
 def delayed(
     codes: Tensor, frames: Tensor, delays: tuple[int, ...], bos: int, pad: int
 ) -> tuple[Tensor, Tensor]:
-    """Grid rows and which of them are drawn by the model.
+    """Build grid rows, and a mask of the codes that the model draws.
 
-    codes: (B, T + 1, C) with EOS behind each example's frames (B,). → rows (B, 2 + T + longest delay, C),
+    codes: (B, T + 1, C) with EOS after each example's frames (B,). → rows (B, 2 + T + longest delay, C),
     and a mask of the same shape: codes, and channel 0's EOS.
     """
     batch, length, channels = codes.shape
@@ -59,7 +61,7 @@ def delayed(
 def attend(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool = False
 ) -> Tensor:
-    """Grouped-query attention without a mask on keys' heads. (B, H, T, E), (B, K, S, E) → (B, T, H·E)."""
+    """Grouped-query attention. (B, H, T, E), (B, K, S, E) → (B, T, H·E)."""
     group = queries.shape[1] // keys.shape[1]
     if group > 1:
         keys, values = (x.repeat_interleave(group, dim=1) for x in (keys, values))
@@ -69,7 +71,7 @@ def attend(
 
 
 def self_attend(layer: SelfAttention, x: Tensor, rotation: Rotation, mask: Tensor | None) -> Tensor:
-    """With a mask over texts, or causal without one."""
+    """Self-attention with a mask over texts, or causal without one."""
     queries = rotate(split_heads(layer.q_proj(x), layer.head_dim), rotation)
     keys = rotate(split_heads(layer.k_proj(x), layer.head_dim), rotation)
     values = split_heads(layer.v_proj(x), layer.head_dim)
@@ -89,7 +91,7 @@ def decoder_layer(
 
 
 def listen(layer: DecoderLayer, x: Tensor, encoded: Tensor, mask: Tensor) -> Tensor:
-    """The rest of a layer, behind its self-attention."""
+    """Run the rest of a layer, after its self-attention."""
     cross = layer.cross_attention
     queries = split_heads(cross.q_proj(layer.pre_ca_norm(x)), cross.head_dim)
     keys, values = cross.project(encoded, None)
@@ -98,10 +100,10 @@ def listen(layer: DecoderLayer, x: Tensor, encoded: Tensor, mask: Tensor) -> Ten
 
 
 class Teacher(nn.Module):
-    """Losses of a batch, each row predicted from the true ones before it.
+    """Losses of a batch, with each row predicted from the true rows before it.
 
-    Besides the codes, two of its own heads predict what is being said, from the encoder and from the decoder:
-    spelling is learned sooner from phones than from codes. They are left behind when training ends.
+    Two additional heads predict phones from the encoder and from the decoder, because spelling is learned
+    faster from phones than from codes. They are not exported.
     """
 
     def __init__(self, network: Dia):
@@ -115,7 +117,7 @@ class Teacher(nn.Module):
         self.register_buffer("weights", weights / weights.sum(), persistent=False)
 
     def encode(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """ids: (B, S), mask: (B, 1, 1, S) True at text → (B, S, D)."""
+        """Encode texts. ids: (B, S).  mask: (B, 1, 1, S), True at text.  → (B, S, D)."""
         encoder = self.network.model.encoder
         x, rotation = encoder.embedding(ids), encoder.rotary(0, ids.shape[1])
         for layer in cast(list[EncoderLayer], encoder.layers):
@@ -125,8 +127,9 @@ class Teacher(nn.Module):
     def logits(
         self, rows: Tensor, encoded: Tensor, mask: Tensor
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """rows: (B, R, C) → logits (B, R, C, V) float32, and what the guided layers read and wrote, (B, R, D)
-        each.
+        """Compute logits. rows: (B, R, C).
+
+        → (B, R, C, V) float32, and the guided layers' inputs and outputs, (B, R, D) each.
         """
         decoder = self.network.model.decoder
         x, rotation = decoder.embeddings(rows), decoder.rotary(0, rows.shape[1])
@@ -142,7 +145,7 @@ class Teacher(nn.Module):
         return self.network.head(decoder.norm(x)), read, written
 
     def guide(self, read: list[Tensor], encoded: Tensor, mask: Tensor, where: Tensor) -> Tensor:
-        """The share of each guided head's attention that is where speech and text meet. where: (B, T).
+        """Compute the share of each guided head's attention on the text being spoken. where: (B, T).
 
         → (guided, B, T)
         """
@@ -167,7 +170,7 @@ class Teacher(nn.Module):
         marks = config.delay_pattern, config.bos_token_id, config.pad_token_id
         rows, drawn = delayed(batch.codes, batch.frames, *marks)
         heard, _ = delayed(batch.heard, batch.frames, *marks)
-        # a prompt's frames stand in every channel up to its end, and are not learned
+        # all channels of a prompt's frames are given and have no loss
         lags = torch.stack([torch.full((), lag, device=device) for lag in config.delay_pattern])
         learned = torch.arange(rows.shape[1], device=device)[None, :, None] - 1 >= (
             batch.prompts[:, None, None] + lags
@@ -185,10 +188,10 @@ class Teacher(nn.Module):
         counted = (targets != IGNORED).sum((0, 1)).clamp_min(1)
         channels = per_row.sum((0, 1)) / counted
         speech = torch.arange(shares.shape[2], device=device) < batch.frames[:, None]
-        speech = (speech & batch.told[:, None]).float()
+        speech = (speech & batch.with_text[:, None]).float()
         speech = speech / speech.sum().clamp_min(1)
         guide = -(shares.clamp_min(1e-4).log().mean(0) * speech).sum()
-        said = batch.said.masked_fill(~batch.told[:, None], IGNORED)
+        said = batch.said.masked_fill(~batch.with_text[:, None], IGNORED)
         phones = torch.stack(
             [
                 F.cross_entropy(

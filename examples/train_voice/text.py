@@ -1,4 +1,4 @@
-"""Stage 1, text: sentences in which every common English word stands many times.
+"""Stage 1, text: write sentences that contain every common English word many times.
 
 python -m examples.train_voice.text --out work/text.txt
 """
@@ -56,7 +56,7 @@ PLACES = [
     "over",
 ]
 
-# {n} noun, {ns} nouns, {v} verb, {vs} he-form, {ing}, {ed}, {a} adjective, {d} adverb, {np} noun phrase,
+# {n} noun, {ns} nouns, {v} verb, {vs} third person, {ing}, {ed}, {a} adjective, {d} adverb, {np} noun phrase,
 # {pp} place, {p} pronoun, {name}, {num}, {w} any word
 TEMPLATES = """
 {p} {ed} {np} {pp}|{name} {vs} {np}|{np} is {a} and {a}|do you {v} {np}?|can we {v} {pp}?
@@ -83,7 +83,7 @@ PATTERNS = [pattern for line in TEMPLATES.split("\n") for pattern in line.split(
 
 
 def sentence(rng: random.Random) -> str:
-    """One sentence, capitalised and punctuated."""
+    """Draw a sentence, capitalized and punctuated."""
     kind = rng.random()
     if kind < 0.05:
         return rng.choice(v.PHRASES)
@@ -97,12 +97,12 @@ def sentence(rng: random.Random) -> str:
 
 
 def filled(pattern: str, rng: random.Random) -> str:
-    """A template with every slot filled."""
+    """Fill every slot of a template."""
     return re.sub(r"\{(\w+)\}", lambda slot: SLOTS[slot[1]](rng), pattern)
 
 
 def woven(rng: random.Random) -> list[str]:
-    """3 to 14 words, content and function words in turn as in running text."""
+    """Draw 3 to 14 words, mixing content and function words as in running text."""
     words: list[str] = []
     for _ in range(rng.randint(3, 14)):
         glue = rng.random() < (0.3 if words and words[-1].rstrip(",") in v.GLUE else 0.6)
@@ -113,7 +113,7 @@ def woven(rng: random.Random) -> list[str]:
 
 
 def any_word(rng: random.Random) -> str:
-    """Any word at all, common ones more often."""
+    """Draw any word, common ones more often."""
     kind = rng.random()
     if kind < 0.04:
         return rng.choice(v.NAMES)
@@ -125,7 +125,7 @@ def any_word(rng: random.Random) -> str:
 
 
 def number(rng: random.Random) -> str:
-    """A number below a thousand, in words."""
+    """Draw a number in words."""
     kind = rng.random()
     if kind < 0.5:
         return rng.choice(v.NUMBERS)
@@ -150,7 +150,7 @@ def noun_phrase(rng: random.Random) -> str:
 
 
 def finished(words: str, rng: random.Random) -> str:
-    """First letter and end mark, mostly as they should be."""
+    """Capitalize and punctuate, with a few deliberate omissions."""
     if rng.random() < 0.95:
         words = words[0].upper() + words[1:]
     if words[-1] in "?!":
@@ -159,20 +159,20 @@ def finished(words: str, rng: random.Random) -> str:
 
 
 def fingerprint(text: str) -> str:
-    """The same for texts that differ in tags, case, punctuation or spacing alone."""
+    """Hash of a text that ignores tags, case, punctuation and spacing."""
     words = re.findall(r"[a-z']+", re.sub(r"\[S\d\]", " ", text).lower())
     return hashlib.sha256(" ".join(words).encode()).hexdigest()
 
 
 def evaluation_fingerprints() -> set[str]:
-    """Of every evaluation sentence, dialogue and turn: none may be trained on."""
+    """Fingerprints of every evaluation sentence, dialogue and turn, which are kept out of training."""
     lines = [line for path in sorted(EVALUATION.glob("*.txt")) for line in path.read_text().splitlines()]
     turns = [turn for line in lines for turn in re.split(r"\[S\d\]", line) if turn.strip()]
     return {fingerprint(text) for text in [*lines, *turns]}
 
 
 def write(path: Path, count: int, seed: int) -> None:
-    """`count` sentences, one a line, none of the evaluation's among them."""
+    """Write `count` sentences, one per line, without those of the evaluation."""
     rng, kept_out = random.Random(seed), evaluation_fingerprints()
     path.parent.mkdir(parents=True, exist_ok=True)
     written, unfinished = 0, path.with_suffix(".part")

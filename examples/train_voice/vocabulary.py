@@ -1,7 +1,8 @@
-"""Words that the training text is made of: common ones by kind, and SCOWL's lists by how common they are.
+"""Words of the training text: common ones by kind, and SCOWL's lists by frequency.
 
-words/level*.txt: SCOWL 2020.12.07 (Kevin Atkinson and others, permissive licence, http://wordlist.aspell.net),
-its English and American words of sizes 10, 20 and 35 in lower case, vulgar ones left out.
+words/level*.txt: SCOWL 2020.12.07 (Kevin Atkinson and others, permissive licence,
+http://wordlist.aspell.net), its English and American words of sizes 10, 20 and 35 in lower case, without
+vulgar words.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ LEVELS = {"level10": 0.4, "level20": 0.38, "level35": 0.22}  # about 4,000, 7,00
 
 @lru_cache
 def level(name: str) -> list[str]:
-    """One of the lists."""
+    """Read a word list."""
     return (FOLDER / f"{name}.txt").read_text().split()
 
 
 @lru_cache
 def ending(name: str, suffix: str) -> list[str]:
-    """A list's words with an ending, which mostly tells their kind."""
+    """Select a list's words with an ending, which mostly determines their kind."""
     return [word for word in level(name) if word.endswith(suffix) and len(word) > len(suffix) + 2]
 
 

@@ -78,12 +78,12 @@ def test_transcripts_are_read_as_generation_reads_them(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (lambda folder: (folder / "2.txt").unlink(), r"2\.wav has no 2\.txt beside it"),
+        (lambda folder: (folder / "2.txt").unlink(), r"2\.txt is missing; write the transcript of 2\.wav"),
         (lambda folder: (folder / "2.txt").write_text(" \n"), r"2\.txt: .*no words"),
         (lambda folder: (folder / "2.txt").write_bytes(b"caf\xe9"), r"2\.txt is not UTF-8"),
         (lambda folder: (folder / "2.txt").write_text("long " * 40), r"2\.txt: .*the model takes 90"),
         (lambda folder: (folder / "2.txt").write_text("[S3] Who?"), r"2\.txt: .*\[S3\] is not a speaker"),
-        (lambda folder: [path.unlink() for path in folder.glob("[1-5].wav")], "holds 1 WAV files"),
+        (lambda folder: [path.unlink() for path in folder.glob("[1-5].wav")], "contains 1 WAV files"),
         (lambda folder: [path.unlink() for path in folder.iterdir()] + [folder.rmdir()], "no folder"),
     ],
     ids=["no text", "empty", "latin-1", "long", "tag", "one", "none"],
@@ -97,7 +97,7 @@ def test_wrong_data_are_told_before_any_sound_is_read(folder: Path, harm, messag
 def test_a_recording_longer_than_the_model(folder: Path) -> None:
     codec = YARDSTICK.dac(dac_weights(published_dac_config()))
     write_audio(folder / "4.wav", np.zeros(30 * 250, np.float32), 1000)
-    with pytest.raises(UsageError, match=r"4\.wav is 7\.5 s long, the model speaks 5\.9 s; cut it"):
+    with pytest.raises(UsageError, match=r"4\.wav is 7\.5 s long, the model's limit is 5\.9 s; cut it"):
         list(encode(transcripts(folder, CONFIG), codec, CONFIG))
 
 
@@ -241,7 +241,7 @@ def test_from_recordings_to_a_model(
     moved = DiaPipeline.load(out / "dia", codec=codec, device="cpu").engine.network.logits_dense.weight
     assert not torch.equal(first.engine.network.logits_dense.weight, moved)
     (folder / "0.txt").write_text("something else")
-    with pytest.raises(UsageError, match="was begun with another data; give another folder"):
+    with pytest.raises(UsageError, match="contains a run with another data; give another folder"):
         finetune(model, codec, folder, out, settings)
 
 
@@ -306,7 +306,7 @@ def test_errors_are_one_line(
 ) -> None:
     given = ["--model", str(model), "--data", str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")]
     for more, code, message in (
-        (["--minutes", "1"], NotFoundError.exit_code, "there is no folder"),
+        (["--minutes", "1"], NotFoundError.exit_code, "data: no folder"),
         (["--minutes", "0"], UsageError.exit_code, "--minutes: 0.0 must be above 0"),
         (["--minutes", "1", "--lora", "-3"], UsageError.exit_code, "--lora: -3 must be above 0"),
     ):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.train_voice.picture import EDGE, SPECTRUM, WAVE, WIDTH, coloured, draw, spectrogram, waveform
+from examples.train_voice.picture import EDGE, SPECTRUM, WAVE, WIDTH, colored, draw, spectrogram, waveform
 
 RATE = 16000
 
@@ -33,7 +33,7 @@ def test_a_waveform_fills_what_it_passes() -> None:
 
 
 def test_colours_are_few() -> None:
-    shown = coloured(np.linspace(0, 1, 5000)[None])
+    shown = colored(np.linspace(0, 1, 5000)[None])
     assert len(np.unique(shown.reshape(-1, 3), axis=0)) <= 48
     assert shown[0, -1].sum() > shown[0, 0].sum()
 

@@ -42,7 +42,7 @@ SOUNDS = [
     ("th", 0.8, 8),
     ("pau", 1.0, 0),
 ]
-RECIPE = Recipe(longest=120, swapped=0.5, alone=False, max_text_bytes=200)
+RECIPE = Recipe(longest=120, swapped=0.5, single=False, max_text_bytes=200)
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ def test_grown_codebooks_keep_the_known_ones() -> None:
         *(f"quantizer.{name}" for name in state),
     }
     codec["quantizer.quantizers.0.codebook.weight"] = torch.zeros(256, 32)
-    with pytest.raises(SystemExit, match="not the codec's own"):
+    with pytest.raises(SystemExit, match="not grown from this codec's"):
         requantized(codec, state)
 
 
@@ -300,9 +300,9 @@ def test_noise_and_dropped_texts(corpus: Corpus) -> None:
     wrong = (batch.codes != batch.heard)[real].float().mean().item()
     assert 0.05 < wrong < 0.15
     assert torch.equal(batch.codes[~real], batch.heard[~real])
-    assert 5 < int(batch.told.sum()) < 35
-    assert (batch.ids.sum(1) > 0).tolist() == batch.told.tolist()
-    assert ((batch.sounds >= 0).sum(1) > 0).tolist() == batch.told.tolist()
+    assert 5 < int(batch.with_text.sum()) < 35
+    assert (batch.ids.sum(1) > 0).tolist() == batch.with_text.tolist()
+    assert ((batch.sounds >= 0).sum(1) > 0).tolist() == batch.with_text.tolist()
     assert torch.equal(batch.said >= 0, real)
 
 
