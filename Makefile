@@ -1,12 +1,12 @@
 .PHONY: demo test check parity bench mutants
 
 PYTHON ?= python3
-MLX ?= cpu# backend of MLX outside macOS: cpu, cuda12 or cuda13
+MLX ?= cpu# MLX backend outside macOS: cpu, cuda12 or cuda13
 
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-# MLX's wheel for Linux brings an unoptimised BLAS; OpenBLAS, where installed, is some 35 times faster in its place
+# MLX's Linux wheel includes a slow reference BLAS; OpenBLAS, if installed, is preloaded and about 35 times faster
 BLAS := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-pthread/libopenblas.so.0 \
 	/usr/lib/*-linux-gnu/libopenblas.so.0 /usr/lib64/libopenblas.so.0))
 FAST := $(if $(BLAS),env LD_PRELOAD=$(BLAS))
@@ -17,7 +17,7 @@ demo: .venv/installed
 	$(FAST) $(BIN)/mlx-port generate --model build/voice --seed 1 --output demo.wav \
 		--text "[S1] Hello, this is a voice made by a small network."
 
-# a worker a core, each with one thread; who is done takes over tests of another
+# one worker per core, one thread each; idle workers take over queued tests of others
 test: .venv/installed-dev
 	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
@@ -32,7 +32,7 @@ parity: .venv/installed-dev
 bench: .venv/installed-dev
 	for file in benchmarks/*.py; do echo "== $$file"; $(FAST) $(BIN)/python $$file || exit 1; done
 
-# small mistakes made on purpose; two hours, so not part of test.  MUTANTS="--seed 2" and the like
+# mutation tests; two hours, so not part of test; arguments as in MUTANTS="--seed 2"
 mutants: .venv/installed-mutants
 	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants $(MUTANTS)
 
