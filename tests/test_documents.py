@@ -71,8 +71,10 @@ def test_every_model_has_a_page(name):
     assert (ROOT / "docs" / "use" / f"{name}.md").is_file()
 
 
-def test_options_of_dia():
+@pytest.mark.parametrize("name", models.NAMES)
+def test_a_models_page_lists_its_options(name):
     """Each with its flag, or none."""
-    rows = re.findall(r"(?m)^\| `(\w+)` \| (?:`(--[\w-]+)`)? ?\|", (ROOT / "docs/use/dia.md").read_text())
-    found = {field.name: (*info(field).flags, "")[0] for field in fields(options_class("dia"))}
-    assert dict(rows) == found
+    page = (ROOT / "docs" / "use" / f"{name}.md").read_text()
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (?:`(--[\w-]+)`)? ?\|", page)
+    options = {field.name: (*info(field).flags, "")[0] for field in fields(options_class(name))}
+    assert dict(rows) == {option: flag.partition("/")[0] for option, flag in options.items()}

@@ -23,42 +23,48 @@ class DiaOptions:
     )
     temperature: float | None = option(
         None,
-        "0 always takes the likeliest code.",
+        "Sampling temperature; 0 always takes the likeliest code.",
         "--temperature",
         "--temp",
         low=0,
         note=" (0 is greedy)",
     )
     top_p: float | None = option(
-        None, "Keep the likeliest codes that hold this probability.", "--top-p", above=0, high=1
+        None, "Keep the likeliest codes up to this total probability.", "--top-p", above=0, high=1
     )
     top_k: int | None = option(
-        None, "Keep this many codes; 0 keeps all.", "--top-k", low=0, note=" (0 keeps every id)"
+        None,
+        "Keep this many of the likeliest codes; 0 keeps all.",
+        "--top-k",
+        low=0,
+        note=" (0 keeps every id)",
     )
     seed: int | Sequence[int] | None = option(
         None,
-        "The same seed gives the same speech. A fresh one by default.",
+        "The same seed gives the same speech; random by default.",
         "--seed",
         low=0,
         high=2**64 - 1,
         per_text=True,
     )
-    max_seconds: float | None = option(None, "Stop after this much speech.", "--max-seconds", above=0)
+    max_seconds: float | None = option(
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0
+    )
     max_frames: int | Sequence[int] | None = option(
-        None, "Stop after this many codec frames; of all pieces together.", low=1, per_text=True
+        None, "Stop after this many codec frames of all pieces together.", low=1, per_text=True
     )
     piece_seconds: float | Literal["auto"] | None = option(
         "auto",
-        "Length of a piece of a long text, at most; 0 does not cut.",
+        "Longest piece of a long text in seconds; 0 does not cut.",
         "--piece-seconds",
         low=1,
         choices=("auto",),
         unset=0,
     )
     noise: Noise | Sequence[Noise] | None = option(
-        None, "Random numbers in place of the seed's.", per_text=True
+        None, "Random numbers instead of the seed's.", per_text=True
     )
-    last_channel_free: bool = option(False, "Leave the last channel's row before speech unforced.")
+    last_channel_free: bool = option(False, "Do not force the last channel's row before speech.")
 
     def __post_init__(self) -> None:
         check(self)

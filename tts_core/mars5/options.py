@@ -29,66 +29,70 @@ class Mars5Options:
         3.0, "Classifier-free guidance of the diffusion; 1 turns it off.", "--cfg-scale", "--guidance", low=0
     )
     temperature: float = option(
-        0.7, "Divisor of the logits; 0 always takes the likeliest id.", "--temperature", "--temp", low=0
+        0.7, "Sampling temperature; 0 always takes the likeliest id.", "--temperature", "--temp", low=0
     )
     top_p: float = option(
         0.2,
-        "Keep the likeliest ids that hold this probability; 1 keeps all.",
+        "Keep the likeliest ids up to this total probability; 1 keeps all.",
         "--top-p",
         low=0,
         high=1,
     )
-    top_k: int = option(200, "Keep this many ids, and ties with the last; 0 keeps all.", "--top-k", low=0)
+    top_k: int = option(
+        200, "Keep this many of the likeliest ids, and ties with the last; 0 keeps all.", "--top-k", low=0
+    )
     seed: int | Sequence[int] | None = option(
         None,
-        "The same seed gives the same speech. A fresh one by default.",
+        "The same seed gives the same speech; random by default.",
         "--seed",
         low=0,
         high=2**64 - 1,
         per_text=True,
     )
-    max_seconds: float | None = option(None, "Stop after this much speech.", "--max-seconds", above=0)
+    max_seconds: float | None = option(
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0
+    )
     max_frames: int | Sequence[int] | None = option(
-        None, "Stop after this many codec frames; of all pieces together.", low=1, per_text=True
+        None, "Stop after this many codec frames of all pieces together.", low=1, per_text=True
     )
     piece_seconds: float | None = option(
         PIECE_SECONDS,
-        "Length of a piece of a long text, at most; 0 does not cut.",
+        "Longest piece of a long text in seconds; 0 does not cut.",
         "--piece-seconds",
         low=1,
         unset=0,
     )
     as_written: bool = option(
-        False, "Leave numbers, abbreviations and white space as they are.", "--as-written"
+        False, "Do not spell out numbers and abbreviations, and keep white space.", "--as-written"
     )
     deep_clone: bool | None = option(
         None,
-        "Read the reference's words too, or take only its voice. Deep by default where they are given.",
+        "Use the reference's words too, or only its voice; deep by default if they are given.",
         "--deep/--shallow",
     )
     typical_p: float = option(
         1.0,
-        "Keep the ids of the most typical surprise that hold this probability; above 0.999 keeps all.",
+        "Keep the ids of the most typical surprise up to this total probability; above 0.999 keeps all.",
         "--typical-p",
         above=0,
         high=1,
     )
     freq_penalty: float = option(
         3.0,
-        "Subtracted from an id's logit for every time it is among the last ids; 0 turns it off.",
+        "Subtracted from an id's logit for each occurrence among the last ids; 0 turns it off.",
         "--freq-penalty",
     )
     presence_penalty: float = option(
         0.4,
-        "Subtracted from an id's logit if it is among the last ids; 0 turns it off.",
+        "Subtracted from an id's logit if it occurs among the last ids; 0 turns it off.",
         "--presence-penalty",
     )
     rep_penalty_window: int = option(
-        80, "How many of the last ids both of these penalties count.", "--rep-penalty-window", low=1
+        80, "Number of last ids that both penalties count.", "--rep-penalty-window", low=1
     )
     eos_penalty_factor: float = option(
         1.0,
-        "Factor of the penalty for an end before the expected length; 0 turns it off.",
+        "Factor of the penalty for ending before the expected length; 0 turns it off.",
         "--eos-penalty-factor",
         low=0,
     )
@@ -97,19 +101,19 @@ class Mars5Options:
     )
     eos_estimated_gen_length_factor: float = option(
         1.0,
-        "Expected length in ids per character of the text.",
+        "Expected length in ids per character of text.",
         "--eos-estimated-gen-length-factor",
         low=0,
     )
     generate_max_len_override: int = option(
         -1,
-        f"Ids of a piece at most, the prompt's included; 1 and below mean {MAX_LEN}.",
+        f"Most ids of a piece, the prompt's included; 1 and below mean {MAX_LEN}.",
         "--generate-max-len-override",
     )
     timesteps: int = option(
         200, "Steps of the diffusion; the original always takes 200.", "--timesteps", low=1, high=1000
     )
-    x_0_temp: float = option(0.7, "Divisor of the diffusion's guided logits.", "--x-0-temp", above=0)
+    x_0_temp: float = option(0.7, "Temperature of the diffusion's guided logits.", "--x-0-temp", above=0)
     q0_override_steps: int = option(
         20,
         "Keep noise off the first codebook at timesteps above this.",
@@ -118,22 +122,22 @@ class Mars5Options:
     )
     trim_db: float = option(
         27.0,
-        "Trim silence at both ends that is this much quieter than the loudest part.",
+        "Trim both ends where they are this many dB below the loudest part.",
         "--trim-db",
         above=0,
     )
     ref_audio_pad: float = option(
-        0.0, "Seconds of silence before the reference.", "--ref-audio-pad", low=0, high=60
+        0.0, "Seconds of silence added before the reference.", "--ref-audio-pad", low=0, high=60
     )
     max_prompt_dur: float = option(
-        12.0, "Seconds of reference at most; the networks were made for 12.", "--max-prompt-dur", low=0
+        12.0, "Longest reference in seconds; the networks expect at most 12.", "--max-prompt-dur", low=0
     )
     noise: Noise | Sequence[Noise | Sequence[Noise]] | None = option(
-        None, "Random numbers in place of the seed's.", per_text=True
+        None, "Random numbers instead of the seed's.", per_text=True
     )
     draws: Draws = option(
         "per cell",
-        "Random numbers of the diffusion: two a cell, or as the original one a class of every cell.",
+        "Random numbers of the diffusion: two per cell, or the original's one per class of every cell.",
         choices=("per cell", "per class"),
     )
 

@@ -23,50 +23,64 @@ class MetaVoiceOptions:
 
     cfg_scale: float | tuple[float, float] | None = option(
         None,
-        "Guidance on the speaker, 3 by default; 1 turns it off. In Python also a pair, on speaker and text, "
-        "which takes the rule of upstream's slow inference.",
+        "Guidance on the speaker, 3 by default; 1 turns it off. In Python also a pair, for speaker and text, "
+        "by the rule of upstream's slow inference.",
         "--cfg-scale",
         "--guidance",
         low=0,
     )
     temperature: float | None = option(
-        None, "1 by default; 0 always takes the likeliest id.", "--temperature", "--temp", low=0
+        None,
+        "Sampling temperature, 1 by default; 0 always takes the likeliest id.",
+        "--temperature",
+        "--temp",
+        low=0,
     )
     top_p: float | None = option(
-        None, "Keep the likeliest ids that hold this probability; 0.95 by default.", "--top-p", low=0, high=1
+        None,
+        "Keep the likeliest ids up to this total probability; 0.95 by default.",
+        "--top-p",
+        low=0,
+        high=1,
     )
     top_k: int | None = option(
-        None, "Keep this many ids; 0, the default, keeps all.", "--top-k", low=0, note=" (0 keeps every id)"
+        None,
+        "Keep this many of the likeliest ids; 0, the default, keeps all.",
+        "--top-k",
+        low=0,
+        note=" (0 keeps every id)",
     )
     seed: int | Sequence[int] | None = option(
         None,
-        "The same seed gives the same speech. A fresh one by default.",
+        "The same seed gives the same speech; random by default.",
         "--seed",
         low=0,
         high=2**64 - 1,
         per_text=True,
     )
-    max_seconds: float | None = option(None, "Stop after this much speech.", "--max-seconds", above=0)
+    max_seconds: float | None = option(
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0
+    )
     max_frames: int | Sequence[int | None] | None = option(
-        None, "Stop after this many codec frames; of all pieces together.", low=1, per_text=True
+        None, "Stop after this many codec frames of all pieces together.", low=1, per_text=True
     )
     piece_seconds: float | None = option(
         PIECE_SECONDS,
-        "Length of a piece of a long text, at most; 0 does not cut.",
+        "Longest piece of a long text in seconds; 0 does not cut.",
         "--piece-seconds",
         above=0,
         unset=0,
     )
     decoder: Literal["vocos", "mbd"] = option(
         "vocos",
-        "What computes the waveform: vocos, or mbd, multi-band diffusion, whose weights are CC-BY-NC 4.0.",
+        "Decoder of the waveform: vocos, or mbd, multi-band diffusion, whose weights are CC-BY-NC 4.0.",
         "--decoder",
         choices=DECODERS,
     )
-    as_written: bool = option(False, "Do not put numbers and abbreviations into words.", "--as-written")
+    as_written: bool = option(False, "Do not spell out numbers and abbreviations.", "--as-written")
     noise: SpeechNoise | Sequence[SpeechNoise] | None = option(
         None,
-        "Random numbers in place of the seed's: one source, or one a piece; in a batch one a text.",
+        "Random numbers instead of the seed's: one source, or one per piece; in a batch one per text.",
         per_text=True,
     )
 
