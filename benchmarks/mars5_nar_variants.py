@@ -151,15 +151,15 @@ def without(
             super().__init__(*given)
             tables = schedule(self.settings.timesteps)
             rest = tables.log_1_min_alpha - np.float32(math.log(self.n_classes))
-            self.alone = ops.array(np.stack([tables.log_alpha, rest], axis=1))
+            self.single = ops.array(np.stack([tables.log_alpha, rest], axis=1))
 
         def log_posterior(self, codes: Any, t: Any) -> Any:
             at, settings = code.diffusion.at_timestep(self.table, t), self.settings
             mixture = code.diffusion.guided(self.logits(codes, t), settings.guidance_w, settings.x_0_temp)
             below = code.diffusion.mixed(ops.log_softmax(mixture), at.keep, at.rest)
             held = ops.one_hot(codes[self.first_frame :, self.first_book :], self.n_classes)
-            alone = self.alone[t][0]
-            return ops.log_softmax(below + code.diffusion.mixed(held, alone[0], alone[1]))
+            single = self.single[t][0]
+            return ops.log_softmax(below + code.diffusion.mixed(held, single[0], single[1]))
 
     class EveryClass(step):
         """Step that draws two Gumbel numbers on the device for every class of every cell."""

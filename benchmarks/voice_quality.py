@@ -78,7 +78,7 @@ class Form:
 
 
 def missing() -> str | None:
-    """Describe a missing requirement in one line; None if there is none missing."""
+    """Describe a missing requirement in one line; None if nothing is missing."""
     if importlib.util.find_spec("pocketsphinx") is None:
         return "pocketsphinx is not installed: pip install pocketsphinx"
     try:

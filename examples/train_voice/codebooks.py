@@ -111,10 +111,10 @@ def projection(features: Tensor, config: DacConfig) -> tuple[Tensor, Tensor]:
     matrix = torch.zeros(FEATURES, config.hidden_size, device=features.device)
     spectrum = features[:, :SPECTRUM].float()
     middle[:SPECTRUM] = spectrum.mean(0)
-    centred = spectrum - middle[:SPECTRUM]
-    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
+    centered = spectrum - middle[:SPECTRUM]
+    _, vectors = torch.linalg.eigh((centered.T @ centered).double())
     principal = vectors[:, -components:].flip(1).float()
-    unit = (centred @ principal).std(0).sqrt()  # halfway to equal sizes, for the networks
+    unit = (centered @ principal).std(0).sqrt()  # halfway to equal sizes, for the networks
     matrix[:SPECTRUM, :components] = principal / unit
     others = torch.arange(PITCH + PHASE, device=features.device)
     matrix[SPECTRUM + others, components + others] = 1.0

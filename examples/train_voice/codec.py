@@ -119,7 +119,7 @@ class Reconstruction(nn.Module):
 
 
 @torch.no_grad()
-def initialise(dac: Dac) -> None:
+def initialize(dac: Dac) -> None:
     """Draw weights that keep a signal's size through the network."""
     for name, module in dac.named_modules():
         if name.startswith("quantizer"):
@@ -176,7 +176,7 @@ def train(
     processes.say(f"codec: {sum(p.numel() for p in dac.parameters()):,} parameters, {hours:.1f} h")
     step, spent = 0, 0.0
     if state is None:
-        initialise(dac)
+        initialize(dac)
         processes.share([p.data for p in dac.parameters()])
     else:
         dac.load_state_dict(state["dac"])

@@ -28,7 +28,7 @@ MORE = (0.05, 0.15, 0.3, 0.5)  # shares of the time at which new shards are read
 LARGEST_NORM = 1.0  # of the gradients, which are clipped
 
 
-def initialise(network: Dia) -> None:
+def initialize(network: Dia) -> None:
     """Draw small normal weights; those of residual branches are smaller in deeper networks."""
     depth = len(network.model.encoder.layers) + len(network.model.decoder.layers)
     for name, weight in network.named_parameters():
@@ -94,7 +94,7 @@ def train(
     training, device = settings.language_training, processes.device
     peak = peak or training.learning_rate
     network = Dia(settings.dia)
-    initialise(network)
+    initialize(network)
     network.to(device)
     state = restore(out, device)
     if state is not None:

@@ -20,10 +20,10 @@ def mel_filters(n_fft: int, bands: int, sample_rate: int) -> np.ndarray:
     top = 2595 * np.log10(1 + sample_rate / 2 / 700)
     edges = 700 * (10 ** (np.linspace(0, top, bands + 2) / 2595) - 1)
     width = sample_rate / n_fft
-    centre = edges[1:-1]
-    left, right = np.minimum(edges[:-2], centre - width), np.maximum(edges[2:], centre + width)
-    rising = (bins[:, None] - left) / (centre - left)
-    falling = (right - bins[:, None]) / (right - centre)
+    center = edges[1:-1]
+    left, right = np.minimum(edges[:-2], center - width), np.maximum(edges[2:], center + width)
+    rising = (bins[:, None] - left) / (center - left)
+    falling = (right - bins[:, None]) / (right - center)
     return np.maximum(0, np.minimum(rising, falling)).astype(np.float32)
 
 

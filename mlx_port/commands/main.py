@@ -67,7 +67,7 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    help=f"Convert and run open text-to-speech models on MLX: {', '.join(NAMES)}.",
+    help=f"Open text-to-speech models on MLX: {', '.join(NAMES)}.",
     context_settings={
         "help_option_names": ["-h", "--help"],
         "token_normalize_func": lambda name: name.replace("_", "-"),  # --ref_audio is --ref-audio

@@ -209,8 +209,8 @@ def collect(
 def show_progress(done: list[GenerationResult]) -> None:
     """Rewrite the line of progress: seconds of speech so far, and the speed."""
     seconds = sum(piece.audio_seconds for piece in done)
-    told = one_line(f"{seconds:.1f} s of speech, {speed(done[-1].real_time_factor)}")
-    click.echo(f"\r\x1b[K{told}", err=True, nl=False)
+    line = one_line(f"{seconds:.1f} s of speech, {speed(done[-1].real_time_factor)}")
+    click.echo(f"\r\x1b[K{line}", err=True, nl=False)
 
 
 def check_numbers(piece: GenerationResult) -> None:
@@ -248,12 +248,12 @@ def report(result: GenerationResult, flags: Flags, output: Path | None) -> None:
         if endless and flags.options.get("max_seconds") is None:
             cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
         where, memory = output or "played", f"{result.peak_memory_usage / 1e9:.2f} GB"
-        told = [f"{where}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}"]
-        told += [speed(result.real_time_factor)]
+        lines = [f"{where}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}"]
+        lines += [speed(result.real_time_factor)]
         if result.stage_seconds:
-            told += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]
-        told += [f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}"]
-        click.echo("\n".join(map(one_line, told)))
+            lines += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]
+        lines += [f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}"]
+        click.echo("\n".join(map(one_line, lines)))
 
 
 def _facts(result: GenerationResult, flags: Flags, output: Path | None) -> dict[str, Any]:
