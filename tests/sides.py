@@ -1,103 +1,115 @@
-"""One network three times: PyTorch in float64 (the oracle) and float32 (the yardstick), and MLX."""
+"""The two sides as values: NumPy in and out, modules by name, networks from given weights.
+
+A framework is imported when it is first used: the tests of one side run without the other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol
 
-import mlx.core as mx
 import numpy as np
-import torch
 
-import mlx_port.codecs.dac
-import mlx_port.dia.dia
-import mlx_port.dia.engine
-import mlx_port.dia.pipeline
-import mlx_port.host
-import torch_ref.codecs.dac
-import torch_ref.dia.dia
-import torch_ref.dia.engine
-import torch_ref.dia.pipeline
-import torch_ref.host
-from tests.tiny.dia import Weights
 from tests.tolerance import assert_within
-from tts_core.codecs.dac import mlx_axes
+from tts_core import models
+
+BOTH = ("torch", "mlx")  # kinds of side under test
 
 
-@dataclass(frozen=True, eq=False)
+class Stored(Protocol):
+    """A network's tensors under canonical names, in PyTorch's axis order: the parts of a checkpoint fit."""
+
+    @property
+    def config(self) -> Any: ...
+
+    def names(self) -> list[str]: ...
+
+    def read(self, name: str) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
 class Side:
-    """A framework with its networks. Inputs and outputs are NumPy; codec latents stand as (B, C, T)."""
+    """One package in one float dtype. Outside its methods all arrays are NumPy's, with channels second."""
 
-    name: str
-    dtype: Any
-    code: dict[str, ModuleType]  # "dia", "dac", "loop", "host", "loading"
+    kind: str  # "torch" is PyTorch in float32, "float64" PyTorch in float64, "mlx" MLX in float32
+
+    @property
+    def package(self) -> str:
+        return "mlx_port" if self.kind == "mlx" else "torch_ref"
+
+    @property
+    def dtype(self) -> Any:
+        """The framework's own dtype of floating numbers."""
+        framework = import_module("mlx.core" if self.kind == "mlx" else "torch")
+        return framework.float64 if self.kind == "float64" else framework.float32
+
+    def module(self, name: str) -> Any:
+        """A module of the package by its path: "dia.engine"."""
+        return import_module(f"{self.package}.{name}")
 
     def array(self, x: np.ndarray) -> Any:
-        """Floating numbers in this side's precision, integers as they are."""
-        if self.name == "mlx":
+        """A copy with floating numbers in this side's dtype, integers as they are."""
+        if self.kind == "mlx":
+            import mlx.core as mx
+
             return mx.array(x.astype(np.float32) if x.dtype.kind == "f" else x)
-        return torch.from_numpy(np.ascontiguousarray(x)).to(self.dtype if x.dtype.kind == "f" else None)
+        import torch
+
+        return torch.tensor(np.ascontiguousarray(x), dtype=self.dtype if x.dtype.kind == "f" else None)
 
     def numpy(self, x: Any) -> np.ndarray:
-        return np.array(x) if self.name == "mlx" else x.detach().numpy()
+        return np.array(x) if self.kind == "mlx" else x.detach().numpy().copy()
 
-    def latents(self, x: np.ndarray) -> Any:
+    def channels(self, x: np.ndarray) -> Any:
         """(B, C, T) into this side's own order."""
-        return self.array(x.transpose(0, 2, 1) if self.name == "mlx" else x)
+        return self.array(np.ascontiguousarray(x.swapaxes(1, 2)) if self.kind == "mlx" else x)
 
-    def from_latents(self, x: Any) -> np.ndarray:
+    def from_channels(self, x: Any) -> np.ndarray:
+        """This side's own order back to (B, C, T)."""
         value = self.numpy(x)
-        return value.transpose(0, 2, 1) if self.name == "mlx" else value
+        return value.swapaxes(1, 2) if self.kind == "mlx" else value
 
-    def dia(self, weights: Weights) -> Any:
-        return self._filled(self.code["dia"].Dia, weights)
+    def inference(self) -> Any:
+        """The context in which networks run."""
+        return nullcontext() if self.kind == "mlx" else import_module("torch").inference_mode()
 
-    def dac(self, weights: Weights) -> Any:
-        return self._filled(self.code["dac"].Dac, weights)
+    def network(self, name: str, weights: Stored, dtype: str | None = None) -> Any:
+        """A network with these weights, ready to run.
 
-    def pipeline(self, dia: Weights, dac: Weights) -> Any:
-        return self.code["pipeline"].compose(self.dia(dia), self.dac(dac))
+        name: a kind of tts_core.models.
+        dtype: of the tensors that do not always stay in float32; None takes this side's.
+        """
+        tensors = {key: self.tensor(name, weights, key) for key in weights.names()}
+        if dtype is not None:
+            half = getattr(import_module("mlx.core" if self.kind == "mlx" else "torch"), dtype)
+            stays = models.network(name).stays_float32
+            cast = "astype" if self.kind == "mlx" else "to"
+            tensors = {key: x if stays(key) else getattr(x, cast)(half) for key, x in tensors.items()}
+        build = models.network_class(self.package, name)
+        if self.kind == "mlx":
+            network = build(weights.config)
+            network.load_weights(list(tensors.items()), strict=True)
+            network.eval()
+            return network
+        with import_module("torch").device("meta"):
+            network = build(weights.config)
+        network.load_state_dict(tensors, strict=True, assign=True)
+        return network.to("cpu").eval()
 
-    def _filled(self, kind: type, weights: Weights) -> Any:
-        if self.name != "mlx":
-            with torch.device("meta"):
-                network = kind(weights.config)
-            state = {name: self.array(weights.read(name)) for name in weights.names()}
-            network.load_state_dict(state, strict=True, assign=True)
-            return network.eval()
-        network = kind(weights.config)
-        network.load_weights([(name, _mlx_layout(name, weights.read(name))) for name in weights.names()])
-        network.eval()
-        return network
+    def tensor(self, name: str, weights: Stored, key: str) -> Any:
+        """One tensor of a network of kind `name`, in the axis order of this side."""
+        value = weights.read(key)
+        axes = models.network(name).mlx_axes(weights.config, key, value.ndim) if self.kind == "mlx" else None
+        return self.array(value if axes is None else value.transpose(axes))
 
 
-def _mlx_layout(name: str, tensor: np.ndarray) -> mx.array:
-    axes = mlx_axes(name, tensor.ndim)
-    return mx.array(tensor if axes is None else tensor.transpose(axes))
-
-
-TORCH = {
-    "dia": torch_ref.dia.dia,
-    "dac": torch_ref.codecs.dac,
-    "engine": torch_ref.dia.engine,
-    "host": torch_ref.host,
-    "pipeline": torch_ref.dia.pipeline,
-}
-MLX = {
-    "dia": mlx_port.dia.dia,
-    "dac": mlx_port.codecs.dac,
-    "engine": mlx_port.dia.engine,
-    "host": mlx_port.host,
-    "pipeline": mlx_port.dia.pipeline,
-}
-ORACLE = Side("torch", torch.float64, TORCH)
-YARDSTICK = Side("torch", torch.float32, TORCH)
-PORT = Side("mlx", mx.float32, MLX)
+ORACLE, YARDSTICK, PORT = Side("float64"), Side("torch"), Side("mlx")
 SIDES = {"torch_ref": YARDSTICK, "mlx_port": PORT}
 
 
 def assert_parity(what: str, run: Callable[[Side], np.ndarray]) -> None:
-    """Require run(MLX) to be as close to run(torch float64) as run(torch float32) says that rounding is."""
+    """Require MLX to be as close to torch in float64 as torch's own rounding in float32 allows."""
     assert_within(run(PORT), run(YARDSTICK), run(ORACLE), what)

@@ -48,7 +48,7 @@ def recordings(count: int = 5, seed: int = 0) -> list[Recording]:
 
 
 def network(*, cross_rope: bool = False) -> Dia:
-    return YARDSTICK.dia(dia_weights(dia_config(cross_rope=cross_rope, positions=200)))
+    return YARDSTICK.network("dia", dia_weights(dia_config(cross_rope=cross_rope, positions=200)))
 
 
 @pytest.fixture
@@ -95,14 +95,14 @@ def test_wrong_data_are_told_before_any_sound_is_read(folder: Path, harm, messag
 
 
 def test_a_recording_longer_than_the_model(folder: Path) -> None:
-    codec = YARDSTICK.dac(dac_weights(published_dac_config()))
+    codec = YARDSTICK.network("dac", dac_weights(published_dac_config()))
     write_audio(folder / "4.wav", np.zeros(30 * 250, np.float32), 1000)
     with pytest.raises(UsageError, match=r"4\.wav is 7\.5 s long, the model's limit is 5\.9 s; cut it"):
         list(encode(transcripts(folder, CONFIG), codec, CONFIG))
 
 
 def test_recordings_come_back(folder: Path, tmp_path: Path) -> None:
-    codec, said = YARDSTICK.dac(dac_weights(published_dac_config())), transcripts(folder, CONFIG)
+    codec, said = YARDSTICK.network("dac", dac_weights(published_dac_config())), transcripts(folder, CONFIG)
     with torch.inference_mode():
         made = list(encode(said, codec, CONFIG))
     assert bytes(made[2].tokens.astype(np.uint8)) == b"\x01 number 2"

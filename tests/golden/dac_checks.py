@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.golden.bench import Bench, Loader, Side
+from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors, existing
+from tests.golden.codec_bench import CodecSide
+from tests.golden.dia_bench import Loader
 from tts_core.codecs.dac import decoded_length
 
 NAMES = [
@@ -54,14 +56,14 @@ def check_e2e(case: Case, side: str, loader: Loader) -> None:
     vectors.assert_all_read()
 
 
-def _check_codec(at: str, vectors: Vectors, bench: Bench) -> None:
+def _check_codec(at: str, vectors: Vectors, bench: Bench[CodecSide]) -> None:
     config = bench.side.codec.config
     audio, codes = vectors["enc.audio"][:, 0], vectors["enc.codes"]
     length = -(-audio.shape[1] // config.hop_length) * config.hop_length
     assert vectors["enc.padded_len"].tolist() == [length], f"{at}: enc.padded_len"
     padded = np.pad(audio, ((0, 0), (0, length - audio.shape[1])))[:, None]
 
-    def encoder_out(side: Side) -> np.ndarray:
+    def encoder_out(side: CodecSide) -> np.ndarray:
         return side.conv(side.codec.encoder, padded)
 
     bench.compare(f"{at}: enc.encoder_out", vectors["enc.encoder_out"], encoder_out)
@@ -80,14 +82,14 @@ def _check_codec(at: str, vectors: Vectors, bench: Bench) -> None:
     bench.compare(f"{at}: dec3.wav", few, lambda s: s.decode(spoken[:, :3, : frames[0]]))
 
 
-def _check_metadata(weights: Path, bench: Bench) -> None:
+def _check_metadata(weights: Path, bench: Bench[CodecSide]) -> None:
     import torch
 
     rate = torch.load(weights, weights_only=True)["metadata"]["kwargs"]["sample_rate"]
     assert bench.side.codec.sample_rate == rate, f"{weights}: sample rate {bench.side.codec.sample_rate}"
 
 
-def search(side: Side, latents: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def search(side: CodecSide, latents: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What each codebook sees once the golden codes before it are taken off, and its second-best's distance.
 
     latents: (B, C, T) → (B, Q E, T) projections, and (B, Q, T) margins to the best entry.
@@ -95,7 +97,7 @@ def search(side: Side, latents: np.ndarray, codes: np.ndarray) -> tuple[np.ndarr
     seen, margins, rest = [], [], latents
     for q, quantizer in enumerate(side.codec.quantizer.quantizers):
         seen.append(side.conv(quantizer.in_proj, rest))
-        entries = side.to_host(quantizer.codebook.weight)
+        entries = side.numpy(quantizer.codebook.weight)
         near = np.sort(_distances(seen[-1], entries), axis=-1)
         margins.append(near[..., 1] - near[..., 0])
         raw = np.ascontiguousarray(entries[codes[:, q]].swapaxes(1, 2))

@@ -9,8 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from tests.golden.bench import Bench, Loader, Side
+from tests.golden.bench import Bench
 from tests.golden.cases import Case, Vectors
+from tests.golden.dia_bench import DiaSide, Loader
+from tests.tolerance import assert_within
 from tts_core.dia.config import DiaConfig, read_published
 from tts_core.dia.grid import FREE, DelayGrid, apply_delay
 from tts_core.dia.text import tokenize
@@ -48,7 +50,9 @@ def read_prompts(case: Case, vectors: Vectors) -> list[np.ndarray | None]:
     return prompts
 
 
-def _check_nari(case: Case, vectors: Vectors, bench: Bench, prompts: list[np.ndarray | None]) -> None:
+def _check_nari(
+    case: Case, vectors: Vectors, bench: Bench[DiaSide], prompts: list[np.ndarray | None]
+) -> None:
     info, config = case.info, bench.side.config
     ids = [tokenize(text) for text in info["texts"]]
     required = ["text_tokens", "cross_mask", "encoder_out", "delayed_prefill", "prefill_steps"]
@@ -99,7 +103,9 @@ def _check_nari_prefill(config: DiaConfig, vectors: Vectors, prompts: list[np.nd
     np.testing.assert_array_equal(golden, expected, err_msg="delayed_prefill")
 
 
-def _check_encoded(bench: Bench, ids: Sequence[np.ndarray], cond: np.ndarray, uncond: np.ndarray) -> None:
+def _check_encoded(
+    bench: Bench[DiaSide], ids: Sequence[np.ndarray], cond: np.ndarray, uncond: np.ndarray
+) -> None:
     """cond, uncond: (B, S, D). Padding's encoding is not defined; a text of zeros gives one vector."""
     for item, tokens in enumerate(ids):
         bench.compare(
@@ -111,10 +117,10 @@ def _check_encoded(bench: Bench, ids: Sequence[np.ndarray], cond: np.ndarray, un
         )
         collapsed = np.repeat(bench.side.encode_text(zeros[:1]), len(zeros), axis=0)
         known, truth = bench.torch32.encode_text(zeros), bench.torch64.encode_text(zeros)
-        bench.within("encoder, unconditional from one token", collapsed, known, truth)
+        assert_within(collapsed, known, truth, "encoder, unconditional from one token")
 
 
-def _check_cross(bench: Bench, ids: Sequence[np.ndarray], vectors: Vectors) -> None:
+def _check_cross(bench: Bench[DiaSide], ids: Sequence[np.ndarray], vectors: Vectors) -> None:
     """Both rows at the text's positions only: the others are masked, and v0.1 has zeros for keys there."""
     for name in vectors.names:
         match = re.fullmatch(r"cross_([kv])\.(\d+)", name)
@@ -123,7 +129,7 @@ def _check_cross(bench: Bench, ids: Sequence[np.ndarray], vectors: Vectors) -> N
         which, layer = "kv".index(match[1]), int(match[2])
         golden = vectors[name].reshape(len(ids), 2, *vectors[name].shape[1:])  # (B, 2, K, S, E)
 
-        def cross(side: Side, tokens: np.ndarray, layer: int = layer, which: int = which) -> np.ndarray:
+        def cross(side: DiaSide, tokens: np.ndarray, layer: int = layer, which: int = which) -> np.ndarray:
             return side.cross(tokens, layer)[which]
 
         for item, tokens in enumerate(ids):
@@ -133,7 +139,7 @@ def _check_cross(bench: Bench, ids: Sequence[np.ndarray], vectors: Vectors) -> N
             bench.compare(f"{name}, unconditional, text {item}", uncond, partial(cross, tokens=zeros))
 
 
-def _check_teacher_forced(bench: Bench, ids: Sequence[np.ndarray], vectors: Vectors) -> None:
+def _check_teacher_forced(bench: Bench[DiaSide], ids: Sequence[np.ndarray], vectors: Vectors) -> None:
     tokens, prefill, steps = vectors["tf.tokens"], vectors["tf.prefill_logits"], vectors["tf.step_logits"]
     first = tokens.shape[1] - steps.shape[1]  # rows that went in at once
     golden = np.concatenate([prefill, steps], axis=1).reshape(len(ids), 2, -1, *steps.shape[2:])
@@ -141,7 +147,7 @@ def _check_teacher_forced(bench: Bench, ids: Sequence[np.ndarray], vectors: Vect
     for item, text in enumerate(ids):
         memory: dict[int, tuple] = {}
 
-        def run(side: Side, item: int = item, text: np.ndarray = text, memory: dict = memory) -> tuple:
+        def run(side: DiaSide, item: int = item, text: np.ndarray = text, memory: dict = memory) -> tuple:
             if id(side) not in memory:
                 memory[id(side)] = side.teacher_forced(text, tokens[item], first)
             return memory[id(side)]
@@ -155,7 +161,9 @@ def _check_teacher_forced(bench: Bench, ids: Sequence[np.ndarray], vectors: Vect
         bench.compare(f"tf logits, text {item}", golden[item], lambda s, a=since: run(s)[0][:, a:])
 
 
-def _check_nari_greedy(case: Case, vectors: Vectors, bench: Bench, prompts: list[np.ndarray | None]) -> None:
+def _check_nari_greedy(
+    case: Case, vectors: Vectors, bench: Bench[DiaSide], prompts: list[np.ndarray | None]
+) -> None:
     info, config = case.info, bench.side.config
     settings, lengths = info["generate"], vectors["greedy.lengths"].tolist()
     assert settings["temperature"] == 0, f"{case}: not greedy"
@@ -197,7 +205,9 @@ def _check_nari_greedy(case: Case, vectors: Vectors, bench: Bench, prompts: list
         assert (grid[:, end:] == FREE).all(), f"{case}: greedy.generated_tokens goes on after the last row"
 
 
-def _check_transformers(case: Case, vectors: Vectors, bench: Bench, prompts: list[np.ndarray | None]) -> None:
+def _check_transformers(
+    case: Case, vectors: Vectors, bench: Bench[DiaSide], prompts: list[np.ndarray | None]
+) -> None:
     info, config = case.info, bench.side.config
     ids = [tokenize(text) for text in info["texts"]]
     required = [

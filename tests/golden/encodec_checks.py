@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.golden.bench import Bench, Side
+from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, existing
-from tests.golden.codec_bench import encodec_bench
+from tests.golden.codec_bench import CodecSide, encodec_bench
 from tests.tiny.codecs import codebooks_at
 from tests.tolerance import EPS, FACTOR, FLOOR
 from tts_core.files.json_object import read_json
@@ -75,12 +75,12 @@ def _check_sizes(stated: dict[str, Any], sizes: Any) -> None:
     assert found == {name: tuple(v) if isinstance(v := stated[name], list) else v for name in names}
 
 
-def _check_clip(at: str, clip: dict[str, np.ndarray], about: dict[str, Any], bench: Bench) -> None:
+def _check_clip(at: str, clip: dict[str, np.ndarray], about: dict[str, Any], bench: Bench[CodecSide]) -> None:
     audio, codes = clip["audio"][:, 0], clip["codes"].astype(np.int32)
     assert codes.shape[1:] == (about["n_q"], about["n_frames"])
     bench.compare(f"{at}.emb", clip["emb"], lambda side: embedding(side, audio))
     _check_margin(f"{at}.min_margin", clip["min_margin"], audio, codes, bench)
-    own = bench.side.to_host(bench.side.codec.encode(audio, about["n_q"]))
+    own = bench.side.numpy(bench.side.codec.encode(audio, about["n_q"]))
     assert own.dtype == np.int32, f"{at}: codes are {own.dtype}"
     np.testing.assert_array_equal(own, codes, f"{at}.codes")
     bench.compare(f"{at}.quantized", clip["quantized"], lambda side: side.latents(codes))
@@ -88,12 +88,14 @@ def _check_clip(at: str, clip: dict[str, np.ndarray], about: dict[str, Any], ben
     bench.compare(f"{at}.decoded", clip["decoded"][:, 0], lambda side: side.decode(codes))
 
 
-def embedding(side: Side, audio: np.ndarray) -> np.ndarray:
+def embedding(side: CodecSide, audio: np.ndarray) -> np.ndarray:
     """(B, L) → (B, C, T), the whole clip at once."""
     return side.conv(side.codec.encoder, audio[:, None])
 
 
-def _check_margin(at: str, golden: np.ndarray, audio: np.ndarray, codes: np.ndarray, bench: Bench) -> None:
+def _check_margin(
+    at: str, golden: np.ndarray, audio: np.ndarray, codes: np.ndarray, bench: Bench[CodecSide]
+) -> None:
     """Compare the least margin with the original's, and that of the side under test, within rounding.
 
     A single margin may be luckily exact. Each is bounded by the errors of all margins of its codebook, and by
@@ -115,11 +117,11 @@ class Nearest(NamedTuple):
     terms: np.ndarray
 
 
-def nearest(side: Side, latents: np.ndarray, codes: np.ndarray) -> Nearest:
+def nearest(side: CodecSide, latents: np.ndarray, codes: np.ndarray) -> Nearest:
     """Search every codebook after taking off the given codes before it. (B, C, T), (B, Q, T)."""
     rest, margins, terms = latents.swapaxes(1, 2), [], []
     for q in range(codes.shape[1]):
-        entries = side.to_host(side.codec.quantizer.layers[q].codebook.embed)
+        entries = side.numpy(side.codec.quantizer.layers[q].codebook.embed)
         own, theirs = np.sum(rest**2, -1), np.sum(entries**2, -1)
         distances = np.sort(own[..., None] - 2 * rest @ entries.T + theirs, axis=-1)
         margins.append(distances[..., 1] - distances[..., 0])
@@ -128,7 +130,7 @@ def nearest(side: Side, latents: np.ndarray, codes: np.ndarray) -> Nearest:
     return Nearest(np.stack(margins), np.stack(terms))
 
 
-def _check_layers(at: str, about: dict[str, Any], vectors: Vectors, bench: Bench) -> None:
+def _check_layers(at: str, about: dict[str, Any], vectors: Vectors, bench: Bench[CodecSide]) -> None:
     """Every listed module of encoder and decoder, run one after the other."""
     for stack in ("encoder", "decoder"):
         entered, pattern = vectors[about[f"{stack}_input"]], rf"layers\.{stack}\.model\.(\d+)"
@@ -139,7 +141,7 @@ def _check_layers(at: str, about: dict[str, Any], vectors: Vectors, bench: Bench
             bench.compare(f"{at}: {stack} layer {index}", vectors[f"layers.{stack}.model.{index}"], run)
 
 
-def after(side: Side, stack: str, index: int, x: np.ndarray) -> np.ndarray:
+def after(side: CodecSide, stack: str, index: int, x: np.ndarray) -> np.ndarray:
     """What leaves layer `index` of a stack. (B, C, T) → same kind."""
 
     def run(x: Any) -> Any:
@@ -161,5 +163,5 @@ def check_codec_wave(root: Path, side: str) -> None:
     bench.compare(f"{root.name}: codec_wav", vectors["codec_wav"][:, 0], lambda s: s.decode(codes))
     audio = vectors["codec_wav"][:, 0, 7:]
     books = bench.side.codec.n_codebooks
-    heard = [s.to_host(s.codec.encode(audio, books)) for s in (bench.side, bench.torch64)]
+    heard = [s.numpy(s.codec.encode(audio, books)) for s in (bench.side, bench.torch64)]
     np.testing.assert_array_equal(heard[0], heard[1], f"{root.name}: codes of the codec's own wave")

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from tests.golden.bench import _exact_rope_table
 from tests.golden.cases import existing
+from tests.golden.exact import exact_rotary
+from tests.sides import Side
+from tests.tiny.weights import Weights
 from tts_core.mars5.config import CodecLMConfig, codec_lm_from_shapes
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import Noise
-
-KINDS = ("torch", "mlx", "float64")
 
 
 @dataclass(frozen=True)
@@ -61,62 +57,50 @@ class Recorder:
 
     def __call__(self, log_probs: Any, uniform: Any) -> Any:
         at = len(self.probs)
-        self.probs.append(np.exp(self.side.to_host(log_probs)[0]))
+        self.probs.append(np.exp(self.side.numpy(log_probs)[0]))
         drawn = self.side.sampling.draw(log_probs, uniform)
-        return self.side.to_device(np.array([self.forced[at]])) if at in self.forced else drawn
+        return self.side.array(np.array([self.forced[at]])) if at in self.forced else drawn
 
 
 @dataclass(frozen=True, eq=False)
-class ArSide:
-    """One network, and how its arrays come and go."""
+class ArSide(Side):
+    """A side with the network; None where only the sampler is asked."""
 
-    kind: str
     network: Any
-    sampling: ModuleType  # this side's mars5.sampling
-    loop: ModuleType  # this side's mars5.ar_loop
 
-    def to_device(self, array: np.ndarray) -> Any:
-        if self.kind == "mlx":
-            import mlx.core as mx
-
-            return mx.array(array)
-        import torch
-
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
-        return tensor.double() if self.kind == "float64" and tensor.is_floating_point() else tensor
-
-    def to_host(self, value: Any) -> np.ndarray:
-        return np.array(value) if self.kind == "mlx" else value.detach().numpy()
+    @property
+    def sampling(self) -> ModuleType:
+        return self.module("mars5.sampling")
 
     def speaker(self, codes: np.ndarray) -> np.ndarray:
         """(P, Q) → (1, D)."""
-        return self.to_host(self.network.speaker(self.to_device(codes[None])))
+        return self.numpy(self.network.speaker(self.array(codes[None])))
 
     def hidden(self, codes: np.ndarray, tokens: np.ndarray) -> list[np.ndarray]:
         """Every block's output, all ids read at once. (P, Q), (1, N) → (1, N + 1, D) each."""
-        with exact(self.kind):
+        with exact_rotary(self.kind):
             x, cache, rotation = self._start(codes, tokens, tokens.shape[1] + 1)
             outs = []
             for layer, rows in zip(self.network.ar.layers, cache, strict=True):
                 x = layer(x, rotation, rows)
-                outs.append(self.to_host(x))
+                outs.append(self.numpy(x))
             return outs
 
     def forward(self, codes: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """Logits behind every id, all read at once. (P, Q), (1, N) → (1, N, V)."""
-        with exact(self.kind):
+        with exact_rotary(self.kind):
             rows, cache, rotation = self._start(codes, tokens, tokens.shape[1] + 1)
-            return self.to_host(self.network(rows, rotation, cache))[:, 1:]
+            return self.numpy(self.network(rows, rotation, cache))[:, 1:]
 
     def stepped(self, codes: np.ndarray, tokens: np.ndarray, prompt: int, capacity: int) -> np.ndarray:
         """Logits behind the prompt's last id and each one after it, read one by one. → (1, N - P + 1, V)."""
-        with exact(self.kind):
+        with exact_rotary(self.kind):
             rows, cache, rotation = self._start(codes, tokens[:, :prompt], prompt + 1, capacity)
             rotary = self.network.positions(tokens.shape[1] + 1)
-            logits = [self.to_host(self.network.next_logits(rows, rotation, cache))]
+            logits = [self.numpy(self.network.next_logits(rows, rotation, cache))]
             for at in range(prompt, tokens.shape[1]):
-                row = self.network.embed(self.to_device(tokens[:, at : at + 1]))
-                logits.append(self.to_host(self.network.next_logits(row, rotary(at + 1, 1), cache)))
+                row = self.network.embed(self.array(tokens[:, at : at + 1]))
+                logits.append(self.numpy(self.network.next_logits(row, rotary(at + 1, 1), cache)))
             return np.stack(logits, axis=1)
 
     def generate(
@@ -132,61 +116,38 @@ class ArSide:
         """The whole loop, and the distribution of every draw. codes: (P, Q)."""
         recorder = Recorder(self, forced)
         sequence = CodecSequence(prompt, vocabulary, options.max_len)
-        with exact(self.kind):
-            for _ in self.loop.extend(self.network, codes.T, sequence, options, noise, choose=recorder):
+        with exact_rotary(self.kind):
+            for _ in self.module("mars5.ar_loop").extend(
+                self.network, codes.T, sequence, options, noise, choose=recorder
+            ):
                 pass
         draws = len(sequence.generated) + (sequence.finish_reason == "stop")
         return sequence, recorder.probs[:draws]  # what was launched ahead was never read
 
     def _start(self, codes: np.ndarray, tokens: np.ndarray, length: int, capacity: int = 0) -> Any:
-        speaker = self.network.speaker(self.to_device(codes[None]))
-        rows = self.network.rows(speaker, self.to_device(tokens))
+        speaker = self.network.speaker(self.array(codes[None]))
+        rows = self.network.rows(speaker, self.array(tokens))
         return rows, self.network.new_cache(capacity or length), self.network.positions(length)(0, length)
 
 
 @cache
 def ar_side(kind: str, folder: Path, name: str, window: int | None = None) -> ArSide:
-    """kind: of KINDS. window: another one than the checkpoint's."""
+    """window: another one than the checkpoint's."""
     checkpoint = read_checkpoint(folder, name)
     config = checkpoint.config if window is None else replace(checkpoint.config, sliding_window=window)
-    if kind == "mlx":
-        import mlx.core as mx
-
-        from mlx_port.mars5 import ar_loop, codec_lm, sampling
-
-        network = codec_lm.CodecLM(config)
-        network.load_weights([(canonical(key), mx.array(x)) for key, x in checkpoint.tensors.items()])
-        return ArSide(kind, network, sampling, ar_loop)
-    import torch
-
-    from torch_ref.mars5 import ar_loop, codec_lm, sampling
-
-    dtype = torch.float64 if kind == "float64" else torch.float32
-    with torch.device("meta"):
-        network = codec_lm.CodecLM(config)
-    state = {canonical(key): torch.from_numpy(x).to(dtype) for key, x in checkpoint.tensors.items()}
-    network.load_state_dict(state, strict=True, assign=True)
-    return ArSide(kind, network.eval().requires_grad_(False), sampling, ar_loop)
+    tensors = {canonical(key): tensor for key, tensor in checkpoint.tensors.items()}
+    network = Side(kind).network("mars5", Weights(config, tensors))
+    if kind != "mlx":
+        network.requires_grad_(False)
+    return ArSide(kind, network)
 
 
 @cache
 def sampling_side(kind: str) -> ArSide:
-    """The sampler alone. kind: of KINDS."""
-    side = "mlx_port" if kind == "mlx" else "torch_ref"
-    sampling, loop = (import_module(f"{side}.mars5.{module}") for module in ("sampling", "ar_loop"))
-    return ArSide(kind, None, sampling, loop)
+    """Only the sampler."""
+    return ArSide(kind, None)
 
 
 def canonical(name: str) -> str:
     """A published name as both sides have it: packed projections are linear layers."""
     return name.replace("in_proj_", "in_proj.")
-
-
-@contextmanager
-def exact(kind: str) -> Iterator[None]:
-    """Rotary tables of the oracle are not rounded to float32."""
-    if kind == "float64":
-        with mock.patch("torch_ref.layers.rope.rope_table", _exact_rope_table):
-            yield
-    else:
-        yield

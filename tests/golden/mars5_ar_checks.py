@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, _Info, existing
 from tests.golden.mars5_ar_bench import ArSide, ar_side, read_checkpoint, sampling_side
-from tests.tolerance import assert_golden
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
@@ -39,22 +38,8 @@ def read_info(file: Path) -> Any:
     return json.loads(existing(file).read_text(), object_hook=lambda found: _Info(found, file))
 
 
-@dataclass(frozen=True)
-class ArBench:
-    """The side under test, and the torch network in float32 and float64 that bounds it."""
-
-    side: ArSide
-    torch32: ArSide
-    torch64: ArSide
-
-    def compare(self, what: str, golden: np.ndarray, compute: Callable[[ArSide], np.ndarray]) -> None:
-        known = compute(self.torch32)
-        own = known if self.side is self.torch32 else compute(self.side)
-        assert_golden(own, golden, known, compute(self.torch64), what)
-
-
-def ar_bench(side: str, folder: Path, name: str, window: int | None = None) -> ArBench:
-    return ArBench(*(ar_side(kind, folder, name, window) for kind in (side, "torch", "float64")))
+def ar_bench(side: str, folder: Path, name: str, window: int | None = None) -> Bench[ArSide]:
+    return Bench.load(side, lambda kind: ar_side(kind, folder, name, window))
 
 
 def check_tokens(folder: Path) -> None:
@@ -201,7 +186,7 @@ def check_run(
     run: Any,
     info: Any,
     vectors: Vectors,
-    bench: ArBench,
+    bench: Bench[ArSide],
     vocabulary: CodecVocabulary,
     codes: np.ndarray,
 ) -> None:
@@ -244,7 +229,7 @@ def check_run(
 def check_samplers(folder: Path, side: str) -> None:
     """samplers: every filter alone and the whole chain; no network."""
     info, vectors = read_info(folder / "samplers.json"), Vectors(folder / "samplers.safetensors")
-    bench = ArBench(*(sampling_side(kind) for kind in (side, "torch", "float64")))
+    bench = Bench.load(side, sampling_side)
     assert info["penalties_if_n_generated_above"] == PENALTIES_ABOVE
     previous = vectors["previous"]
     shape = (info["batch"], info["vocab_size"])
@@ -255,7 +240,7 @@ def check_samplers(folder: Path, side: str) -> None:
         assert case["result"] == ("log_probabilities" if case["kind"] == "chain" else "logits")
 
         def run(s: ArSide, case: Any = case, logits: np.ndarray = logits) -> np.ndarray:
-            return s.to_host(filtered(s, case, s.to_device(logits), previous))
+            return s.numpy(filtered(s, case, s.array(logits), previous))
 
         kept = golden > -np.inf
         for one in {bench.side, bench.torch32, bench.torch64}:
@@ -269,11 +254,11 @@ def filtered(side: ArSide, case: Any, logits: Any, previous: np.ndarray) -> Any:
     """One case's filter on one side. (B, V) → same."""
     rules, kind = side.sampling, case["kind"]
     options = options_of(case)
-    seen = side.to_device(previous[:, -options.rep_penalty_window :])
+    seen = side.array(previous[:, -options.rep_penalty_window :])
 
     def penalty() -> Any:
         count = case["n_generated"] + 1
-        return side.to_device(end_penalties(options, case["n_est"], count))[-1]
+        return side.array(end_penalties(options, case["n_est"], count))[-1]
 
     if kind == "freq_rep":
         return rules.penalize_repeats(logits, rules.occurrences(seen, logits.shape[-1]), options)

@@ -14,7 +14,8 @@ import numpy as np
 
 from tests.golden.cases import Vectors
 from tests.golden.codec_bench import encodec_bench, vocos_bench
-from tests.golden.mars5_ar_bench import ArSide, ar_side, exact, read_checkpoint
+from tests.golden.exact import exact_rotary
+from tests.golden.mars5_ar_bench import ArSide, ar_side, read_checkpoint
 from tests.golden.mars5_ar_checks import SETTINGS, options_of, read_info
 from tests.golden.mars5_nar_bench import bench as nar_bench
 from tests.golden.mars5_nar_checks import GoldenNoise
@@ -56,7 +57,7 @@ class Whole:
             return self.runs[label]
         noise = WholeNoise(about, (1, about["generated_frames"], self.pipeline.sizes.n_codebooks), classes)
         run = Run()
-        with exact(self.kind), self._watched(run):
+        with exact_rotary(self.kind), self._watched(run):
             run.result = self.pipeline.generate(
                 about["text"],
                 prompt=Prompt.of(audio=samples, text=about["ref_transcript"]),
@@ -118,7 +119,7 @@ def whole(kind: str, folder: Path, ar: str, nar: str, codec: str, vocoder: str) 
     language = ar_side(kind, folder, ar)
     pipeline = code.compose(
         language.network,
-        of(nar_bench(side, folder, nar)).pipeline.network,
+        of(nar_bench(side, folder, nar)).network,
         of(encodec_bench(side, folder / codec, None)).codec,
         of(vocos_bench(side, folder / vocoder)).codec,
         read_checkpoint(folder, ar).vocabulary,

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.bench import Bench, Side
+from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, existing
-from tests.golden.mars5_nar_bench import bench, formulas
+from tests.golden.mars5_nar_bench import NarSide, bench, formulas
 from tests.tolerance import assert_within
 from tts_core.audio.silence import FRAME_LENGTH, HOP_LENGTH, loud_span
 from tts_core.mars5.diffusion import (
@@ -42,21 +42,21 @@ def check_forward(vectors: Vectors, info: Info, side: str) -> None:
     both = bench(side, vectors.file.parent, info["checkpoint"])
     text, prompt, x = (vectors[name] for name in ("c_text", "c_codes", "x"))
     assert (prompt.shape[1], x.shape[1]) == (info["prompt_frames"], info["frames"])
-    both.compare("spk_emb_cond", vectors["spk_emb_cond"], lambda s: s.to_host(speaker(s, prompt, drop=False)))
+    both.compare("spk_emb_cond", vectors["spk_emb_cond"], lambda s: s.numpy(speaker(s, prompt, drop=False)))
     both.compare(
-        "spk_emb_uncond", vectors["spk_emb_uncond"], lambda s: s.to_host(speaker(s, prompt, drop=True))
+        "spk_emb_uncond", vectors["spk_emb_uncond"], lambda s: s.numpy(speaker(s, prompt, drop=True))
     )
 
     times = [case["t"] for case in info["cases"].values()] + [info["intermediates_t"], *info["batch"]["t"]]
     timesteps = max(times) + 1
 
-    def source(s: Side, *, drop: bool = False) -> Any:
-        network, given = s.pipeline.network, speaker(s, prompt, drop=drop)
-        return network.read(s.to_device(text), given, frames=x.shape[1], timesteps=timesteps)
+    def source(s: NarSide, *, drop: bool = False) -> Any:
+        network, given = s.network, speaker(s, prompt, drop=drop)
+        return network.read(s.array(text), given, frames=x.shape[1], timesteps=timesteps)
 
-    def logits(s: Side, t: int, *, drop: bool) -> np.ndarray:
-        found = s.pipeline.network(s.to_device(x), source(s, drop=drop), s.to_device(np.array([t])))
-        return s.to_host(found).swapaxes(2, 3)
+    def logits(s: NarSide, t: int, *, drop: bool) -> np.ndarray:
+        found = s.network(s.array(x), source(s, drop=drop), s.array(np.array([t])))
+        return s.numpy(found).swapaxes(2, 3)
 
     for name, case in info["cases"].items():
         both.compare(name, vectors[name], lambda s, c=case: logits(s, c["t"], drop=c["drop_cond"]))
@@ -65,29 +65,29 @@ def check_forward(vectors: Vectors, info: Info, side: str) -> None:
     _check_features(vectors, info)
 
 
-def speaker(s: Side, prompt: np.ndarray, *, drop: bool) -> Any:
-    network = s.pipeline.network
-    return network.no_speaker() if drop else network.speaker(s.to_device(prompt))
+def speaker(s: NarSide, prompt: np.ndarray, *, drop: bool) -> Any:
+    network = s.network
+    return network.no_speaker() if drop else network.speaker(s.array(prompt))
 
 
-def _check_parts(vectors: Vectors, info: Info, both: Bench, source: Any, x: np.ndarray) -> None:
+def _check_parts(vectors: Vectors, info: Info, both: Bench[NarSide], source: Any, x: np.ndarray) -> None:
     at = info["intermediates_t"]
 
-    def part(s: Side, name: str) -> np.ndarray:
-        network, given, t = s.pipeline.network, source(s), s.to_device(np.array([at]))
+    def part(s: NarSide, name: str) -> np.ndarray:
+        network, given, t = s.network, source(s), s.array(np.array([at]))
         found = {
             "enc_in": lambda: network.encoder_input(given, t),
-            "dec_in": lambda: network.decoder_input(s.to_device(x), given, t),
+            "dec_in": lambda: network.decoder_input(s.array(x), given, t),
             "memory": lambda: network.tfm.encoder(network.encoder_input(given, t)),
-            "dec_out": lambda: network.hidden(s.to_device(x), given, t),
+            "dec_out": lambda: network.hidden(s.array(x), given, t),
         }
-        return s.to_host(found[name]())
+        return s.numpy(found[name]())
 
     for name in ("enc_in", "dec_in", "memory", "dec_out"):
         both.compare(f"t{at}.{name}", vectors[f"t{at}.{name}"], lambda s, n=name: part(s, n))
 
 
-def _check_batch(vectors: Vectors, info: Info, both: Bench, timesteps: int) -> None:
+def _check_batch(vectors: Vectors, info: Info, both: Bench[NarSide], timesteps: int) -> None:
     names = ("c_text", "c_text_len", "c_codes", "c_codes_len", "x", "x_pad", "t")
     given = {name: vectors[f"batch.{name}"] for name in names}
     assert not info["drop_cond"]
@@ -96,18 +96,18 @@ def _check_batch(vectors: Vectors, info: Info, both: Bench, timesteps: int) -> N
     lengths = (~given["x_pad"]).sum(axis=1)
     assert (given["x_pad"] == (np.arange(given["x"].shape[1]) >= lengths[:, None])).all(), "padding is behind"
 
-    def logits(s: Side) -> np.ndarray:
-        network = s.pipeline.network
-        on = {name: s.to_device(value) for name, value in given.items()}
+    def logits(s: NarSide) -> np.ndarray:
+        network = s.network
+        on = {name: s.array(value) for name, value in given.items()}
         source = network.read(
             on["c_text"],
             network.speaker(on["c_codes"], on["c_codes_len"]),
             frames=given["x"].shape[1],
             timesteps=timesteps,
             text_lengths=on["c_text_len"],
-            frame_lengths=s.to_device(lengths),
+            frame_lengths=s.array(lengths),
         )
-        return s.to_host(network(on["x"], source, on["t"])).swapaxes(2, 3)
+        return s.numpy(network(on["x"], source, on["t"])).swapaxes(2, 3)
 
     both.compare("batch.logits", vectors["batch.logits"], logits)
 
@@ -152,30 +152,28 @@ def check_math(vectors: Vectors, info: Info, side: str) -> None:
             both.compare(
                 f"{name}.t{t}",
                 vectors[f"{name}.t{t}"],
-                lambda s, p=log_p[:, :, :rows], a=keep, b=rest: s.to_host(mixed(s, p, a, b)),
+                lambda s, p=log_p[:, :, :rows], a=keep, b=rest: s.numpy(mixed(s, p, a, b)),
             )
         both.compare(
             f"q_post.t{t}",
             vectors[f"q_post.t{t}"],
-            lambda s, t=t: s.to_host(posterior(s, log_x0[:, :, :rows], x_t[:, :, :rows], table, t)),
+            lambda s, t=t: s.numpy(posterior(s, log_x0[:, :, :rows], x_t[:, :, :rows], table, t)),
         )
     uniform, logits = vectors["gumbel_u"], vectors[info["gumbel_logits"]]
     assert {0.0, 1.0} <= set(uniform.ravel().tolist()), "gumbel_u: neither end is there"
-    drawn = both.side.pipeline.diffusion.draw_per_class(
-        both.side.to_device(logits), both.side.to_device(gumbel(uniform))
-    )
-    np.testing.assert_array_equal(both.side.to_host(drawn), vectors["gumbel_sample"])
+    drawn = both.side.diffusion.draw_per_class(both.side.array(logits), both.side.array(gumbel(uniform)))
+    np.testing.assert_array_equal(both.side.numpy(drawn), vectors["gumbel_sample"])
 
 
-def mixed(s: Side, log_p: np.ndarray, keep: Any, rest: Any) -> Any:
-    numbers = (s.to_device(np.array(number, np.float32)) for number in (keep, rest))
-    return s.pipeline.diffusion.mixed(s.to_device(log_p), *numbers)
+def mixed(s: NarSide, log_p: np.ndarray, keep: Any, rest: Any) -> Any:
+    numbers = (s.array(np.array(number, np.float32)) for number in (keep, rest))
+    return s.diffusion.mixed(s.array(log_p), *numbers)
 
 
-def posterior(s: Side, log_x0: np.ndarray, codes: np.ndarray, table: np.ndarray, t: int) -> Any:
-    diffusion = s.pipeline.diffusion
-    at = diffusion.at_timestep(s.to_device(table), s.to_device(np.array([t])))
-    return diffusion.posterior(s.to_device(log_x0), s.to_device(codes), at)
+def posterior(s: NarSide, log_x0: np.ndarray, codes: np.ndarray, table: np.ndarray, t: int) -> Any:
+    diffusion = s.diffusion
+    at = diffusion.at_timestep(s.array(table), s.array(np.array([t])))
+    return diffusion.posterior(s.array(log_x0), s.array(codes), at)
 
 
 def check_step(vectors: Vectors, info: Info, side: str) -> None:
@@ -190,27 +188,25 @@ def check_step(vectors: Vectors, info: Info, side: str) -> None:
     )
     table = constants(info["T"], info["n_classes"], info["T"])
 
-    def guided(s: Side, t: int) -> Any:
-        source = s.pipeline.reverse.ReverseDiffusion(s.pipeline.network).read(text, prompt, cells, settings)
-        logits = s.pipeline.network(s.to_device(codes[None]), source, s.to_device(np.array([t])))
-        return s.pipeline.diffusion.guided(logits, settings.guidance_w, settings.x_0_temp)
+    def guided(s: NarSide, t: int) -> Any:
+        source = s.reverse.ReverseDiffusion(s.network).read(text, prompt, cells, settings)
+        logits = s.network(s.array(codes[None]), source, s.array(np.array([t])))
+        return s.diffusion.guided(logits, settings.guidance_w, settings.x_0_temp)
 
-    def log_posterior(s: Side, t: int) -> np.ndarray:
-        clean_logits = s.to_host(guided(s, t))
+    def log_posterior(s: NarSide, t: int) -> np.ndarray:
+        clean_logits = s.numpy(guided(s, t))
         log_x0 = clean_logits - np.logaddexp.reduce(clean_logits, axis=-1, keepdims=True)
-        return s.to_host(posterior(s, log_x0, codes, table, t))[None]
+        return s.numpy(posterior(s, log_x0, codes, table, t))[None]
 
-    def of_the_step(s: Side, t: int) -> np.ndarray:
-        return s.to_host(
-            _step(s, text, prompt, cells, settings).log_posterior(
-                s.to_device(codes), s.to_device(np.array([t]))
-            )
+    def of_the_step(s: NarSide, t: int) -> np.ndarray:
+        return s.numpy(
+            _step(s, text, prompt, cells, settings).log_posterior(s.array(codes), s.array(np.array([t])))
         )[None]
 
     for name, case in info["cases"].items():
         t = case["t"]
         both.compare(
-            f"{name}: logits", vectors[case["x0_logits"]], lambda s, t=t: s.to_host(guided(s, t))[None]
+            f"{name}: logits", vectors[case["x0_logits"]], lambda s, t=t: s.numpy(guided(s, t))[None]
         )
         golden = vectors[case["log_posterior"]]
         both.compare(f"{name}: posterior", golden, lambda s, t=t: log_posterior(s, t))
@@ -223,16 +219,16 @@ def check_step(vectors: Vectors, info: Info, side: str) -> None:
             numbers[which] = gumbel(vectors[f"{name}.u{which}"])[0]
         s = both.side
         step = _step(s, text, prompt, cells, settings)
-        after = step(s.to_device(codes), s.to_device(np.array([t])), s.to_device(numbers))
+        after = step(s.array(codes), s.array(np.array([t])), s.array(numbers))
         np.testing.assert_array_equal(
-            s.to_host(after), vectors[f"{name}.x_tm1"][0], err_msg=f"{name}: margin {case['min_gap']:.1e}"
+            s.numpy(after), vectors[f"{name}.x_tm1"][0], err_msg=f"{name}: margin {case['min_gap']:.1e}"
         )
         assert step.finite.item(), f"{name}: not finite"
 
 
-def _step(s: Side, text: np.ndarray, prompt: np.ndarray, cells: Cells, settings: Diffusion) -> Any:
-    source = s.pipeline.reverse.ReverseDiffusion(s.pipeline.network).read(text, prompt, cells, settings)
-    return s.pipeline.reverse.Step(s.pipeline.network, source, cells, settings)
+def _step(s: NarSide, text: np.ndarray, prompt: np.ndarray, cells: Cells, settings: Diffusion) -> Any:
+    source = s.reverse.ReverseDiffusion(s.network).read(text, prompt, cells, settings)
+    return s.reverse.Step(s.network, source, cells, settings)
 
 
 class GoldenNoise:
@@ -252,7 +248,7 @@ class GoldenNoise:
 def check_runs(vectors: Vectors, info: Info, side: str) -> None:
     """Whole runs from the recorded draws, exactly: the state that enters every step, and the codes."""
     s = bench(side, vectors.file.parent, info["checkpoint"]).side
-    diffusion = s.pipeline.reverse.ReverseDiffusion(s.pipeline.network)
+    diffusion = s.reverse.ReverseDiffusion(s.network)
     for name, run in info["runs"].items():
         text, prompt, given = (vectors[f"{name}.{part}"][0] for part in ("c_text", "c_codes", "x_in"))
         assert (run["jump_len"], run["jump_n_sample"], run["last_step_greedy"]) == (1, 1, False)
@@ -269,9 +265,7 @@ def check_runs(vectors: Vectors, info: Info, side: str) -> None:
         assert np.isclose(gaps[::2].min(), run["min_gap_unknown"])
         if run["T"] > 1:  # the last step draws nothing for known cells
             assert np.isclose(gaps[1::2].min(), run["min_gap_known"])
-        states = [
-            s.to_host(state) for state in diffusion.states(text, prompt.T, cells, settings, noise=noise)
-        ]
+        states = [s.numpy(state) for state in diffusion.states(text, prompt.T, cells, settings, noise=noise)]
         assert noise.drawn == run["n_uniform_draws"] == len(gaps), f"{name}: {noise.drawn} draws"
         assert len(states) == run["T"] + 1 == len(golden) + 1
         for place, state in enumerate(states[:-1]):

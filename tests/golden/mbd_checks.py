@@ -134,14 +134,14 @@ def _check_unet(vectors: Vectors, about: dict[str, Any], bench: AudioBench) -> N
     band, x = settings["band"], vectors[settings["input"]]
     for step in settings["steps"]:
         name = f"unet.out{step}"
-        bench.compare(name, vectors[name], lambda s, t=step: s.unet(band, x, t, latent), UNET)
+        bench.close(name, vectors[name], lambda s, t=step: s.unet(band, x, t, latent), UNET)
     odd = about["settings"]["unet.out_odd"]
     few, uneven = latent[..., : odd["condition_frames"]], vectors[odd["input"]]
 
     def run(s: AudioSide) -> np.ndarray:
         return s.unet(odd["band"], uneven, odd["step"], few)
 
-    bench.compare("unet.out_odd", vectors["unet.out_odd"], run, UNET)
+    bench.close("unet.out_odd", vectors["unet.out_odd"], run, UNET)
     effect = about["settings"]["condition_effect"]
     x, step, side = vectors[effect["input"]], effect["step"], bench.side
     deaf = side.unet(effect["band"], x, step, np.zeros_like(latent))
@@ -161,9 +161,9 @@ def _check_bands(vectors: Vectors, about: dict[str, Any], bench: AudioBench) -> 
         how = settings[name]
         wave, reference = vectors[how["wav"]][0, 0], vectors[how["reference"]][0, 0]
         match = lambda s, w=wave, r=reference, how=how: s.match(w, r, rate, how)[None, None]  # noqa: E731
-        bench.compare(name, vectors[name], match, WAVE)
+        bench.close(name, vectors[name], match, WAVE)
     x, band = vectors["processor.in"], settings["processor"]["band"]
-    bench.compare("processor.out", vectors["processor.out"], lambda s: s.process(band, x[0])[None], UNET)
+    bench.close("processor.out", vectors["processor.out"], lambda s: s.process(band, x[0])[None], UNET)
 
 
 def _check_decode(vectors: Vectors, about: dict[str, Any], bench: AudioBench) -> None:
@@ -183,7 +183,7 @@ def _check_decode(vectors: Vectors, about: dict[str, Any], bench: AudioBench) ->
         bench.follow(f"decode.band0_inputs[{i}]", inputs[i], seen, RUN)
         given = inputs[i][None, None]
         answer = lambda s, g=given, t=step: s.unet(trace["band"], g, t, latent)[0, 0]  # noqa: E731
-        bench.compare(f"decode.band0_estimates[{i}]", estimates[i], answer, UNET)
+        bench.close(f"decode.band0_estimates[{i}]", estimates[i], answer, UNET)
 
     def bands(s: AudioSide, steps: Sequence[int], noise: np.ndarray) -> np.ndarray:
         count, parts = len(steps) - 1, []

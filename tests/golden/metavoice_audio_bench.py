@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from converters.published import open_published
+from tests.golden.bench import Bench
 from tests.golden.cases import existing
 from tests.tiny.metavoice_audio import AudioSide
 from tests.tolerance import assert_golden, assert_within
@@ -19,17 +19,12 @@ Compute = Callable[[AudioSide], np.ndarray]
 FILES = {"metavoice_speaker_encoder": "speaker_encoder.pt", "mbd": "mbd_comp_8.pt"}
 
 
-@dataclass(frozen=True)
-class AudioBench:
-    """The side under test, and torch in float32 and float64, which bound it."""
+class AudioBench(Bench[AudioSide]):
+    """Comparisons that also hold what the vectors' README asks for."""
 
-    side: AudioSide
-    torch32: AudioSide
-    torch64: AudioSide
-
-    def compare(self, what: str, golden: np.ndarray, compute: Compute, least: float) -> None:
-        """The derived bound in both directions, and at least what the vectors' README asks for."""
-        own, known, truth = self._run(compute)
+    def close(self, what: str, golden: np.ndarray, compute: Compute, least: float) -> None:
+        """The derived bound in both directions, and at least what the README asks for."""
+        own, known, truth = self.results(compute)
         assert_golden(own, golden, known, truth, what)
         near(what, own, golden, least)
 
@@ -37,13 +32,9 @@ class AudioBench:
         """For whole runs, in which upstream's float32 schedule is one more cause of difference: the sides in
         the derived bound, and the golden vector as near as its README says.
         """
-        own, known, truth = self._run(compute)
+        own, known, truth = self.results(compute)
         assert_within(own, known, truth, what)
         near(what, own, golden, least)
-
-    def _run(self, compute: Compute) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        known = compute(self.torch32)
-        return known if self.side is self.torch32 else compute(self.side), known, compute(self.torch64)
 
 
 def near(what: str, own: np.ndarray, golden: np.ndarray, tolerance: float) -> None:

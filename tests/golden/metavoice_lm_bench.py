@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from converters.published import open_published
+from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, existing
-from tests.tiny.metavoice_lm import Side, side_of
-from tests.tolerance import assert_golden
+from tests.tiny.metavoice_lm import LanguageSide
 from tts_core.metavoice.text import Tokenizers, read_converted
 
 SAFE = 1e-3  # README.md beside the vectors: tokens are exact where the stored margin is larger
 
 
 @dataclass(frozen=True)
-class Networks:
-    """Both stages on one side."""
+class Networks(LanguageSide):
+    """A side with both stages."""
 
-    side: Side
     first: Any
     second: Any
 
 
 @dataclass(frozen=True)
-class Bench:
-    """The side under test, and PyTorch in float32 and float64, which bound it."""
+class LanguageBench(Bench[Networks]):
+    """Both stages, and what the files of the folder hold."""
 
-    own: Networks
-    torch32: Networks
-    torch64: Networks
     settings: Mapping[str, Any]  # of lm.json
     info: Mapping[str, Any]  # lm.json
     vectors: Vectors  # lm.safetensors
     tokenizers: Tokenizers
-
-    def compare(self, what: str, golden: np.ndarray, compute: Callable[[Networks], np.ndarray]) -> None:
-        """Require what `compute` makes of the side under test to be within the derived bound."""
-        known = compute(self.torch32)
-        own = known if self.own is self.torch32 else compute(self.own)
-        assert_golden(own, golden, known, compute(self.torch64), what)
 
 
 KINDS = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
@@ -64,16 +52,16 @@ class Checkpoints:
         self._networks: dict[str, Networks] = {}
 
     def networks(self, name: str) -> Networks:
-        """name: a side, or float64, which is PyTorch's too."""
+        """name: a kind of side."""
         if name not in self._networks:
             found = self._mlx() if name == "mlx" else self._torch(name)
-            self._networks[name] = Networks(side_of(name), *[found[kind] for kind in KINDS.values()])
+            self._networks[name] = Networks(name, *[found[kind] for kind in KINDS.values()])
         return self._networks[name]
 
-    def bench(self, side: str, vectors: Vectors) -> Bench:
+    def bench(self, side: str, vectors: Vectors) -> LanguageBench:
         info = json.loads(existing(self.folder / "lm.json").read_text())
         own, torch32, torch64 = (self.networks(name) for name in (side, "torch", "float64"))
-        return Bench(own, torch32, torch64, info["settings"], info, vectors, self.tokenizers)
+        return LanguageBench(own, torch32, torch64, info["settings"], info, vectors, self.tokenizers)
 
     def _torch(self, name: str) -> dict[str, Any]:
         from torch_ref.loading import open_networks

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.metavoice_lm_bench import SAFE, Bench, Networks
+from tests.golden.metavoice_lm_bench import SAFE, LanguageBench, Networks
 from tests.tiny.metavoice import tilted
 from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.metavoice.codes import flattened, interleave
@@ -44,10 +44,10 @@ FAST = {  # of the first stage's names, those of upstream's second layout, which
 }
 
 
-def check_names(bench: Bench) -> None:
+def check_names(bench: LanguageBench) -> None:
     """Published names, in both layouts of the first stage, and the number of parameters."""
     for stage in ("first", "second"):
-        config = getattr(bench.own, stage).config
+        config = getattr(bench.side, stage).config
         shapes = (first_stage_parameter_shapes if stage == "first" else second_stage_parameter_shapes)(config)
         head = {"lm_heads.0.weight"} if stage == "first" else set()
         assert {*shapes, *head} == set(bench.info[f"{stage}_stage_keys"]), f"{stage}_stage_keys"
@@ -62,7 +62,7 @@ def _fast_name(name: str) -> str:
     return name
 
 
-def check_layout(bench: Bench) -> None:
+def check_layout(bench: LanguageBench) -> None:
     """The prompt, interleaving, and both adapters."""
     given, table = bench.settings["prompt"], bench.tokenizers.first_stage
     ids = table.encode(normalise(given["text"]))
@@ -78,7 +78,7 @@ def check_layout(bench: Bench) -> None:
         assert codes.tolist() == case["audio"], f"adapters[{number}]"
 
 
-def check_teacher(bench: Bench) -> None:
+def check_teacher(bench: LanguageBench) -> None:
     """Every layer's output and the logits, at once and step by step, with and without speaker; guidance."""
     vectors, tokens = bench.vectors, bench.vectors["teacher.tokens"][None]
     embedding, prefill = vectors["spk_emb"], bench.settings["teacher"]["n_prompt"]
@@ -87,7 +87,7 @@ def check_teacher(bench: Bench) -> None:
     def run(networks: Networks) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
         """Blocks' outputs, (2, T, D) each, and logits made at once and one by one, (2, T, V) each."""
         if id(networks) not in memory:
-            side, network = networks.side, networks.first
+            side, network = networks, networks.first
             sampling = FirstStageSampling(cfg_scale=3.0)
             step = side.step(network, embedding, sampling, room=tokens.shape[1], end_of_text=0)
             rows = side.array(np.concatenate([tokens, tokens]))
@@ -104,7 +104,7 @@ def check_teacher(bench: Bench) -> None:
         return memory[id(networks)]
 
     golden = vectors["teacher.logits"]
-    for layer in range(bench.own.first.config.num_hidden_layers):
+    for layer in range(bench.side.first.config.num_hidden_layers):
         name = f"teacher.hidden{layer}"
         bench.compare(name, vectors[name], lambda networks, at=layer: run(networks)[0][at])
     bench.compare("teacher.logits", golden, lambda networks: run(networks)[1])
@@ -115,17 +115,17 @@ def check_teacher(bench: Bench) -> None:
     bench.compare(
         "cfg.guided_logits",
         vectors["cfg.guided_logits"],
-        lambda networks: networks.side.guided(list(run(networks)[1]), guidance),
+        lambda networks: networks.guided(list(run(networks)[1]), guidance),
     )
 
 
-def check_greedy(bench: Bench) -> None:
+def check_greedy(bench: LanguageBench) -> None:
     """Every greedy run: each step behind the golden tokens, and the loop as far as its margins are safe."""
     embedding = bench.vectors["spk_emb"]
     for name, case in bench.info["greedy"].items():
         given, what = bench.settings["greedy"][name], f"greedy.{name}"
         made = len(case["tokens"]) - len(bench.info["prompt"])
-        room = bench.own.first.config.max_position_embeddings - len(bench.info["prompt"])
+        room = bench.side.first.config.max_position_embeddings - len(bench.info["prompt"])
         limit = given["max_new_tokens"] or room
         sampling = FirstStageSampling(
             cfg_scale=given["guidance"],
@@ -142,7 +142,7 @@ def check_greedy(bench: Bench) -> None:
         check_prefix(what, own[0], case["tokens"], case["margins"])
 
 
-def check_sampled(bench: Bench) -> None:
+def check_sampled(bench: LanguageBench) -> None:
     """Every sampled run with its recorded noise, step by step behind the golden tokens and as a loop."""
     prompt, embedding = bench.info["prompt"], bench.vectors["spk_emb"]
     for name, case in bench.info["sampled"].items():
@@ -165,7 +165,7 @@ def check_sampled(bench: Bench) -> None:
 
 
 def check_forced(
-    bench: Bench,
+    bench: LanguageBench,
     what: str,
     tokens: list[int],
     margins: list[float] | None,
@@ -177,9 +177,9 @@ def check_forced(
 
     margins: stored ones, of guided logits, which must be ours too; None takes the logarithm of the race's.
     """
-    side, ids = bench.own.side, np.array(tokens, np.int32)
+    side, ids = bench.side, np.array(tokens, np.int32)
     start = len(bench.info["prompt"])
-    step = side.step(bench.own.first, embedding, sampling, room=len(ids), end_of_text=0)
+    step = side.step(bench.side.first, embedding, sampling, room=len(ids), end_of_text=0)
     safe = 0
     for at in range(start, len(ids)):
         rows = side.rows(step, ids[None, :start] if at == start else ids[None, at - 1 : at])
@@ -201,7 +201,7 @@ def check_forced(
 
 
 def run_loop(
-    bench: Bench,
+    bench: LanguageBench,
     prompts: list[list[int]],
     embeddings: np.ndarray,
     sampling: FirstStageSampling,
@@ -210,8 +210,8 @@ def run_loop(
     noise: list[Any] | None = None,
 ) -> list[np.ndarray]:
     """The side's own loop."""
-    return bench.own.side.code("first_stage_loop").generate_tokens(
-        bench.own.first,
+    return bench.side.module("metavoice.first_stage_loop").generate_tokens(
+        bench.side.first,
         [np.array(prompt, np.int32) for prompt in prompts],
         embeddings,
         sampling=sampling,
@@ -231,7 +231,7 @@ def check_prefix(what: str, own: np.ndarray, golden: list[int], margins: list[fl
     assert own[:count].tolist() == golden[:count], what
 
 
-def check_sampler(bench: Bench) -> None:
+def check_sampler(bench: LanguageBench) -> None:
     """The rules alone, in NumPy and on the side under test."""
     vectors, logits = bench.vectors, bench.vectors["sampler.logits"]
     floor = bench.settings["sampler.fast"]["temperature_floor"]
@@ -262,17 +262,17 @@ def check_sampler(bench: Bench) -> None:
             rules.guide(rows, scale), sampling.temperature, sampling.top_p, sampling.top_k
         )
         np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.cfg_{scale}")
-        own = bench.own.side.probabilities(bench.own.side.guided(rows, sampling), sampling)
+        own = bench.side.probabilities(bench.side.guided(rows, sampling), sampling)
         np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.cfg_{scale}")
     waiting = vectors["sampler.q"]
     for own in (rules.race(exps[0], waiting), _rule(bench, "race", exps[0], waiting)):
         assert own == vectors["sampler.q_argmax"][0], "sampler.q_argmax"
 
 
-def _rule(bench: Bench, name: str, *given: Any) -> np.ndarray:
-    side = bench.own.side
+def _rule(bench: LanguageBench, name: str, *given: Any) -> np.ndarray:
+    side = bench.side
     arrays = [side.array(each) if isinstance(each, np.ndarray) else each for each in given]
-    return side.numpy(getattr(side.code("sampling"), name)(*arrays))
+    return side.numpy(getattr(side.module("metavoice.sampling"), name)(*arrays))
 
 
 def _assert_but_for_ties(own: np.ndarray, golden: np.ndarray, source: np.ndarray, what: str) -> None:
@@ -284,7 +284,7 @@ def _assert_but_for_ties(own: np.ndarray, golden: np.ndarray, source: np.ndarray
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7, err_msg=f"{what}, row {row}")
 
 
-def check_slow(bench: Bench) -> None:
+def check_slow(bench: LanguageBench) -> None:
     """Batches of unequal prompts under every kind of guidance, and one step's probabilities."""
     meta, vectors = bench.info["slow_meta"], bench.vectors
     prompts, end = meta["prompts"], meta["end_of_audio_token"]
@@ -320,7 +320,7 @@ def check_slow(bench: Bench) -> None:
     prompt = np.array([bench.info["prompt"]], np.int32)
 
     def step_probs(networks: Networks) -> np.ndarray:
-        side = networks.side
+        side = networks
         step = side.step(
             networks.first,
             vectors["spk_emb"],
@@ -334,7 +334,7 @@ def check_slow(bench: Bench) -> None:
 
 
 def _check_slow_forced(
-    bench: Bench,
+    bench: LanguageBench,
     what: str,
     prompts: list[list[int]],
     golden: np.ndarray,
@@ -344,9 +344,9 @@ def _check_slow_forced(
     end: int,
 ) -> None:
     """Every column after the golden ones. margins: of each row, from the end of its prompt on."""
-    side, start = bench.own.side, min(map(len, prompts))
+    side, start = bench.side, min(map(len, prompts))
     step = side.step(
-        bench.own.first,
+        bench.side.first,
         embeddings,
         sampling,
         room=golden.shape[1],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.metavoice_lm_bench import SAFE, Bench, Networks
+from tests.golden.metavoice_lm_bench import SAFE, LanguageBench, Networks
 from tests.golden.metavoice_lm_checks import NOTHING, check_forced, check_prefix, run_loop
 from tests.tiny.metavoice import tilted
 from tests.tolerance import bound
@@ -16,10 +16,10 @@ from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import normalise
 
 
-def check_second(bench: Bench) -> None:
+def check_second(bench: LanguageBench) -> None:
     """Input rows, logits with and without speaker, argmax, probabilities, codes."""
     vectors, info, given = bench.vectors, bench.info["second"], bench.settings["second"]
-    window = bench.own.second.config.max_position_embeddings
+    window = bench.side.second.config.max_position_embeddings
     assert (window, bench.tokenizers.second_stage.offset) == (given["window"], given["text_offset"])
     rows = np.stack([_rows(bench, t, c) for t, c in zip(info["texts"], info["codes"], strict=True)])
     np.testing.assert_array_equal(rows, vectors["second.input"], err_msg="second.input")
@@ -28,7 +28,7 @@ def check_second(bench: Bench) -> None:
 
     def logits(networks: Networks) -> np.ndarray:
         if id(networks) not in memory:
-            memory[id(networks)] = networks.side.predict(networks.second, rows, embeddings)
+            memory[id(networks)] = networks.predict(networks.second, rows, embeddings)
         return memory[id(networks)]
 
     name = "second.logits_kept"
@@ -38,11 +38,11 @@ def check_second(bench: Bench) -> None:
     item, places = absent["item"], absent["positions"]
 
     def without(networks: Networks) -> np.ndarray:
-        return networks.side.predict(networks.second, rows[item : item + 1], None)[:, :, places]
+        return networks.predict(networks.second, rows[item : item + 1], None)[:, :, places]
 
     bench.compare("second.nospk_logits0", vectors["second.nospk_logits0"], without)
 
-    margins, best, own = vectors["second.margin"], vectors["second.argmax"], logits(bench.own)
+    margins, best, own = vectors["second.margin"], vectors["second.argmax"], logits(bench.side)
     np.testing.assert_allclose(margins.min(axis=(1, 2)), info["min_margin"], rtol=0, atol=1e-6)
     np.testing.assert_allclose(_margins(own), margins, rtol=0, atol=SAFE, err_msg="second.margin")
     safe = margins > SAFE
@@ -56,9 +56,9 @@ def check_second(bench: Bench) -> None:
 
     def probabilities(networks: Networks) -> np.ndarray:
         chosen = logits(networks)[drawn["item"], drawn["head"]][drawn["positions"]]
-        rule = networks.side.code("sampling").probabilities_slow
-        given = networks.side.array(chosen), drawn["temperature"], None, drawn["top_k"]
-        return networks.side.numpy(rule(*given))
+        rule = networks.module("metavoice.sampling").probabilities_slow
+        given = networks.array(chosen), drawn["temperature"], None, drawn["top_k"]
+        return networks.numpy(rule(*given))
 
     bench.compare("second.probs_h0_t0.8_k200", vectors["second.probs_h0_t0.8_k200"], probabilities)
     definition = rules.probabilities_slow(
@@ -72,7 +72,7 @@ def check_second(bench: Bench) -> None:
     )
 
 
-def check_truncated(bench: Bench) -> None:
+def check_truncated(bench: LanguageBench) -> None:
     """More frames than the window holds."""
     given, info = bench.settings["second.trunc"], bench.info["second"]
     codes = info["trunc_codes_in"]
@@ -85,7 +85,7 @@ def check_truncated(bench: Bench) -> None:
     )
 
 
-def check_end_to_end(bench: Bench) -> None:
+def check_end_to_end(bench: LanguageBench) -> None:
     """Text to eight codebooks, greedy."""
     case, given = bench.info["end_to_end"], bench.settings["end_to_end"]["first_stage"]
     prompt, embedding = bench.info["prompt"], bench.vectors["spk_emb"]
@@ -105,17 +105,22 @@ def check_end_to_end(bench: Bench) -> None:
 
 
 def _check_final(
-    bench: Bench, text: str, codes: list[list[int]], embedding: np.ndarray, golden: list[list[int]], what: str
+    bench: LanguageBench,
+    text: str,
+    codes: list[list[int]],
+    embedding: np.ndarray,
+    golden: list[list[int]],
+    what: str,
 ) -> None:
     """The most probable codes, read as upstream reads them: each book that has no near tie up to its end.
 
     A near tie is one that rounding may decide: the true margin is below twice the error that is allowed.
     """
     row = _rows(bench, text, codes)[None]
-    truth, known = (n.side.predict(n.second, row, embedding[None]) for n in (bench.torch64, bench.torch32))
+    truth, known = (n.predict(n.second, row, embedding[None]) for n in (bench.torch64, bench.torch32))
     near = (_margins(truth) < 2 * bound(known, truth))[0]
-    own: Any = bench.own.side.fill_codebooks_as_upstream(
-        bench.own.second,
+    own: Any = bench.side.fill_codebooks_as_upstream(
+        bench.side.second,
         bench.tokenizers.second_stage.encode(normalise(text)),
         np.array(codes, np.int32),
         embedding,
@@ -132,9 +137,9 @@ def _check_final(
         assert own.tolist() == golden, what
 
 
-def _rows(bench: Bench, text: str, codes: list[list[int]]) -> np.ndarray:
+def _rows(bench: LanguageBench, text: str, codes: list[list[int]]) -> np.ndarray:
     ids = bench.tokenizers.second_stage.encode(normalise(text))
-    return second_stage_rows(ids, np.array(codes), bench.own.second.config.max_position_embeddings)
+    return second_stage_rows(ids, np.array(codes), bench.side.second.config.max_position_embeddings)
 
 
 def _margins(logits: np.ndarray) -> np.ndarray:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.bench import Loader, Side
+from tests.golden.dia_bench import DiaSide, Loader
 
 
 @dataclass(frozen=True, eq=False)
-class Remembering(Side):
+class Remembering(DiaSide):
     """Computes once what the codec makes of an array."""
 
     known: dict[tuple, np.ndarray] = field(default_factory=dict)
@@ -27,22 +27,22 @@ class Remembering(Side):
         return self.known[key].copy()
 
     def conv(self, module: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
-        return self._once(id(module), x, lambda: Side.conv(self, module, x))
+        return self._once(id(module), x, lambda: DiaSide.conv(self, module, x))
 
     def latents(self, codes: np.ndarray) -> np.ndarray:
-        return self._once("latents", codes, lambda: Side.latents(self, codes))
+        return self._once("latents", codes, lambda: DiaSide.latents(self, codes))
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
-        return self._once("encode", samples, lambda: Side.encode(self, samples))
+        return self._once("encode", samples, lambda: DiaSide.encode(self, samples))
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        return self._once("decode", codes, lambda: Side.decode(self, codes))
+        return self._once("decode", codes, lambda: DiaSide.decode(self, codes))
 
 
 class RememberingLoader(Loader):
     """Its sides are remembering ones, the same for all tests."""
 
-    def _load(self, *given: Any) -> Side:
+    def _load(self, *given: Any) -> DiaSide:
         side = super()._load(*given)
         return self.remembering.setdefault(id(side), Remembering(**vars(side)))
 

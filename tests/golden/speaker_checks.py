@@ -43,7 +43,7 @@ def check_speaker(folder: Path, side: str) -> None:
         _check_case(f"case{i}", case, vectors, bench)
     _check_file(folder, vectors, about, bench)
     several = [vectors[name] for name in about["settings"]["multi.embedding"]["waves"]]
-    bench.compare("multi.embedding", vectors["multi.embedding"], lambda s: s.encoder.embed(several), VECTOR)
+    bench.close("multi.embedding", vectors["multi.embedding"], lambda s: s.encoder.embed(several), VECTOR)
     vectors.assert_all_read()
 
 
@@ -76,10 +76,10 @@ def _check_case(at: str, case: dict[str, Any], vectors: Vectors, bench: AudioBen
     )
     slices = vectors[f"{at}.mels"]
     relatively_near(f"{at}.mels", utterance_slices(wave, n_mels), slices)
-    bench.compare(
+    bench.close(
         f"{at}.partials", vectors[f"{at}.partials"], lambda s: s.numpy(s.encoder(s.array(slices))), VECTOR
     )
-    bench.compare(f"{at}.embedding", vectors[f"{at}.embedding"], lambda s: s.encoder.embed([wave]), VECTOR)
+    bench.close(f"{at}.embedding", vectors[f"{at}.embedding"], lambda s: s.encoder.embed([wave]), VECTOR)
 
 
 def _check_file(folder: Path, vectors: Vectors, about: dict[str, Any], bench: AudioBench) -> None:
@@ -92,7 +92,7 @@ def _check_file(folder: Path, vectors: Vectors, about: dict[str, Any], bench: Au
     assert [start, stop] == about["file"]["trim_index"]
     np.testing.assert_array_equal(resampled[start:stop], trimmed, "file.trimmed")
     near("file.trimmed", read_speaker(path), trimmed, RESAMPLED)
-    bench.compare("file.embedding", vectors["file.embedding"], lambda s: s.encoder.embed([trimmed]), VECTOR)
+    bench.close("file.embedding", vectors["file.embedding"], lambda s: s.encoder.embed([trimmed]), VECTOR)
 
 
 def relatively_near(what: str, own: np.ndarray, golden: np.ndarray) -> None:

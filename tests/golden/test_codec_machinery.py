@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.golden.bench import SIDES
 from tests.golden.cases import DEFAULT
 from tests.golden.codec_bench import encodec_bench
 from tests.golden.encodec_checks import EncodecCase, check_encodec, embedding, nearest
 from tests.golden.vocos_checks import check_vocos
+from tests.sides import BOTH
 
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
 
@@ -121,7 +121,7 @@ def least_margin(tensors: dict[str, np.ndarray]) -> float:
     return float(nearest(oracle, latents, tensors[f"{CLIP}.codes"]).margins.min())
 
 
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", BOTH)
 def test_a_margin_that_happens_to_be_exact_binds_no_one(side, tmp_path):
     """A golden margin without an error says nothing of how well float32 knows it."""
     tensors, info = small(tmp_path, "encodec_io")

@@ -5,11 +5,12 @@ A case's test compares all that its files hold and fails if a tensor was never r
 
 import pytest
 
-from tests.golden.bench import SIDES, Loader
 from tests.golden.cases import Case, discover, golden_root
 from tests.golden.dac_checks import check_dac, check_e2e
+from tests.golden.dia_bench import Loader
 from tests.golden.dia_checks import check_dia
 from tests.golden.sampler_checks import check_sampler, rules_of
+from tests.sides import BOTH
 
 pytestmark = pytest.mark.golden
 
@@ -30,7 +31,7 @@ def check(case: Case, side: str, loader: Loader) -> None:
 if CASES:
 
     @pytest.mark.parametrize(
-        ("case", "side"), [pytest.param(case, side, id=f"{case}/{side}") for case in CASES for side in SIDES]
+        ("case", "side"), [pytest.param(case, side, id=f"{case}/{side}") for case in CASES for side in BOTH]
     )
     def test_case(case: Case, side: str, loader: Loader) -> None:
         pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.golden.bench import SIDES
 from tests.golden.cases import golden_root
 from tests.golden.mars5_ar_checks import (
     check_checkpoint,
@@ -11,6 +10,7 @@ from tests.golden.mars5_ar_checks import (
     check_samplers,
     check_tokens,
 )
+from tests.sides import BOTH
 
 pytestmark = pytest.mark.golden
 
@@ -22,8 +22,8 @@ CHECKPOINTS = sorted({name.partition(".")[0] for name in FILES if name.startswit
 def cases(file: str) -> pytest.MarkDecorator:
     """One case a side, none where the folder lacks the file."""
     found = [file] if file in FILES else []
-    ids = [f"mars5/{stem.partition('.')[0]}/{side}" for stem in found for side in SIDES]
-    return pytest.mark.parametrize("side", [side for _ in found for side in SIDES], ids=ids)
+    ids = [f"mars5/{stem.partition('.')[0]}/{side}" for stem in found for side in BOTH]
+    return pytest.mark.parametrize("side", [side for _ in found for side in BOTH], ids=ids)
 
 
 @pytest.fixture(autouse=True)

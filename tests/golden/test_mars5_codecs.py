@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.bench import SIDES
 from tests.golden.cases import golden_root
 from tests.golden.encodec_checks import EncodecCase, check_codec_wave, check_encodec, discover_encodec
 from tests.golden.vocos_checks import check_vocos, discover_vocos
+from tests.sides import BOTH
 
 pytestmark = pytest.mark.golden
 
@@ -25,7 +25,7 @@ def need(side: str) -> None:
 
 if ENCODEC:
 
-    @pytest.mark.parametrize("side", SIDES)
+    @pytest.mark.parametrize("side", BOTH)
     @pytest.mark.parametrize("case", ENCODEC, ids=str)
     def test_encodec(case: EncodecCase, side: str) -> None:
         need(side)
@@ -34,7 +34,7 @@ if ENCODEC:
 
 if VOCOS:
 
-    @pytest.mark.parametrize("side", SIDES)
+    @pytest.mark.parametrize("side", BOTH)
     @pytest.mark.parametrize("file", [pytest.param(file, id=f"mars5/{file.stem}") for file in VOCOS])
     def test_vocos(file: Path, side: str) -> None:
         need(side)
@@ -43,7 +43,7 @@ if VOCOS:
 
 if (METAVOICE / "encodec.safetensors").exists() and (METAVOICE / "mbd.safetensors").exists():
 
-    @pytest.mark.parametrize("side", SIDES)
+    @pytest.mark.parametrize("side", BOTH)
     def test_metavoice_codec_wave(side: str) -> None:
         need(side)
         check_codec_wave(METAVOICE, side)

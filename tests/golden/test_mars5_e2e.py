@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.golden.bench import SIDES
 from tests.golden.cases import DEFAULT, golden_root
 from tests.golden.mars5_e2e_checks import check_whole_runs, whole
+from tests.sides import BOTH
 from tts_core.mars5 import pipeline as mars5_pipeline
 
 pytestmark = pytest.mark.golden
@@ -13,7 +13,7 @@ FOLDER = golden_root() / "mars5"
 
 if (FOLDER / "tts_e2e.json").exists():
 
-    @pytest.mark.parametrize("side", SIDES, ids=[f"mars5/tts_e2e/{side}" for side in SIDES])
+    @pytest.mark.parametrize("side", BOTH, ids=[f"mars5/tts_e2e/{side}" for side in BOTH])
     def test_whole_runs(side: str) -> None:
         pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
         pytest.importorskip("mlx.core" if side == "mlx" else "torch", reason=f"{side} is not installed")

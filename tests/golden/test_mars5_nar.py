@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.golden.bench import SIDES
 from tests.golden.cases import DEFAULT, golden_root
 from tests.golden.mars5_nar_checks import CHECKS, check
+from tests.sides import BOTH
 from tts_core.mars5.schedule import schedule
 
 pytestmark = pytest.mark.golden
@@ -23,7 +23,7 @@ if FILES:
 
     @pytest.mark.parametrize(
         ("file", "side"),
-        [pytest.param(file, side, id=f"mars5/{file.stem}/{side}") for file in FILES for side in SIDES],
+        [pytest.param(file, side, id=f"mars5/{file.stem}/{side}") for file in FILES for side in BOTH],
     )
     def test_file(file: Path, side: str) -> None:
         pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")

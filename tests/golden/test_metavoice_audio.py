@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.bench import SIDES
 from tests.golden.cases import golden_root
 from tests.golden.mbd_checks import check_mbd, check_tables
 from tests.golden.speaker_checks import check_speaker
 from tests.golden.vocos_checks import check_default_decoder, default_cases, discover_vocos
+from tests.sides import BOTH
 
 pytestmark = pytest.mark.golden
 
@@ -27,7 +27,7 @@ def need(side: str) -> None:
 
 if (FOLDER / "speaker.safetensors").exists():
 
-    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in SIDES])
+    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in BOTH])
     def test_speaker(side: str) -> None:
         need(side)
         check_speaker(FOLDER, side)
@@ -35,7 +35,7 @@ if (FOLDER / "speaker.safetensors").exists():
 
 if (FOLDER / "mbd.safetensors").exists():
 
-    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in SIDES])
+    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in BOTH])
     def test_multi_band_diffusion(side: str) -> None:
         need(side)
         check_mbd(FOLDER, side)
@@ -50,7 +50,7 @@ if TABLES:
 
 if VOCOS:
 
-    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in SIDES])
+    @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in BOTH])
     @pytest.mark.parametrize("file", VOCOS, ids=lambda file: file.stem)
     def test_default_decoder(file: Path, side: str) -> None:
         """The vocoder's vectors lie with MARS5's."""

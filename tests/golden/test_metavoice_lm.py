@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.bench import SIDES
 from tests.golden.cases import Vectors, golden_root
 from tests.golden.metavoice_lm_bench import Checkpoints, folders
 from tests.golden.metavoice_lm_checks import (
@@ -26,13 +25,14 @@ from tests.golden.metavoice_lm_checks import (
 from tests.golden.metavoice_quant_checks import check_quantised
 from tests.golden.metavoice_second_checks import check_end_to_end, check_second, check_truncated
 from tests.golden.metavoice_tokenizer_checks import check_tokenizer
+from tests.sides import BOTH
 
 pytestmark = pytest.mark.golden
 
 FOLDERS = folders(golden_root())
 CASES = pytest.mark.parametrize(
     ("folder", "side"),
-    [pytest.param(folder, side, id=f"{folder.name}/lm/{side}") for folder in FOLDERS for side in SIDES],
+    [pytest.param(folder, side, id=f"{folder.name}/lm/{side}") for folder in FOLDERS for side in BOTH],
 )
 
 

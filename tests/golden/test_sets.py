@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.golden.cases import DEFAULT, Vectors
-from tests.golden.metavoice_lm_bench import Bench, Checkpoints
+from tests.golden.metavoice_lm_bench import Checkpoints, LanguageBench
 from tests.golden.metavoice_lm_checks import check_slow
 
 TESTS = Path(__file__).parents[1]
@@ -55,7 +55,7 @@ def test_a_set_of_one_model(model: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def unequal(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def unequal(tmp_path_factory: pytest.TempPathFactory) -> LanguageBench:
     """The committed batch with ids that the second row generated made a part of its prompt: its other ids do
     not change, and it has so many margins fewer.
     """
@@ -74,14 +74,14 @@ def unequal(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return replace(bench, info=info, settings=info["settings"])
 
 
-def test_prompts_of_unequal_length(unequal: Bench) -> None:
+def test_prompts_of_unequal_length(unequal: LanguageBench) -> None:
     """A row has a margin for each id that it generates."""
     assert min(min(row) for row in unequal.info["slow_margins"]["spk3"]) > 1e-3
     check_slow(unequal)
 
 
 @pytest.mark.parametrize("at", [LATER, -1], ids=["first", "last"])
-def test_a_wrong_id_after_a_longer_prompt_is_seen(unequal: Bench, at: int) -> None:
+def test_a_wrong_id_after_a_longer_prompt_is_seen(unequal: LanguageBench, at: int) -> None:
     info = deepcopy(dict(unequal.info))
     place = len(info["slow_meta"]["prompts"][0]) + LATER if at == LATER else -1
     for cache in ("kv0", "kv1"):
@@ -91,14 +91,14 @@ def test_a_wrong_id_after_a_longer_prompt_is_seen(unequal: Bench, at: int) -> No
         check_slow(replace(unequal, info=info))
 
 
-def test_margins_of_equal_rows_are_not_those_of_unequal_ones(unequal: Bench) -> None:
+def test_margins_of_equal_rows_are_not_those_of_unequal_ones(unequal: LanguageBench) -> None:
     info = deepcopy(dict(unequal.info))
     info["slow_margins"]["spk3"][1] = [1.0] * len(info["slow_margins"]["spk3"][0])
     with pytest.raises(AssertionError, match="slow_margins"):
         check_slow(replace(unequal, info=info))
 
 
-def test_every_margin_counts_where_it_is(unequal: Bench) -> None:
+def test_every_margin_counts_where_it_is(unequal: LanguageBench) -> None:
     """A near-tie excuses only the id at its own place, counted from the end of the row's own prompt."""
     info, length = deepcopy(dict(unequal.info)), len(unequal.info["slow_meta"]["prompts"][1])
     info["slow_margins"]["spk3"][1][LATER + 1] = 0.0

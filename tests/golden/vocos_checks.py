@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.bench import Bench, Side
+from tests.golden.bench import Bench
 from tests.golden.cases import Vectors
-from tests.golden.codec_bench import exact_transform, vocos_bench
+from tests.golden.codec_bench import CodecSide, vocos_bench
+from tests.golden.exact import exact_transform
 from tests.tolerance import assert_golden
 from tts_core.codecs.vocos import LARGEST_MAGNITUDE
 from tts_core.files.json_object import read_json
@@ -37,7 +38,7 @@ def check_vocos(file: Path, side: str) -> None:
     vectors.assert_all_read()
 
 
-def _check_case(at: str, name: str, about: dict[str, Any], vectors: Vectors, bench: Bench) -> None:
+def _check_case(at: str, name: str, about: dict[str, Any], vectors: Vectors, bench: Bench[CodecSide]) -> None:
     codes, bandwidth = vectors[f"{name}.codes"][None].astype(np.int32), int(vectors[f"{name}.bandwidth_id"])
     assert codes.shape[1:] == (about["n_codebooks"], about["n_frames"])
     assert (bandwidth, about["n_samples"]) == (about["bandwidth_id"], vectors[f"{name}.audio"].shape[1])
@@ -54,16 +55,16 @@ def _check_case(at: str, name: str, about: dict[str, Any], vectors: Vectors, ben
         )
         assert clipped.sum() == about["n_clipped_bins"], f"{at}: clipped bins"
     audio = vectors[f"{name}.audio"]
-    bench.compare(f"{at}.audio", audio, lambda s: s.to_host(s.codec.decode(codes, bandwidth)))
+    bench.compare(f"{at}.audio", audio, lambda s: s.numpy(s.codec.decode(codes, bandwidth)))
 
 
-def between(side: Side, codes: np.ndarray, bandwidth: int) -> dict[str, np.ndarray]:
+def between(side: CodecSide, codes: np.ndarray, bandwidth: int) -> dict[str, np.ndarray]:
     """What each part of the network makes, on its way to the transform."""
     codec = side.codec
-    features = codec.feature_extractor(side.to_device(codes))
+    features = codec.feature_extractor(side.array(codes))
     backbone = codec.backbone(features, bandwidth)
     made = zip(BETWEEN, (features, backbone, codec.head.out(backbone)), strict=True)
-    return {part: side.to_host(value) for part, value in made}
+    return {part: side.numpy(value) for part, value in made}
 
 
 def check_default_decoder(file: Path, side: str) -> None:
@@ -77,7 +78,7 @@ def check_default_decoder(file: Path, side: str) -> None:
         codes = vectors[f"{name}.codes"].astype(np.int32)
         [own] = decoder.decode([codes], [])
         known, truth = (
-            s.to_host(s.codec.decode(codes[None], info["cases"][name]["bandwidth_id"]))
+            s.numpy(s.codec.decode(codes[None], info["cases"][name]["bandwidth_id"]))
             for s in (bench.torch32, bench.torch64)
         )
         assert_golden(own[None], vectors[f"{name}.audio"], known, truth, f"{file.stem}: {name}")

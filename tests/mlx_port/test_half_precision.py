@@ -10,60 +10,48 @@ from collections import defaultdict
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 import pytest
 from mlx import nn
 
 import mlx_port.layers.attention
 import mlx_port.mars5.encoder
-from mlx_port.dia.dia import Dia
-from mlx_port.mars5.codec_lm import CodecLM
-from mlx_port.mars5.residual_transformer import ResidualTransformer
-from mlx_port.metavoice.first_stage import FirstStage
+from tests.sides import PORT
 from tests.tiny.dia import dia_config, dia_weights
-from tests.tiny.mars5_ar import ar_config, ar_tensors, deep_prompt, reference
+from tests.tiny.mars5_ar import ar_config, ar_weights, deep_prompt, reference
 from tests.tiny.mars5_nar import TEXT, codes, weights
 from tests.tiny.metavoice import first_stage_config, first_stage_weights
-from tts_core import models
 
 Seen = defaultdict[str, set[mx.Dtype]]
 
 
-def filled(kind: str, network: Any, tensors: dict[str, np.ndarray], dtype: mx.Dtype) -> Any:
-    stays = models.network(kind).stays_float32
-    arrays = [(name, mx.array(tensor)) for name, tensor in tensors.items()]
-    network.load_weights([(name, x if stays(name) else x.astype(dtype)) for name, x in arrays])
-    return network
-
-
-def dia(dtype: mx.Dtype) -> mx.array:
+def dia(dtype: str) -> mx.array:
     """Two texts of unequal lengths and unconditional rows."""
     config = dia_config()
-    network = filled("dia", Dia(config), dia_weights(config).tensors, dtype)
+    network = PORT.network("dia", dia_weights(config), dtype)
     source = network.read([mx.array([5, 6, 7]), mx.array([5])], network.encode_nothing())
     return network(mx.zeros((4, 2, 4), dtype=mx.int32), network.new_cache(), source)
 
 
-def mars5(dtype: mx.Dtype) -> mx.array:
+def mars5(dtype: str) -> mx.array:
     config = ar_config()
-    network = filled("mars5", CodecLM(config), ar_tensors(config), dtype)
+    network = PORT.network("mars5", ar_weights(config), dtype)
     heard = reference(6, config)
     rows = network.rows(network.speaker(mx.array(heard.T[None])), mx.array(deep_prompt(heard).tokens[None]))
     count = rows.shape[1]
     return network(rows, network.positions(count)(0, count), network.new_cache(count))
 
 
-def mars5_nar(dtype: mx.Dtype) -> mx.array:
+def mars5_nar(dtype: str) -> mx.array:
     """With a speaker and without one."""
-    network = filled("mars5_nar", ResidualTransformer(weights().config), weights().tensors, dtype)
+    network = PORT.network("mars5_nar", weights(), dtype)
     speakers = mx.concatenate([network.speaker(mx.array(codes(6).T[None])), network.no_speaker()])
     source = network.read(mx.array(TEXT[None]), speakers, frames=5, timesteps=9)
     return network(mx.array(codes(5).T[None]), source, mx.array([4]))
 
 
-def metavoice(dtype: mx.Dtype) -> mx.array:
+def metavoice(dtype: str) -> mx.array:
     config = first_stage_config()
-    network = filled("metavoice", FirstStage(config), first_stage_weights(config).tensors, dtype)
+    network = PORT.network("metavoice", first_stage_weights(config), dtype)
     heard = network.speakers(mx.ones((1, config.speaker_embedding_size)))
     return network(mx.array([[2050, 2060, 3]]), heard, network.new_cache(3))
 
@@ -119,7 +107,7 @@ BFLOAT16, FLOAT16, WIDE = {mx.bfloat16}, {mx.float16}, {mx.float32}
 def test_products_and_the_residual_stream(run: Any, own: set[mx.Dtype], norms: Any, seen: Seen) -> None:
     """Norms read the residual stream, which is float32 where half precision might not hold it."""
     [dtype] = own
-    logits = run(dtype)
+    logits = run("bfloat16" if dtype == mx.bfloat16 else "float16")
     assert seen == {"products": own, "attention": own, **norms}
     assert logits.dtype == mx.float32
     assert mx.isfinite(logits).all().item()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.golden.bench import Loader
+from tests.golden.dia_bench import Loader
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.golden.bench import SIDES, Bench, Loader, Side
+from tests.golden.bench import Bench
+from tests.golden.codec_bench import CodecSide
 from tests.golden.dac_checks import check_codes, search
+from tests.golden.dia_bench import Loader
+from tests.sides import BOTH
 from tts_core.codecs.dac import decoded_length
 from tts_core.codecs.policy import CodecPolicy
 
@@ -53,8 +56,8 @@ def oracle(request, tmp_path_factory) -> Oracle:
     return Oracle(request.param, tmp_path_factory.mktemp("dac"))
 
 
-@pytest.fixture(params=SIDES)
-def bench(request, oracle, loader: Loader) -> Bench:
+@pytest.fixture(params=BOTH)
+def bench(request, oracle, loader: Loader) -> Bench[CodecSide]:
     return loader.codec_bench(request.param, oracle.folder)
 
 
@@ -67,7 +70,7 @@ def test_encode(oracle, bench):
     audio = torch.from_numpy(samples)[:, None]
     latents = oracle.network.encoder(audio).numpy()
 
-    def encoder(side: Side) -> np.ndarray:
+    def encoder(side: CodecSide) -> np.ndarray:
         return side.conv(side.codec.encoder, samples[:, None])
 
     bench.compare("encoder", latents, encoder)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.golden.bench import SIDES, Bench, Loader
+from tests.golden.bench import Bench
+from tests.golden.dia_bench import DiaSide, Loader
 from tests.golden.dia_checks import assert_same_codes, frames_of, processor_grid, whole_grid
+from tests.sides import BOTH
 from tts_core.dia.grid import revert_delay
 from tts_core.dia.text import tokenize
 
@@ -59,8 +61,8 @@ def published(tmp_path_factory) -> tuple[Any, Path]:
     return network, folder
 
 
-@pytest.fixture(params=SIDES)
-def bench(request, published, loader: Loader) -> Bench:
+@pytest.fixture(params=BOTH)
+def bench(request, published, loader: Loader) -> Bench[DiaSide]:
     return loader.bench(request.param, published[1] / "model.safetensors", published[1] / "config.json", None)
 
 
@@ -93,7 +95,7 @@ def test_teacher_forced_logits(published, bench):
         )
 
 
-def _grid(codes: np.ndarray, bench: Bench) -> np.ndarray:
+def _grid(codes: np.ndarray, bench: Bench[DiaSide]) -> np.ndarray:
     return whole_grid(bench.side.config, None, codes.astype(np.int32))
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.golden.bench import SIDES, Bench
-from tests.golden.codec_bench import encodec_bench
+from tests.golden.bench import Bench
+from tests.golden.codec_bench import CodecSide, encodec_bench
 from tests.golden.encodec_checks import embedding
+from tests.sides import BOTH
 from tests.tiny.codecs import codebooks_at
 from tests.tolerance import FACTOR
 from tts_core.codecs.policy import CodecPolicy
@@ -107,12 +108,12 @@ def oracle(request, tmp_path_factory) -> Oracle:
     return Oracle(request.param, tmp_path_factory.mktemp("encodec"))
 
 
-@pytest.fixture(params=SIDES)
-def bench(request, oracle) -> Bench:
+@pytest.fixture(params=BOTH)
+def bench(request, oracle) -> Bench[CodecSide]:
     return encodec_bench(request.param, oracle.folder / "model.safetensors", oracle.folder / "config.json")
 
 
-def telling_clip(oracle: Oracle, bench: Bench, length: int) -> np.ndarray:
+def telling_clip(oracle: Oracle, bench: Bench[CodecSide], length: int) -> np.ndarray:
     """The first clip of that length none of whose codes is so close a choice that rounding may decide it.
 
     The same for both sides, so looked for once.
@@ -126,7 +127,7 @@ def telling_clip(oracle: Oracle, bench: Bench, length: int) -> np.ndarray:
 _CLIPS: dict[tuple, np.ndarray] = {}
 
 
-def _telling_clip(oracle: Oracle, bench: Bench, length: int) -> np.ndarray:
+def _telling_clip(oracle: Oracle, bench: Bench[CodecSide], length: int) -> np.ndarray:
     for seed in range(length, length + 30):
         samples = clip(seed, 2, length)
         codes = oracle.encode(samples, oracle.network.config.target_bandwidths[-1])
@@ -135,7 +136,7 @@ def _telling_clip(oracle: Oracle, bench: Bench, length: int) -> np.ndarray:
     raise AssertionError(f"every clip of {length} samples has a near-tie")
 
 
-def lead(bench: Bench, samples: np.ndarray, codes: np.ndarray) -> float:
+def lead(bench: Bench[CodecSide], samples: np.ndarray, codes: np.ndarray) -> float:
     """How many times the rounding of float32 latents would have to grow before any code changed.
 
     Moving a latent by m changes the difference of its distances to two entries by at most 2 m times the
@@ -164,7 +165,7 @@ def test_encode(oracle, bench, length):
     for kbps in oracle.network.config.target_bandwidths:
         codes = oracle.encode(samples, kbps)
         assert codes.shape == (2, codebooks_at(config, kbps), -(-length // config.hop_length))
-        own = bench.side.to_host(bench.side.codec.encode(samples, codes.shape[1]))
+        own = bench.side.numpy(bench.side.codec.encode(samples, codes.shape[1]))
         assert own.dtype == np.int32
         np.testing.assert_array_equal(own, codes, f"{length} samples at {kbps} kbps")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.tiny.weights import Weights
 from tts_core.codecs import encodec, vocos
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.vocos import VocosConfig
@@ -46,7 +47,7 @@ def codebooks_at(config: EncodecConfig, kbps: float) -> int:
     return encodec.codebooks_at(kbps, config.sample_rate, config.hop_length, config.codebook_size)
 
 
-def encodec_weights(config: EncodecConfig, seed: int = 0) -> tuple[EncodecConfig, dict[str, np.ndarray]]:
+def encodec_weights(config: EncodecConfig, seed: int = 0) -> Weights[EncodecConfig]:
     random, tensors = np.random.default_rng(seed), {}
     transposed = [f"decoder.layers.{at}." for at in encodec.transposed_layers(config)]
     for name, shape in encodec.parameter_shapes(config).items():
@@ -57,10 +58,10 @@ def encodec_weights(config: EncodecConfig, seed: int = 0) -> tuple[EncodecConfig
         else:  # a transposed convolution's inputs stand first, and two of its taps reach an output
             fan_in = 2 * shape[0] if name.startswith(tuple(transposed)) else np.prod(shape[1:])
             tensors[name] = random.normal(0, 1.4 * fan_in**-0.5, shape)
-    return config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+    return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
 
 
-def vocos_weights(config: VocosConfig, seed: int = 0) -> tuple[VocosConfig, dict[str, np.ndarray]]:
+def vocos_weights(config: VocosConfig, seed: int = 0) -> Weights[VocosConfig]:
     """Magnitudes reach the limit now and then."""
     random, tensors = np.random.default_rng(seed), {}
     for name, shape in vocos.parameter_shapes(config).items():
@@ -73,4 +74,4 @@ def vocos_weights(config: VocosConfig, seed: int = 0) -> tuple[VocosConfig, dict
         else:
             tensors[name] = random.normal(0, np.prod(shape[1:]) ** -0.5, shape)
     tensors["head.out.weight"] *= 2
-    return config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+    return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})

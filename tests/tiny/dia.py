@@ -7,12 +7,15 @@ from the decoder, the delays are in no order and two channels share the longest,
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
+from tests.sides import Side
+from tests.tiny.weights import Weights
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia import shapes as dia_shapes
@@ -80,21 +83,7 @@ def dac_config() -> DacConfig:
     )
 
 
-@dataclass(frozen=True)
-class Weights:
-    """A network's tensors under canonical names, in PyTorch's axis order: what a checkpoint's part offers."""
-
-    config: DiaConfig | DacConfig
-    tensors: dict[str, np.ndarray]
-
-    def names(self) -> list[str]:
-        return list(self.tensors)
-
-    def read(self, name: str) -> np.ndarray:
-        return self.tensors[name].copy()
-
-
-def dia_weights(config: DiaConfig, seed: int = 0, *, eos: float = 1.0) -> Weights:
+def dia_weights(config: DiaConfig, seed: int = 0, *, eos: float = 1.0) -> Weights[DiaConfig]:
     """eos: how much larger channel 0's EOS logits are than those of codes."""
     random = np.random.default_rng(seed)
     tensors = {}
@@ -110,7 +99,7 @@ def dia_weights(config: DiaConfig, seed: int = 0, *, eos: float = 1.0) -> Weight
     return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
 
 
-def dac_weights(config: DacConfig, seed: int = 0) -> Weights:
+def dac_weights(config: DacConfig, seed: int = 0) -> Weights[DacConfig]:
     random = np.random.default_rng(seed)
     tensors = {}
     for name, shape in dac.parameter_shapes(config).items():
@@ -127,10 +116,8 @@ def dac_weights(config: DacConfig, seed: int = 0) -> Weights:
     return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
 
 
-def write_published(folder: Path, dia: Weights, dac: Weights) -> Path:
+def write_published(folder: Path, dia: Weights[DiaConfig], dac: Weights[DacConfig]) -> Path:
     """The pair in the published transformers layout, the codec in a subfolder. Returns the folder."""
-    assert isinstance(dia.config, DiaConfig)
-    assert isinstance(dac.config, DacConfig)
     config = {name: getattr(dia.config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     config |= {"delay_pattern": dia.config.delay_pattern, "model_type": "dia"}
     config |= {name: asdict(getattr(dia.config, name)) for name in ("encoder_config", "decoder_config")}
@@ -151,3 +138,8 @@ def write_published(folder: Path, dia: Weights, dac: Weights) -> Path:
 def published_dac_config() -> DacConfig:
     """The tiny codec as the transformers layout can say it: one width for all codebooks."""
     return replace(dac_config(), codebook_dim=(4,) * 4)
+
+
+def compose(side: Side, dia: Weights[DiaConfig], dac: Weights[DacConfig]) -> Any:
+    """Dia's pipeline on a side."""
+    return side.module("dia.pipeline").compose(side.network("dia", dia), side.network("dac", dac))

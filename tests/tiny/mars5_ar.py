@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from tests.tiny.weights import Weights
 from tests.tts_core.mars5.test_tokens import VOCABULARY
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecPrompt
 
-__all__ = ["VOCABULARY", "ar_config", "ar_tensors", "deep_prompt", "reference", "sequence_of"]
+__all__ = ["VOCABULARY", "ar_config", "ar_weights", "deep_prompt", "reference", "sequence_of"]
 
 
 def ar_config(**changes: Any) -> CodecLMConfig:
@@ -36,8 +37,7 @@ def ar_config(**changes: Any) -> CodecLMConfig:
     return replace(config, **changes)
 
 
-def ar_tensors(config: CodecLMConfig, seed: int = 0) -> dict[str, np.ndarray]:
-    """Canonical name → float32 tensor."""
+def ar_weights(config: CodecLMConfig, seed: int = 0) -> Weights[CodecLMConfig]:
     random, tensors = np.random.default_rng(seed), {}
     for name, shape in codec_lm_parameter_shapes(config).items():
         if is_norm(name) and name.endswith("weight"):
@@ -49,7 +49,7 @@ def ar_tensors(config: CodecLMConfig, seed: int = 0) -> dict[str, np.ndarray]:
         else:
             tensors[name] = random.normal(0, shape[-1] ** -0.5, shape)
     tensors["ar.output.weight"] *= 2
-    return {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+    return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
 
 
 def reference(frames: int, config: CodecLMConfig, seed: int = 0) -> np.ndarray:

@@ -4,11 +4,11 @@ Speaker heads differ from the others', layers of the three transformers from eac
 no power of two and one.
 """
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from tests.tiny.weights import Weights
 from tts_core.mars5.config import ResidualTransformerConfig, is_norm, residual_transformer_parameter_shapes
 
 TEXT = np.array([3, 17, 0, 30, 5, 5, 11], np.int32)
@@ -35,22 +35,8 @@ def config() -> ResidualTransformerConfig:
     )
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Tensors under the published names, in PyTorch's axis order."""
-
-    config: ResidualTransformerConfig
-    tensors: dict[str, np.ndarray]
-
-    def names(self) -> list[str]:
-        return list(self.tensors)
-
-    def read(self, name: str) -> np.ndarray:
-        return self.tensors[name].copy()
-
-
 @cache
-def weights(seed: int = 0) -> Weights:
+def weights(seed: int = 0) -> Weights[ResidualTransformerConfig]:
     random, tensors = np.random.default_rng(seed), {}
     for name, shape in residual_transformer_parameter_shapes(config()).items():
         if is_norm(name) and name.endswith("weight"):

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from tests.tiny.weights import Config, Weights
 from tts_core.audio.files import read_audio
 from tts_core.audio.silence import trim
 from tts_core.metavoice import config as metavoice
@@ -79,34 +79,20 @@ def second_stage_config(*, bias: bool = False) -> SecondStageConfig:
     )
 
 
-@dataclass(frozen=True)
-class Weights:
-    """A network's tensors under canonical names: what a checkpoint's part offers."""
-
-    config: FirstStageConfig | SecondStageConfig
-    tensors: dict[str, np.ndarray]
-
-    def names(self) -> list[str]:
-        return list(self.tensors)
-
-    def read(self, name: str) -> np.ndarray:
-        return self.tensors[name].copy()
-
-
-def first_stage_weights(config: FirstStageConfig, seed: int = 0, *, end: float = 1.0) -> Weights:
+def first_stage_weights(
+    config: FirstStageConfig, seed: int = 0, *, end: float = 1.0
+) -> Weights[FirstStageConfig]:
     """end: how much larger the end of audio's logits are than those of codes."""
     weights = _weights(config, metavoice.first_stage_parameter_shapes(config), seed)
     weights.tensors["transformer.wtes.0.weight"][metavoice.END_OF_AUDIO] *= np.float32(end)
     return weights
 
 
-def second_stage_weights(config: SecondStageConfig, seed: int = 1) -> Weights:
+def second_stage_weights(config: SecondStageConfig, seed: int = 1) -> Weights[SecondStageConfig]:
     return _weights(config, metavoice.second_stage_parameter_shapes(config), seed)
 
 
-def _weights(
-    config: FirstStageConfig | SecondStageConfig, shapes: dict[str, tuple[int, ...]], seed: int
-) -> Weights:
+def _weights(config: Config, shapes: dict[str, tuple[int, ...]], seed: int) -> Weights[Config]:
     random, tensors = np.random.default_rng(seed), {}
     for name, shape in shapes.items():
         if metavoice.is_norm(name):

@@ -1,8 +1,7 @@
-"""MetaVoice's speaker encoder and multi-band diffusion behind one face: PyTorch twice, and MLX."""
+"""MetaVoice's speaker encoder and multi-band diffusion on a side, NumPy in and out."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tts_core import models
+from tests.sides import Side, Stored
 
 
 @dataclass
@@ -27,60 +26,26 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class AudioSide:
-    """One framework in one precision. Latents stand as (B, C, F), U-Net inputs as (B, 1, T)."""
+class AudioSide(Side):
+    """A side with both networks. Latents are (B, C, F), inputs of a U-Net (B, 1, T)."""
 
-    kind: str  # "torch" in float32, "float64" in torch, or "mlx"
-    part: Callable[[str], Any]  # kind of network → config, names() and read(name) of its weights
-
-    @property
-    def package(self) -> str:
-        return "mlx_port" if self.kind == "mlx" else "torch_ref"
-
-    def array(self, x: np.ndarray) -> Any:
-        if self.kind == "mlx":
-            import mlx.core as mx
-
-            return mx.array(x)
-        import torch
-
-        return torch.tensor(x, dtype=torch.float64 if self.kind == "float64" else torch.float32)
-
-    def numpy(self, x: Any) -> np.ndarray:
-        return np.array(x) if self.kind == "mlx" else x.detach().numpy()
-
-    def channels(self, x: np.ndarray) -> Any:
-        """(B, C, T) into this side's own order."""
-        return self.array(x.swapaxes(1, 2) if self.kind == "mlx" else x)
+    part: Callable[[str], Stored]  # kind of network → its weights
 
     @cached_property
     def encoder(self) -> Any:
-        part = self.part("metavoice_speaker_encoder")
-        module = importlib.import_module(f"{self.package}.metavoice.speaker_encoder")
-        network = module.SpeakerEncoder(part.config)
-        tensors = {name: self.array(part.read(name)) for name in part.names()}
-        if self.kind == "mlx":
-            network.load_weights(list(tensors.items()), strict=True)
-        else:
-            network.load_state_dict(tensors, strict=True, assign=True)
-        return network
+        kind = "metavoice_speaker_encoder"
+        return self.network(kind, self.part(kind))
 
     @cached_property
     def diffusion(self) -> Any:
         part = self.part("mbd")
-        module = importlib.import_module(f"{self.package}.codecs.mbd")
 
         def weights(band: int) -> dict[str, Any]:
-            head, found = f"bands.{band}.", {}
-            for name in part.names():
-                if name.startswith(head):
-                    tensor = part.read(name)
-                    axes = models.network("mbd").mlx_axes(part.config, name, tensor.ndim)
-                    turned = tensor if axes is None or self.kind != "mlx" else tensor.transpose(axes)
-                    found[name.removeprefix(head)] = self.array(turned)
-            return found
+            head = f"bands.{band}."
+            names = [name for name in part.names() if name.startswith(head)]
+            return {name.removeprefix(head): self.tensor("mbd", part, name) for name in names}
 
-        return module.MultiBandDiffusion(part.config, weights)
+        return self.module("codecs.mbd").MultiBandDiffusion(part.config, weights)
 
     @cached_property
     def bands(self) -> list[Any]:
@@ -88,12 +53,11 @@ class AudioSide:
 
     @property
     def band_split(self) -> Any:
-        return importlib.import_module(f"{self.package}.codecs.band_split")
+        return self.module("codecs.band_split")
 
     def unet(self, band: int, x: np.ndarray, step: int, latent: np.ndarray) -> np.ndarray:
         """(B, 1, T), latents (B, C, F) → (B, 1, T)."""
-        out = self.numpy(self.bands[band].unet(self.channels(x), step, self.channels(latent)))
-        return out.swapaxes(1, 2) if self.kind == "mlx" else out
+        return self.from_channels(self.bands[band].unet(self.channels(x), step, self.channels(latent)))
 
     def sample(self, band: int, latent: np.ndarray, moves: Sequence[Any], draws: np.ndarray) -> np.ndarray:
         """Draws (rows, L), of which the band takes as many as it needs → (L,), before the processor."""

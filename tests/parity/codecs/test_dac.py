@@ -24,7 +24,7 @@ BLOCKS = pytest.mark.parametrize("block", [0, 1, 2])
 
 @cache
 def codec(side: Side, config: DacConfig = TINY) -> Any:
-    return side.dac(dac_weights(config, seed=1))
+    return side.network("dac", dac_weights(config, seed=1))
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
@@ -37,7 +37,7 @@ def random_codes(config: DacConfig, batch: int, frames: int) -> np.ndarray:
 
 
 def latents_parity(what: str, module: Callable[[Any], Any], x: np.ndarray, config: DacConfig = TINY) -> None:
-    assert_parity(what, lambda side: side.from_latents(module(codec(side, config))(side.latents(x))))
+    assert_parity(what, lambda side: side.from_channels(module(codec(side, config))(side.channels(x))))
 
 
 def test_snake() -> None:
@@ -45,13 +45,13 @@ def test_snake() -> None:
     x = normal(1, 2, 4, 33) * 30
 
     def run(side: Side) -> np.ndarray:
-        snake = side.dac(dac_weights(TINY)).encoder.block[0].snake1
+        snake = side.network("dac", dac_weights(TINY)).encoder.block[0].snake1
         alpha = np.array([0.0, 1e-7, 0.5, 20.0], np.float32)[None, :, None]
         if side is PORT:
-            snake.alpha = side.latents(alpha)
+            snake.alpha = side.channels(alpha)
         else:
-            snake.alpha.data = side.latents(alpha)
-        return side.from_latents(snake(side.latents(x)))
+            snake.alpha.data = side.channels(alpha)
+        return side.from_channels(snake(side.channels(x)))
 
     assert_parity("snake", run)
 
@@ -96,7 +96,7 @@ def test_quantizer_decode() -> None:
     for books in range(1, TINY.n_codebooks + 1):
         assert_parity(
             f"{books} codebooks decoded",
-            lambda side, books=books: side.from_latents(
+            lambda side, books=books: side.from_channels(
                 codec(side).quantizer.decode(side.array(codes[:, :books]))
             ),
         )
@@ -106,7 +106,7 @@ def test_quantizer_encode() -> None:
     """Equal codes, and far enough from ties for that to mean something."""
     latents = normal(7, 2, TINY.hidden_size, 40)
     codes = {
-        side: side.numpy(codec(side).quantizer.encode(side.latents(latents)))
+        side: side.numpy(codec(side).quantizer.encode(side.channels(latents)))
         for side in (ORACLE, YARDSTICK, PORT)
     }
     assert margin(latents) > 1e-5
@@ -117,7 +117,7 @@ def test_quantizer_encode() -> None:
 
 def margin(latents: np.ndarray) -> float:
     """The smallest gap between the nearest and the second-nearest entry, all codebooks, in float64."""
-    rest, gaps = ORACLE.latents(latents), []
+    rest, gaps = ORACLE.channels(latents), []
     for quantizer in codec(ORACLE).quantizer.quantizers:
         turned = torch.nn.functional.normalize(quantizer.in_proj(rest).transpose(1, 2), dim=-1)
         entries = torch.nn.functional.normalize(quantizer.codebook.weight, dim=-1)
@@ -131,7 +131,7 @@ def test_first_of_equal_entries_wins() -> None:
     for side in (YARDSTICK, PORT):
         weights = dac_weights(TINY)
         weights.tensors["quantizer.quantizers.0.codebook.weight"][:] = 1.0
-        codes = side.numpy(side.dac(weights).encode(side.array(normal(8, 1, 90))))
+        codes = side.numpy(side.network("dac", weights).encode(side.array(normal(8, 1, 90))))
         assert (codes[:, 0] == 0).all()
 
 
@@ -156,7 +156,7 @@ def test_windows_equal_the_whole_decode(config: DacConfig, frames: int) -> None:
 
     def whole(side: Side) -> np.ndarray:
         dac = codec(side, config)
-        return side.from_latents(dac.decoder(dac.quantizer.decode(side.array(codes))))[:, 0]
+        return side.from_channels(dac.decoder(dac.quantizer.decode(side.array(codes))))[:, 0]
 
     def cut(side: Side, size: int) -> np.ndarray:
         dac, starts = codec(side, config), range(0, frames, size)
@@ -171,7 +171,7 @@ def test_windows_equal_the_whole_decode(config: DacConfig, frames: int) -> None:
             if side is ORACLE:
                 np.testing.assert_allclose(samples, truth, rtol=0, atol=1e-12, err_msg=what)
             else:
-                assert_within(samples, known, truth, f"{side.name}: {what}")
+                assert_within(samples, known, truth, f"{side.kind}: {what}")
 
 
 def test_a_prefix_decodes_as_in_the_whole() -> None:
@@ -209,7 +209,7 @@ def test_windows_equal_the_whole_encode(config: DacConfig) -> None:
     padded = np.pad(samples, ((0, 0), (0, 3)))
     for side in (ORACLE, YARDSTICK, PORT):
         dac = codec(side, config)
-        whole = side.numpy(dac.quantizer.encode(dac.encoder(side.latents(padded[:, None]))))
+        whole = side.numpy(dac.quantizer.encode(dac.encoder(side.channels(padded[:, None]))))
         for largest in (3, 11):
             dac.policy = CodecPolicy(largest)
             np.testing.assert_array_equal(side.numpy(dac.encode(side.array(samples))), whole)

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 import mlx_port.codecs.encodec
 import torch_ref.codecs.encodec
-from tests.golden.bench import Bench, Side
-from tests.golden.codec_bench import bench_of
+from tests.golden.bench import Bench
+from tests.golden.codec_bench import CodecSide, bench_of
 from tests.golden.encodec_checks import after, embedding
 from tests.tiny.codecs import encodec_config, encodec_weights
+from tests.tolerance import assert_within
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import UsageError
@@ -33,13 +34,12 @@ CONFIGS = pytest.mark.parametrize("config", [TINY, FOUR, ONE], ids=["5-2-3", "8-
 
 
 @cache
-def bench(config: EncodecConfig = TINY) -> Bench:
+def bench(config: EncodecConfig = TINY) -> Bench[CodecSide]:
     return bench_of("mlx", "encodec", encodec_weights(config, seed=1))
 
 
-def parity(what: str, run: Callable[[Side], np.ndarray], config: EncodecConfig = TINY) -> None:
-    trio = bench(config)
-    trio.within(what, run(trio.side), run(trio.torch32), run(trio.torch64))
+def parity(what: str, run: Callable[[CodecSide], np.ndarray], config: EncodecConfig = TINY) -> None:
+    bench(config).parity(what, run)
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
@@ -88,11 +88,11 @@ def test_quantizer_decode() -> None:
 
 
 def test_first_of_equal_entries_wins() -> None:
-    config, tensors = encodec_weights(TINY)
-    tensors["quantizer.layers.0.codebook.embed"][:] = 1.0
-    trio = bench_of("mlx", "encodec", (config, tensors))
+    weights = encodec_weights(TINY)
+    weights.tensors["quantizer.layers.0.codebook.embed"][:] = 1.0
+    trio = bench_of("mlx", "encodec", weights)
     for side in (trio.side, trio.torch32):
-        assert (side.to_host(side.codec.encode(normal(8, 1, 90), 2))[:, 0] == 0).all()
+        assert (side.numpy(side.codec.encode(normal(8, 1, 90), 2))[:, 0] == 0).all()
 
 
 @CONFIGS
@@ -103,7 +103,7 @@ def test_encode(config: EncodecConfig, length: int) -> None:
     frames = -(-length // config.hop_length)
     for books in (1, config.n_codebooks):
         sides = (trio.side, trio.torch32, trio.torch64)
-        codes = [side.to_host(side.codec.encode(samples, books)) for side in sides]
+        codes = [side.numpy(side.codec.encode(samples, books)) for side in sides]
         assert codes[0].shape == (2, books, frames)
         assert {part.dtype for part in codes} == {np.dtype(np.int32)}
         for own in codes[:2]:
@@ -120,7 +120,7 @@ def test_decode(config: EncodecConfig, frames: int) -> None:
 
 def test_nothing_gives_nothing() -> None:
     for side in (bench().side, bench().torch32):
-        assert side.to_host(side.codec.encode(np.zeros((2, 0), np.float32), 3)).shape == (2, 3, 0)
+        assert side.numpy(side.codec.encode(np.zeros((2, 0), np.float32), 3)).shape == (2, 3, 0)
         assert side.decode(np.zeros((2, 3, 0), np.int32)).shape == (2, 0)
 
 
@@ -158,10 +158,10 @@ def test_windows_equal_the_whole_encode(config: EncodecConfig, largest: int, mon
     for length in edges(config, largest):
         samples = normal(length, 2, length)
         for side in (trio.side, trio.torch32):
-            whole = side.to_host(side.codec.encode(samples, books))
+            whole = side.numpy(side.codec.encode(samples, books))
             with monkeypatch.context() as patch:
                 patch.setattr(side.codec, "policy", CodecPolicy(largest))
-                np.testing.assert_array_equal(side.to_host(side.codec.encode(samples, books)), whole)
+                np.testing.assert_array_equal(side.numpy(side.codec.encode(samples, books)), whole)
         with monkeypatch.context() as patch:
             patch.setattr(trio.torch64.codec, "policy", CodecPolicy(largest))
             seen = latents_heard(trio.torch64.codec, samples)
@@ -181,7 +181,7 @@ def test_windows_equal_the_whole_decode(config: EncodecConfig, largest: int, mon
                 patch.setattr(side.codec, "policy", CodecPolicy(largest))
             np.testing.assert_allclose(trio.torch64.decode(codes), truth, rtol=0, atol=1e-12)
             for side in (trio.side, trio.torch32):
-                trio.within(f"{frames} frames in windows", side.decode(codes), known, truth)
+                assert_within(side.decode(codes), known, truth, f"{frames} frames in windows")
 
 
 SHAPES = st.builds(

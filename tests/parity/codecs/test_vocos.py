@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.golden.bench import Bench, Side
-from tests.golden.codec_bench import bench_of
+from tests.golden.bench import Bench
+from tests.golden.codec_bench import CodecSide, bench_of
 from tests.tiny.codecs import vocos_config, vocos_weights
+from tests.tolerance import assert_within
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import LARGEST_MAGNITUDE, VocosConfig, decode_lookahead
 from tts_core.errors import UsageError
@@ -23,13 +24,12 @@ CONFIGS = pytest.mark.parametrize("config", [TINY, REAL, BARE], ids=["42/12", "3
 
 
 @cache
-def bench(config: VocosConfig = TINY) -> Bench:
+def bench(config: VocosConfig = TINY) -> Bench[CodecSide]:
     return bench_of("mlx", "vocos", vocos_weights(config, seed=1))
 
 
-def parity(what: str, run: Callable[[Side], np.ndarray], config: VocosConfig = TINY) -> None:
-    trio = bench(config)
-    trio.within(what, run(trio.side), run(trio.torch32), run(trio.torch64))
+def parity(what: str, run: Callable[[CodecSide], np.ndarray], config: VocosConfig = TINY) -> None:
+    bench(config).parity(what, run)
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
@@ -41,8 +41,8 @@ def random_codes(config: VocosConfig, batch: int, frames: int, books: int | None
     return np.random.default_rng(frames).integers(0, config.codebook_size, shape).astype(np.int32)
 
 
-def decode(side: Side, codes: np.ndarray, bandwidth: int = 1) -> np.ndarray:
-    return side.to_host(side.codec.decode(codes, bandwidth))
+def decode(side: CodecSide, codes: np.ndarray, bandwidth: int = 1) -> np.ndarray:
+    return side.numpy(side.codec.decode(codes, bandwidth))
 
 
 @pytest.mark.parametrize("bandwidth", [0, 1, 2])
@@ -53,20 +53,20 @@ def test_norm(bandwidth: int) -> None:
     )
     for part in ("norm", "convnext"):
 
-        def run(side: Side, part: str = part) -> np.ndarray:
+        def run(side: CodecSide, part: str = part) -> np.ndarray:
             found = getattr(side.codec.backbone, part)
             norm = found if part == "norm" else found[1].norm
-            return side.to_host(norm(side.to_device(x), bandwidth))
+            return side.numpy(norm(side.array(x), bandwidth))
 
         parity(part, run)
-    parity("final norm", lambda side: side.to_host(side.codec.backbone.final_layer_norm(side.to_device(x))))
+    parity("final norm", lambda side: side.numpy(side.codec.backbone.final_layer_norm(side.array(x))))
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 20])
 def test_block_and_backbone(length: int) -> None:
     x, features = normal(2, 2, length, TINY.dim), normal(3, 2, length, TINY.input_channels)
-    parity("block", lambda side: side.to_host(side.codec.backbone.convnext[0](side.to_device(x), 2)))
-    parity("backbone", lambda side: side.to_host(side.codec.backbone(side.to_device(features), 2)))
+    parity("block", lambda side: side.numpy(side.codec.backbone.convnext[0](side.array(x), 2)))
+    parity("backbone", lambda side: side.numpy(side.codec.backbone(side.array(features), 2)))
 
 
 @CONFIGS
@@ -74,9 +74,9 @@ def test_block_and_backbone(length: int) -> None:
 def test_head(config: VocosConfig, length: int) -> None:
     """Some magnitudes are cut at the limit."""
     x = normal(4, 2, length, config.dim) * 3
-    out = bench(config).torch64.codec.head.out(bench(config).torch64.to_device(x)).detach().numpy()
+    out = bench(config).torch64.codec.head.out(bench(config).torch64.array(x)).detach().numpy()
     assert (out[..., : config.n_bins] > np.log(LARGEST_MAGNITUDE)).any() or length < 17
-    parity("head", lambda side: side.to_host(side.codec.head(side.to_device(x))), config)
+    parity("head", lambda side: side.numpy(side.codec.head(side.array(x))), config)
 
 
 @pytest.mark.parametrize("books", [1, 3, 4])
@@ -88,7 +88,7 @@ def test_features(books: int) -> None:
     table = trio.torch64.codec.feature_extractor.codebook_weights.detach().numpy()
     rows = table[codes + TINY.codebook_size * np.arange(books)[:, None]].sum(axis=1)
     for side in (trio.side, trio.torch32):
-        own = side.to_host(side.codec.feature_extractor(side.to_device(codes)))
+        own = side.numpy(side.codec.feature_extractor(side.array(codes)))
         np.testing.assert_allclose(own, rows, rtol=0, atol=4e-7)
 
 
@@ -124,12 +124,12 @@ def test_windows_equal_the_whole_decode(config: VocosConfig, size: int, monkeypa
     for name, side in vars(trio).items():
         monkeypatch.setattr(side.codec, "policy", CodecPolicy(size))
         cuts = [(at, min(at + size, frames)) for at in range(0, frames, size)]
-        pieces = [side.to_host(side.codec.decode_frames(side.to_device(codes), *cut, 1)) for cut in cuts]
+        pieces = [side.numpy(side.codec.decode_frames(side.array(codes), *cut, 1)) for cut in cuts]
         for what, samples in (("decode", decode(side, codes)), ("pieces", np.concatenate(pieces, axis=1))):
             if name == "torch64":
                 np.testing.assert_allclose(samples, whole[name], rtol=0, atol=1e-11, err_msg=what)
             else:
-                trio.within(f"{name}: {what}", samples, whole["torch32"], whole["torch64"])
+                assert_within(samples, whole["torch32"], whole["torch64"], f"{name}: {what}")
 
 
 @CONFIGS
@@ -140,7 +140,7 @@ def test_a_prefix_decodes_as_in_the_whole(config: VocosConfig) -> None:
         for start, stop in ((0, 8), (8, 24), (24, 36)):
             known = codes[:, :, : stop + lookahead]
             early, late, short = (
-                side.to_host(side.codec.decode_frames(side.to_device(part), start, stop, 0))
+                side.numpy(side.codec.decode_frames(side.array(part), start, stop, 0))
                 for part in (known, codes, known[:, :, :-1])
             )
             np.testing.assert_array_equal(early, late)
@@ -163,7 +163,7 @@ def test_windows_of_any_shape_are_exact(
     side = bench_of("float64", "vocos", vocos_weights(config, seed=2)).torch64
     codes, start = random_codes(config, 1, frames), cut[0] % frames
     stop = min(start + cut[1], frames)
-    piece = side.to_host(side.codec.decode_frames(side.to_device(codes), start, stop, 1))
+    piece = side.numpy(side.codec.decode_frames(side.array(codes), start, stop, 1))
     whole = decode(side, codes)
     np.testing.assert_allclose(
         piece, whole[:, start * hop : stop * hop], rtol=0, atol=1e-12 * np.abs(whole).max()

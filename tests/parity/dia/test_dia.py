@@ -17,7 +17,7 @@ LATE = 2050  # rows, eight of the cache's chunks: there a float32 angle would be
 
 @cache
 def network(side: Side, *, cross_rope: bool = False) -> Any:
-    return side.dia(dia_weights(dia_config(cross_rope=cross_rope), seed=1))
+    return side.network("dia", dia_weights(dia_config(cross_rope=cross_rope), seed=1))
 
 
 def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.parity.dia import plain
 from tests.sides import ORACLE, SIDES, Side, assert_parity
-from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tolerance import assert_within
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import tokenize
@@ -36,12 +36,12 @@ def weights(cross_rope: bool, eos: float = 1.3):
 
 @cache
 def oracle(cross_rope: bool) -> Any:
-    return ORACLE.dia(weights(cross_rope))
+    return ORACLE.network("dia", weights(cross_rope))
 
 
 @cache
 def pipeline(side: Side, cross_rope: bool) -> Any:
-    return side.pipeline(weights(cross_rope), dac_weights(dac_config()))
+    return compose(side, weights(cross_rope), dac_weights(dac_config()))
 
 
 def prompt_codes(frames: int) -> np.ndarray:
@@ -189,6 +189,6 @@ def test_audio_prompt_gives_the_same_speech_on_both_sides() -> None:
         for side in SIDES.values()
     ]
     np.testing.assert_array_equal(every[0].codes, every[1].codes)
-    codec = ORACLE.dac(dac_weights(dac_config()))
+    codec = ORACLE.network("dac", dac_weights(dac_config()))
     truth = ORACLE.numpy(codec.decode(ORACLE.array(every[0].codes[None])))[0]
     assert_within(every[1].audio, every[0].audio, truth, "speech behind an audio prompt")

@@ -16,7 +16,7 @@ import torch_ref
 import torch_ref.dia.step
 import torch_ref.layers.cache
 from tests.sides import PORT, SIDES, YARDSTICK, Side
-from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tts_core.codecs import dac
 from tts_core.dia import memory as estimate
 from tts_core.dia.memory import Job
@@ -35,7 +35,7 @@ def side(request: pytest.FixtureRequest) -> Side:
 
 
 def tiny(side: Side) -> Any:
-    return side.pipeline(dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
+    return compose(side, dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
 
 
 def test_constants_are_those_of_both_sides() -> None:
@@ -61,7 +61,7 @@ def test_caches_are_those_of_a_run(
     side: Side, batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[Any] = []
-    loop = side.code["engine"]
+    loop = side.module("dia.engine")
     make = loop.make_step
     monkeypatch.setattr(loop, "make_step", lambda *a, **b: steps.append(make(*a, **b)) or steps[-1])
     tiny(side).generate_codes([TEXT] * batch, max_frames=frames, seed=1, cfg_scale=3.0 if guided else 0.0)

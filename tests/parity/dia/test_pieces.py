@@ -10,7 +10,7 @@ import pytest
 
 from mlx_port.api import embedded_voice as mlx_voice
 from tests.sides import PORT, SIDES, YARDSTICK, Side
-from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import FADE, PAUSE
 from tts_core.audio.joining import join as join_waves
@@ -45,7 +45,7 @@ def side(request: pytest.FixtureRequest) -> Side:
 @cache
 def pipeline(side: Side, *, eos: float = 1.3) -> Any:
     config = dia_config(positions=400, text_positions=300)
-    return side.pipeline(dia_weights(config, seed=3, eos=eos), dac_weights(dac_config()))
+    return compose(side, dia_weights(config, seed=3, eos=eos), dac_weights(dac_config()))
 
 
 @cache

@@ -11,7 +11,7 @@ import pytest
 
 from tests.parity.device_reads import Forbidden, Watched
 from tests.sides import PORT, SIDES, Side
-from tests.tiny.dia import EOS, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.dia import EOS, compose, dac_config, dac_weights, dia_config, dia_weights
 from tts_core.errors import CheckpointError
 from tts_core.noise import HostNoise
 from tts_core.prompt import Prompt
@@ -35,7 +35,7 @@ def side(request: pytest.FixtureRequest) -> Side:
 @cache
 def pipeline(side: Side, *, cross_rope: bool = False, eos: float = 1.3, positions: int = 2400) -> Any:
     config = dia_config(cross_rope=cross_rope, positions=positions)
-    return side.pipeline(dia_weights(config, seed=3, eos=eos), dac_weights(dac_config()))
+    return compose(side, dia_weights(config, seed=3, eos=eos), dac_weights(dac_config()))
 
 
 def prompt_codes(frames: int) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -
     with pytest.raises(
         CheckpointError, match="the model speaks 4 channels of 60; give the codec that belongs"
     ):
-        side.pipeline(dia, codec)
+        compose(side, dia, codec)
 
 
 @GENERATIONS
@@ -272,7 +272,7 @@ def test_one_read_from_the_device_a_row(
 
 
 def loop_modules(side: Side) -> list[Any]:
-    return [side.code["engine"], side.code["host"]]
+    return [side.module("dia.engine"), side.module("host")]
 
 
 def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,9 @@ def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -
         lambda x: bool(x[0] > 0),
     ]
     readings += (
-        [np.asarray] if side is not PORT else [lambda x: mx.eval(x), lambda x: side.code["host"].np.array(x)]
+        [np.asarray]
+        if side is not PORT
+        else [lambda x: mx.eval(x), lambda x: side.module("host").np.array(x)]
     )
     for reading in readings:
         with Forbidden(side, monkeypatch, *loop_modules(side)), pytest.raises(AssertionError, match="read"):

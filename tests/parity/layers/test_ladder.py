@@ -81,7 +81,7 @@ def test_rope(start: int, length: int, head_dim: int) -> None:
     for side, rope in ((PORT, mlx_port.layers.rope), (YARDSTICK, torch_ref.layers.rope)):
         positions = rope.RotaryPositions(3072, head_dim, 10000.0)
         turned = side.numpy(rope.rotate(side.array(x), positions(start, length)))
-        assert_within(turned, yardstick, oracle, f"{side.name} rope at {start}")
+        assert_within(turned, yardstick, oracle, f"{side.kind} rope at {start}")
 
 
 def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ def test_convolution(kernel: int, stride: int, dilation: int, padding: int, leng
     def run(side: Side) -> np.ndarray:
         conv = module(side, "Conv1d")(3, 5, kernel, **sizes)
         give(side, conv, weight, weight.transpose(0, 2, 1), bias)
-        return side.from_latents(conv(side.latents(x)))
+        return side.from_channels(conv(side.channels(x)))
 
     assert_parity(f"Conv1d {kernel} {sizes} of {length}", run)
 
@@ -136,8 +136,8 @@ def test_native_convolution(dilation: int) -> None:
                     side.array(x), side.array(weight), padding=3 * dilation, dilation=dilation
                 )
             )
-        out = mx.conv1d(side.latents(x), side.latents(weight), 1, 3 * dilation, dilation)
-        return side.from_latents(out)
+        out = mx.conv1d(side.channels(x), side.channels(weight), 1, 3 * dilation, dilation)
+        return side.from_channels(out)
 
     assert_parity(f"mx.conv1d, dilation {dilation}", run)
 
@@ -151,7 +151,7 @@ def test_transposed_convolution(stride: int, length: int) -> None:
     def run(side: Side) -> np.ndarray:
         conv = module(side, "ConvTranspose1d")(3, 5, 2 * stride, stride=stride, padding=padding)
         give(side, conv, weight, weight.transpose(1, 2, 0), bias)
-        out = side.from_latents(conv(side.latents(x)))
+        out = side.from_channels(conv(side.channels(x)))
         assert out.shape[2] == stride * (length + 1) - 2 * padding
         return out
 

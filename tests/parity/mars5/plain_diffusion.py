@@ -1,57 +1,16 @@
-"""MARS5's residual transformer on a side, in any dtype; and its reverse diffusion as plainly as it can be."""
+"""MARS5's reverse diffusion in its plainest form, to compare both sides with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
-import torch
 
-import mlx_port.mars5.class_numbers
-import mlx_port.mars5.diffusion
-import mlx_port.mars5.encoder
-import mlx_port.mars5.residual_transformer
-import mlx_port.mars5.reverse
-import torch_ref.mars5.class_numbers
-import torch_ref.mars5.diffusion
-import torch_ref.mars5.encoder
-import torch_ref.mars5.residual_transformer
-import torch_ref.mars5.reverse
-from tests.sides import PORT, Side
-from tests.tiny.mars5_nar import Weights
-from tts_core.mars5.config import is_norm
+from tests.sides import Side
 from tts_core.mars5.diffusion import Cells, Diffusion, numbers_for
 from tts_core.mars5.schedule import schedule
 from tts_core.noise import Noise
-
-TORCH = torch_ref.mars5
-MLX = mlx_port.mars5
-
-
-def code(side: Side) -> Any:
-    """The side's package: .class_numbers, .encoder, .residual_transformer, .diffusion, .reverse."""
-    return MLX if side is PORT else TORCH
-
-
-def network(side: Side, weights: Weights, dtype: str | None = None) -> Any:
-    """dtype: of all but norms; None takes the side's own."""
-    made = code(side).residual_transformer.ResidualTransformer
-    if side is PORT:
-        kind = getattr(mx, dtype or "float32")
-        port = made(weights.config)
-        arrays = [(name, mx.array(weights.read(name))) for name in weights.names()]
-        port.load_weights([(name, x if is_norm(name) else x.astype(kind)) for name, x in arrays])
-        return port
-    with torch.device("meta"):
-        reference = made(weights.config)
-    state = {name: side.array(weights.read(name)) for name in weights.names()}
-    if dtype is not None:
-        kind = getattr(torch, dtype)
-        state = {name: x if is_norm(name) else x.to(kind) for name, x in state.items()}
-    reference.load_state_dict(state, assign=True)
-    return reference.eval()
 
 
 @dataclass(frozen=True)

@@ -6,28 +6,16 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 import pytest
-import torch
 
-import mlx_port.layers.cache
-import mlx_port.layers.rope
-import mlx_port.mars5.ar_loop
-import mlx_port.mars5.codec_lm
-import mlx_port.mars5.sampling
-import torch_ref.layers.cache
-import torch_ref.layers.rope
-import torch_ref.mars5.ar_loop
-import torch_ref.mars5.codec_lm
-import torch_ref.mars5.sampling
 from tests.parity.mars5 import plain_codec_lm as plain
 from tests.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
-from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
+from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference, sequence_of
 from tests.tolerance import assert_within
 from torch_ref.limits import Backend, enforce
 from tts_core.errors import GenerationError
-from tts_core.mars5.config import CodecLMConfig, is_norm
+from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.tokens import CodecPrompt
 from tts_core.noise import HostNoise
@@ -44,25 +32,9 @@ SETTINGS = {
 }
 
 
-def of(side: Side, name: str) -> Any:
-    """A side's module by its path behind the package."""
-    base = mlx_port if side is PORT else torch_ref
-    found: Any = base
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
-
-
 @cache
-def network(side: Side, config: CodecLMConfig = CONFIG) -> Any:
-    tensors = ar_tensors(config, seed=3)
-    built = of(side, "mars5.codec_lm").CodecLM(config)
-    if side is PORT:
-        built.load_weights([(name, mx.array(tensor)) for name, tensor in tensors.items()])
-        return built
-    state = {name: side.array(tensor) for name, tensor in tensors.items()}
-    built.load_state_dict(state, strict=True, assign=True)
-    return built.eval().requires_grad_(False)
+def network(side: Side, config: CodecLMConfig = CONFIG, dtype: str | None = None) -> Any:
+    return side.network("mars5", ar_weights(config, seed=3), dtype)
 
 
 def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
@@ -86,10 +58,10 @@ def test_rotate_pairs(start: int, length: int) -> None:
     oracle = turned_by(x.astype(np.float64), np.cos(angles), np.sin(angles))
     known = turned_by(x, np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
     for side in (YARDSTICK, PORT):
-        rope = of(side, "layers.rope")
+        rope = side.module("layers.rope")
         tables = rope.RotaryPositions(3000, 8, 10000.0)(start, length)
         turned = side.numpy(rope.rotate_pairs(side.array(x), tables))
-        assert_within(turned, known, oracle, f"{side.name} pairs at {start}")
+        assert_within(turned, known, oracle, f"{side.kind} pairs at {start}")
 
 
 @BOTH
@@ -98,7 +70,7 @@ def test_rotate_pairs(start: int, length: int) -> None:
 def test_ring(side: Side, first: int, capacity: int) -> None:
     """A row sees all that the ring keeps: the last ones, itself included, in any order."""
     window, total = 8, first + 12
-    ring = of(side, "layers.cache").RingCache(window, capacity)
+    ring = side.module("layers.cache").RingCache(window, capacity)
     assert ring.capacity == min(window, capacity)
     every = normal(2, 2, 1, 2, total, 3)
     keys, values = ring.extend(*(side.array(rows[:, :, :first]) for rows in every))
@@ -120,7 +92,7 @@ def test_ring(side: Side, first: int, capacity: int) -> None:
 @pytest.mark.parametrize("rows", [1, 8, 9, 10, 30])
 def test_band(side: Side, rows: int) -> None:
     """In the first call key j is seen by row i if i - window <= j <= i."""
-    ring = of(side, "layers.cache").RingCache(8, 40)
+    ring = side.module("layers.cache").RingCache(8, 40)
     ring.extend(side.array(normal(1, 1, 1, rows, 2)), side.array(normal(2, 1, 1, rows, 2)))
     causal, mask = ring.rule(rows)
     place = np.arange(rows)
@@ -238,7 +210,7 @@ def some_logits(kind: str) -> np.ndarray:
 def test_keep_top(side: Side, kind: str, top_k: int, top_p: float) -> None:
     """The same ids stay; a row in which float64 and float32 differ is on the nucleus' edge, and rare."""
     logits = some_logits(kind)
-    got = side.numpy(of(side, "mars5.sampling").keep_top(side.array(logits), top_k, top_p))
+    got = side.numpy(side.module("mars5.sampling").keep_top(side.array(logits), top_k, top_p))
     exact = np.stack([plain.top(row.astype(np.float64), top_k, top_p) for row in logits])
     single = np.stack([plain.top(row, top_k, top_p) for row in logits])
     clear = ((exact > -np.inf) == (single > -np.inf)).all(axis=1)
@@ -252,7 +224,7 @@ def test_keep_top(side: Side, kind: str, top_k: int, top_p: float) -> None:
 def test_keep_typical(side: Side, kind: str, mass: float) -> None:
     logits = some_logits(kind)
     logits[::2] = np.where(logits[::2] < 1, -np.inf, logits[::2])
-    got = side.numpy(of(side, "mars5.sampling").keep_typical(side.array(logits), mass))
+    got = side.numpy(side.module("mars5.sampling").keep_typical(side.array(logits), mass))
     exact = np.stack([plain.typical(row.astype(np.float64), mass) for row in logits])
     same = (got == exact).all(axis=1)
     assert same.mean() > 0.9
@@ -262,16 +234,16 @@ def test_keep_typical(side: Side, kind: str, mass: float) -> None:
 @BOTH
 def test_occurrences(side: Side) -> None:
     ids = np.array([[3, 3, 0, 6, 6, 3], [7, 7, 7, 7, 7, 6]], np.int32)
-    counts = side.numpy(of(side, "mars5.sampling").occurrences(side.array(ids), 7))
+    counts = side.numpy(side.module("mars5.sampling").occurrences(side.array(ids), 7))
     assert counts.tolist() == [[1, 0, 0, 3, 0, 0, 2], [0, 0, 0, 0, 0, 0, 1]]
-    nothing = side.numpy(of(side, "mars5.sampling").occurrences(side.array(ids[:, :0]), 7))
+    nothing = side.numpy(side.module("mars5.sampling").occurrences(side.array(ids[:, :0]), 7))
     assert nothing.tolist() == [[0] * 7] * 2
 
 
 @BOTH
 def test_draw(side: Side) -> None:
     """The inverse of the cumulative distribution; an id without probability is never drawn."""
-    draw = of(side, "mars5.sampling").draw
+    draw = side.module("mars5.sampling").draw
     probs = np.array([[0, 0.25, 0, 0.5, 0.25, 0]], np.float32)
     with np.errstate(divide="ignore"):
         logs = side.array(np.log(probs))
@@ -291,7 +263,7 @@ def test_draw(side: Side) -> None:
 def run_of(side: Side, name: str, prompt: CodecPrompt, codes: np.ndarray, config: CodecLMConfig) -> list[int]:
     """The ids of a side's loop, the end included."""
     sequence = sequence_of(prompt, 25)
-    loop = of(side, "mars5.ar_loop")
+    loop = side.module("mars5.ar_loop")
     steps = loop.extend(network(side, config), codes, sequence, SETTINGS[name], HostNoise(11))
     for count, grown in enumerate(steps, 1):
         assert grown is sequence
@@ -328,13 +300,9 @@ def test_what_a_draw_is_made_from(side: Side) -> None:
     """
     codes, prompt = reference(10, CONFIG), VOCABULARY.shallow("Thin.", length_factor=1.2)
     settings = Mars5Options(temperature=1, top_k=0, top_p=1, rep_penalty_window=3, eos_penalty_factor=2)
-    silent = ar_tensors(CONFIG)
-    silent["ar.output.weight"] *= 0
-    quiet = of(side, "mars5.codec_lm").CodecLM(CONFIG)
-    if side is PORT:
-        quiet.load_weights([(name, mx.array(tensor)) for name, tensor in silent.items()])
-    else:
-        quiet.load_state_dict({name: side.array(tensor) for name, tensor in silent.items()}, assign=True)
+    silent = ar_weights(CONFIG)
+    silent.tensors["ar.output.weight"] *= 0
+    quiet = side.network("mars5", silent)
     seen: list[np.ndarray] = []
     first = VOCABULARY.first_speech
     drawn = [first, first + 1, first + 1, first + 2, first, first, first + 3, first + 4, first]
@@ -344,7 +312,7 @@ def test_what_a_draw_is_made_from(side: Side) -> None:
         return side.array(np.array([drawn[len(seen) - 1]], np.int32))
 
     sequence = sequence_of(prompt, len(drawn))
-    loop = of(side, "mars5.ar_loop")
+    loop = side.module("mars5.ar_loop")
     for _ in loop.extend(quiet, codes, sequence, settings, HostNoise(1), choose=choose):
         pass
     assert prompt.expected_tokens == 6
@@ -362,7 +330,7 @@ def test_seeds(side: Side) -> None:
     runs = []
     for seed in (1, 1, 2):
         sequence = sequence_of(VOCABULARY.shallow("Thin."), 12)
-        for _ in of(side, "mars5.ar_loop").extend(
+        for _ in side.module("mars5.ar_loop").extend(
             network(side), codes, sequence, SETTINGS["wide"], HostNoise(seed)
         ):
             pass
@@ -374,14 +342,14 @@ def test_seeds(side: Side) -> None:
 def test_the_end_stops_the_loop(side: Side) -> None:
     """An end that is certain: it is not part of the ids, and nothing is drawn behind it."""
     codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
-    rules, drawn = of(side, "mars5.sampling"), []
+    rules, drawn = side.module("mars5.sampling"), []
 
     def choose(log_probs: Any, uniform: Any) -> Any:
         drawn.append(1)
         ids = rules.draw(log_probs, uniform)
         return ids * 0 + VOCABULARY.end if len(drawn) == 4 else ids
 
-    for _ in of(side, "mars5.ar_loop").extend(
+    for _ in side.module("mars5.ar_loop").extend(
         network(side), codes, sequence, Mars5Options(), HostNoise(1), choose=choose
     ):
         pass
@@ -392,37 +360,14 @@ def test_the_end_stops_the_loop(side: Side) -> None:
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_bfloat16_stays_finite(settings: Mars5Options) -> None:
     """Both sides in half precision, norms in float32; logits that are no numbers would raise."""
-    halves = {PORT: _half_mlx(), YARDSTICK: _half_torch()}
     codes = reference(20, CONFIG)
-    for side, half in halves.items():
+    for side in (PORT, YARDSTICK):
+        half = network(side, CONFIG, "bfloat16")
         sequence = sequence_of(deep_prompt(codes), 20)
-        for _ in of(side, "mars5.ar_loop").extend(half, codes, sequence, settings, HostNoise(2)):
+        for _ in side.module("mars5.ar_loop").extend(half, codes, sequence, settings, HostNoise(2)):
             pass
         assert sequence.done
         assert all(VOCABULARY.lowest <= drawn < VOCABULARY.size for drawn in sequence.generated)
-
-
-@cache
-def _half_torch() -> Any:
-    half = torch_ref.mars5.codec_lm.CodecLM(CONFIG)
-    for name, tensor in half.state_dict().items():
-        tensor.copy_(torch.from_numpy(ar_tensors(CONFIG, seed=3)[name]))
-    for name, parameter in half.named_parameters():
-        parameter.data = parameter.data if is_norm(name) else parameter.data.bfloat16()
-    return half.eval().requires_grad_(False)
-
-
-@cache
-def _half_mlx() -> Any:
-    half = mlx_port.mars5.codec_lm.CodecLM(CONFIG)
-    tensors = ar_tensors(CONFIG, seed=3)
-    half.load_weights(
-        [
-            (name, mx.array(tensor).astype(mx.float32 if is_norm(name) else mx.bfloat16))
-            for name, tensor in tensors.items()
-        ]
-    )
-    return half
 
 
 @BOTH
@@ -431,22 +376,12 @@ def _half_mlx() -> Any:
 def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int) -> None:
     """With the dtype of the weights, and the id that could not be drawn."""
     codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
-    tensors = ar_tensors(CONFIG, seed=3)
+    weights = ar_weights(CONFIG, seed=3)
     first = VOCABULARY.first_speech
-    tensors["embed.weight"][first] = np.nan  # a row that only the id drawn reads
+    weights.tensors["embed.weight"][first] = np.nan  # a row that only the id drawn reads
     if not drawn:
-        tensors["ar.output.weight"] *= np.nan
-    broken = of(side, "mars5.codec_lm").CodecLM(CONFIG)
-    halved = {name for name in tensors if not is_norm(name)} if dtype == "bfloat16" else set()
-    if side is PORT:
-        given = {name: mx.array(tensor) for name, tensor in tensors.items()}
-        given |= {name: given[name].astype(mx.bfloat16) for name in halved}
-        broken.load_weights(list(given.items()))
-    else:
-        given = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
-        given |= {name: given[name].bfloat16() for name in halved}
-        broken.load_state_dict(given, assign=True)
-        broken.eval().requires_grad_(False)
+        weights.tensors["ar.output.weight"] *= np.nan
+    broken = side.network("mars5", weights, dtype)
     ids = iter([first + 1] * (drawn - 1) + [first] * 12)
 
     def choose(log_probs: Any, uniform: Any) -> Any:
@@ -454,7 +389,7 @@ def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int
 
     said = rf"^generation: logits are NaN or infinite in {dtype} \(text 1, row {drawn}\); "
     with pytest.raises(GenerationError, match=said):
-        for _ in of(side, "mars5.ar_loop").extend(
+        for _ in side.module("mars5.ar_loop").extend(
             broken, codes, sequence, Mars5Options(), HostNoise(1), choose=choose
         ):
             pass

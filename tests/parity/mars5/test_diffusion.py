@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.mars5.plain_diffusion import code, hashed_bits, hashed_gumbel
+from tests.parity.mars5.plain_diffusion import hashed_bits, hashed_gumbel
 from tests.sides import PORT, SIDES, Side
 from tts_core.mars5.diffusion import constants, gumbel
 from tts_core.noise import HostNoise
@@ -20,7 +20,7 @@ LARGEST_CHI2 = 38.0  # of at most 6 degrees of freedom: exceeded once in a milli
 
 
 def drawn(side: Side, way: str, log_p: np.ndarray, seed: int) -> np.ndarray:
-    diffusion = code(side).diffusion
+    diffusion = side.module("mars5.diffusion")
     rows = side.array(np.broadcast_to(log_p, (CELLS, K)).astype(np.float32))
     if way == "per cell":
         return side.numpy(diffusion.draw_per_cell(rows, side.array(HostNoise(seed).uniform(0, (2, CELLS)))))
@@ -29,7 +29,7 @@ def drawn(side: Side, way: str, log_p: np.ndarray, seed: int) -> np.ndarray:
 
 
 def known(side: Side, way: str, t: int, clean: int, seed: int) -> np.ndarray:
-    diffusion, noise = code(side).diffusion, HostNoise(seed)
+    diffusion, noise = side.module("mars5.diffusion"), HostNoise(seed)
     at = diffusion.at_timestep(side.array(constants(T, K, 0)), side.array(np.array([t])))
     cells = side.array(np.full((CELLS, 1), clean))
     if way == "per cell":
@@ -83,7 +83,7 @@ def test_the_hash(side: Side, k: int) -> None:
     """Bit for bit what Python's integers give, the ends of the host's numbers included."""
     uniform = HostNoise(5).uniform(0, (2, 40, 3))
     uniform[:, 0, 0], uniform[:, 0, 1], uniform[0, 0, 2] = ENDS[0], ENDS[1], ENDS[1]
-    numbers = code(side).class_numbers
+    numbers = side.module("mars5.class_numbers")
     found = side.numpy(numbers.hashed(side.array(uniform), k))
     np.testing.assert_array_equal(found, hashed_bits(uniform, k))
     found, exact = side.numpy(numbers.class_gumbel(side.array(uniform), k)), hashed_gumbel(uniform, k)
@@ -126,7 +126,9 @@ def test_rare_classes_are_drawn_as_often_as_they_should_be(side: Side) -> None:
     found = np.concatenate(
         [
             side.numpy(
-                code(side).diffusion.draw_per_cell(rows, side.array(HostNoise(9).uniform(step, (2, 2000))))
+                side.module("mars5.diffusion").draw_per_cell(
+                    rows, side.array(HostNoise(9).uniform(step, (2, 2000)))
+                )
             )
             for step in range(10)
         ]
@@ -147,7 +149,7 @@ def test_roundings_of_probabilities_rarely_change_a_class(moved: float) -> None:
     uniform = HostNoise(3).uniform(0, (2, cells))
     pair = [rows, rows + (moved * random.standard_normal(rows.shape)).astype(np.float32)]
     one, other = (
-        side.numpy(code(side).diffusion.draw_per_cell(side.array(log_p), side.array(uniform)))
+        side.numpy(side.module("mars5.diffusion").draw_per_cell(side.array(log_p), side.array(uniform)))
         for log_p in pair
     )
     expected, changed = cells * moved / np.pi**0.5, int((one != other).sum())
@@ -160,7 +162,7 @@ def test_ends_of_uniform_numbers(side: Side, k: int) -> None:
     """The smallest and largest there are never draw a class that cannot be; the Gumbel numbers of 0 and 1
     themselves are finite."""
     ends = np.array([ENDS, ENDS[::-1]], np.float32)
-    p, diffusion = np.full((2, k), 1 / k), code(side).diffusion
+    p, diffusion = np.full((2, k), 1 / k), side.module("mars5.diffusion")
     if k > 4:  # only two in the middle can be
         p[:] = 0
         p[:, 2:4] = 0.5

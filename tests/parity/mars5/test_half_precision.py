@@ -9,60 +9,49 @@ import numpy as np
 import pytest
 import torch
 
-import mlx_port.mars5.codec_lm
 import mlx_port.mars5.encoder as encoder
-import torch_ref.mars5.codec_lm
 import torch_ref.mars5.encoder
-from tests.tiny.mars5_ar import ar_config, ar_tensors, deep_prompt, reference
+from tests.sides import ORACLE, PORT, YARDSTICK, Side
+from tests.tiny.mars5_ar import ar_config, ar_weights, deep_prompt, reference
+from tests.tiny.weights import Weights
 from tests.tolerance import EPS, FACTOR, FLOOR, error
-from tts_core.mars5.config import is_norm
+from tts_core.mars5.config import CodecLMConfig, is_norm
 
 CONFIG = ar_config(hidden_size=192, intermediate_size=256)  # heads as wide as the published ones
 CODES = reference(30, CONFIG)
 TOKENS = deep_prompt(CODES).tokens[None]
 ROWS = 12  # read one by one
-WEIGHTS = ar_tensors(CONFIG, seed=4)
+WEIGHTS = ar_weights(CONFIG, seed=4)
 
 
-def weights(dtype: str) -> dict[str, torch.Tensor]:
-    """As a checkpoint in half precision holds them."""
-    tensors = {name: torch.from_numpy(tensor) for name, tensor in WEIGHTS.items()}
-    return {name: x if is_norm(name) else x.to(getattr(torch, dtype)) for name, x in tensors.items()}
+def rounded(dtype: str) -> Weights[CodecLMConfig]:
+    """The values that a checkpoint in half precision holds."""
+    kind = getattr(torch, dtype)
+    halves = {
+        name: tensor if is_norm(name) else torch.from_numpy(tensor).to(kind).float().numpy()
+        for name, tensor in WEIGHTS.tensors.items()
+    }
+    return Weights(CONFIG, halves)
 
 
-def logits(network: Any, array: Any, cat: Any) -> Any:
-    """Behind the prompt but its last rows, and behind each of those; each (1, V)."""
-    first = TOKENS.shape[1] - ROWS
+def logits(side: Side, network: Any) -> np.ndarray:
+    """After all of the prompt but its last rows, and after each of those. → (ROWS + 1, V)."""
+    first, array = TOKENS.shape[1] - ROWS, side.array
     rotary, cache = network.positions(TOKENS.shape[1] + 1), network.new_cache(TOKENS.shape[1] + 1)
     rows = network.rows(network.speaker(array(CODES.T[None])), array(TOKENS[:, :first]))
-    made = [network.next_logits(rows, rotary(0, first + 1), cache)]
+    made = [side.numpy(network.next_logits(rows, rotary(0, first + 1), cache))]
     for place in range(first, TOKENS.shape[1]):
         row = network.embed(array(TOKENS[:, place : place + 1]))
-        made.append(network.next_logits(row, rotary(place + 1, 1), cache))
-    return cat(made)
-
-
-@torch.inference_mode()
-def torch_logits(state: dict[str, torch.Tensor]) -> np.ndarray:
-    with torch.device("meta"):
-        network = torch_ref.mars5.codec_lm.CodecLM(CONFIG)
-    network.load_state_dict(state, assign=True)
-    return logits(network.eval(), torch.from_numpy, torch.cat).numpy()
-
-
-def mlx_logits(state: dict[str, torch.Tensor], dtype: str) -> np.ndarray:
-    network = mlx_port.mars5.codec_lm.CodecLM(CONFIG)
-    arrays = [(name, mx.array(x.float().numpy())) for name, x in state.items()]
-    network.load_weights([(n, x if is_norm(n) else x.astype(getattr(mx, dtype))) for n, x in arrays])
-    return np.array(logits(network, mx.array, mx.concatenate))
+        made.append(side.numpy(network.next_logits(row, rotary(place + 1, 1), cache)))
+    return np.concatenate(made)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_logits(dtype: str) -> None:
     """The largest error as in float32; the mean one at most double, since there are many logits."""
-    state = weights(dtype)
-    truth = torch_logits({name: x.double() for name, x in state.items()})
-    yardstick, candidate = torch_logits(state), mlx_logits(state, dtype)
+    weights = rounded(dtype)
+    truth = logits(ORACLE, ORACLE.network("mars5", weights))
+    yardstick, candidate = (logits(s, s.network("mars5", weights, dtype)) for s in (YARDSTICK, PORT))
     assert error(yardstick, truth) > 10 * EPS * np.abs(truth).max()
     assert error(candidate, truth) <= FACTOR * error(yardstick, truth) + FLOOR * EPS * np.abs(truth).max()
     assert np.square(candidate - truth).mean() <= 4 * np.square(yardstick - truth).mean()

@@ -19,7 +19,6 @@ import torch_ref.loading
 from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
-from tests.parity.mars5.plain_diffusion import code
 from tests.sides import ORACLE, PORT, YARDSTICK, Side
 from tests.tiny import mars5_nar as mars5_nar_tiny
 from tests.tiny.published_models import AR
@@ -148,7 +147,9 @@ def test_a_quantised_diffusion_draws_alike_on_both_sides(folder: Folder, bits: i
     settings, text = Diffusion(timesteps=TIMESTEPS), np.arange(7, dtype=np.int32)
     made = []
     for side in (YARDSTICK, PORT):
-        diffusion = code(side).reverse.ReverseDiffusion(opened(folder("mars5_nar", bits), "mars5_nar", side))
+        diffusion = side.module("mars5.reverse").ReverseDiffusion(
+            opened(folder("mars5_nar", bits), "mars5_nar", side)
+        )
         made.append(diffusion.run(text, reference, cells, settings, noise=noise))
     np.testing.assert_array_equal(made[0], made[1])
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.mars5.plain_diffusion import Plain, code, network, plain_run
+from tests.parity.mars5.plain_diffusion import Plain, plain_run
 from tests.sides import ORACLE, PORT, SIDES, YARDSTICK, Side, assert_parity
 from tests.tiny.mars5_nar import TEXT, codes, config, weights
 from tests.tolerance import assert_within
@@ -22,7 +22,7 @@ T = 9
 
 @cache
 def tiny(side: Side) -> Any:
-    return network(side, weights())
+    return side.network("mars5_nar", weights())
 
 
 def both_speakers(side: Side, net: Any) -> Any:
@@ -104,8 +104,8 @@ def test_two_branches_in_one_call(side: Side) -> None:
 def test_half_precision(dtype: str) -> None:
     """MLX's products in half precision are as near to float64 as torch's; between layers all is float32."""
     truth = logits(ORACLE, tiny(ORACLE), frames=7, t=4)
-    known = logits(YARDSTICK, network(YARDSTICK, weights(), dtype), frames=7, t=4)
-    own = logits(PORT, network(PORT, weights(), dtype), frames=7, t=4)
+    known = logits(YARDSTICK, YARDSTICK.network("mars5_nar", weights(), dtype), frames=7, t=4)
+    own = logits(PORT, PORT.network("mars5_nar", weights(), dtype), frames=7, t=4)
     assert known.dtype == own.dtype == np.float32
     exact = logits(YARDSTICK, tiny(YARDSTICK), frames=7, t=4)
     assert np.abs(known - truth).max() > 20 * np.abs(exact - truth).max(), "this ran in float32"
@@ -142,7 +142,7 @@ def test_runs_are_those_of_the_plain_form(name: str, clone: str) -> None:
     plain, cells = expected(name, clone), cells_for(deep=clone == "deep", seed=SEEDS[clone])
     assert plain.margin > SAFE, f"a near tie of {plain.margin:.1e}: choose another seed"
     for side_name, side in SIDES.items():
-        diffusion = code(side).reverse.ReverseDiffusion(tiny(side))
+        diffusion = side.module("mars5.reverse").ReverseDiffusion(tiny(side))
         noise = HostNoise(SEEDS[clone])
         states = [
             side.numpy(state).copy()
@@ -175,7 +175,7 @@ def test_known_codes_come_out_as_they_went_in(clone: str) -> None:
 def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.parity.device_reads import Forbidden
 
-    diffusion = code(side).reverse.ReverseDiffusion(tiny(side))
+    diffusion = side.module("mars5.reverse").ReverseDiffusion(tiny(side))
     run = diffusion.states(
         TEXT, REFERENCE, cells_for(deep=True, seed=1), SETTINGS["defaults"], noise=HostNoise(1)
     )
@@ -193,7 +193,7 @@ def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPa
 def test_a_network_without_numbers(side: Side, draws: Any) -> None:
     broken = weights.__wrapped__()  # its own: weights() is everyone's
     broken.tensors["tfm.decoder.layers.1.linear2.bias"][3] = np.inf
-    diffusion = code(side).reverse.ReverseDiffusion(network(side, broken))
+    diffusion = side.module("mars5.reverse").ReverseDiffusion(side.network("mars5_nar", broken))
     settings = Diffusion(timesteps=3, draws=draws)
     with pytest.raises(GenerationError, match="NaN or infinite in float32"):
         diffusion.run(TEXT, REFERENCE, cells_for(deep=False, seed=1), settings, noise=HostNoise(0))

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sides import BOTH
 from tests.tiny.mbd import CONFIG, mbd_tensors
 from tests.tiny.metavoice_audio import AudioSide
+from tests.tiny.weights import Weights
 from tests.tolerance import assert_within
 from tts_core.audio.bands import lowpass_filters
 from tts_core.codecs.mbd_schedule import Transition, default_steps, transitions
@@ -21,21 +23,7 @@ from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_para
 from tts_core.noise import HostNoise
 
 SPEAKER = SpeakerEncoderConfig(n_mels=11, hidden_size=10, num_hidden_layers=3, speaker_embedding_size=7)
-KINDS = ("torch", "float64", "mlx")
-PORTS = ("torch", "mlx")
-
-
-class Part:
-    """Weights as a checkpoint's part offers them."""
-
-    def __init__(self, config: Any, tensors: dict[str, np.ndarray]):
-        self.config, self.tensors = config, tensors
-
-    def names(self) -> list[str]:
-        return list(self.tensors)
-
-    def read(self, name: str) -> np.ndarray:
-        return self.tensors[name].copy()
+KINDS = (*BOTH, "float64")
 
 
 def speaker_tensors() -> dict[str, np.ndarray]:
@@ -45,8 +33,8 @@ def speaker_tensors() -> dict[str, np.ndarray]:
 
 
 @cache
-def part(kind: str) -> Part:
-    return Part(CONFIG, mbd_tensors()) if kind == "mbd" else Part(SPEAKER, speaker_tensors())
+def part(kind: str) -> Weights:
+    return Weights(CONFIG, mbd_tensors()) if kind == "mbd" else Weights(SPEAKER, speaker_tensors())
 
 
 SIDES = {kind: AudioSide(kind, part) for kind in KINDS}
@@ -58,11 +46,6 @@ def normal(seed: int, *shape: int) -> np.ndarray:
 
 def assert_parity(what: str, run: Callable[[AudioSide], np.ndarray]) -> None:
     assert_within(run(SIDES["mlx"]), run(SIDES["torch"]), run(SIDES["float64"]), what)
-
-
-def from_channels(side: AudioSide, x: Any) -> np.ndarray:
-    value = side.numpy(x)
-    return value.swapaxes(1, 2) if side.kind == "mlx" else value
 
 
 BANDS = pytest.mark.parametrize("band", [0, 1])
@@ -77,14 +60,14 @@ def test_levels(band: int, length: int) -> None:
         x = normal(level, 2, into, length)
 
         def down(side: AudioSide, x: np.ndarray = x, level: int = level) -> np.ndarray:
-            return from_channels(side, side.bands[band].unet.encoders[level](side.channels(x)))
+            return side.from_channels(side.bands[band].unet.encoders[level](side.channels(x)))
 
         assert down(SIDES["torch"]).shape == (2, widths[level], -(-length // CONFIG.bands[band].unet.stride))
         assert_parity(f"encoder {level}", down)
         y = normal(level, 2, widths[-1 - level], length)
 
         def up(side: AudioSide, y: np.ndarray = y, level: int = level) -> np.ndarray:
-            return from_channels(side, side.bands[band].unet.decoders[level](side.channels(y)))
+            return side.from_channels(side.bands[band].unet.decoders[level](side.channels(y)))
 
         assert up(SIDES["torch"]).shape[2] == length * CONFIG.bands[band].unet.stride
         assert_parity(f"decoder {level}", up)
@@ -102,7 +85,7 @@ def test_unet(band: int, length: int, frames: int) -> None:
 def test_the_condition_is_heard_at_every_frame(band: int) -> None:
     """Added to the last skip: each frame of it changes the estimate, on both sides alike."""
     x, latent = normal(7, 1, 1, 600), normal(8, 1, CONFIG.codec_dim, 8)
-    for kind in PORTS:
+    for kind in BOTH:
         plain = SIDES[kind].unet(band, x, 60, latent)
         for frame in range(8):
             other = latent.copy()
@@ -128,7 +111,7 @@ def test_bands_are_split_by_the_definition(
     truth = direct_split(x, n_bands, 2400)
     np.testing.assert_allclose(SIDES["float64"].split(x, n_bands, 2400), truth, rtol=0, atol=1e-12)
     known = SIDES["torch"].split(x, n_bands, 2400)
-    for kind in PORTS:
+    for kind in BOTH:
         found = SIDES[kind].split(x, n_bands, 2400)
         assert_within(found, known, truth, f"{kind}: {n_bands} bands")
         np.testing.assert_allclose(found.sum(axis=0), x, rtol=0, atol=1e-5)
@@ -150,7 +133,7 @@ def test_levels_are_matched_band_by_band(strictness: float, length: int) -> None
 
 def test_matching_changes_nothing_when_told_so_and_leaves_silence_silent() -> None:
     wave, silent = normal(3, 300), np.zeros(300, np.float32)
-    for kind in PORTS:
+    for kind in BOTH:
         side = SIDES[kind]
         kept = side.match(wave, normal(4, 300), 2400, {"n_bands": 4, "strictness": 0.0})
         np.testing.assert_allclose(kept, wave, rtol=0, atol=1e-5)
@@ -162,7 +145,7 @@ def test_matching_changes_nothing_when_told_so_and_leaves_silence_silent() -> No
 def test_processor() -> None:
     assert_parity("processor", lambda side: side.process(1, normal(9, 2, 500)))
     x = normal(10, 1, 70)
-    for kind in PORTS:
+    for kind in BOTH:
         np.testing.assert_array_equal(SIDES[kind].process(0, x), x)
 
 
@@ -182,7 +165,7 @@ def test_a_variance_of_a_processor_is_at_least_zero(kind: str) -> None:
     assert -0.01 < variances[0] < 0 < variances[1:].min()
     side = AudioSide(
         kind,
-        lambda network: Part(
+        lambda network: Weights(
             CONFIG, mbd_tensors() | {f"bands.1.processor.{name}": each for name, each in sums.items()}
         ),
     )
@@ -244,7 +227,7 @@ def test_sampling_by_the_formula(kind: str) -> None:
 
     truth = expected("float64", np.float64)
     assert 0 < np.mean(np.abs(truth) == 1.5) < 0.5
-    found = AudioSide(kind, lambda network: Part(config, mbd_tensors())).sample(0, latent, moves, draws)
+    found = AudioSide(kind, lambda network: Weights(config, mbd_tensors())).sample(0, latent, moves, draws)
     if kind == "float64":
         np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12)
     else:
@@ -257,7 +240,7 @@ def test_decode() -> None:
     assert_parity("three steps", lambda side: decode(side, [0], [110, 40, 3])[0])
 
 
-@pytest.mark.parametrize("kind", PORTS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_items_do_not_depend_on_each_other(kind: str) -> None:
     both = decode(SIDES[kind], [1, 0])
     assert [len(each) for each in both] == [500, 333]
@@ -265,7 +248,7 @@ def test_items_do_not_depend_on_each_other(kind: str) -> None:
         np.testing.assert_array_equal(one, decode(SIDES[kind], [i])[0])
 
 
-@pytest.mark.parametrize("kind", PORTS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_seeds(kind: str) -> None:
     """The same seed is the same sound; another is another, at the same level."""
     side = SIDES[kind]
@@ -278,7 +261,7 @@ def test_seeds(kind: str) -> None:
     assert run(6).std() == pytest.approx(WAVES[0].std(), rel=0.5)
 
 
-@pytest.mark.parametrize("kind", PORTS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_one_band_is_in_memory_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     diffusion = SIDES[kind].diffusion
     alive: list[weakref.ref] = []
@@ -296,7 +279,7 @@ def test_one_band_is_in_memory_at_a_time(kind: str, monkeypatch: pytest.MonkeyPa
     assert all(ref() is None for ref in alive)
 
 
-@pytest.mark.parametrize("kind", PORTS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_what_does_not_fit_is_told_before_weights_are_read(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,23 +303,23 @@ def test_speaker_encoder(slices: int) -> None:
 
 def test_speakers_of_several_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     """More slices than are read at once; the mean of two recordings' vectors, again of length one."""
-    for kind in PORTS:
+    for kind in BOTH:
         monkeypatch.setattr(f"{SIDES[kind].package}.metavoice.speaker_encoder.SLICES_AT_ONCE", 2)
     long, short = normal(31, 80_000), normal(32, 5_000)
     assert_parity("one", lambda side: side.encoder.embed([long]))
     assert_parity("both", lambda side: side.encoder.embed([long, short]))
-    for kind in PORTS:
+    for kind in BOTH:
         one, other, both = (SIDES[kind].encoder.embed(each) for each in ([long], [short], [long, short]))
         mean = (one + other) / np.linalg.norm(one + other)
         np.testing.assert_allclose(both, mean, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", PORTS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_no_voice_is_an_error(kind: str) -> None:
     """Where no unit of the last layer speaks there is no direction."""
     tensors = speaker_tensors()
     tensors["linear.bias"] = np.full_like(tensors["linear.bias"], -100)
-    side = AudioSide(kind, lambda network: Part(SPEAKER, tensors))
+    side = AudioSide(kind, lambda network: Weights(SPEAKER, tensors))
     with pytest.raises(UsageError, match="no voice can be made out"):
         side.encoder.embed([normal(33, 3000)])
     with pytest.raises(UsageError, match="no recording"):

@@ -19,7 +19,7 @@ from tests.tiny.metavoice import (
     second_stage_weights,
     tokenizers,
 )
-from tests.tiny.metavoice_lm import Side, side_of
+from tests.tiny.metavoice_lm import LanguageSide
 from tests.tolerance import assert_within
 from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.errors import GenerationError, UsageError
@@ -27,7 +27,7 @@ from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.sampling import SECOND_STAGE_STEP, FirstStageSampling, waiting_times
 from tts_core.noise import HostNoise
 
-TORCH, MLX, ORACLE = side_of("torch"), side_of("mlx"), side_of("float64")
+TORCH, MLX, ORACLE = map(LanguageSide, ("torch", "mlx", "float64"))
 EVERY_SIDE = pytest.mark.parametrize("side", [TORCH, MLX], ids=["torch_ref", "mlx_port"])
 BIAS = pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
 RANDOM = np.random.default_rng(5)
@@ -50,16 +50,16 @@ SETTINGS = {
 
 
 @cache
-def first(side: Side, *, bias: bool = False, end: float = 1.0) -> Any:
+def first(side: LanguageSide, *, bias: bool = False, end: float = 1.0) -> Any:
     return side.first_stage(first_stage_weights(first_stage_config(bias=bias), end=end))
 
 
 @cache
-def second(side: Side, *, bias: bool = False) -> Any:
+def second(side: LanguageSide, *, bias: bool = False) -> Any:
     return side.second_stage(second_stage_weights(second_stage_config(bias=bias)))
 
 
-def parity(what: str, run: Callable[[Side], Any]) -> None:
+def parity(what: str, run: Callable[[LanguageSide], Any]) -> None:
     """Require MLX to be as close to float64 as float32 in PyTorch says that rounding is."""
     own, known, truth = (side.numpy(run(side)) for side in (MLX, TORCH, ORACLE))
     assert_within(own, known, truth, what)
@@ -79,7 +79,7 @@ def test_block_and_its_parts(at: int, bias: bool) -> None:
     parity("norm", lambda side: block[side].ln_1(side.array(x)))
     parity("feed-forward", lambda side: block[side].mlp(side.array(x)))
 
-    def behind(side: Side) -> Any:
+    def behind(side: LanguageSide) -> Any:
         rows = first(side, bias=bias).new_cache(7)[0]
         block[side](side.array(x[:, :4]), rows)
         block[side](side.array(x[:, 4:5]), rows)
@@ -93,11 +93,11 @@ def test_block_and_its_parts(at: int, bias: bool) -> None:
 def test_first_stage(bias: bool) -> None:
     ids = tokens(3, 60)  # every position
 
-    def run(side: Side) -> Any:
+    def run(side: LanguageSide) -> Any:
         network = first(side, bias=bias)
         return network(side.array(ids), network.speakers(side.array(SPEAKERS)), network.new_cache(60))
 
-    def steps(side: Side) -> Any:
+    def steps(side: LanguageSide) -> Any:
         network = first(side, bias=bias)
         heard, rows = network.speakers(side.array(SPEAKERS)), network.new_cache(60)
         network.next_logits(side.array(ids[:, :41]), heard, rows)
@@ -112,7 +112,7 @@ def test_first_stage(bias: bool) -> None:
 
 
 @EVERY_SIDE
-def test_cache_takes_the_room_that_is_asked_for(side: Side) -> None:
+def test_cache_takes_the_room_that_is_asked_for(side: LanguageSide) -> None:
     network = first(side)
     rows, heard = network.new_cache(13), network.speakers(side.array(SPEAKERS[:1]))
     for length in (5, *(1,) * 8):
@@ -154,7 +154,7 @@ RULE_SETTINGS = [
 @pytest.mark.parametrize(("temperature", "top_p", "top_k"), RULE_SETTINGS)
 @pytest.mark.parametrize("rule", ["probabilities_fast", "probabilities_slow"])
 def test_rules(
-    side: Side, rule: str, kind: str, temperature: float, top_p: float | None, top_k: int | None
+    side: LanguageSide, rule: str, kind: str, temperature: float, top_p: float | None, top_k: int | None
 ) -> None:
     """The same ids survive, the same of equal ones; rows on top-p's edge, where rounding decides, are few."""
     if rule == "probabilities_slow":
@@ -163,13 +163,13 @@ def test_rules(
     given = temperature, top_p, top_k
     expected = getattr(rules, rule)(logits, *given)
     exact = getattr(rules, rule)(logits.astype(np.float64), *given)
-    got = side.numpy(getattr(side.code("sampling"), rule)(side.array(logits), *given))
+    got = side.numpy(getattr(side.module("metavoice.sampling"), rule)(side.array(logits), *given))
     clear = ((expected > 0) == (exact > 0)).all(axis=-1)
     assert clear.mean() > (0.7 if top_p == 1 else 0.9)  # at 1 the smallest sums are at the edge
     np.testing.assert_array_equal((got > 0)[clear], (exact > 0)[clear])
     np.testing.assert_allclose(got[clear], exact[clear], rtol=2e-5, atol=1e-7)
     waiting = waiting_times(HostNoise(1), 3, logits.shape)
-    drawn = side.numpy(side.code("sampling").race(side.array(got), side.array(waiting)))
+    drawn = side.numpy(side.module("metavoice.sampling").race(side.array(got), side.array(waiting)))
     np.testing.assert_array_equal(drawn, rules.race(got, waiting))
 
 
@@ -181,9 +181,13 @@ def test_rules(
         pytest.param(FirstStageSampling(top_p=0.45, rule="slow"), [0.2] * 5 + [0.0] * 5, id="slow"),
     ],
 )
-def test_the_settings_name_the_rule(side: Side, settings: FirstStageSampling, expected: list[float]) -> None:
+def test_the_settings_name_the_rule(
+    side: LanguageSide, settings: FirstStageSampling, expected: list[float]
+) -> None:
     """Of ten equal ids the fast rule keeps the last five, the slow one the first five."""
-    got = side.numpy(side.code("sampling").probabilities(side.array(np.zeros((1, 10), np.float32)), settings))
+    got = side.numpy(
+        side.module("metavoice.sampling").probabilities(side.array(np.zeros((1, 10), np.float32)), settings)
+    )
     np.testing.assert_allclose(got, [expected], rtol=1e-6)
 
 
@@ -211,9 +215,11 @@ def expected(name: str, item: int, end: float) -> plain.Plain:
         )
 
 
-def generate(side: Side, items: list[int], sampling: FirstStageSampling, **given: Any) -> list[np.ndarray]:
+def generate(
+    side: LanguageSide, items: list[int], sampling: FirstStageSampling, **given: Any
+) -> list[np.ndarray]:
     given = {"limits": [LIMITS[i] for i in items], "noise": [HostNoise(i) for i in items]} | given
-    return side.code("first_stage_loop").generate_tokens(
+    return side.module("metavoice.first_stage_loop").generate_tokens(
         given.pop("network", None) or first(side),
         [PROMPTS[i] for i in items],
         SPEAKERS[items],
@@ -225,7 +231,7 @@ def generate(side: Side, items: list[int], sampling: FirstStageSampling, **given
 
 @EVERY_SIDE
 @pytest.mark.parametrize("name", SETTINGS)
-def test_loop_is_the_plain_form(side: Side, name: str) -> None:
+def test_loop_is_the_plain_form(side: LanguageSide, name: str) -> None:
     """Alone and beside others of other lengths, in any order and grouping."""
     golden = [expected(name, item, 1.0) for item in range(3)]
     for one in golden:
@@ -244,7 +250,7 @@ def test_the_settings_differ() -> None:
 
 
 @EVERY_SIDE
-def test_a_text_ends_with_its_end_and_leaves_its_neighbours_alone(side: Side) -> None:
+def test_a_text_ends_with_its_end_and_leaves_its_neighbours_alone(side: LanguageSide) -> None:
     """At its first id too, where upstream fails."""
     golden = expected("defaults", 0, 1.0).ids
     start = len(PROMPTS[0])
@@ -259,7 +265,7 @@ def test_a_text_ends_with_its_end_and_leaves_its_neighbours_alone(side: Side) ->
 
 
 @EVERY_SIDE
-def test_one_id_and_the_last_position(side: Side) -> None:
+def test_one_id_and_the_last_position(side: LanguageSide) -> None:
     [made] = generate(side, [0], SETTINGS["defaults"], limits=[1])
     np.testing.assert_array_equal(made, expected("defaults", 0, 1.0).ids[: len(PROMPTS[0]) + 1])
     room = 60 - len(PROMPTS[1])
@@ -272,7 +278,7 @@ def test_one_id_and_the_last_position(side: Side) -> None:
 
 
 @EVERY_SIDE
-def test_seeds_work_for_each_text(side: Side) -> None:
+def test_seeds_work_for_each_text(side: LanguageSide) -> None:
     def run(*seeds: int) -> list[list[int]]:
         made = generate(side, [0, 1], SETTINGS["every id"], noise=[HostNoise(seed) for seed in seeds])
         return [ids.tolist() for ids in made]
@@ -284,10 +290,12 @@ def test_seeds_work_for_each_text(side: Side) -> None:
 
 @pytest.mark.parametrize("name", ["defaults", "greedy", "slow"])
 @EVERY_SIDE
-def test_one_read_from_the_device_a_column(side: Side, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_read_from_the_device_a_column(
+    side: LanguageSide, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generate(side, [0], SETTINGS[name], limits=[2])  # whatever happens once
     old = PORT if side is MLX else YARDSTICK
-    loop, read = side.code("first_stage_loop"), []
+    loop, read = side.module("metavoice.first_stage_loop"), []
     with Watched(loop, read.append, "finish_read"), Forbidden(old, monkeypatch, loop):
         made = generate(side, [0, 1], SETTINGS[name], limits=[5, 8])
     columns = max(map(len, made)) - min(len(PROMPTS[0]), len(PROMPTS[1]))
@@ -297,7 +305,7 @@ def test_one_read_from_the_device_a_column(side: Side, name: str, monkeypatch: p
 
 @EVERY_SIDE
 @pytest.mark.parametrize("name", ["defaults", "no guidance"])
-def test_numbers_that_are_none_are_traced(side: Side, name: str) -> None:
+def test_numbers_that_are_none_are_traced(side: LanguageSide, name: str) -> None:
     weights = first_stage_weights(first_stage_config())
     weights.tensors["transformer.h.1.mlp.swiglu.w3.weight"][0, 0] = np.inf
     network = side.first_stage(weights)
@@ -309,20 +317,20 @@ def test_numbers_that_are_none_are_traced(side: Side, name: str) -> None:
 
 @EVERY_SIDE
 @pytest.mark.parametrize("frames", [25, 60], ids=["fits", "cut"])
-def test_codes_by_position(side: Side, frames: int) -> None:
+def test_codes_by_position(side: LanguageSide, frames: int) -> None:
     """Drawn where they belong; where padding is drawn the best code stands."""
     text = tokenizers().second_stage.encode(TEXTS[0])
     codes = np.random.default_rng(frames).integers(0, 1024, (2, frames)).astype(np.int32)
     weights = second_stage_weights(second_stage_config())
     weights.tensors["lm_heads.1.weight"][1024] *= 40  # padding is drawn at half of the places
-    noise, fill = HostNoise(4), side.code("codes").fill_codebooks
+    noise, fill = HostNoise(4), side.module("metavoice.codes").fill_codebooks
     own = fill(side.second_stage(weights), text, codes, SPEAKERS[0], noise)
     rows = second_stage_rows(text, codes, 40)
     kept = min(frames, 40 - len(text))
     assert own.shape == (5, kept)
     assert own.dtype == np.int32
     np.testing.assert_array_equal(own[:2], by_position(rows, len(text), frames))
-    logits = side_of("float64").predict(ORACLE.second_stage(weights), rows[None], SPEAKERS[:1])[0]
+    logits = ORACLE.predict(ORACLE.second_stage(weights), rows[None], SPEAKERS[:1])[0]
     logits = logits[:, len(text) : len(text) + kept]
     probs = rules.probabilities_slow(logits, 1.0, None, 200)
     drawn = rules.race(probs, waiting_times(noise, SECOND_STAGE_STEP, probs.shape))
@@ -331,7 +339,7 @@ def test_codes_by_position(side: Side, frames: int) -> None:
 
 
 @EVERY_SIDE
-def test_codes_as_upstream(side: Side) -> None:
+def test_codes_as_upstream(side: LanguageSide) -> None:
     """Every place is drawn, and codes go by value: random weights shift the books to other places."""
     text = tokenizers().second_stage.encode(TEXTS[0])
     codes = RANDOM.integers(0, 1024, (2, 9)).astype(np.int32)

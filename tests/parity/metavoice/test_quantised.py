@@ -19,7 +19,7 @@ from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from converters.rules.original_quant import MODES, quantization_of
-from tests.tiny.metavoice_lm import Side, side_of
+from tests.sides import Side
 from tests.tiny.published_models import FIRST
 from tests.tolerance import assert_within
 from tts_core.metavoice.config import is_quantisable
@@ -75,7 +75,7 @@ def test_logits(folder: Folder, form: str) -> None:
     embeddings = random.normal(0, 0.2, (2, config.speaker_embedding_size)).astype(np.float32)
 
     def run(name: str) -> np.ndarray:
-        side: Side = side_of(name)
+        side = Side(name)
         network = networks[name]
         with side.inference():
             heard = network.speakers(side.array(embeddings))
@@ -94,8 +94,8 @@ def test_both_sides_say_the_same(folder: Folder, form: str) -> None:
         config = network.config
         embedding = np.random.default_rng(2).normal(0, 0.2, (1, config.speaker_embedding_size))
         made += (
-            side_of(name)
-            .code("first_stage_loop")
+            Side(name)
+            .module("metavoice.first_stage_loop")
             .generate_tokens(
                 network,
                 [np.array([2060, config.vocab_size - 1], np.int32)],

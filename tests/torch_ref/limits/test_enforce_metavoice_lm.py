@@ -15,7 +15,7 @@ from tests.tiny.metavoice import (
     second_stage_weights,
     tokenizers,
 )
-from tests.tiny.metavoice_lm import side_of
+from tests.tiny.metavoice_lm import LanguageSide
 from tests.torch_ref.limits.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
 from torch_ref.metavoice.codes import fill_codebooks
@@ -37,8 +37,8 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("backend", [Backend("mps", *versions) for versions in VERSIONS], ids=str)
 def test_metavoice_speaks(backend: Backend, name: str) -> None:
-    first = side_of("torch").first_stage(first_stage_weights(first_stage_config()))
-    second = side_of("torch").second_stage(second_stage_weights(second_stage_config()))
+    first = LanguageSide("torch").first_stage(first_stage_weights(first_stage_config()))
+    second = LanguageSide("torch").second_stage(second_stage_weights(second_stage_config()))
     tables, random = tokenizers(), np.random.default_rng(0)
     speakers = random.normal(0, 1, (2, 10)).astype(np.float32)
     codes = random.integers(0, 1024, (2, 6)).astype(np.int32)
@@ -54,7 +54,7 @@ def test_metavoice_speaks(backend: Backend, name: str) -> None:
             noise=[HostNoise(1), HostNoise(2)],
             end_of_text=tables.first_stage.end_of_text,
         )
-        fills = fill_codebooks, side_of("torch").fill_codebooks_as_upstream
+        fills = fill_codebooks, LanguageSide("torch").fill_codebooks_as_upstream
         return [*made, *[fill(second, text, codes, speakers[0], HostNoise(3)) for fill in fills]]
 
     plain = run()

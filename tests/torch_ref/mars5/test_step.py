@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_tensors, deep_prompt, reference, sequence_of
+from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference, sequence_of
 from tests.torch_ref.dia.test_step import eager
 from torch_ref.layers import row_kernels
 from torch_ref.mars5 import ar_loop, row, step
@@ -34,7 +34,7 @@ INTERPRETED = row_kernels.triton is not None and os.environ.get("TRITON_INTERPRE
 def network_of(device: str = "cpu", dtype: torch.dtype = torch.float32, **changes: Any) -> CodecLM:
     config = ar_config(**changes)
     network = CodecLM(config)
-    network.load_state_dict({k: torch.from_numpy(v) for k, v in ar_tensors(config).items()})
+    network.load_state_dict({k: torch.from_numpy(v) for k, v in ar_weights(config).tensors.items()})
     for name, parameter in network.named_parameters():
         parameter.data = parameter.data.to(torch.float32 if is_norm(name) else dtype)
     return network.to(device).eval().requires_grad_(False)

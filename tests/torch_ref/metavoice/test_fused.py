@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.sides import ORACLE
 from tests.tiny.metavoice import Weights, first_stage_config, first_stage_weights, tokenizers
-from tests.tiny.metavoice_lm import side_of
 from tests.tolerance import assert_within
 from torch_ref.layers import row_kernels
 from torch_ref.metavoice import first_stage_loop, step
@@ -62,7 +62,7 @@ def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyP
     weights, random = first_stage_weights(CONFIG), np.random.default_rng(1)
     ids = random.integers(0, 2300, (rows, 40))
     speakers = random.normal(0, 1, (rows, 10)).astype(np.float32)
-    exact = side_of("float64").first_stage(weights)
+    exact = ORACLE.network("metavoice", weights)
     truth = exact(
         torch.from_numpy(ids), exact.speakers(torch.from_numpy(speakers).double()), exact.new_cache(40)
     )
@@ -168,7 +168,7 @@ def test_where_there_is_no_fused_form() -> None:
 @torch.inference_mode()
 def test_fixed_caches_hold_what_growing_ones_do() -> None:
     """What a graph replays, run plainly: logits token by token, in float64 to rounding."""
-    network = side_of("float64").first_stage(first_stage_weights(CONFIG))
+    network = ORACLE.network("metavoice", first_stage_weights(CONFIG))
     ids = torch.from_numpy(np.random.default_rng(1).integers(0, 2300, (2, 16)))
     heard = network.speakers(torch.randn(2, 10, dtype=torch.float64))
     growing, own = network.new_cache(16), network.new_cache(16)

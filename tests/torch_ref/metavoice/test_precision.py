@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tests.sides import ORACLE
 from tests.tiny.metavoice import (
     Weights,
     first_stage_config,
@@ -19,7 +20,6 @@ from tests.tiny.metavoice import (
     second_stage_weights,
     tokenizers,
 )
-from tests.tiny.metavoice_lm import side_of
 from torch_ref import device as policy
 from torch_ref.device import Precision
 from torch_ref.metavoice.codes import fill_codebooks, predict
@@ -186,7 +186,7 @@ def test_the_residual_stream_of_float16_is_wider() -> None:
 @torch.inference_mode()
 def test_half_precision_is_near(dtype: torch.dtype) -> None:
     """Logits within what the dtype's rounding, once an operation, may move them."""
-    exact = side_of("float64").first_stage(first_stage_weights(first_stage_config()))
+    exact = ORACLE.network("metavoice", first_stage_weights(first_stage_config()))
     half = networks(Precision(torch.device("cpu"), dtype))[0]
     ids = torch.from_numpy(np.random.default_rng(1).integers(0, 2300, (2, 30)))
     truth, own = (
