@@ -24,7 +24,7 @@ class Layers:
     kind of stage, of what the layer reads and its index.
 
     dtype: of weights and activations: float32, bfloat16 or float16; what stays float32 in every folder, and
-    the arrays in `wide`, are float32, codes of quantised weights stay as they are stored.
+    the arrays in `wide`, are float32, codes of quantized weights stay as they are stored.
     """
 
     KIND: str  # of network, as in tts_core.models

@@ -23,7 +23,7 @@ class Stored:
     """The files of one converted network, read lazily and anew for each layer, so that none stays.
 
     kind: of network, as in tts_core.models.  quantization: as its config.json has it, None where
-    nothing is quantised.
+    nothing is quantized.
     """
 
     def __init__(self, kind: str, files: Sequence[Path], quantization: Mapping[str, Any] | None = None):
@@ -112,7 +112,7 @@ def understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], f
 
 
 def quantize_linears(network: nn.Module, quantization: dict[str, Any], kind: str) -> None:
-    """Give the linear layers that quantising takes their quantised form; an entry under a layer's path
+    """Give the linear layers that quantizing takes their quantized form; an entry under a layer's path
     overrides the folder's default.
     """
     default = {name: quantization[name] for name in ("group_size", "bits", "mode")}

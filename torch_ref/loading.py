@@ -65,8 +65,8 @@ def load(
 ) -> Pipeline:
     """The pipeline of the model that the files hold.
 
-    path: folder or file in any published layout, a hub id, or a folder that convert-weights wrote, quantised
-    ones included (they are dequantised); several of them where a model's parts lie apart.
+    path: folder or file in any published layout, a hub id, or a folder that convert-weights wrote, quantized
+    ones included (they are dequantized); several of them where a model's parts lie apart.
     dtype: float32, bfloat16, float16 or float64, for the networks; norms and what always runs in float32
     (codecs, vocoders) stay float32 (float64 in float64). None takes float32 on the CPU, on CUDA bfloat16, or
     float16 where bfloat16 is only emulated, on MPS what the model's spec says.

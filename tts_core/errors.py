@@ -71,7 +71,7 @@ def _explained(error: BaseException) -> tuple[int, str]:
         detail = f" ({error})" if str(error) else ""
         return (
             ResourceError.exit_code,
-            f"memory: not enough{detail}; use a smaller or a quantised model, or close other programs",
+            f"memory: not enough{detail}; use a smaller or a quantized model, or close other programs",
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError.exit_code, f"disk: {error.strerror}; free some space"

@@ -1,4 +1,4 @@
-"""Where randomness comes from: one source per text, addressed by step, so that neighbours in a batch change
+"""Where randomness comes from: one source per text, addressed by step, so that neighbors in a batch change
 nothing.
 
 A source has `uniform(step, shape) -> float32 array, strictly between 0 and 1`. `step` counts the rows that

@@ -58,8 +58,8 @@ def _filtered(x: mx.array, filters: mx.array) -> mx.array:
 def _deviation(bands: mx.array) -> mx.array:
     """(N, L) → (N, 1), unbiased."""
     length = bands.shape[1]
-    centred = bands - _sum(bands) / length
-    return mx.sqrt(_sum(centred.square()) / (length - 1))
+    centered = bands - _sum(bands) / length
+    return mx.sqrt(_sum(centered.square()) / (length - 1))
 
 
 def _sum(x: mx.array) -> mx.array:

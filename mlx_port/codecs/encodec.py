@@ -1,4 +1,4 @@
-"""EnCodec: residual vector quantisation of causal convolutional and recurrent latents.
+"""EnCodec: residual vector quantization of causal convolutional and recurrent latents.
 
 Paper: Défossez et al. 2022, arXiv 2210.13438. Upstream: facebookresearch/encodec 0.1.1, MIT; parameter names
 are those of transformers' EncodecModel, weight norm folded.

@@ -270,7 +270,7 @@ class Dia(nn.Module):
         )
 
     def read(self, texts: Sequence[mx.array], unconditional: mx.array | None = None) -> Source:
-        """Encode texts, each alone, so that none depends on its neighbours' length. (S,) int each.
+        """Encode texts, each alone, so that none depends on its neighbors' length. (S,) int each.
 
         unconditional: as `encode_nothing` returns it; None where no unconditional rows follow.
         """

@@ -11,7 +11,7 @@ from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
 
 
 def guide(cond: mx.array, uncond: mx.array, cfg_scale: float) -> mx.array:
-    """Classifier-free guidance centred on the conditional logits."""
+    """Classifier-free guidance centered on the conditional logits."""
     return cond + cfg_scale * (cond - uncond)
 
 

@@ -90,7 +90,7 @@ def conv_transpose1d(
     """mx.conv_transpose1d with bias, if any; where the kernel is a multiple of the stride, one matmul and
     shifted sums.
 
-    Each frame's outputs come from the matmul and its neighbours' tails are added: nothing is multiplied by
+    Each frame's outputs come from the matmul and its neighbors' tails are added: nothing is multiplied by
     the zeros that a strided transposed convolution puts between frames.
     (B, T, C), (C', K, C) → (B, T', C').
     """

@@ -56,9 +56,9 @@ class GroupNorm(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         wide = x.astype(mx.float32)
-        centred = wide - self._group_mean(wide)
-        scale = mx.rsqrt(self._group_mean(centred.square()) + self.eps)
-        return (centred * (scale * self.weight) + self.bias).astype(x.dtype)
+        centered = wide - self._group_mean(wide)
+        scale = mx.rsqrt(self._group_mean(centered.square()) + self.eps)
+        return (centered * (scale * self.weight) + self.bias).astype(x.dtype)
 
     def _group_mean(self, x: mx.array) -> mx.array:
         """(B, T, C) → (B, 1, C), the same for all channels of a group; summed block by block."""

@@ -32,7 +32,7 @@ def rotate(x: mx.array, rotation: Rotation) -> mx.array:
 
 
 def rotate_pairs(x: mx.array, rotation: Rotation) -> mx.array:
-    """The same for neighbours: component 2i pairs with component 2i + 1. (B, H, T, E) → same."""
+    """The same for neighbors: component 2i pairs with component 2i + 1. (B, H, T, E) → same."""
     cos, sin = rotation
     pairs = mx.unflatten(x.astype(mx.float32), -1, (-1, 2))
     first, second = pairs[..., 0], pairs[..., 1]

@@ -62,7 +62,7 @@ class Step:
         return ids
 
     def drawn(self, logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array) -> mx.array:
-        """An id from logits. (1, V); seen: (1, N) ids that are penalised if they repeat → (1,)."""
+        """An id from logits. (1, V); seen: (1, N) ids that are penalized if they repeat → (1,)."""
         counts = occurrences(seen, logits.shape[-1])
         scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
         return mx.where(mx.isfinite(logits).all(axis=-1), self.choose(scores, uniform), MARK)

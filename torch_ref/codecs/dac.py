@@ -1,4 +1,4 @@
-"""Descript Audio Codec: residual vector quantisation of 1-D convolutional latents.
+"""Descript Audio Codec: residual vector quantization of 1-D convolutional latents.
 
 Paper: Kumar et al. 2023, arXiv 2306.06546. Upstream: descriptinc/descript-audio-codec 1.0.0 dac/model/dac.py,
 MIT; parameter names are those of transformers' DacModel, weight norm folded.

@@ -13,7 +13,7 @@ from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
 
 
 def guide(cond: Tensor, uncond: Tensor, cfg_scale: float) -> Tensor:
-    """Classifier-free guidance centred on the conditional logits."""
+    """Classifier-free guidance centered on the conditional logits."""
     return cond + cfg_scale * (cond - uncond)
 
 

@@ -38,7 +38,7 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 def rotate_pairs(x: Tensor, rotation: Rotation) -> Tensor:
-    """The same for neighbours: component 2i pairs with component 2i + 1. (B, H, T, E) → same."""
+    """The same for neighbors: component 2i pairs with component 2i + 1. (B, H, T, E) → same."""
     cos, sin = rotation
     first, second = at_least_float32(x).unflatten(-1, (-1, 2)).unbind(-1)
     turned = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1)

@@ -75,7 +75,7 @@ def attend(
 
     projected: (3, R, H·E), query, key, value.  position: (1,) int64, the rows', on the device.  keys, values:
     (R, H, capacity, E), slot = position % capacity.  rotation: tables of all positions, by which query and
-    key are turned as neighbours before. → (R, H·E).
+    key are turned as neighbors before. → (R, H·E).
     """
     heads, capacity, width = len(keys) * keys.shape[1], *keys.shape[2:]
     parts = torch.empty(heads, SPLITS, width, dtype=torch.float32, device=keys.device)

@@ -68,7 +68,7 @@ RULES = (
         where=torch_range(None, "2.15"),
         effect="error",
         message=NO_DTYPE.format("Float8_e4m3fn"),
-        remedy="dequantise on the host",
+        remedy="dequantize on the host",
         source="text in the wheels up to 2.14.1",
         evidence="binary",
     ),

@@ -73,7 +73,7 @@ class Step:
         return ids
 
     def drawn(self, logits: Tensor, seen: Tensor, penalty: Tensor, uniform: Tensor) -> Tensor:
-        """An id from logits. (1, V); seen: (1, N) ids that are penalised if they repeat → (1,)."""
+        """An id from logits. (1, V); seen: (1, N) ids that are penalized if they repeat → (1,)."""
         counts = occurrences(seen, logits.shape[-1])
         scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
         return self.choose(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)

@@ -46,7 +46,7 @@ def generate_tokens(
     prompts: (S,) ids of each text, end of text included.  embeddings: (B, E) float32.  noise: one source a
     text, read at the place of each id that is made.  batch_size: texts side by side, None for all.
     check: called between columns; may raise.
-    Returns prompt and made ids, (N,) int32 each, in the order of the prompts; none depends on its neighbours.
+    Returns prompt and made ids, (N,) int32 each, in the order of the prompts; none depends on its neighbors.
     Raises UsageError where a prompt and its limit are more than the network's positions, GenerationError for
     logits that are no numbers.
     """

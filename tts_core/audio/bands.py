@@ -14,7 +14,7 @@ ZEROS = 8  # zero crossings of the lowest filter's sinc
 
 
 def band_edges(n_bands: int, sample_rate: int) -> np.ndarray:
-    """Hz between neighbouring bands, in equal steps of 2595 log10(1 + f / 700). (n_bands - 1,) float64."""
+    """Hz between neighboring bands, in equal steps of 2595 log10(1 + f / 700). (n_bands - 1,) float64."""
     top = 2595 * np.log10(1 + sample_rate / 2 / 700)
     return 700 * (10 ** (np.linspace(0, top, n_bands + 1) / 2595) - 1)[1:-1]
 

@@ -49,7 +49,7 @@ class MbdUnetConfig:
         uneven = [width for width in self.channels if not width or width % self.norm_groups]
         if uneven:
             raise CheckpointError(
-                f"MBD U-Net: {uneven[0]} channels cannot be normalised in {self.norm_groups} groups"
+                f"MBD U-Net: {uneven[0]} channels cannot be normalized in {self.norm_groups} groups"
             )
 
     @property

@@ -58,7 +58,7 @@ def check_steps(config: MbdScheduleConfig, steps: Sequence[int]) -> list[int]:
 
 
 def transitions(config: MbdScheduleConfig, steps: Sequence[int]) -> list[Transition]:
-    """One for each pair of neighbours: the last step is only a target."""
+    """One for each pair of neighbors: the last step is only a target."""
     bars, found = alpha_bars(config), []
     for step, target in pairwise(steps):
         alpha = bars[step] / bars[target]

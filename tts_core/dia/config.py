@@ -1,8 +1,8 @@
-"""Dia's numbers: read from any of its three published config schemas, or from a folder that we converted.
+"""Dia's configuration, read from any of its three published schemas or from a converted folder.
 
-The two generations of weights cannot be told apart by names or shapes. v0.1 rotates queries and keys in
-cross-attention and samples the guided logits; 0626 does neither. The schema tells which: nested `data` +
-`model` is v0.1, the flat transformers form is 0626. A fine-tune that was saved in the other schema needs the
+Names and shapes are the same in both generations of weights. v0.1 rotates queries and keys in
+cross-attention and samples the guided logits; 0626 does neither. The schema decides: nested `data` +
+`model` is v0.1, the flat transformers form is 0626. A fine-tune saved in the other schema needs the
 override `cross_rope`.
 """
 
@@ -69,7 +69,7 @@ class DiaDecoderConfig:
 
 @dataclass(frozen=True)
 class DiaConfig:
-    """Shape of a Dia network, its special ids and its default sampling. Nothing about dtype or device."""
+    """Shape of a Dia network, its special ids and its default sampling. No dtype or device."""
 
     encoder_config: DiaEncoderConfig
     decoder_config: DiaDecoderConfig
@@ -77,7 +77,7 @@ class DiaConfig:
     bos_token_id: int
     eos_token_id: int
     pad_token_id: int
-    cross_rope: bool  # rotary positions in cross-attention, and the sampling rule that came with them: v0.1
+    cross_rope: bool  # v0.1: rotary positions in cross-attention, and its sampling rule
     sampling: Sampling
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ class DiaConfig:
 
     @property
     def generation(self) -> str:
-        """Which release's rules hold: "v0.1" or "0626"."""
+        """The release whose rules apply: "v0.1" or "0626"."""
         return "v0.1" if self.cross_rope else "0626"
 
     @property
@@ -122,7 +122,7 @@ class DiaConfig:
         return self.decoder_config.max_position_embeddings - self.longest_delay - 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted` takes it."""
+        """Return our own schema, as `read_converted` reads it."""
         return asdict(self)
 
 
@@ -132,10 +132,10 @@ def read_published(
     *,
     cross_rope: bool | None = None,
 ) -> DiaConfig:
-    """The configuration from a published config.json of any schema.
+    """Read the configuration from a published config.json of any schema.
 
     cross_rope: None derives it from the schema. generation_config: its guidance_scale, temperature, top_p and
-    top_k, where present, replace the defaults of the release.
+    top_k, if present, replace the defaults of the release.
     Raises CheckpointError naming every missing and every unknown field.
     """
     if "data" in config and "model" in config:
@@ -152,7 +152,7 @@ def read_published(
 
 
 def read_converted(config: Mapping[str, Any]) -> DiaConfig:
-    """The configuration from our own schema; unknown and missing fields are both errors, named."""
+    """Read the configuration from our own schema; the error names every unknown and missing field."""
     own = exact_fields(DiaConfig, config, "config.json")
     encoder = exact_fields(DiaEncoderConfig, own["encoder_config"], "encoder_config")
     decoder = exact_fields(DiaDecoderConfig, own["decoder_config"], "decoder_config")
@@ -196,7 +196,7 @@ _HARMLESS_SUB = [
 
 
 def _read_flat(config: Mapping[str, Any]) -> DiaConfig:
-    """The 0626 file and what transformers 5 saves: ids may stand at the top or in decoder_config."""
+    """Read the 0626 file, or one that transformers 5 saved: ids may be at the top or in decoder_config."""
     _reject_unknown(
         config,
         [*_HARMLESS_TOP, "encoder_config", "decoder_config", "delay_pattern", *_ID_FIELDS],
@@ -241,7 +241,7 @@ def _sub_config(kind: type, config: Mapping[str, Any], part: str) -> dict[str, A
 
 
 def _read_nested(config: Mapping[str, Any]) -> DiaConfig:
-    """The v0.1 file. Its loader rounds both lengths up to a multiple of 128."""
+    """Read the v0.1 file. Like its loader, round both lengths up to a multiple of 128."""
     _reject_unknown(config, ["version", "data", "model", "training"], "config.json")
     data, model = mapping(config["data"], "data"), mapping(config["model"], "model")
     _reject_unknown(data, _NESTED_DATA, "data")
@@ -358,7 +358,7 @@ def _published_sampling(default: Sampling, given: Mapping[str, Any]) -> Sampling
 
 
 def _sampling(values: dict[str, Any], where: str) -> Sampling:
-    """A file's sampling values; a bad one is the checkpoint's fault."""
+    """Read a file's sampling values; a bad one raises CheckpointError."""
     try:
         return Sampling(**values)
     except (UsageError, TypeError) as fault:

@@ -1,8 +1,7 @@
-"""The grid of rows that Dia's decoder reads and writes: what is forced, when a text has ended, which frames
-are complete.
+"""The grid of rows that Dia's decoder reads and writes: forced slots, ends of texts, complete frames.
 
-Row 0 is BOS in every channel; frame f of channel c stands in row 1 + f + delay[c]. A prompt's frames come
-first. All texts of a batch share the row number, each starts its own speech behind its own prompt.
+Row 0 is BOS in every channel; frame f of channel c is in row 1 + f + delay[c]. A prompt's frames come
+first. All texts of a batch share the row number; each starts its own speech after its own prompt.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ FREE = -1  # a slot that the model fills
 class DelayGrid:
     """Rows of a batch, filled one at a time by `accept`. Host integers only.
 
-    prompts: per text (C, P) int32 codes or None.  max_frames: per text, frames to make after the prompt.
-    last_channel_free: leave the channels with the longest delay unforced in their last row before speech, for
-    the texts whose prompt is the batch's longest, as nari-labs/dia@876125e does (its grid is one row short
-    there). The default forces them, as transformers and the training did.
+    prompts: per text (C, P) int32 codes or None.  max_frames: per text, frames to generate after the prompt.
+    last_channel_free: for texts with the batch's longest prompt, do not force the channels with the longest
+    delay in their last row before speech, like nari-labs/dia@876125e (its grid is one row short there).
+    The default forces them, like transformers and the training.
     """
 
     def __init__(
@@ -65,17 +64,15 @@ class DelayGrid:
         return bool((self.filled > last).all())
 
     def steps(self) -> np.ndarray:
-        """Per text, how many rows of its own speech precede the row to be drawn next; negative inside its
-        prompt. (B,).
-        """
+        """Count the rows of each text's own speech before the next row; negative inside its prompt. (B,)."""
         return self.filled - 1 - self.prompt_frames
 
     def accept(self, drawn: np.ndarray) -> None:
-        """Fill the next row from the ids that were drawn for it. drawn: (B, C)."""
+        """Fill the next row from the ids drawn for it. drawn: (B, C)."""
         row, eos, pad = self.filled, self.config.eos_token_id, self.config.pad_token_id
         speaking = row > self.prompt_frames
-        # an EOS predicted inside a longer neighbour's prompt means nothing; upstream would end that text with
-        # no frames
+        # ignore an EOS predicted while a longer neighbor's prompt is read; upstream ends that text with no
+        # frames
         spoke_eos = speaking & (self.ends < 0) & (drawn[:, 0] == eos)
         at_limit = speaking & (self.ends < 0) & (row > self.prompt_frames + self.max_frames)
         self.stopped |= spoke_eos & ~at_limit
@@ -86,14 +83,14 @@ class DelayGrid:
         self.filled += 1
 
     def frames(self, item: int) -> int:
-        """Frames of this text's own speech whose codes are all known."""
+        """Count the frames of this text's own speech whose codes are all known."""
         known = self.filled - 1 - self.config.longest_delay - int(self.prompt_frames[item])
         if self.ends[item] >= 0:
             known = min(known, int(self.ends[item]) - 1 - int(self.prompt_frames[item]))
         return max(0, known)
 
     def codes(self, item: int) -> np.ndarray:
-        """(C, frames) int32: this text's speech so far, the delay undone and the prompt cut."""
+        """Return this text's speech so far, (C, frames) int32, without delay and prompt."""
         first, frames = 1 + int(self.prompt_frames[item]), self.frames(item)
         delayed = self.rows[item, first : first + frames + self.config.longest_delay]
         if frames == 0:
@@ -101,14 +98,14 @@ class DelayGrid:
         return revert_delay(delayed.T, self.config.delay_pattern)
 
     def finish_reason(self, item: int) -> Literal["stop", "length"]:
-        """ "stop" where the model ended the text, "length" where max_frames did."""
+        """Return "stop" if the model ended the text, "length" if max_frames did."""
         return "stop" if self.stopped[item] else "length"
 
 
 def apply_delay(codes: np.ndarray, delays: Sequence[int], bos: int, pad: int) -> np.ndarray:
     """Shift each codebook by its delay. (Q, T) → (Q, T + max(delays)) int32.
 
-    `bos` stands before a codebook's first code, `pad` after its last.
+    `bos` fills the slots before a codebook's first code, `pad` those after its last.
     Raises ValueError if len(delays) != Q.
     Source: nari-labs/dia audio.py@876125e.
     """
@@ -125,7 +122,7 @@ def apply_delay(codes: np.ndarray, delays: Sequence[int], bos: int, pad: int) ->
 
 
 def revert_delay(codes: np.ndarray, delays: Sequence[int]) -> np.ndarray:
-    """Undo the per-codebook delay, dropping the ragged tail. (Q, T + max(delays)) → (Q, T) int32.
+    """Undo the per-codebook delay and drop the ragged tail. (Q, T + max(delays)) → (Q, T) int32.
 
     Raises ValueError if len(delays) != Q or codes are shorter than the longest delay.
     Source: nari-labs/dia audio.py@876125e, without its clamp to T-1.

@@ -23,7 +23,7 @@ GROUPS = {
 
 
 def ladder(given: Given) -> list[Rung]:
-    """The codec there and back, then Dia on its codes."""
+    """List the runs: the codec's encoder and decoder, then Dia on its codes."""
     dia = given.configs["dia"]
     given.check_rows(dia.decoder_config.max_position_embeddings)
     return [
@@ -41,7 +41,7 @@ def ladder(given: Given) -> list[Rung]:
 
 
 def dia_state(given: Given) -> State:
-    """A text, and grid rows of the codec's codes, twice: conditional, then unconditional for guidance."""
+    """Build the inputs: a text, and the codec's codes as grid rows, conditional then unconditional."""
     config, rows = given.configs["dia"], given.rows
     channels = config.decoder_config.num_channels
     said = given.codes(channels, config.eos_token_id, rows)
@@ -56,13 +56,13 @@ def dia_state(given: Given) -> State:
 
 
 def tensor_group(name: str) -> str:
-    """The line of the report that counts a tensor, by its function in the network."""
+    """Name the report line for a tensor, by its function in the network."""
     if is_norm(name):
         return "norms"
     return next(group for part, group in GROUPS.items() if part in name)
 
 
 def _targets(grid: np.ndarray, eos: int) -> np.ndarray:
-    """The codes of the next row; a forced BOS, EOS or PAD is none. (T, C) → (T, C)."""
+    """Return the codes of the next row; a forced BOS, EOS or PAD is not a target. (T, C) → (T, C)."""
     following = np.concatenate((grid[1:], np.full_like(grid[:1], eos)))
     return np.where(following < eos, following, -1)

@@ -1,7 +1,7 @@
 """Dia's layers in order.
 
 State: ids (1, S) and zero (1, 1), text and nothing (1, ·, source width), tokens (R, T, C), rows (R, T, D),
-keys and values (1, H, S, E), logits (R, T, C, V).
+keys and values (1, H, S, E), logits (R, T, C, V). R: conditional and unconditional rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tts_core.nn.layer_order import Stage, stage, stages
 
 
 def dia_stages(config: DiaConfig) -> list[Stage]:
-    """From text ids and grid rows to logits."""
+    """List the layers from text ids and grid rows to logits."""
     encoder, decoder = config.encoder_config, config.decoder_config
     return [
         stage("text_embedding", "model.encoder.embedding", "text", "nothing"),
@@ -27,7 +27,7 @@ def dia_stages(config: DiaConfig) -> list[Stage]:
 
 
 def _with_source(layer: Stage) -> Stage:
-    """The keys and values of cross-attention are a row of their own."""
+    """Split off the projection of cross-attention's keys and values as a stage of its own."""
     return replace(
         layer, compared={f"{layer.name}.cross_attention": ("keys", "values"), layer.name: ("rows",)}
     )

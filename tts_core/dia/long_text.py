@@ -1,4 +1,4 @@
-"""A long text while Dia speaks it piece by piece: which pieces can run, and what has been spoken."""
+"""State of a long text that Dia speaks in pieces: the pieces ready to run, and those already spoken."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ SIDE_BY_SIDE = 8  # pieces at most: a batch runs as long as its longest piece
 
 
 class Script:
-    """The state of a long text. `batch` builds the run of some pieces, `add` keeps what came of it."""
+    """The state of a long text. `batch` builds the run of some pieces, `add` stores its results."""
 
     def __init__(self, request: Request):
-        """request: its reference encoded."""
+        """request: with its reference encoded."""
         self.request = request
         self.spoken: dict[int, SpokenPiece] = {}
         self.token_count = 0
 
     def waves(self) -> list[np.ndarray]:
-        """The sound of each piece, in order, (L,) float32."""
+        """Return the waveform of each piece, in order, (L,) float32."""
         return [self.spoken[place].audio for place in sorted(self.spoken)]
 
     def codes(self) -> np.ndarray:
-        """(Q, T) int32 of all pieces, in order."""
+        """Return the codes of all pieces, in order, (Q, T) int32."""
         return np.concatenate([self.spoken[place].codes for place in sorted(self.spoken)], axis=1)
 
     @property
     def frames(self) -> int:
-        """Frames made so far."""
+        """Number of frames generated so far."""
         return sum(piece.codes.shape[1] for piece in self.spoken.values())
 
     @property
     def done(self) -> bool:
-        """Whether every piece is spoken or max_frames are made."""
+        """True once every piece is spoken or max_frames are reached."""
         return len(self.spoken) == len(self.request.pieces) or self.frames == self.request.max_frames
 
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
-        """ "stop" where every piece was spoken and ended by itself."""
+        """ "stop" if every piece was spoken and ended by itself, else "length"."""
         whole = len(self.spoken) == len(self.request.pieces)
         ended = all(one.finish_reason == "stop" for one in self.spoken.values())
         return "stop" if whole and ended else "length"
 
     def groups(self, side_by_side: int) -> Iterator[list[int]]:
-        """Pieces whose anchors are all spoken, `side_by_side` of them at most, until the text is done.
+        """Yield groups of at most `side_by_side` pieces whose anchors are all spoken, until the text is done.
 
-        With a limit of all frames together each runs by itself: the one before decides how far the next goes.
+        With a limit on total frames, pieces run one at a time: each leaves the next its remaining frames.
         """
         most = side_by_side if self.request.max_frames is None else 1
         pieces = self.request.pieces
@@ -64,7 +64,7 @@ class Script:
             yield [place for place in left if self.spoken.keys() >= {*pieces[place].anchors}][:most]
 
     def prompt(self, place: int) -> Prompt | None:
-        """What a piece continues: the reference and its anchors, those without sound left out."""
+        """Build the prompt that a piece continues: the reference and its anchors, empty ones left out."""
         anchors = [self.spoken[anchor] for anchor in self.request.pieces[place].anchors]
         parts = [(one.codes, one.text) for one in anchors if one.codes.shape[1]]
         voice = self.request.voice
@@ -77,8 +77,10 @@ class Script:
         return Prompt.of(codes=np.concatenate(codes, axis=1), text=" ".join(texts))
 
     def text(self, place: int, prompt: Prompt | None) -> str:
-        """The text that is read of a piece after its prompt. The speaker who spoke last continues without a
-        tag, as the networks have learned it; two turns in a row make them change voices.
+        """Return the text of a piece as it is read after its prompt.
+
+        If the prompt's last speaker continues, the tag is dropped: the networks were trained that way, and
+        two turns in a row by one speaker make them change voices.
         """
         text = self.request.pieces[place].text
         if prompt is None:
@@ -87,7 +89,7 @@ class Script:
         return text.removeprefix(f"[{last.speaker}]").lstrip()
 
     def batch(self, places: Sequence[int]) -> Batch:
-        """The run of these pieces, whose anchors are all spoken."""
+        """Build the run of these pieces; their anchors must all be spoken."""
         request, tokens, voices, limits = self.request, [], [], []
         left = math.inf if request.max_frames is None else request.max_frames - self.frames
         for place in places:
@@ -109,7 +111,7 @@ class Script:
         )
 
     def add(self, place: int, batch: Batch, grid: DelayGrid, item: int, audio: np.ndarray) -> None:
-        """Keep what a finished grid contains of a piece. audio: (L,), all of its sound."""
+        """Store a spoken piece from its finished grid. audio: (L,), its whole waveform."""
         prompt = self.prompt(place)
         self.spoken[place] = SpokenPiece(
             text=self.text(place, prompt),
@@ -123,8 +125,8 @@ class Script:
         self.token_count += grid.filled
 
     def part(self, result: GenerationResult, *, ended: Sequence[int], rows: int = 0) -> GenerationResult:
-        """A part of the speech with what is true of the whole. ended: pieces that ended with it.  rows: of
-        the piece under way.
+        """Add the facts of the whole text to a part. ended: pieces that ended with it.  rows: decoder rows of
+        the unfinished piece.
         """
         return replace(
             result,

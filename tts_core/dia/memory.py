@@ -1,7 +1,7 @@
-"""Memory that Dia takes on a backend: weights, caches, activations and the codec, in bytes.
+"""Memory that Dia needs on a backend: weights, caches, activations and the codec, in bytes.
 
-Sizes come from the tables that the networks are built from (shapes.py, codecs/dac.py); what is live at once
-is counted in the code of both sides; constants that a library decides are measured by benchmarks/memory.py.
+Sizes come from the tables that the networks are built from (shapes.py, codecs/dac.py). The number of live
+tensors is counted in the code of both sides; constants set by a library are measured by benchmarks/memory.py.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ CACHE_FIRST = 512  # rows of a fixed cache, doubled when full
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be said, at its longest: bytes of text and codec frames, of each text of a batch."""
+    """An upper bound on a run: bytes of text and codec frames of each text of a batch."""
 
     text_bytes: int
-    frames: int  # to make
+    frames: int  # to generate
     prompt_frames: int = 0
     batch: int = 1
-    guided: bool = True  # unconditional rows run along
+    guided: bool = True  # unconditional rows run too
 
     @property
     def streams(self) -> int:
-        """Rows that the decoder runs side by side."""
+        """Rows that the decoder runs in parallel."""
         return self.batch * (2 if self.guided else 1)
 
 
@@ -66,11 +66,11 @@ def estimate(
     quantization: Mapping[str, Any] | None = None,
     policy: CodecPolicy | None = None,
 ) -> Estimate:
-    """What `job` takes.
+    """Estimate the memory of `job`.
 
     dtype: of weights and activations (norms and the codec: at least float32).
-    quantization: group_size, bits and mode, as config.json has them; torch dequantises when it loads.
-    policy: the codec's windows; None takes the backend's own.
+    quantization: group_size, bits and mode, as in config.json; torch dequantizes when it loads.
+    policy: the codec's windows; None uses the backend's default.
     """
     size, wide, policy = BYTES[dtype], max(4, BYTES[dtype]), policy or own(backend)
     quantization = None if backend.startswith("torch") else quantization
@@ -95,7 +95,7 @@ def estimate(
 
 
 def weight_bytes(config: DiaConfig, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
-    """The network's tensors, and its rotary tables in float32."""
+    """Count the bytes of the network's tensors, and of its rotary tables in float32."""
     shapes = parameter_shapes(config)
     stored = terms.weight_bytes(shapes, dtype, quantization, stays_float32=is_norm, is_large=is_large)
     encoder, decoder = config.encoder_config, config.decoder_config
@@ -106,12 +106,12 @@ def weight_bytes(config: DiaConfig, dtype: str, quantization: Mapping[str, Any] 
 
 
 def codec_weight_bytes(codec: DacConfig, size: int = 4) -> int:
-    """All of the codec's tensors."""
+    """Count the bytes of all tensors of the codec."""
     return size * sum(math.prod(shape) for shape in dac.parameter_shapes(codec).values())
 
 
 def cache_rows(rows: int, backend: str) -> int:
-    """Rows that the self-attention cache has room for once `rows` are in it."""
+    """Return the capacity, in rows, of a self-attention cache that holds `rows`."""
     if backend not in FIXED:
         return -(-rows // CACHE_CHUNK) * CACHE_CHUNK
     capacity = CACHE_FIRST
@@ -121,7 +121,7 @@ def cache_rows(rows: int, backend: str) -> int:
 
 
 def grid_rows(config: DiaConfig, job: Job) -> int:
-    """Rows that the decoder reads: BOS, prompt, frames and the longest delay."""
+    """Count the rows that the decoder reads: BOS, prompt, frames and the longest delay."""
     return 1 + job.prompt_frames + job.frames + config.longest_delay
 
 
@@ -130,11 +130,11 @@ def _cache(config: DiaConfig, job: Job, size: int, backend: str) -> Term:
     capacity = cache_rows(rows, backend)
     layer = 2 * job.streams * decoder.num_key_value_heads * decoder.head_dim * size
     held = decoder.num_hidden_layers * layer * capacity
-    why = f"keys and values of {rows} rows, room for {capacity}, {job.streams} streams"
+    why = f"keys and values of {rows} rows, capacity {capacity}, {job.streams} streams"
     if backend not in FIXED:
-        return Term("cache", held + layer // 2 * capacity, f"{why}, one buffer twice while it grows")
+        return Term("cache", held + layer // 2 * capacity, f"{why}, two copies of a buffer while it grows")
     before = max(capacity // 2, -(-(1 + job.prompt_frames) // CACHE_CHUNK) * CACHE_CHUNK)
-    return Term("cache", held + layer * before, f"{why}, and one layer's smaller ones, copied from")
+    return Term("cache", held + layer * before, f"{why}, one layer's old buffers during the copy")
 
 
 def _source(config: DiaConfig, job: Job, size: int) -> Term:
@@ -160,14 +160,14 @@ def _activations(config: DiaConfig, job: Job, size: int, backend: str) -> Term:
 
 
 def _row(config: DiaEncoderConfig | DiaDecoderConfig, size: int) -> int:
-    """What a layer holds at once for one row: in its feed-forward, or in attention with float32 rotations."""
+    """Bytes live in a layer for one row: in its feed-forward, or in attention with float32 rotations."""
     width, inner = config.hidden_size, config.intermediate_size
     heads = config.num_attention_heads * config.head_dim
     return max(size * (2 * width + 4 * inner), size * (2 * width + 4 * heads) + 3 * 4 * heads)
 
 
 def codec_windows(codec: DacConfig, *, dtype: str, backend: str, policy: CodecPolicy) -> int:
-    """Bytes of the codec's largest windows, encoding or decoding; dtype: of the network beside it."""
+    """Bytes of the codec's largest windows, encoding or decoding. dtype: of the Dia network."""
     endless, size = 4 * policy.max_frames, max(4, BYTES[dtype])
     return max(one(codec, endless, size, backend, policy).bytes for one in (_decoding, _encoding))
 
@@ -195,7 +195,7 @@ def _most_fed(
     window: Callable[..., Window],
     cuts: Callable[[int], Iterator[tuple[int, int]]],
 ) -> int:
-    """Frames fed for the largest piece that `frames` are cut into."""
+    """Count the frames fed for the largest of the windows that `frames` are cut into."""
     fed = [window(codec, start, stop, frames) for start, stop in cuts(frames)]
     return max((one.last - one.first for one in fed), default=0)
 
@@ -219,7 +219,7 @@ def check_loading(
     free: int | None,
     quantization: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise ResourceError unless `free` bytes hold the weights; None is unknown, and passes."""
+    """Raise ResourceError unless the weights fit in `free` bytes. None (unknown) passes."""
     fits.check_loading(
         "the model",
         partial(estimate, config, codec, Job(text_bytes=1, frames=1)),
@@ -241,9 +241,9 @@ def check_running(
     free: int | None,
     policy: CodecPolicy | None = None,
 ) -> None:
-    """Raise ResourceError unless `free` bytes hold what `job` adds to a loaded model; None passes.
+    """Raise ResourceError unless `job` on a loaded model fits in `free` bytes. None (unknown) passes.
 
-    policy: the codec's windows; None takes the backend's own.
+    policy: the codec's windows; None uses the backend's default.
     """
     windows = policy or own(backend)
 
@@ -266,7 +266,7 @@ def check_running(
                 break
         return found
 
-    check_fits(_told(job, codec), takes(job), backend=backend, free=free, options=options)
+    check_fits(_job_text(job, codec), takes(job), backend=backend, free=free, options=options)
 
 
 def fitting_batch(
@@ -279,8 +279,8 @@ def fitting_batch(
     free: int | None,
     policy: CodecPolicy,
 ) -> int:
-    """How many texts of a job's batch run side by side in `free` bytes: all where that is unknown, and one
-    where not even that fits.
+    """Count the texts of a job's batch that fit in `free` bytes together: all if `free` is None, else at
+    least one.
     """
 
     def fits(batch: int) -> bool:
@@ -292,9 +292,9 @@ def fitting_batch(
 
 
 def codec_policy(codec: DacConfig, *, dtype: str, backend: str, free: int | None) -> CodecPolicy:
-    """The largest windows of the codec, up to the backend's own, that take at most half of `free` bytes.
+    """Choose the largest codec windows, up to the backend's default, that use at most half of `free` bytes.
 
-    dtype: of the network beside it. None is unknown, and gives the backend's own.
+    dtype: of the Dia network.  free: None (unknown) gives the backend's default.
     """
 
     def takes(policy: CodecPolicy) -> int:
@@ -303,11 +303,11 @@ def codec_policy(codec: DacConfig, *, dtype: str, backend: str, free: int | None
     return fitting(takes, backend, free)
 
 
-def _told(job: Job, codec: DacConfig) -> str:
+def _job_text(job: Job, codec: DacConfig) -> str:
     texts = "one text" if job.batch == 1 else f"{job.batch} texts"
     return f"{texts} of {job.text_bytes} bytes and {job.frames / codec.frame_rate:.1f} s of speech"
 
 
 def _halves(backend: str) -> tuple[str, ...]:
-    """float16 on CUDA only, where a GPU may lack bfloat16; elsewhere its overflows are no help."""
+    """List the half types to suggest: float16 only on CUDA, where a GPU may lack bfloat16; it overflows."""
     return ("bfloat16", "float16") if backend == "torch-cuda" else ("bfloat16",)

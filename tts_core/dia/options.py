@@ -16,7 +16,7 @@ PieceSeconds = float | Literal["auto"] | None
 
 @dataclass(frozen=True)
 class DiaOptions:
-    """How Dia speaks; None is the model's own value. Raises UsageError for a value out of its range."""
+    """Options of a generation; None is the model's own value. Raises UsageError for a value out of range."""
 
     cfg_scale: float | None = option(
         None, "Classifier-free guidance; 0 turns it off.", "--cfg-scale", "--guidance", low=0

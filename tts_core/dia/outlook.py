@@ -14,29 +14,29 @@ from tts_core.memory.terms import Estimate
 
 
 def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> Job:
-    """The longest run that the flags allow; None is as much as the model takes. Raises UsageError."""
+    """Return the longest run that the flags allow; None is the model's limit. Raises UsageError."""
     config, codec = configs["dia"], configs["dac"]
-    size = config.max_text_bytes  # pieces fill a window at most
+    size = config.max_text_bytes  # a piece and its prompt fill at most one window
     if text is not None:
         pieces = read(text, None, 0, config, codec.frame_rate, "auto")
         size = len(pieces[0].tokens) if len(pieces) == 1 else size
     frames = config.max_frames if seconds is None else math.ceil(seconds * codec.frame_rate)
     if frames > config.max_frames:
         longest = config.max_frames / codec.frame_rate
-        raise UsageError(f"seconds: {seconds:g} is more than this model can make, {longest:.1f}")
+        raise UsageError(f"seconds: {seconds:g} is more than this model's limit, {longest:.1f}")
     return Job(size, frames, batch=batch)
 
 
 def estimate(
     configs: Mapping[str, Any], job: Job, *, dtype: str, backend: str, quantization: Mapping[str, Any] | None
 ) -> Estimate:
-    """The estimate of a job on one backend; arguments as of `tts_core.dia.memory.estimate`."""
+    """Estimate a job on one backend; arguments as in `tts_core.dia.memory.estimate`."""
     how: dict[str, Any] = {"dtype": dtype, "backend": backend, "quantization": quantization}
     return memory.estimate(configs["dia"], configs["dac"], job, **how)
 
 
 def headline(job: Job, configs: Mapping[str, Any]) -> tuple[str, str]:
-    """The lines above and below the table."""
+    """Return the lines above and below the table."""
     texts = "a text" if job.batch == 1 else f"{job.batch} texts"
     seconds = job.frames / configs["dac"].frame_rate
     above = f"MB at the peak of {texts} of {job.text_bytes} bytes and {seconds:.1f} s of speech"

@@ -1,9 +1,9 @@
-"""A long script in pieces that Dia speaks well, and which of them give the others their voices.
+"""Cut a long script into pieces that Dia speaks well, and choose the pieces that set the voices (anchors).
 
-A piece begins with a tag; one that goes on in the middle of a turn repeats the turn's. It is spoken behind
-what holds its voices: the caller's reference, if there is one, and its anchors, the pieces in which a speaker
-is first heard whom the reference does not hold. Where both speakers are heard soon that is the first piece
-alone, else there are two. Pieces depend on anchors, never on each other.
+A piece begins with a tag; one that starts in the middle of a turn repeats the turn's tag. It is spoken after
+the recordings that set its voices: the caller's reference, if any, and its anchors, which are the first
+pieces with a speaker that the reference lacks. If both speakers are heard early, only the first piece is an
+anchor; otherwise there are two. Pieces depend on anchors, never on each other.
 """
 
 from __future__ import annotations
@@ -33,57 +33,57 @@ from tts_core.dia.text import (
 from tts_core.errors import UsageError
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, CLAUSE, LOOK_BEHIND, SENTENCE, WORD, places
 
-AUTO = 4  # as many pieces fill the window at least: anchors, a piece, and patience with both
-WHOLE = 4 / 3  # times a piece: a text that is no longer stays whole
-ANCHOR = 0.6  # times a piece, for each of two anchors
-AIM = 2 / 3  # times a piece: what is wanted; the rest is for sentences that are longer
-TEXTS = 2.5  # as many pieces' bytes fit the window of the text
+AUTO = 4  # pieces per window of frames: anchors, a piece, and margin for slow speech
+WHOLE = 4 / 3  # of a piece: a text up to this length stays whole
+ANCHOR = 0.6  # of a piece: limit of each of two anchors
+AIM = 2 / 3  # of a piece: the wanted length; the rest leaves room for longer sentences
+TEXTS = 2.5  # pieces whose bytes fit the text window
 
 _TAG = re.compile(r"\[S[12]\]")
 _TURN = -1  # rank of the end of a turn, better than SENTENCE
-_WORSE = {_TURN: 0.0, SENTENCE: 0.2, CLAUSE: 0.7, WORD: 1.2}  # against a difference from the wanted size
+_WORSE = {_TURN: 0.0, SENTENCE: 0.2, CLAUSE: 0.7, WORD: 1.2}  # cost, in relative size error
 
 
 @dataclass(frozen=True)
 class Piece:
-    """text: as it is read, its tag included.  anchors: places of the pieces that it is spoken behind."""
+    """A piece of a script. text: with its tag.  anchors: indices of the pieces that it is spoken after."""
 
     text: str
     anchors: tuple[int, ...] = ()
 
     @cached_property
     def tokens(self) -> np.ndarray:
-        """(S,) int32."""
+        """Ids of the text, (S,) int32."""
         return tokenize(self.text)
 
     @property
     def seconds(self) -> float:
-        """About how long it is when spoken."""
+        """Estimated duration of the speech in seconds."""
         return characters(self.text) / CHARACTERS_PER_SECOND
 
 
 @dataclass(frozen=True)
 class Size:
-    """How long a piece may be: characters that are spoken, bytes as they are read."""
+    """Length limits of a piece: characters as spoken, bytes as read by the model."""
 
     characters: int
     bytes: int
 
     def times(self, factor: float) -> Size:
-        """So many times as much."""
+        """Scale both limits by a factor."""
         return Size(int(factor * self.characters), int(factor * self.bytes))
 
     def holds(self, text: str) -> bool:
-        """Whether a text is no longer."""
+        """Return True if a text is within both limits."""
         return characters(text) <= self.characters and len(tokenize(text)) <= self.bytes
 
     def count(self, text: str) -> int:
-        """How many such pieces a text makes at the least."""
+        """Return the smallest number of pieces of this size that a text needs."""
         return max(1, -(-characters(text) // self.characters), -(-len(tokenize(text)) // self.bytes))
 
 
 def characters(text: str) -> int:
-    """A tag counts as one, for the pause at a change of speakers."""
+    """Count characters; a tag counts as one, for the pause at a change of speakers."""
     return len(text) - 3 * len(_TAG.findall(text))
 
 
@@ -95,10 +95,10 @@ def read(
     frame_rate: float,
     piece_seconds: PieceSeconds,
 ) -> list[Piece]:
-    """The pieces of a text; one that is spoken at once is a single piece, its transcript included.
+    """Cut a text into pieces; a text spoken at once is a single piece that includes the transcript.
 
     transcript, prompt_frames: of the reference. frame_rate: of the codec, in Hz.
-    Raises UsageError for a text that cannot be spoken, or not behind this reference.
+    Raises UsageError for a text that cannot be spoken, or does not fit after this reference.
     """
     window = config.max_frames / frame_rate  # seconds
     if piece_seconds == "auto":
@@ -116,7 +116,7 @@ def read(
         return [whole]
     room = Size(
         int((window - prompt_frames / frame_rate) * CHARACTERS_PER_SECOND),
-        config.max_text_bytes - len(tokenize(said)) - 4,  # spaces between, a lone tag at the end
+        config.max_text_bytes - len(tokenize(said)) - 4,  # spaces between, a single tag at the end
     )
     if len(whole.tokens) <= config.max_text_bytes and characters(script) <= min(
         piece_seconds * CHARACTERS_PER_SECOND * WHOLE, room.characters
@@ -127,32 +127,32 @@ def read(
         int(min(piece_seconds * CHARACTERS_PER_SECOND, room.characters / AUTO)), int(room.bytes / TEXTS)
     )
     if room.bytes < 1:
-        check_bytes(text, words, whole.text, config.max_text_bytes)  # says that the transcript is too long
+        check_bytes(text, words, whole.text, config.max_text_bytes)  # raises: the transcript is too long
     if most.characters < CHARACTERS_PER_SECOND or most.bytes < CHARACTERS_PER_SECOND:
         raise UsageError(
             f"prompt: {prompt_frames / frame_rate:.1f} s and {len(tokenize(said))} bytes of text leave too "
-            f"little room for this text, the model holds {window:.1f} s and {config.max_text_bytes} bytes; "
+            f"little room for this text; the limits are {window:.1f} s and {config.max_text_bytes} bytes; "
             "give a shorter reference"
         )
-    if transcript is not None and not words.startswith(TAGS):  # the words go on where it ended
+    if transcript is not None and not words.startswith(TAGS):  # the text continues the last turn
         last = turns(before)[-1].speaker
         script = f"[{last}]{script.removeprefix(TAGS[0])}"
     return cut(script, most, heard={turn.speaker for turn in turns(said)})
 
 
 def bare(transcript: str) -> str:
-    """A transcript as it is read, without a lone tag at its end: any piece may stand behind it."""
+    """Prepare a transcript and drop a single tag at its end, so that any piece can follow it."""
     said = prepare(transcript, None)
     *_, last = turns(said)
     return said if speakable(last.words) else said[: last.start].rstrip()
 
 
 def cut(script: str, most: Size, *, heard: Collection[str | None] = ()) -> list[Piece]:
-    """Pieces of a prepared script, none larger than `most`, each of two anchors ANCHOR times that at most.
+    """Cut a prepared script into pieces of at most `most`; each of two anchors is at most ANCHOR times that.
 
-    heard: the speakers that a reference holds. Cut behind turns, else sentences, else clauses, else words;
-    a word that does not fit is cut. Joined, pieces are the script, up to white space and repeated tags; a
-    lone tag at the end goes to the last.
+    heard: the speakers in the reference. Cuts fall after turns, else sentences, else clauses, else words;
+    a word that does not fit is split. The joined pieces equal the script, apart from white space and repeated
+    tags; a single tag at the end goes to the last piece.
     """
     said = [turn for turn in turns(script) if speakable(turn.words)]
     end = said[-1].stop
@@ -162,13 +162,13 @@ def cut(script: str, most: Size, *, heard: Collection[str | None] = ()) -> list[
     start = 0
     while start < end:
         new = [place for place in first.values() if place >= start]
-        alone = not heard and not pieces
+        opening = not heard and not pieces
         stop = None
-        if new:  # everybody who is new, in one anchor
-            stop = _stop(script, said, start, end, most if alone else most.times(ANCHOR), behind=max(new))
+        if new:  # try one anchor with all new speakers
+            stop = _stop(script, said, start, end, most if opening else most.times(ANCHOR), after=max(new))
         if stop is None:
             ahead = min((place for place in new if place > start), default=end)
-            half = start in new and not (alone and len(new) == 1)
+            half = start in new and not (opening and len(new) == 1)
             stop = _stop(script, said, start, ahead, most.times(ANCHOR) if half else most)
         assert stop is not None, "words can always be cut"
         text = _piece(script, said, start, stop if stop < end else len(script))
@@ -180,7 +180,7 @@ def cut(script: str, most: Size, *, heard: Collection[str | None] = ()) -> list[
 
 
 def _piece(script: str, said: list[Turn], start: int, stop: int) -> str:
-    """The words from start to stop, behind their tag."""
+    """Return the words from start to stop, after their tag."""
     own = _turn(said, start)
     words = script[start:stop].strip()
     return words if start == own.start else f"[{own.speaker}] {words}"
@@ -191,17 +191,18 @@ def _stop_of(turn: Turn) -> int:
 
 
 def _turn(said: list[Turn], place: int) -> Turn:
-    """The turn in which a place is."""
+    """Find the turn that contains a position."""
     return said[bisect_right(said, place, key=_stop_of)]
 
 
 def _stop(
-    script: str, said: list[Turn], start: int, end: int, most: Size, *, behind: int | None = None
+    script: str, said: list[Turn], start: int, end: int, most: Size, *, after: int | None = None
 ) -> int | None:
-    """Where a piece that begins at `start` ends, at `end` at the latest: at the best place that leaves the
-    rest in pieces of about the same size.
+    """Choose the end of a piece that begins at `start`, no later than `end`: the best cut that leaves pieces
+    of about equal size.
 
-    behind: the turn there must be among it, up to the end of a sentence at least; None where it does not fit.
+    after: the piece must reach past this position, to a sentence's end or better; returns None if that does
+    not fit.
     """
     reach = start + 4 * most.characters + LOOK_BEHIND  # a tag of four characters counts as one
     if end <= reach and most.holds(_piece(script, said, start, end)):
@@ -209,11 +210,11 @@ def _stop(
     fitting = [
         (place, rank, characters(piece))
         for place, rank in _places(script, said, start, min(end, reach))
-        if (behind is None or (place > behind and rank <= SENTENCE))
+        if (after is None or (place > after and rank <= SENTENCE))
         and most.holds(piece := _piece(script, said, start, place))
     ]
     if not fitting:
-        return None if behind is not None else _last_that_fits(script, said, start, end, most)
+        return None if after is not None else _last_that_fits(script, said, start, end, most)
     rest = script[start : min(end, start + 10 * most.characters)]
     size = characters(rest)
     aim = size / max(most.count(rest), round(size / (AIM * most.characters)))
@@ -238,7 +239,7 @@ def _places(script: str, said: list[Turn], start: int, end: int) -> Iterator[tup
 
 
 def _last_that_fits(script: str, said: list[Turn], start: int, end: int, most: Size) -> int:
-    """A cut inside a word, or of what has no words."""
+    """Find a cut inside a word, or in text without words."""
     own = _turn(said, start)
     first = start + (len(TAGS[0]) if start == own.start else 0)
     stop = first + 1

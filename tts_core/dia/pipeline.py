@@ -1,4 +1,4 @@
-"""Dia's generation: text and prompts in, codes and speech out.
+"""Dia's pipeline: text and prompts in, codes and speech out.
 
 Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 Differs from upstream: a text is independent of its neighbors in a batch; an EOS predicted inside a prompt is
@@ -38,12 +38,12 @@ class Engine(Protocol):
 
     @property
     def config(self) -> DiaConfig:
-        """Of the network."""
+        """The network's configuration."""
         ...
 
     @property
     def codec_config(self) -> DacConfig:
-        """Of the codec."""
+        """The codec's configuration."""
         ...
 
     @property
@@ -53,28 +53,28 @@ class Engine(Protocol):
 
     @property
     def host(self) -> Host:
-        """Where the networks compute."""
+        """The device that the networks run on."""
         ...
 
     def rows(self, batch: Batch) -> Iterator[DelayGrid]:
-        """Fill the grid of a batch row by row; yields it after each."""
+        """Fill the grid of a batch row by row; yield it after each row."""
         ...
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
-        """(L,) float32 samples → (Q, P) int32 codes."""
+        """Encode samples. (L,) float32 → codes (Q, P) int32."""
         ...
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        """(Q, T) int32 codes → (L,) float32 samples."""
+        """Decode codes. (Q, T) int32 → samples (L,) float32."""
         ...
 
     def decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
-        """The samples (L,) float32 of frames [start, stop) of (Q, T) codes."""
+        """Decode frames [start, stop) of codes (Q, T) to samples (L,) float32."""
         ...
 
 
 class DiaPipeline:
-    """A Dia network of either side with its codec. Created by `load`."""
+    """A Dia network of either side with its codec. Build it with `load`."""
 
     def __init__(self, engine: Engine):
         self.engine, self.config, self.codec_config = engine, engine.config, engine.codec_config
@@ -92,8 +92,9 @@ class DiaPipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[DiaChanges],
     ) -> GenerationResult:
-        """Speak one text: the parts of `stream` as one result, with the same arguments and errors. The pieces
-        of a long text run side by side, as many as memory holds.
+        """Speak one text and return the parts of `stream` as one result. Arguments and errors as in `stream`.
+
+        Pieces of a long text run in parallel, as many as fit in memory.
         """
         asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
         if len(asked.pieces) > 1:
@@ -112,25 +113,24 @@ class DiaPipeline:
     ) -> Iterator[GenerationResult]:
         """Speak one text part by part, each as soon as the frames that its samples depend on are known.
 
-        prompt: a voice to continue, with its transcript.  options: how to speak; `changes` replace some of
-        its fields.  All pieces of a long text have the same voices: the prompt's, else those of the first
-        piece (tts_core.dia.pieces). Their seeds are derived from the first's; noise may be one source a
-        piece.
+        prompt: a voice to continue, with its transcript.  options: settings; `changes` replace some of their
+        fields.  All pieces of a long text have the same voices: the prompt's, else those of the first piece
+        (tts_core.dia.pieces). Their seeds are derived from the first; noise may be one source per piece.
         progress: called after every part.  cancel: once set, the stream ends with CancelledError.
-        Raises UsageError, at the call, for a text or value that cannot be used, ResourceError for what memory
-        does not hold; no network has run by then.
+        Raises UsageError for a text or value that cannot be used and ResourceError for too little memory,
+        both at the call, before any network runs.
         """
         asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
         return self.speak(asked, progress=progress, cancel=cancel)
 
     def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> Request:
-        """Check what a caller asks for. No network runs. Raises UsageError."""
+        """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.config, self.codec_config, text, options, prompt)
 
     def speak(
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
-        """The stream of a request. Raises ResourceError, at the call, for what memory does not hold."""
+        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
         _LOG.info("dia: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
         meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
         self._check_memory(request.job())
@@ -146,10 +146,10 @@ class DiaPipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[DiaChanges],
     ) -> list[GenerationResult]:
-        """Speak several texts in one run of the decoder; each gives what it gives by itself.
+        """Speak several texts in one run of the decoder; each result equals that of the text by itself.
 
         seed, max_frames and noise: one for all, or one per text. The times in the results are the batch's.
-        Raises UsageError, naming the text's place, and ResourceError for what memory does not hold.
+        Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
         meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
         asked = changed(options or DiaOptions(), changes)
@@ -182,9 +182,9 @@ class DiaPipeline:
         options: DiaOptions | None = None,
         **changes: Unpack[DiaChanges],
     ) -> list[np.ndarray]:
-        """Codec codes of several texts, (Q, T) int32 each, the prompts' frames excluded; no waveform.
+        """Generate codec codes of several texts without waveforms: (Q, T) int32 each, prompts excluded.
 
-        Texts are read exactly as given. Other arguments and errors as for `generate_batch`.
+        Texts are read exactly as given. Other arguments and errors as in `generate_batch`.
         """
         asked = changed(options or DiaOptions(), changes)
         batch = request_batch(self.config, self.codec_config, texts, asked, prompts, exactly=True)
@@ -205,7 +205,7 @@ class DiaPipeline:
         )
 
     def _parts(self, request: Request, meter: Meter, watch: Watch) -> Iterator[GenerationResult]:
-        """A text's speech, piece by piece, each window by window."""
+        """Yield a text's speech piece by piece, each window by window."""
         self.engine.host.reset_peak()
         watch.tell("prompt", 0, request.seconds)
         request = request.encoded(self.engine.encode)
@@ -255,7 +255,7 @@ class DiaPipeline:
                 segment += 1
 
     def _side_by_side(self, request: Request, watch: Watch) -> GenerationResult:
-        """A long text as one result: pieces that do not wait for each other run as a batch."""
+        """Speak a long text as one result: pieces that do not depend on each other run as a batch."""
         meter, host = Meter(self.sample_rate), self.engine.host
         together = fitting_batch(
             self.config,
@@ -290,9 +290,9 @@ class DiaPipeline:
         return script.part(whole, ended=sorted(script.spoken))
 
     def _windows(self, batch: Batch, watch: Watch) -> Iterator[tuple[DelayGrid, int, int, np.ndarray]]:
-        """Cut one text's speech on the codec's absolute grid, so that the windows join to the whole exactly.
+        """Cut one text's speech on the codec's absolute grid, so that the joined windows equal the whole.
 
-        Yields the grid, which of its frames, and their samples (L,).
+        Yields the grid, the first and last + 1 of its frames, and their samples (L,).
         """
         lookahead, made = decode_lookahead(self.codec_config), 0
         for grid in self.engine.rows(batch):
@@ -300,7 +300,7 @@ class DiaPipeline:
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
             cuts = [cut for cut in self.engine.policy.decode_cuts(known) if made < cut[1] <= ready]
-            if grid.done and not cuts:  # nothing is left, or nothing was spoken
+            if grid.done and not cuts:  # an empty last part ends the stream
                 cuts = [(known, known)]
             codes = grid.codes(0)
             for start, stop in cuts:

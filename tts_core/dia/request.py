@@ -1,4 +1,4 @@
-"""What a caller asks of Dia: text, options and prompt in, a checked request out. No network runs here."""
+"""Dia's requests: text, options and prompt in, a checked request out. No network runs here."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ROOM = 1.5  # times the longest piece, that anchors leave to the others
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """A reference, checked: samples (L,) float32 that are still to be encoded, or codes (Q, P) int32.
+    """A checked reference: samples (L,) float32, not yet encoded, or codes (Q, P) int32.
 
-    frames: P.  transcript: None where the text already contains it.
+    frames: P.  transcript: None if the text already contains it.
     """
 
     frames: int
@@ -41,19 +41,19 @@ class Voice:
     transcript: str | None = None
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Voice:
-        """The same voice as codes. encode: (L,) samples → (Q, P) int32 codes."""
+        """Return the voice as codes. encode: samples (L,) → codes (Q, P) int32."""
         if self.samples is None:
             return self
         codes = encode(self.samples)
-        assert codes.shape[1] == self.frames, "the codec gives a frame per started hop"
+        assert codes.shape[1] == self.frames, "the codec encodes a frame per started hop"
         return replace(self, samples=None, codes=codes)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Texts that run side by side. Every list has one entry a text.
+    """Texts that run in parallel. Every list has one entry per text.
 
-    tokens: (S,) int32, transcripts included.  seeds: None where the caller gave the noise.
+    tokens: (S,) int32, transcripts included.  seeds: None if the caller gave the noise.
     """
 
     tokens: list[np.ndarray]
@@ -66,15 +66,15 @@ class Batch:
 
     @property
     def prompts(self) -> list[np.ndarray | None]:
-        """Codes of the references, (Q, P) int32, once they are encoded."""
+        """Codes of the encoded references, (Q, P) int32."""
         return [None if voice is None else voice.codes for voice in self.voices]
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Batch:
-        """The same batch with every reference as codes."""
+        """Return the batch with every reference encoded."""
         return replace(self, voices=[voice and voice.encoded(encode) for voice in self.voices])
 
     def job(self) -> Job:
-        """What the batch takes at its longest."""
+        """Return the memory job of the batch at its longest."""
         prompts = [0 if voice is None else voice.frames for voice in self.voices]
         longest = max(prompt + frames for prompt, frames in zip(prompts, self.max_frames, strict=True))
         return Job(
@@ -86,16 +86,16 @@ class Batch:
         )
 
     def uniform(self, steps: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Numbers for every text's next row: (B, *shape) float32; None where nothing is drawn.
+        """Draw uniform numbers for every text's next row, (B, *shape) float32; None if greedy.
 
-        steps: as DelayGrid counts them. A text still inside its prompt (step < 0) takes none from its source.
+        steps: from DelayGrid.steps. A text still inside its prompt (step < 0) draws nothing from its source.
         """
         if self.sampling.temperature == 0:
             return None
-        none = np.full(shape, 0.5, np.float32)
+        unused = np.full(shape, 0.5, np.float32)
         return np.stack(
             [
-                source.uniform(int(step), shape) if step >= 0 else none
+                source.uniform(int(step), shape) if step >= 0 else unused
                 for source, step in zip(self.noise, steps, strict=True)
             ]
         )
@@ -103,9 +103,9 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One text as it will be spoken. Lists have one entry a piece.
+    """One text as it will be spoken. Lists have one entry per piece.
 
-    limits: frames of each piece at most.  max_frames: of all pieces together, None for no such limit.
+    limits: most frames of each piece.  max_frames: of all pieces together; None for no such limit.
     frame_rate: of the codec, in Hz.
     """
 
@@ -121,16 +121,16 @@ class Request:
     last_channel_free: bool
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Request:
-        """The same request with its reference as codes."""
+        """Return the request with its reference encoded."""
         return replace(self, voice=self.voice and self.voice.encoded(encode))
 
     @property
     def seconds(self) -> float:
-        """About how long the speech will be."""
+        """Estimated duration of the speech in seconds."""
         return sum(piece.seconds for piece in self.pieces)
 
     def batch(self) -> Batch:
-        """The run of a request of one piece."""
+        """Build the run of a request with one piece."""
         [piece], last_channel_free = self.pieces, self.last_channel_free
         limits = list(self.limits)
         return Batch(
@@ -138,7 +138,7 @@ class Request:
         )
 
     def job(self, side_by_side: int = 1) -> Job:
-        """What `side_by_side` pieces take at their longest."""
+        """Return the memory job of `side_by_side` pieces at their longest."""
         if len(self.pieces) == 1:
             return self.batch().job()
         frames, said = (0, "") if self.voice is None else (self.voice.frames, str(self.voice.transcript))
@@ -165,7 +165,7 @@ class Request:
 def request(
     config: DiaConfig, codec: DacConfig, text: str, options: DiaOptions, prompt: PromptLike
 ) -> Request:
-    """Check one text and everything asked of it, and cut it into pieces where it is long.
+    """Check one text with its options and prompt, and cut a long text into pieces.
 
     Raises UsageError naming the argument.
     """
@@ -196,7 +196,7 @@ def request(
 def ask(
     configs: Mapping[str, Any], documents: object, text: str, options: DiaOptions, prompt: PromptLike
 ) -> Request:
-    """A request, from the configurations of a model's parts by kind."""
+    """Build a request from the configurations of a model's parts, by kind."""
     return request(configs["dia"], configs["dac"], text, options, prompt)
 
 
@@ -209,9 +209,9 @@ def request_batch(
     *,
     exactly: bool = False,
 ) -> Batch:
-    """Check several texts, each spoken at once. exactly: read them as they are given, without any rule.
+    """Check several texts, each spoken whole. exactly: read them as given, without preparing the text.
 
-    Raises UsageError naming the argument and the text's place.
+    Raises UsageError naming the argument and the text's position.
     """
     if isinstance(texts, str):
         raise UsageError("texts: got one string; give a list of strings")
@@ -220,7 +220,7 @@ def request_batch(
     prompts = [None] * len(texts) if prompts is None else prompts
     if len(prompts) != len(texts):
         raise UsageError(
-            f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None where there is none"
+            f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None for a text without"
         )
     voices = [read_voice(config, codec, prompt, f"prompt {i + 1}") for i, prompt in enumerate(prompts)]
     tokens = []
@@ -247,14 +247,14 @@ def request_batch(
 def _pieces(
     config: DiaConfig, codec: DacConfig, text: str, options: DiaOptions, voice: Voice | None
 ) -> list[Piece]:
-    if voice is not None and voice.transcript is None:  # bare codes, whose transcript is in the text
+    if voice is not None and voice.transcript is None:  # codes only; their transcript is in the text
         return [Piece(prepare(text, config.max_text_bytes))]
     transcript, frames = (None, 0) if voice is None else (voice.transcript, voice.frames)
     return read(text, transcript, frames, config, codec.frame_rate, options.piece_seconds)
 
 
 def choose_sampling(config: DiaConfig, options: DiaOptions) -> Sampling:
-    """The model's own values where an option is None."""
+    """Fill options that are None with the model's own values."""
     given = {name: getattr(options, name) for name in ("temperature", "cfg_scale", "top_k", "top_p")}
     return replace(config.sampling, **{name: value for name, value in given.items() if value is not None})
 
@@ -262,7 +262,7 @@ def choose_sampling(config: DiaConfig, options: DiaOptions) -> Sampling:
 def choose_limits(
     config: DiaConfig, frame_rate: float, pieces: Sequence[Piece], voice: Voice | None
 ) -> list[int]:
-    """Frames of each piece of a long text, at most; anchors leave the others room in the window."""
+    """Limit the frames of each piece of a long text, so that the window has room after the anchors."""
     expected = [math.ceil(piece.seconds * frame_rate) for piece in pieces]
     limits = [int(PATIENCE * frames + SECONDS_MORE * frame_rate) for frames in expected]
     anchors = {place for piece in pieces for place in piece.anchors}
@@ -273,10 +273,10 @@ def choose_limits(
 
 
 def most_frames(options: DiaOptions, codec: DacConfig, texts: int) -> list[int] | list[None]:
-    """What max_frames or max_seconds say, for each text; None where neither is given."""
+    """Read each text's limit in frames from max_frames or max_seconds; None if neither is given."""
     if options.max_seconds is not None:
         if options.max_frames is not None:
-            raise UsageError("max_frames: max_seconds says the same; give one of them")
+            raise UsageError("max_frames: max_seconds sets the same limit; give only one")
         return [math.ceil(options.max_seconds * codec.frame_rate)] * texts
     return (
         [None] * texts
@@ -288,7 +288,7 @@ def most_frames(options: DiaOptions, codec: DacConfig, texts: int) -> list[int] 
 def check_limits(
     config: DiaConfig, codec: DacConfig, options: DiaOptions, voices: Sequence[Voice | None]
 ) -> list[int]:
-    """Frames of each text at most: what is wanted, or the room that its prompt leaves."""
+    """Limit the frames of each text: the requested limit, else the room that its prompt leaves."""
     wanted = most_frames(options, codec, len(voices))
     lengths = [0 if voice is None else voice.frames for voice in voices]
     room = [config.max_frames - length for length in lengths]
@@ -299,11 +299,11 @@ def check_limits(
     for frames, most in zip(limits, room, strict=True):
         if frames > most and options.max_seconds is not None:
             raise UsageError(
-                f"max_seconds: {options.max_seconds:g} is more than this model has room for, "
+                f"max_seconds: {options.max_seconds:g} is more than this model's limit, "
                 f"{most / codec.frame_rate:.1f}"
             )
         if frames > most:
-            raise UsageError(f"max_frames: {frames} exceeds the {most} frames that this model has room for")
+            raise UsageError(f"max_frames: {frames} exceeds this model's limit of {most} frames")
     return limits
 
 
@@ -327,9 +327,9 @@ def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
 def read_voice(
     config: DiaConfig, codec: DacConfig, prompt: PromptLike, where: str | None = None
 ) -> Voice | None:
-    """A prompt as Dia continues it. An array is codes whose transcript the text already contains.
+    """Check a prompt for Dia. An array is taken as codes whose transcript the text already contains.
 
-    where: its name in messages; None takes its own. Raises UsageError for what is no reference for Dia.
+    where: name in messages; None uses the prompt's own. Raises UsageError for a reference Dia cannot use.
     """
     if prompt is None:
         return None
@@ -338,14 +338,14 @@ def read_voice(
     given = prompt.one if isinstance(prompt, Prompt) else None
     where = where or ("prompt" if given is None else given.name)
     if given is not None and given.text is None:
-        raise UsageError(f"{where}: its transcript is missing; Dia reads what the reference says")
+        raise UsageError(f"{where}: its transcript is missing; Dia needs the words of the reference")
     samples = None if given is None else given.samples(codec.sample_rate, where)
     if given is not None and samples is not None:
         frames = -(-len(samples) // codec.hop_length)
         if frames >= config.max_frames:
             seconds, most = len(samples) / codec.sample_rate, config.max_frames / codec.frame_rate
             raise UsageError(
-                f"{where}: {seconds:.1f} s leave no room for speech; this model holds {most:.1f} s, "
+                f"{where}: {seconds:.1f} s leave no room for speech; this model's limit is {most:.1f} s, "
                 "reference included; give 5 to 10 s"
             )
         return Voice(frames, samples=samples, transcript=given.text)

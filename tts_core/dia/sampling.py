@@ -1,6 +1,6 @@
 """Settings of Dia's sampling.
 
-The rules, as slow obvious NumPy, are in tests/tts_core/dia/sampling_rules.py.
+Plain NumPy versions of the rules are in tests/tts_core/dia/sampling_rules.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, wha
 
 @dataclass(frozen=True)
 class Sampling:
-    """How one token is drawn.
+    """Settings for sampling one token.
 
     `temperature` 0 is greedy; `cfg_scale` 0 turns guidance off; `top_k` 0 keeps every id.
     """

@@ -11,7 +11,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def parameter_shapes(config: DiaConfig) -> Shapes:
-    """Canonical name → shape, in the order of the network."""
+    """Map canonical names to shapes, in the order of the network."""
     encoder, decoder = config.encoder_config, config.decoder_config
     shapes: Shapes = {"model.encoder.embedding.weight": (encoder.vocab_size, encoder.hidden_size)}
     for i in range(encoder.num_hidden_layers):
@@ -56,7 +56,7 @@ def parameter_shapes(config: DiaConfig) -> Shapes:
 
 
 def is_norm(name: str) -> bool:
-    """Whether a tensor is a norm's weight: those stay float32 in every converted checkpoint."""
+    """Return True for a norm's weight, which stays float32 in every converted checkpoint."""
     return name.endswith("norm.weight")
 
 
@@ -74,7 +74,8 @@ def _mlp(at: str, width: int, inner: int) -> Shapes:
 
 
 def is_large(name: str) -> bool:
-    """Whether a decoding step reads the whole tensor, so that it is quantized. Embeddings are not: a step
-    reads single rows of them.
+    """Return True for a tensor that quantization covers: one that a decoding step reads whole.
+
+    Embeddings are not: a step reads single rows of them.
     """
     return name.endswith(("_proj.weight", "logits_dense.weight"))

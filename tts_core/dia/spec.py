@@ -1,4 +1,4 @@
-"""The facts of Dia: its networks, what is published, and how it runs unless told."""
+"""Facts about Dia: its networks, its published repositories and its defaults."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ DIA_0626, DIA_V01 = _dia(cross_rope=False), _dia(cross_rope=True)
 
 
 def check(configs: Configs, documents: Documents) -> None:
-    """Raise CheckpointError for a codec with other codes than Dia's."""
+    """Raise CheckpointError if the codec's codes do not match Dia's."""
     dac.check_fits(configs["dac"], configs["dia"].decoder_config.num_channels, configs["dia"].eos_token_id)
 
 
 def with_cross_rope(config: DiaConfig, cross_rope: bool) -> DiaConfig:
-    """Apply --cross-rope: where it differs, the default sampling of the other generation comes with it."""
+    """Apply --cross-rope; a change also selects the default sampling of the other generation."""
     if config.cross_rope == cross_rope:
         return config
     return replace(config, cross_rope=cross_rope, sampling=DEFAULTS_V01 if cross_rope else DEFAULTS_0626)

@@ -1,8 +1,8 @@
-"""What a text is before it becomes tokens: its turns, and what cannot be spoken.
+"""Dia's text before tokenization: its turns, and checks for text that cannot be spoken.
 
 A turn is a speaker's tag, [S1] or [S2], and the words up to the next tag. Nothing is dropped silently:
 
-    no tags, or words before the first one   "[S1] " goes in front
+    no tags, or words before the first one   "[S1] " is added at the start
     [S2] first                               kept; speakers need not alternate either
     a lone tag at the end                    kept: Dia's authors advise it, the speech ends cleaner
     a turn without words anywhere else       an error: it is a slip, or a template left unfilled; dropping its
@@ -11,7 +11,7 @@ A turn is a speaker's tag, [S1] or [S2], and the words up to the next tag. Nothi
     [S3], [ S1 ]                             an error: read as plain text, the tag itself would be spoken
     NUL and other control characters         an error: the bytes 1 and 2 are what the tags become. Tab and
                                              newline are kept, \\r\\n and \\r become \\n
-    nothing but space and tags               an error
+    only space and tags                      an error
     more bytes than the model takes          an error that says where to split
     space around the whole text              removed
 """
@@ -40,7 +40,7 @@ _SILENT = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")  # Unicode categories: control, f
 
 @dataclass(frozen=True)
 class Turn:
-    """What one speaker says: `text[start:stop]`, the tag included; `speaker` is None before the first tag."""
+    """One speaker's turn: `text[start:stop]`, with its tag; `speaker` is None before the first tag."""
 
     speaker: str | None
     start: int
@@ -49,7 +49,7 @@ class Turn:
 
 
 def turns(text: str) -> list[Turn]:
-    """The turns of a text, in order; joined, they are the text.
+    """Split a text into turns, in order; joined, they equal the text.
 
     Raises UsageError naming a tag that no model knows, such as [S3].
     """
@@ -67,11 +67,11 @@ def turns(text: str) -> list[Turn]:
 
 
 def prepare(text: str, limit: int | None, *, transcript: str | None = None) -> str:
-    """The exact text that is tokenised, by the rules at the head of this file.
+    """Return the exact text to tokenize, by the rules at the head of this file.
 
     limit: bytes that the model takes, a tag counting as one; None does not check the length.
-    transcript: what the reference speech says; it goes in front; words without a tag continue its last turn.
-    Raises UsageError, which never quotes the text.
+    transcript: words of the reference, added before the text; words without a tag continue its last turn.
+    Raises UsageError; the message never quotes the text.
     """
     words = clean("text", text)
     whole = with_tag(words) if transcript is None else f"{with_tag(clean('transcript', transcript))} {words}"
@@ -82,14 +82,14 @@ def prepare(text: str, limit: int | None, *, transcript: str | None = None) -> s
 
 
 def with_tag(words: str) -> str:
-    """Cleaned words with the first speaker's tag in front, unless there is one."""
+    """Add the first speaker's tag at the start of cleaned words that have none."""
     return words if words.startswith(TAGS) else f"{TAGS[0]} {words}"
 
 
 def check_bytes(text: str, words: str, whole: str, limit: int) -> None:
-    """Raise UsageError, saying where to split, for a whole of more than `limit` bytes.
+    """Raise UsageError that says where to split if `whole` has more than `limit` bytes.
 
-    text: as it was given; words: as `clean` returns it, the end of `whole`.
+    text: as given; words: as returned by `clean`, the end of `whole`.
     """
     if len(tokenize(whole)) > limit:
         raise UsageError(_too_long(text, words, whole.removesuffix(words), limit))
@@ -98,7 +98,7 @@ def check_bytes(text: str, words: str, whole: str, limit: int) -> None:
 def clean(what: str, text: str) -> str:
     """A text without space around it, its line ends plain, its tags in capitals. what: its name in messages.
 
-    Raises UsageError, which never quotes it, for control characters and where there are no words.
+    Raises UsageError for control characters or a text without words; the message never quotes the text.
     """
     for place, char in enumerate(text, start=1):
         if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
@@ -108,7 +108,7 @@ def clean(what: str, text: str) -> str:
     words = _SMALL_TAG.sub(r"[S\1]", _plain_lines(text)).strip()
     if not speakable(_TAG_LIKE.sub("", words)):
         raise UsageError(
-            f"{what}: there are no words in it; write what is to be said, after a tag if you like"
+            f"{what}: there are no words in it; write the words to speak, after a tag if you like"
         )
     return words
 
@@ -118,12 +118,12 @@ def _plain_lines(text: str) -> str:
 
 
 def speakable(words: str) -> bool:
-    """Whether there is anything but spaces and invisible marks."""
+    """Return True if a text has more than spaces and invisible marks."""
     return any(unicodedata.category(char) not in _SILENT for char in words)
 
 
 def check_turns(whole: str) -> None:
-    """Raise UsageError for a turn without words, but for a tag at the end."""
+    """Raise UsageError for a turn without words, except a tag at the end."""
     *before, _ = every = turns(whole)
     empty = next((place for place, turn in enumerate(before, start=1) if not speakable(turn.words)), None)
     if empty is not None:
@@ -146,7 +146,7 @@ def _too_long(text: str, clean: str, front: str, limit: int) -> str:
 
 
 def _split_point(whole: str, floor: int, limit: int) -> tuple[int, str]:
-    """The last place that fits and leaves words on both sides: a turn or sentence ends there; else a word."""
+    """Find the last cut that fits and leaves words on both sides: after a turn or sentence, else a word."""
     untagged = _TAG_LIKE.sub(lambda tag: " " * len(tag.group()), whole)
     first = next(place for place in range(floor, len(whole)) if speakable(untagged[place]))
     last = next(place for place in reversed(range(floor, len(whole))) if speakable(untagged[place]))
@@ -171,7 +171,7 @@ def _split_point(whole: str, floor: int, limit: int) -> tuple[int, str]:
 
 
 def _place(text: str, clean_place: int) -> int:
-    """Where a place in the cleaned text stands in the text as given."""
+    """Map a position in the cleaned text to one in the text as given."""
     kept = [
         place for place, char in enumerate(text) if not (char == "\r" and text[place + 1 : place + 2] == "\n")
     ]
@@ -181,7 +181,7 @@ def _place(text: str, clean_place: int) -> int:
 
 
 def tokenize(text: str) -> np.ndarray:
-    """Text → (S,) int32 byte ids: [S1] and [S2] replaced; nothing padded, cut or normalised.
+    """Encode a text as byte ids, (S,) int32, with [S1] and [S2] replaced; no padding, cutting or normalizing.
 
     Source: nari-labs/dia model.py@876125e, without its cut and its padding to 1,024.
     """

@@ -1,18 +1,18 @@
-"""Numbers of the hash that gives every class of a cell a random number of its own: shared by both sides.
+"""Constants of the hash that derives a random number for every class of a cell; shared by both sides.
 
-A cell has two numbers from the host. On the device the first and the class, then the second, go through two
-rounds of multiplying and xor-shifting 32-bit integers, which no backend rounds. Multipliers: those of
-"lowbias32" in Chris Wellons's hash-prospector (public domain), and golden ratios for the steps between
-classes and between second numbers. Shifts keep the sign, unlike there, which no framework's signed integers
-can else do in one operation: the result has 31 bits and none of sign.
+The host draws two numbers per cell. The device mixes the first number and the class, then the second number,
+in two rounds of multiplying and xor-shifting 32-bit integers, which are exact on every backend. Multipliers:
+"lowbias32" of Chris Wellons's hash-prospector (public domain), and golden ratios for the steps between
+classes and between second numbers. Unlike there, shifts are arithmetic: frameworks have no logical shift of
+signed integers in one operation. The result has 31 bits and no sign bit.
 """
 
-NOISE_BITS = 23  # of a host's number, see tts_core/noise.py
+NOISE_BITS = 23  # of a number from the host, see tts_core/noise.py
 HASH_BITS = 31
 
 
 def signed(bits: int) -> int:
-    """The 32-bit integer of these bits."""
+    """Interpret 32 bits as a signed integer."""
     return bits - 2**32 if bits >= 2**31 else bits
 
 

@@ -1,9 +1,10 @@
-"""MARS5's numbers and names: the autoregressive `CodecLM` and the diffusion network `ResidualTransformer`.
+"""Configurations and tensor names of MARS5: the autoregressive `CodecLM` and the diffusion network
+`ResidualTransformer`.
 
-Its checkpoints hold no configuration. Sizes follow from the tensors' shapes; what no tensor shows (numbers of
-heads, eps) are the published constants below, unless a json beside the checkpoint says otherwise.
+The checkpoints contain no configuration. Sizes are read from tensor shapes; numbers of heads and eps, which
+no shape shows, are the published constants below, unless a json file next to the checkpoint sets them.
 
-Names are the published ones of Camb-ai/MARS5-TTS (AGPL-3.0); nothing of its code was used.
+Names are the published ones of Camb-ai/MARS5-TTS (AGPL-3.0); none of its code was used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tts_core.errors import CheckpointError
 Shapes = dict[str, tuple[int, ...]]
 
 HEAD_DIM = 64  # of every head of the published checkpoints
-LAYER_NORM_EPS = 4e-5  # of every LayerNorm but the output heads'
+LAYER_NORM_EPS = 4e-5  # of every LayerNorm except the output heads'
 HEAD_NORM_EPS = 1e-5  # PyTorch's default, in the output heads
 RMS_NORM_EPS = 1e-5
 ROPE_THETA = 10000.0
@@ -52,7 +53,9 @@ class CodecLMConfig:
         _check_split("CodecLM config", self.hidden_size, self.num_attention_heads, self.speaker_heads)
         _check_tables("CodecLM config", self.hidden_size, self.n_codebooks)
         if self.head_dim % 2:
-            raise CheckpointError(f"CodecLM config: head width {self.head_dim} is odd; pairs are rotated")
+            raise CheckpointError(
+                f"CodecLM config: head width {self.head_dim} is odd; rotary positions need pairs"
+            )
 
     @property
     def head_dim(self) -> int:
@@ -60,7 +63,7 @@ class CodecLMConfig:
         return self.hidden_size // self.num_attention_heads
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted_codec_lm` takes it."""
+        """Return our own schema, as `read_converted_codec_lm` reads it."""
         return asdict(self)
 
 
@@ -91,7 +94,9 @@ class ResidualTransformerConfig:
         _check_split(where, self.hidden_size, self.num_attention_heads, self.speaker_heads)
         _check_tables(where, self.hidden_size, self.n_codebooks)
         if self.timestep_size % 2:
-            raise CheckpointError(f"{where}: timestep width {self.timestep_size} is odd; sines and cosines")
+            raise CheckpointError(
+                f"{where}: timestep width {self.timestep_size} is odd; it needs pairs of sine and cosine"
+            )
         if self.n_classes > self.codebook_rows:
             raise CheckpointError(
                 f"{where}: {self.n_classes} classes do not fit tables of {self.codebook_rows} rows"
@@ -103,18 +108,18 @@ class ResidualTransformerConfig:
         return self.hidden_size // self.num_attention_heads
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted_residual_transformer` takes it."""
+        """Return our own schema, as `read_converted_residual_transformer` reads it."""
         return asdict(self)
 
 
 def codec_lm_from_shapes(
     shapes: Mapping[str, Sequence[int]], beside: Mapping[str, Any] | None = None
 ) -> CodecLMConfig:
-    """The configuration of an AR checkpoint. shapes: name → shape of its tensors.
+    """Read the configuration of an AR checkpoint. shapes: name → shape of its tensors.
 
-    beside: the json beside the checkpoint, if there is one. Heads are HEAD_DIM wide unless it says otherwise.
-    Raises CheckpointError for shapes that are no CodecLM's, and naming every entry of `beside` that is
-    unknown or contradicts the shapes.
+    beside: the json file next to the checkpoint, if any. Heads are HEAD_DIM wide unless it sets their number.
+    Raises CheckpointError for shapes that do not fit CodecLM, and for entries of `beside` that are unknown
+    or contradict the shapes, naming each.
     """
     look = _Look(shapes, "CodecLM checkpoint")
     given = {} if beside is None else mapping(beside, "CodecLM json")
@@ -171,10 +176,10 @@ def residual_transformer_from_shapes(
     *,
     heads: int | None = None,
 ) -> ResidualTransformerConfig:
-    """The configuration of a NAR checkpoint. shapes: name → shape of its tensors.
+    """Read the configuration of a NAR checkpoint. shapes: name → shape of its tensors.
 
-    beside: the json beside the checkpoint, if there is one. heads: of all three transformers; None takes what
-    `beside` says, else heads that are HEAD_DIM wide.
+    beside: the json file next to the checkpoint, if any. heads: of all three transformers; None uses the
+    number in `beside`, else heads that are HEAD_DIM wide.
     Raises CheckpointError as `codec_lm_from_shapes` does.
     """
     look = _Look(shapes, "ResidualTransformer checkpoint")
@@ -229,18 +234,18 @@ def residual_transformer_from_shapes(
 
 
 def read_converted_codec_lm(config: Mapping[str, Any]) -> CodecLMConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     return CodecLMConfig(**exact_fields(CodecLMConfig, config, "config.json"))
 
 
 def read_converted_residual_transformer(config: Mapping[str, Any]) -> ResidualTransformerConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     given = exact_fields(ResidualTransformerConfig, config, "nar/config.json")
     return ResidualTransformerConfig(**given)
 
 
 def codec_lm_parameter_shapes(config: CodecLMConfig) -> Shapes:
-    """Canonical name → shape of a CodecLM's tensors; linears are (out, in)."""
+    """Map canonical names of a CodecLM's tensors to shapes; linears are (out, in)."""
     width, inner = config.hidden_size, config.intermediate_size
     shapes: Shapes = {"embed.weight": (config.vocab_size, width)}
     shapes |= _tables("ref_chunked_emb", config.n_codebooks, config.codebook_rows, width)
@@ -259,7 +264,7 @@ def codec_lm_parameter_shapes(config: CodecLMConfig) -> Shapes:
 
 
 def residual_transformer_parameter_shapes(config: ResidualTransformerConfig) -> Shapes:
-    """Canonical name → shape of a ResidualTransformer's tensors; linears are (out, in)."""
+    """Map canonical names of a ResidualTransformer's tensors to shapes; linears are (out, in)."""
     width, inner, books = config.hidden_size, config.intermediate_size, config.n_codebooks
     shapes: Shapes = {"text_embed.weight": (config.text_rows, width)}
     for part in ("cond_pos_embedding", "pos_embedding", "ref_pos_embedding"):
@@ -281,12 +286,12 @@ def residual_transformer_parameter_shapes(config: ResidualTransformerConfig) -> 
 
 
 def is_norm(name: str) -> bool:
-    """Whether a tensor is a norm's, or the scale of positions: those stay float32 in every checkpoint."""
+    """Return True for tensors of norms and the scale of positions, which stay float32 in every checkpoint."""
     return _NORM.search(name) is not None
 
 
 def _transformer(at: str, layers: int, width: int, inner: int, *, cross: bool) -> Shapes:
-    """Pre-norm layers with gated feed-forwards and packed attention projections, and a final norm."""
+    """List pre-norm layers with gated feed-forwards and packed attention projections, and a final norm."""
     shapes: Shapes = {}
     for i in range(layers):
         layer = f"{at}.layers.{i}"
@@ -314,7 +319,7 @@ def _norm(at: str, width: int) -> Shapes:
 
 
 class _Look:
-    """A checkpoint's shapes; what is not there as expected is an error that names it."""
+    """A checkpoint's shapes; looking up a missing or unexpected one raises an error that names it."""
 
     def __init__(self, shapes: Mapping[str, Sequence[int]], where: str):
         self.shapes, self.where = shapes, where
@@ -327,7 +332,7 @@ class _Look:
         return tuple(found)
 
     def count(self, pattern: str) -> int:
-        """How many there are, numbered from 0."""
+        """Count the tensors that match a pattern, numbered from 0."""
         number = 0
         while pattern.format(number) in self.shapes:
             number += 1

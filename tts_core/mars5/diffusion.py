@@ -1,13 +1,13 @@
-"""What MARS5's diffusion needs from the host: settings, the cells it starts from, constants and draws.
+"""The host's part of MARS5's diffusion: settings, initial cells, constants and random draws.
 
 A cell is one codebook of one frame. Known cells (the first codebook, and in a deep clone every codebook of
 the reference) are noised to each timestep's level; the others are drawn from the network's posterior.
 
 Two ways to draw:
-- "per cell", the default: two numbers a cell. A known cell stays or becomes any other class; for an unknown
-  one the device hashes them into a Gumbel number for each class (tts_core/mars5/class_hash.py).
-- "per class": a Gumbel number for every class of every cell, known or not, unknown cells first, as upstream
-  draws them: 700 times as many numbers for the same distribution. For comparing codes with upstream's.
+- "per cell", the default: two numbers per cell. A known cell stays or becomes any other class; for an unknown
+  cell the device hashes them into a Gumbel number for each class (tts_core/mars5/class_hash.py).
+- "per class": a Gumbel number for every class of every cell, known or not, unknown cells first, as in
+  upstream: 700 times as many numbers for the same distribution. Use it to compare codes with upstream's.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tts_core.noise import Noise
 
 Draws = Literal["per cell", "per class"]
 
-ONE_HOT_FLOOR = 1e-7  # of a class that a code is not: upstream's, it leaks that much
-GUMBEL_FLOOR = 1e-7  # of a uniform number, and of its negative logarithm
-CERTAIN = 1e9  # added to a class's Gumbel number
-FIRST_DRAW = 2**32  # of a noise source: the autoregressive network draws from the same one, far below
+ONE_HOT_FLOOR = 1e-7  # probability of every other class in upstream's one-hot codes
+GUMBEL_FLOOR = 1e-7  # lower bound of a uniform number, and of its negative logarithm
+CERTAIN = 1e9  # added to a class's Gumbel number to force it
+FIRST_DRAW = 2**32  # first step in a noise source; the autoregressive network uses much lower steps of it
 
 
 @dataclass(frozen=True)
 class Diffusion:
-    """How a run goes; the defaults are upstream's. guidance_w 1 turns guidance off."""
+    """Settings of a diffusion run; the defaults are upstream's. guidance_w 1 turns guidance off."""
 
     timesteps: int = 200
     guidance_w: float = 3.0
@@ -54,13 +54,13 @@ class Diffusion:
 
     @property
     def guided(self) -> bool:
-        """Whether unconditional rows run along."""
+        """True if unconditional rows run too."""
         return self.guidance_w != 1
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Where a run starts. Frames stand first: (S, Q) each; the prompt's frames before those to be made.
+    """The initial state of a run: arrays (S, Q), with the prompt's frames before the frames to generate.
 
     codes: int32, the known codes and noise.  clean: int32, the known codes, 0 elsewhere.  known: bool.
     """
@@ -73,11 +73,11 @@ class Cells:
         assert self.codes.shape == self.clean.shape == self.known.shape
         assert self.known[:, 0].all(), "the first codebook is known everywhere"
         if self.known.all():
-            raise UsageError("codes: the autoregressive network made no frame; nothing is left to draw")
+            raise UsageError("codes: the autoregressive network generated no frame; nothing is left to draw")
 
     @property
     def unknown_from(self) -> tuple[int, int]:
-        """The first frame and the first codebook with an unknown cell: all others need no logits."""
+        """The first frame and the first codebook with an unknown cell; those before need no logits."""
         frames, books = np.nonzero(~self.known)
         return int(frames.min()), int(books.min())
 
@@ -85,11 +85,11 @@ class Cells:
 def make_cells(
     first: np.ndarray, noise: np.ndarray, prompt: np.ndarray | None = None, *, n_classes: int
 ) -> Cells:
-    """The cells of a run.
+    """Build the cells of a run.
 
-    first: (G,), the first codebook of the frames to be made.  noise: (Q, G), what every codebook starts from.
+    first: (G,), the first codebook of the frames to generate.  noise: (Q, G), initial codes of all codebooks.
     prompt: (Q, P), known in full, for a deep clone.
-    Raises UsageError for codes outside 0 .. n_classes-1, and where there are no frames.
+    Raises UsageError for codes outside 0 .. n_classes-1, and if there are no frames.
     """
     for name, codes in (("first codebook", first), ("noise", noise), ("prompt", prompt)):
         if codes is not None and codes.size and not 0 <= codes.min() <= codes.max() < n_classes:
@@ -113,14 +113,14 @@ def make_cells(
 
 
 def first_noise(noise: Noise, codebooks: int, frames: int, n_classes: int) -> np.ndarray:
-    """Codes that say nothing, each class as likely as the others. → (Q, G) int32."""
+    """Draw uniformly random codes. → (Q, G) int32."""
     return (noise.uniform(FIRST_DRAW, (codebooks, frames)) * n_classes).astype(np.int32)
 
 
 def numbers_for(
     noise: Noise, draws: Draws, place: int, cells: Cells, n_classes: int, *, last: bool
 ) -> np.ndarray:
-    """The random numbers of the step in this place of a run, from 0; `last`: that step leads to clean codes.
+    """Draw the random numbers of a step. place: the step's index in the run.  last: it leads to clean codes.
 
     → (2, S, Q) uniform numbers for "per cell"; (2, S, Q, K) Gumbel numbers for "per class", those of unknown
     cells first.
@@ -136,19 +136,19 @@ def numbers_for(
 
 
 def gumbel(uniform: np.ndarray) -> np.ndarray:
-    """Gumbel numbers of uniform ones, 0 and 1 included. Made on the host: no backend's log near 1 matters."""
+    """Turn uniform numbers, 0 and 1 included, into Gumbel numbers; on the host, whose log is exact near 1."""
     floor = np.float32(GUMBEL_FLOOR)
     return -np.log(np.maximum(-np.log(np.maximum(uniform, floor)), floor))
 
 
 def constants(timesteps: int, n_classes: int, q0_override_steps: int) -> np.ndarray:
-    """Seven numbers a timestep, (T, 7) float64, in the order of the sides' `Timestep`.
+    """Compute seven numbers per timestep, (T, 7) float64, in the order of `Timestep` on both sides.
 
-    keep, rest: logarithms of how much of the clean class, and of every class, is there one step below.
-    hot, cold: log-probabilities of this step's noise at the class that a cell holds and at any other.
-    edge: how much more likely a known cell's own class is than another at this level, in logarithms.
+    keep, rest: logarithms of the weights of the clean class, and of every class, one step below.
+    hot, cold: log-probabilities of this step's noise for the cell's current class and for any other.
+    edge: log-ratio of the probability of a known cell's own class to that of another at this level.
     stay: the probability that a known cell keeps its class.
-    pinned: whether the first codebook is set back to its clean codes behind the step.
+    pinned: 1 if the first codebook is reset to its clean codes after the step.
     """
     tables, log_k = schedule(timesteps), math.log(n_classes)
     one = tables.log_alpha.astype(np.float64), tables.log_1_min_alpha.astype(np.float64) - log_k
@@ -163,6 +163,6 @@ def constants(timesteps: int, n_classes: int, q0_override_steps: int) -> np.ndar
     hot, cold = (np.logaddexp(log_p + one[0], one[1]) for log_p in (0, missed))
     own, other = (np.logaddexp(log_p + all_so_far[0], all_so_far[1]) for log_p in (0, missed))
     edge, stay = own - other, 1 / (1 + (n_classes - 1) * np.exp(other - own))
-    edge[0], stay[0] = CERTAIN, 1  # behind the last step known cells are clean
+    edge[0], stay[0] = CERTAIN, 1  # after the last step known cells are clean
     pinned = np.arange(timesteps) > q0_override_steps
     return np.stack([*below, hot, cold, edge, stay, pinned], axis=1)

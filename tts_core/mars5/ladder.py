@@ -16,7 +16,7 @@ TIMESTEP = 100  # half of the diffusion's
 
 
 def ladder(given: Given) -> list[Rung]:
-    """The codecs, then the AR on ids of text and speech, then the NAR on the codec's codes."""
+    """List the runs: the codecs, the AR on ids of text and speech, the NAR on the codec's codes."""
     ar, nar = given.configs["mars5"], given.configs["mars5_nar"]
     return [
         *encodec_rungs(given),
@@ -41,7 +41,7 @@ def ladder(given: Given) -> list[Rung]:
 
 
 def _ids(given: Given) -> State:
-    """A reference, and ids after its vector: half text, half speech."""
+    """Build the AR's inputs: a reference, and ids after its vector, half text, half speech."""
     config, vocabulary = given.configs["mars5"], _vocabulary(given)
     text = vocabulary.shallow(TEXT).tokens
     codes = given.codes(config.n_codebooks, config.codebook_rows - 1, max(REFERENCE_FRAMES, given.rows))
@@ -52,7 +52,7 @@ def _ids(given: Given) -> State:
 
 
 def _noisy(given: Given) -> State:
-    """A reference, a text, and codes of which half are noise."""
+    """Build the NAR's inputs: a reference, a text, and codes of which half are noise."""
     config = given.configs["mars5_nar"]
     classes = min(config.n_classes, config.codebook_rows)
     codes = given.codes(config.n_codebooks, classes, max(REFERENCE_FRAMES, given.rows))

@@ -1,10 +1,10 @@
 """The layers of MARS5's networks in order.
 
-State of both: reference (1, P, Q) codes, ids (1, N), heard (1, P + 1, D), the reference on its way to one
-vector. The AR's also: speaker (1, D), rows (1, N + 1, D), logits (1, N + 1, V). The NAR's also: nothing
-(1, 1, D), as `heard` but without a reference, speakers (2, D), codes (1, S, Q), timestep
+State of both: reference (1, P, Q) codes, ids (1, N), heard (1, P + 1, D), the reference before it is reduced
+to one vector. AR only: speaker (1, D), rows (1, N + 1, D), logits (1, N + 1, V). NAR only: nothing
+(1, 1, D), like `heard` without a reference, speakers (2, D), codes (1, S, Q), timestep
 (1,), words and text (2, N + 1, D), encoder_steps and decoder_steps (T, D), frames (1 or 2, S, D), memory
-(2, N + 1, D), logits0, logits1 .. (2, S, K), one a codebook.
+(2, N + 1, D), logits0, logits1 .. (2, S, K), one per codebook.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tts_core.nn.layer_order import Stage, stage, stages
 
 
 def codec_lm_stages(config: CodecLMConfig) -> list[Stage]:
-    """From a reference and ids to logits."""
+    """List the layers from a reference and ids to logits."""
     return [
         stage("reference", "ref_chunked_emb", "heard", beside=("spk_identity_emb", "pos_embedding")),
         *stages("speaker_layer", "spk_encoder.layers", config.speaker_layers, "heard"),
@@ -27,7 +27,7 @@ def codec_lm_stages(config: CodecLMConfig) -> list[Stage]:
 
 
 def residual_transformer_stages(config: ResidualTransformerConfig) -> list[Stage]:
-    """From a reference, text and noisy codes to logits, with a speaker and without one."""
+    """List the layers from a reference, text and noisy codes to logits, with and without a speaker."""
     steps = [f"timestep_{half}_emb.{i}" for half in ("encoder", "decoder") for i in (0, 2)]
     heads = range(config.n_output_codebooks)
     return [

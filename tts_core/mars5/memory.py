@@ -1,9 +1,9 @@
-"""Memory that MARS5 takes on a backend, in bytes.
+"""Memory that MARS5 needs on a backend, in bytes.
 
-Its phases follow each other: the reference is encoded, the autoregressive network fills its cache, the
-diffusion runs over all frames, the vocoder makes the wave. Sizes come from the tables that the networks are
-built from; what is live at once is counted in the code of both sides, constants are measured by
-benchmarks/mars5_memory.py.
+The phases run in sequence: the reference is encoded, the autoregressive network fills its cache, the
+diffusion runs over all frames, the vocoder synthesizes the waveform. Sizes come from the tables that the
+networks are built from. The number of live tensors is counted in the code of both sides; constants are
+measured by benchmarks/mars5_memory.py.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tts_core.memory.terms import (
 )
 
 HEARD = CodecPolicy().max_frames  # frames that the codec encodes at a time
-SPOKEN = 1024  # frames that the vocoder decodes at a time, at the most
-DRAWN = 4  # copies of the cells' logits while they are drawn from, beside those that the heads gave
+SPOKEN = 1024  # most frames that the vocoder decodes at a time
+DRAWN = 4  # copies of the cells' logits during sampling, besides the heads' own output
 
 
 @dataclass(frozen=True)
 class Mars5Job:
-    """What is to be said, at its longest: one piece of a text.
+    """An upper bound on a run: one piece of a text.
 
     prompt_ids: of text, and of the reference's codes in a deep clone.  frames: new ones.
     """
@@ -55,7 +55,7 @@ class Mars5Job:
 
     @property
     def cells(self) -> int:
-        """Frames that the diffusion runs over: a deep clone's reference goes in twice."""
+        """Frames that the diffusion runs over; a deep clone's reference counts twice."""
         return self.frames + 2 * self.prompt_frames * self.deep
 
 
@@ -67,11 +67,10 @@ def estimate(
     backend: str,
     quantization: Mapping[str, Any] | None = None,
 ) -> Estimate:
-    """What `job` takes.
+    """Estimate the memory of `job`.
 
-    configs: of the model's parts by kind.  dtype: of the two transformers; codec and vocoder have at least
-    float32.  quantization: group_size, bits and mode, as config.json has them; torch dequantises when it
-    loads.
+    configs: of the model's parts by kind.  dtype: of the two transformers; codec and vocoder use at least
+    float32.  quantization: group_size, bits and mode, as in config.json; torch dequantizes when it loads.
     """
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
     ar, nar = configs["mars5"], configs["mars5_nar"]
@@ -83,7 +82,7 @@ def estimate(
         backend,
         (
             Term("AR", ar_weights, f"its weights, {stored_as(dtype, quantization)}{norms}"),
-            Term("others", others, f"weights of NAR, as the AR's, codec and vocoder, float{8 * wide}"),
+            Term("others", others, f"weights of NAR (like AR), codec and vocoder, float{8 * wide}"),
             libraries(backend),
         ),
         (
@@ -99,7 +98,7 @@ OTHERS = ("mars5_nar", "encodec", "vocos")
 
 
 def weight_bytes(kind: str, config: Any, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
-    """The tensors of a network of this kind in memory."""
+    """Count the bytes of the tensors of a network of this kind."""
     known = models.network(kind)
     return terms.weight_bytes(
         known.parameter_shapes(config),
@@ -171,8 +170,9 @@ def check_loading(
     free: int | None,
     quantization: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise ResourceError, naming the dtype or quantization that fits, unless `free` bytes hold all weights;
-    None is unknown, and passes.
+    """Raise ResourceError, naming a dtype or quantization that fits, unless all weights fit in `free` bytes.
+
+    None (unknown) passes.
     """
 
     fits.check_loading(
@@ -188,8 +188,9 @@ def check_loading(
 def check_running(
     configs: Mapping[str, Any], job: Mars5Job, *, dtype: str, backend: str, free: int | None
 ) -> None:
-    """Raise ResourceError, naming what fits, unless `free` bytes hold what `job` adds to a loaded model; None
-    passes.
+    """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits in `free` bytes.
+
+    None (unknown) passes.
     """
 
     def takes(job: Mars5Job, dtype: str = dtype) -> int:

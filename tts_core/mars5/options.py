@@ -1,7 +1,7 @@
 """Options of MARS5's generation.
 
-Names and defaults are those of the original's inference configuration where it has the option; its
-`nar_guidance_w` is `cfg_scale` here. Left out are `beam_width`, which the original refuses unless it is 1,
+Names and defaults follow upstream's inference configuration where it has the option; its
+`nar_guidance_w` is `cfg_scale` here. Omitted are `beam_width`, which upstream rejects unless it is 1,
 and `use_kv_cache`, which changes no number.
 """
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tts_core.noise import Noise
 
 MAX_LEN = 2000  # ids, prompt included, unless generate_max_len_override is given
-PIECE_SECONDS = 10.0  # of speech, roughly: the networks speak that well in one go
+PIECE_SECONDS = 10.0  # of speech, approximately: a length that the networks speak well at once
 
 
 @dataclass(frozen=True)
 class Mars5Options:
-    """How MARS5 speaks. Raises UsageError for a value out of its range."""
+    """Options of a generation. Raises UsageError for a value out of range."""
 
     cfg_scale: float = option(
         3.0, "Classifier-free guidance of the diffusion; 1 turns it off.", "--cfg-scale", "--guidance", low=0
@@ -111,7 +111,7 @@ class Mars5Options:
         "--generate-max-len-override",
     )
     timesteps: int = option(
-        200, "Steps of the diffusion; the original always takes 200.", "--timesteps", low=1, high=1000
+        200, "Steps of the diffusion; upstream always uses 200.", "--timesteps", low=1, high=1000
     )
     x_0_temp: float = option(0.7, "Temperature of the diffusion's guided logits.", "--x-0-temp", above=0)
     q0_override_steps: int = option(
@@ -146,7 +146,7 @@ class Mars5Options:
 
     @property
     def max_len(self) -> int:
-        """Ids of the autoregressive network at most, the prompt's included."""
+        """Most ids of the autoregressive network, prompt included."""
         return self.generate_max_len_override if self.generate_max_len_override > 1 else MAX_LEN
 
 

@@ -17,11 +17,12 @@ from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 
 def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> Mars5Job:
-    """One piece of a text, in a deep clone of as much reference as the model takes; None is as long as a
-    piece is. Raises UsageError.
+    """Return the run for one piece of a text: a deep clone with the longest reference.
+
+    text, seconds: None is a whole piece. Raises UsageError.
     """
     if batch != 1:
-        raise UsageError("batch: MARS5 speaks texts one by one; leave the flag out")
+        raise UsageError("batch: MARS5 speaks texts one at a time; omit the flag")
     rate, longest = configs["encodec"].frame_rate, int(CHARACTERS_PER_SECOND * PIECE_SECONDS)
     if text is not None:
         check_words("text", text)
@@ -30,13 +31,13 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     frames = math.ceil((longest / CHARACTERS_PER_SECOND if seconds is None else seconds) * rate)
     if frames + reference > MAX_LEN:
         most = (MAX_LEN - reference) / rate
-        raise UsageError(f"seconds: {seconds:g} is more than MARS5 makes of a piece, {most:.1f}")
-    # an id may be a character, or a code: no merges, at the most
+        raise UsageError(f"seconds: {seconds:g} is more than the longest piece of MARS5, {most:.1f}")
+    # worst case without merges: an id for each character and each code
     return Mars5Job(min(longest + reference, MAX_LEN), frames, reference, deep=True)
 
 
 def headline(job: Mars5Job, configs: Mapping[str, Any]) -> tuple[str, str]:
-    """The lines above and below the table."""
+    """Return the lines above and below the table."""
     rate = configs["encodec"].frame_rate
     above = (
         f"MB at the peak of a piece of {job.frames / rate:.1f} s of speech, a deep clone of "

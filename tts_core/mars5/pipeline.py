@@ -1,10 +1,9 @@
-"""MARS5's generation: a text and a voice in, codes and speech out.
+"""MARS5's pipeline: a text and a voice in, codes and speech out.
 
-Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used.
-Differs from upstream: `timesteps` chooses the number of diffusion steps; a shallow clone needs no
-transcript; numbers and abbreviations are spoken, and long texts cut into pieces, unless options say
-otherwise; a reference that is too long is refused; a text that gives no frame gives no sound instead of a
-crash.
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
+Differs from upstream: `timesteps` sets the number of diffusion steps; a shallow clone needs no transcript;
+by default numbers and abbreviations are spelled out and long texts cut into pieces; a reference that is too
+long is rejected; a text without any frame gives empty audio instead of a crash.
 """
 
 from __future__ import annotations
@@ -39,28 +38,26 @@ _LOG = logging.getLogger("tts_core")
 
 
 class Engine(Protocol):
-    """MARS5's networks on one side, `mars5/engine.py`: the autoregressive one and the diffusion's, codec and
-    vocoder.
-    """
+    """MARS5's networks on one side, `mars5/engine.py`: autoregressive, diffusion, codec and vocoder."""
 
     @property
     def config(self) -> CodecLMConfig:
-        """Of the autoregressive network."""
+        """Configuration of the autoregressive network."""
         ...
 
     @property
     def nar_config(self) -> ResidualTransformerConfig:
-        """Of the diffusion's network."""
+        """Configuration of the diffusion network."""
         ...
 
     @property
     def codec_config(self) -> EncodecConfig:
-        """Of the codec that encodes the reference."""
+        """Configuration of the codec that encodes the reference."""
         ...
 
     @property
     def vocoder_config(self) -> VocosConfig:
-        """Of the vocoder that decodes the speech."""
+        """Configuration of the vocoder that decodes the speech."""
         ...
 
     @property
@@ -70,17 +67,17 @@ class Engine(Protocol):
 
     @property
     def host(self) -> Host:
-        """The device that the networks compute on."""
+        """The device that the networks run on."""
         ...
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
-        """(L,) float32 samples → (Q, P) int32 codes."""
+        """Encode samples. (L,) float32 → codes (Q, P) int32."""
         ...
 
     def extend(
         self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
     ) -> Iterator[CodecSequence]:
-        """Draw ids until the sequence is done; yields it after each. codes: (Q, P), the reference's."""
+        """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's."""
         ...
 
     def diffuse(
@@ -92,19 +89,19 @@ class Engine(Protocol):
         noise: Noise,
         check: Callable[[], None],
     ) -> np.ndarray:
-        """All codebooks of the cells' frames. → (Q, S) int32.
+        """Draw all codebooks of the cells' frames. → (Q, S) int32.
 
-        text: (N,) ids.  reference: (Q, P) codes.  check: called between timesteps, may raise.
+        text: (N,) ids.  reference: (Q, P) codes.  check: called between timesteps; it may raise.
         """
         ...
 
     def decode(self, codes: np.ndarray, bandwidth_id: int) -> np.ndarray:
-        """(Q, T) int32 codes → (L,) float32 samples."""
+        """Decode codes. (Q, T) int32 → samples (L,) float32."""
         ...
 
 
 class Mars5Pipeline:
-    """MARS5's networks of either side with codec, vocoder and tokenizers. Created by `load`."""
+    """MARS5's networks of either side with codec, vocoder and tokenizers. Build it with `load`."""
 
     def __init__(self, engine: Engine):
         self.engine = engine
@@ -127,7 +124,7 @@ class Mars5Pipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[Mars5Changes],
     ) -> GenerationResult:
-        """Speak one text: the parts of `stream` as one result, with the same arguments and errors."""
+        """Speak one text and return the parts of `stream` as one result, with its arguments and errors."""
         asked = self.request(text, changed(options or Mars5Options(), changes), prompt)
         return join(list(self.speak(asked, progress=progress, cancel=cancel)))
 
@@ -141,32 +138,32 @@ class Mars5Pipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[Mars5Changes],
     ) -> Iterator[GenerationResult]:
-        """Speak one text piece by piece, each as soon as its sound is made and trimmed.
+        """Speak one text piece by piece, each as soon as its audio is decoded and trimmed.
 
-        prompt: the voice, or its (Q, P) codes; with a transcript the clone is deep unless deep_clone says
-        otherwise: the networks then read what the reference says, and go on from it.  options: how to speak;
-        `changes` replace some of its fields.  The seeds of the pieces are derived from the first's; noise may
-        be one source a piece.
+        prompt: the voice, or its (Q, P) codes. With a transcript the clone is deep (the networks read the
+        reference's words and continue it) unless deep_clone is False.  options: settings; `changes` replace
+        some of their fields.  Seeds of the pieces are derived from the first; noise may be one source per
+        piece.
         progress: called when a stage begins and after every piece.  cancel: once set, the stream ends with
         CancelledError, between two ids or timesteps.
-        codes in the results: all frames, those included whose sound was trimmed.
-        Raises UsageError, at the call, for a text, voice or value that cannot be used, ResourceError for what
-        memory does not hold; no network has run by then, but the codec where a deep clone's reference leaves
-        no room for the text.
+        codes in the results: all frames, also those whose audio was trimmed.
+        Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
+        memory, both at the call, before any network runs. One exception: whether a deep clone's reference
+        leaves room for the text is checked after the codec has encoded it.
         """
         asked = self.request(text, changed(options or Mars5Options(), changes), prompt)
         return self.speak(asked, progress=progress, cancel=cancel)
 
     def request(self, text: str, options: Mars5Options, prompt: PromptLike = None) -> Request:
-        """Check what a caller asks for. No network runs. Raises UsageError."""
+        """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.sizes, self.engine.vocabulary, text, options, prompt)
 
     def speak(
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
-        """The stream of a request. The reference is encoded at the call.
+        """Stream the speech of a request. The reference is encoded at the call.
 
-        Raises ResourceError, before that, for what memory does not hold.
+        Raises ResourceError, before that, for too little memory.
         """
         _LOG.info("mars5: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
         meter, watch = Meter(self.sample_rate, STAGES), Watch(progress, cancel)
@@ -187,13 +184,13 @@ class Mars5Pipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[Mars5Changes],
     ) -> list[GenerationResult]:
-        """Speak several texts, each as `generate` speaks it by itself; one after the other.
+        """Speak several texts one after the other, each as `generate` speaks it.
 
-        Both networks speak a text at a time: a batch takes as long as its texts do, and no more memory than
-        the longest. All of them are checked, and each voice is encoded once, before the first is begun.
-        prompts, seed, max_frames, noise: one for all, or one per text. Other arguments as for `stream`. The
-        times in a result are its text's, without the encoding of voices. Raises UsageError, naming the text's
-        place, and ResourceError for what memory does not hold.
+        Both networks run one text at a time: a batch takes the time of all its texts, and the memory of the
+        longest. All texts are checked, and each voice is encoded once, before the first text starts.
+        prompts, seed, max_frames, noise: one for all, or one per text. Other arguments as in `stream`. The
+        times in a result are its text's, without the encoding of voices. Raises UsageError, with the text's
+        position, and ResourceError for too little memory.
         """
         watch, asked = Watch(progress, cancel), changed(options or Mars5Options(), changes)
         requests = request_batch(self.sizes, self.engine.vocabulary, texts, asked, prompts)
@@ -217,9 +214,9 @@ class Mars5Pipeline:
         options: Mars5Options | None = None,
         **changes: Unpack[Mars5Changes],
     ) -> list[np.ndarray]:
-        """Codes of several texts, (Q, T) int32 each, the prompts' frames excluded; no waveform.
+        """Generate codes of several texts without waveforms: (Q, T) int32 each, prompts excluded.
 
-        Texts are read exactly as given, one after the other. Other arguments and errors as for
+        Texts are read exactly as given, one after the other. Other arguments and errors as in
         `generate_batch`.
         """
         asked = changed(options or Mars5Options(), changes)
@@ -233,7 +230,7 @@ class Mars5Pipeline:
         return made
 
     def _encoded(self, requests: Sequence[Request]) -> list[Request]:
-        """The requests with their references as codes. A voice that several texts share is encoded once."""
+        """Encode the requests' references. A voice that several texts share is encoded once."""
         known: dict[int, np.ndarray] = {}
 
         def encode(samples: np.ndarray) -> np.ndarray:
@@ -246,7 +243,7 @@ class Mars5Pipeline:
     def _parts(
         self, request: Request, meter: Meter, watch: Watch, before: float, expected: float
     ) -> Iterator[GenerationResult]:
-        """The speech of all pieces, joined. before: seconds made of other texts.  expected: of all texts."""
+        """Yield the joined speech of all pieces. before: seconds of earlier texts.  expected: of all."""
         joiner, left, tokens, cut_off = Joiner(self.sample_rate), request.max_frames, 0, False
         for segment, piece in enumerate(request.pieces):
             watch.tell("AR", before + meter.seconds_made, expected)
@@ -285,9 +282,9 @@ class Mars5Pipeline:
     def _ids(
         self, request: Request, piece: Piece, max_frames: int | None, meter: Meter, watch: Watch
     ) -> CodecSequence:
-        """The autoregressive network's part of a piece. max_frames: new ones at most."""
+        """Run the autoregressive network for a piece. max_frames: limit of new frames."""
         assert request.voice.codes is not None, "the reference is encoded first"
-        # a deep clone's codes begin with most of the reference's; the new frames are those beyond its length
+        # a deep clone's codes begin with most of the reference's; frames past its length are new
         known = request.voice.frames if request.deep else 0
         most = None if max_frames is None else known + max_frames
         sequence = CodecSequence(piece.prompt, self.engine.vocabulary, request.options.max_len, most)
@@ -299,10 +296,10 @@ class Mars5Pipeline:
     def _codes(
         self, request: Request, piece: Piece, sequence: CodecSequence, meter: Meter, watch: Watch
     ) -> np.ndarray:
-        """The diffusion's part of a piece: the codes of its new frames, (Q, T) int32."""
+        """Run the diffusion for a piece and return the codes of its new frames, (Q, T) int32."""
         codes, config, first = request.voice.codes, self.engine.nar_config, sequence.codes()
         assert codes is not None, "the reference is encoded first"
-        # a deep clone's reference goes in twice: as known cells, and again at the start of `first`
+        # a deep clone's reference is used twice: as known cells, and again at the start of `first`
         new = len(first) - (codes.shape[1] if request.deep else 0)
         if new <= 0:
             return np.zeros((config.n_output_codebooks, 0), np.int32)
@@ -315,7 +312,7 @@ class Mars5Pipeline:
         return drawn[:, -new:]
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:
-        """(Q, T) → (L,) float32."""
+        """Decode codes (Q, T) to samples (L,) float32."""
         known = self.engine.vocoder_config
         return self.engine.decode(for_vocoder(codes, known.n_codebooks, known.codebook_size), BANDWIDTH_ID)
 

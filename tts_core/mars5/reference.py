@@ -1,4 +1,4 @@
-"""The voice that MARS5 speaks with: a prompt, checked."""
+"""The voice that MARS5 speaks with, read from a prompt and checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHORTEST = 1.0  # seconds of a recording that `mlx-port generate` takes
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a voice has to fit: numbers of the codec."""
+    """Sizes of the codec that a voice must match."""
 
     sample_rate: int  # Hz
     hop_length: int  # samples per frame
@@ -30,7 +30,7 @@ class Sizes:
 
     @classmethod
     def of(cls, codec: EncodecConfig, nar: ResidualTransformerConfig) -> Sizes:
-        """The sizes of a model."""
+        """Read the sizes from a model's configurations."""
         return cls(codec.sample_rate, codec.hop_length, nar.n_codebooks, codec.codebook_size)
 
     @property
@@ -41,7 +41,7 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """A reference, checked: samples (L,) float32, silence before them included, or codes (Q, P) int32.
+    """A checked reference: samples (L,) float32, with any silence before them, or codes (Q, P) int32.
 
     frames: P.  transcript: of a deep clone, as it is read; None in a shallow one.
     """
@@ -52,24 +52,24 @@ class Voice:
     transcript: str | None = None
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Voice:
-        """The same voice as codes. encode: (L,) samples → (Q, P) int32 codes."""
+        """Return the voice as codes. encode: samples (L,) → codes (Q, P) int32."""
         if self.samples is None:
             return self
         codes = encode(self.samples)
-        assert codes.shape[1] == self.frames, "the codec gives a frame per started hop"
+        assert codes.shape[1] == self.frames, "the codec encodes a frame per started hop"
         return replace(self, samples=None, codes=codes)
 
 
 def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Voice:
-    """Check a prompt. A bare array is the codes of a voice.
+    """Check a prompt. An array is taken as the codes of a voice.
 
-    Raises UsageError for no reference, one that is empty, silent, too short or too long, or that is not made
-    of finite samples or codes of the codec; for a deep clone without a transcript.
+    Raises UsageError for a missing reference, for one that is empty, silent, too short or too long, or has
+    samples that are not finite or codes out of range, and for a deep clone without a transcript.
     """
     if prompt is None:
         raise UsageError(
-            "prompt: MARS5 speaks with the voice of a reference; give --ref-audio, in Python "
-            "Prompt.of(audio=...), 5 to 10 s of speech"
+            "prompt: MARS5 needs a reference voice; give 5 to 10 s of speech with --ref-audio, in Python "
+            "Prompt.of(audio=...)"
         )
     if isinstance(prompt, str | bytes):
         raise UsageError(f"prompt: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
@@ -78,7 +78,7 @@ def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Voice
     deep = given.text is not None if options.deep_clone is None else options.deep_clone
     if deep and given.text is None:
         raise UsageError(
-            "deep_clone: a deep clone reads what the reference says; give its transcript, or "
+            "deep_clone: a deep clone needs the words of the reference; give its transcript, or "
             "deep_clone=False (--ref-text, or --shallow)"
         )
     transcript = _read_aloud(given.text, options) if deep and given.text is not None else None
@@ -92,20 +92,20 @@ def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Voice
 
 
 def check_long_enough(prompt: Prompt, sizes: Sizes) -> None:
-    """Raise UsageError for a recording that is too short to take a voice from."""
+    """Raise UsageError for a recording that is too short to clone."""
     given = prompt.one
     if given.audio is None:
         return
     seconds = len(given.audio) / (given.sample_rate or sizes.sample_rate)
     if seconds < SHORTEST:
         raise UsageError(
-            f"{given.name}: {seconds:.1f} s are too little for a voice; give 5 to 10 s of speech, "
-            f"{SHORTEST:g} s at the very least"
+            f"{given.name}: {seconds:.1f} s are too short for a voice; give 5 to 10 s of speech, "
+            f"{SHORTEST:g} s at least"
         )
 
 
 def as_spoken(text: str) -> str:
-    """Put numbers and abbreviations into words, and white space into single spaces."""
+    """Spell out numbers and abbreviations, and collapse white space to single spaces."""
     return " ".join(spoken(text).split())
 
 
@@ -127,7 +127,7 @@ def _check_length(samples: int, sizes: Sizes, options: Mars5Options, where: str)
     seconds = samples / sizes.sample_rate
     if seconds > options.max_prompt_dur:
         raise UsageError(
-            f"{where}: {seconds:.1f} s of reference, the networks were made for {options.max_prompt_dur:g}; "
+            f"{where}: {seconds:.1f} s of reference, the limit is {options.max_prompt_dur:g}; "
             "cut it to 5 to 10 s, or raise max_prompt_dur"
         )
 

@@ -1,4 +1,4 @@
-"""What a caller asks of MARS5: text, options and prompt in, a checked request out. No network runs here."""
+"""MARS5's requests: text, options and prompt in, a checked request out. No network runs here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tts_core.prompt import Prompt
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
 
-BANDWIDTH_ID = 1  # of the vocoder's norms: 3 kbps, as upstream sets it, although codes are those of 6 kbps
+BANDWIDTH_ID = 1  # of the vocoder's norms: 3 kbps as in upstream, although the codes have 6 kbps
 STAGES = ("codec", "AR", "NAR", "vocoder")
 OwnNoise = Noise | Sequence[Noise] | None  # of one text: a source, or one per piece
 
@@ -31,8 +31,8 @@ OwnNoise = Noise | Sequence[Noise] | None  # of one text: a source, or one per p
 class Piece:
     """A piece of a text.
 
-    text: as it is read.  prompt: what the autoregressive network reads; in a deep clone without the ids of
-    the reference until that is encoded.
+    text: as read by the networks.  prompt: the autoregressive network's; in a deep clone, the reference's ids
+    are added once it is encoded.
     """
 
     text: str
@@ -41,7 +41,7 @@ class Piece:
 
     @property
     def seconds(self) -> float:
-        """About how long its speech will be."""
+        """Estimated duration of its speech in seconds."""
         return len(self.text) / CHARACTERS_PER_SECOND
 
 
@@ -49,7 +49,7 @@ class Piece:
 class Request:
     """One text as it will be spoken.
 
-    max_frames: of all pieces together, None for no such limit.  seed: None where the caller gave the noise.
+    max_frames: of all pieces together; None for no such limit.  seed: None if the caller gave the noise.
     where: the text's name in messages.
     """
 
@@ -64,26 +64,26 @@ class Request:
 
     @property
     def deep(self) -> bool:
-        """Whether the networks read what the reference says."""
+        """True if the networks read the reference's words."""
         return self.voice.transcript is not None
 
     @property
     def seconds(self) -> float:
-        """About how long the speech will be."""
+        """Estimated duration of the speech in seconds."""
         expected = sum(piece.seconds for piece in self.pieces)
         return expected if self.max_frames is None else min(expected, self.max_frames / self.frame_rate)
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray], vocabulary: CodecVocabulary) -> Request:
-        """The same request with its reference as codes, and in a deep clone with their ids in the prompts.
+        """Return the request with its reference encoded, and in a deep clone with its ids in the prompts.
 
-        Raises UsageError where a prompt leaves no room for speech.
+        Raises UsageError if a prompt leaves no room for speech.
         """
         if self.voice.codes is not None:
             return self
         return _completed(replace(self, voice=self.voice.encoded(encode)), vocabulary)
 
     def job(self) -> Mars5Job:
-        """What the request takes at its longest; a reference that is not encoded yet has an id per frame."""
+        """Return the memory job of its longest piece; a reference not yet encoded counts an id per frame."""
         ids = max(len(piece.prompt.tokens) for piece in self.pieces)
         if self.deep and self.voice.codes is None:
             ids += self.voice.frames
@@ -92,7 +92,7 @@ class Request:
         return self.job_of(ids, frames if self.max_frames is None else min(frames, self.max_frames))
 
     def job_of(self, prompt_ids: int, frames: int) -> Mars5Job:
-        """What a piece with this prompt and this many new frames takes."""
+        """Return the memory job of a piece with this prompt and this many new frames."""
         return Mars5Job(
             prompt_ids=prompt_ids,
             frames=frames,
@@ -110,9 +110,9 @@ def ask(
     options: Mars5Options,
     prompt: PromptLike,
 ) -> Request:
-    """A request, from the configurations and the documents of a model's parts by kind.
+    """Build a request from the configurations and documents of a model's parts, by kind.
 
-    Raises UsageError, also for a recording that is shorter than a second.
+    Raises UsageError, also for a recording shorter than a second.
     """
     sizes, texts = Sizes.of(configs["encodec"], configs["mars5_nar"]), documents["mars5"]
     if isinstance(prompt, Prompt):
@@ -125,7 +125,7 @@ def ask(
 def request(
     sizes: Sizes, vocabulary: CodecVocabulary, text: str, options: Mars5Options, prompt: PromptLike
 ) -> Request:
-    """Check one text and everything asked of it, and cut it into pieces, all of them with one voice.
+    """Check one text with its options and prompt, and cut it into pieces that share one voice.
 
     options.noise: one source, or one per piece. Raises UsageError naming the argument.
     """
@@ -148,9 +148,9 @@ def request_batch(
 ) -> list[Request]:
     """Check several texts; those with the same prompt share a voice.
 
-    exactly: read them as they are given, each in one piece.
-    prompts, and of the options seed, max_frames and noise: one for all, or one per text. Raises UsageError
-    naming the argument, and the text's place.
+    exactly: read them as given, each in one piece.
+    prompts, and the options seed, max_frames and noise: one for all, or one per text. Raises UsageError
+    naming the argument and the text's position.
     """
     if isinstance(texts, str):
         raise UsageError("texts: got one string; give a list of strings")
@@ -200,7 +200,7 @@ def _request(
     text = text if options.as_written else as_spoken(text)
     for name, words in ((where, text), ("transcript", voice.transcript or "")):
         if found := [token for token in vocabulary.text.specials if token in words]:
-            raise UsageError(f"{name}: {found[0]} is a special token of the model; leave it out")
+            raise UsageError(f"{name}: {found[0]} is a special token of the model; remove it")
     texts = cut(text, options.piece_seconds)
     sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))])
     pieces = [
@@ -233,7 +233,7 @@ def _prompt(
 
 
 def _completed(request: Request, vocabulary: CodecVocabulary) -> Request:
-    """Add the reference's ids, if they are known, to the prompts of a deep clone; check the prompts' room."""
+    """Add known ids of the reference to a deep clone's prompts; check that every prompt leaves room."""
     if request.deep and request.voice.codes is not None:
         speech = vocabulary.speech_ids(request.voice.codes[0])
         pieces = [replace(one, prompt=one.prompt.followed_by(speech)) for one in request.pieces]
@@ -242,20 +242,20 @@ def _completed(request: Request, vocabulary: CodecVocabulary) -> Request:
     if longest >= max_len:
         what = "reference and text" if request.deep else "the text"
         raise UsageError(
-            f"{request.where}: {what} take {longest} ids of the {max_len} that speech "
-            "shares with them; shorten them, or raise generate_max_len_override"
+            f"{request.where}: {what} take {longest} of the {max_len} ids that they share with "
+            "the speech; shorten them, or raise generate_max_len_override"
         )
     return request
 
 
 def _seeds(options: Mars5Options, texts: int) -> list[int]:
-    """A seed for each text; a fresh one is the same for all of them."""
+    """Return a seed for each text; a random one is shared by all texts."""
     seed = secrets.randbits(32) if options.seed is None else options.seed
     return [check_seed(one) for one in numbers_per_text("seed", seed, texts)]
 
 
 def _limits(options: Mars5Options, sizes: Sizes, texts: int) -> Sequence[int | None]:
-    """Frames of each text at most, as max_frames or max_seconds say; None where neither is given."""
+    """Read each text's limit in frames from max_frames or max_seconds; None if neither is given."""
     if options.max_seconds is None:
         return (
             [None] * texts
@@ -263,12 +263,12 @@ def _limits(options: Mars5Options, sizes: Sizes, texts: int) -> Sequence[int | N
             else numbers_per_text("max_frames", options.max_frames, texts)
         )
     if options.max_frames is not None:
-        raise UsageError("max_frames: max_seconds says the same; give one of them")
+        raise UsageError("max_frames: max_seconds sets the same limit; give only one")
     return [math.ceil(options.max_seconds * sizes.frame_rate)] * texts
 
 
 def cut(text: str, piece_seconds: float | None) -> list[str]:
-    """Cut a text into pieces of about this many seconds at most; None does not cut."""
+    """Cut a text into pieces of at most about this many seconds; None does not cut."""
     if piece_seconds is None:
         return [text]
     most = int(CHARACTERS_PER_SECOND * piece_seconds)
@@ -276,10 +276,10 @@ def cut(text: str, piece_seconds: float | None) -> list[str]:
 
 
 def for_vocoder(codes: np.ndarray, books: int, size: int) -> np.ndarray:
-    """Make codes (Q, T) readable for a vocoder with this many codebooks of this many codes.
+    """Map codes (Q, T) to the entries of a vocoder with `books` codebooks of `size` codes.
 
-    The diffusion has one class more than there are codes. As upstream does, such a code takes the first entry
-    of the next codebook; the vocoder's last one has no next, and takes its last entry.
+    The diffusion has one more class than there are codes. As in upstream, that class selects the first entry
+    of the next codebook; in the last codebook, its last entry.
     """
     if len(codes) < books:
         return codes

@@ -1,4 +1,4 @@
-"""Numbers of MARS5's sampling that both sides share."""
+"""Constants of MARS5's sampling, shared by both sides."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from tts_core.mars5.options import Mars5Options
 
-PENALTIES_ABOVE = 1  # generated ids: up to this many, repeats cost nothing
+PENALTIES_ABOVE = 1  # generated ids: up to this many, repeats have no penalty
 TYPICAL_OFF = 0.999  # a `typical_p` above it keeps all ids
 
 
 def end_penalties(options: Mars5Options, expected: int, count: int) -> np.ndarray:
-    """The penalty of the end's logit once n ids are generated, n = 0 .. count - 1. (count,) float32.
+    """Compute the penalty on the end's logit after n generated ids, n = 0 .. count - 1. (count,) float32.
 
-    expected: the length up to which there is a penalty.
+    expected: ending before this length is penalized.
     """
     missing = expected - np.arange(count)
     penalty = options.eos_penalty_factor * np.maximum(missing, 1.0) ** options.eos_penalty_decay

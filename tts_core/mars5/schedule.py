@@ -1,10 +1,10 @@
-"""The noise schedule of MARS5's diffusion: how much of each code survives a timestep, in logarithms.
+"""The noise schedule of MARS5's diffusion: log-probabilities that a code survives a timestep.
 
 A cosine schedule (Nichol and Dhariwal, "Improved denoising diffusion probabilistic models", arXiv:2102.09672)
 whose alpha is the square root of the usual one. MARS5 computes alpha with PyTorch's float32 cosine and square
-root on an x86 CPU, which are not correctly rounded; small entries of log(1 - alpha) feel the last bit by up
-to 3e-3. So alpha is rounded correctly here and then moved by the units in the last place that PyTorch 2.13 is
-off, stored for every T up to MOST_TIMESTEPS: the same numbers on every machine, without PyTorch.
+root on an x86 CPU, which are not correctly rounded; the last bit changes small entries of log(1 - alpha) by
+up to 3e-3. Here alpha is rounded correctly, then shifted by PyTorch 2.13's error in units in the last place,
+stored for every T up to MOST_TIMESTEPS. That gives the same numbers on every machine, without PyTorch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 from tts_core.errors import UsageError
 
 MOST_TIMESTEPS = 1000
-OFFSET = 0.008  # keeps the first steps' noise from vanishing
+OFFSET = 0.008  # keeps the noise of the first steps above zero
 SMALLEST_RATIO = 0.001
 UNITS = Path(__file__).with_name("schedule.npz")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """(T,) float32 each, by timestep: of one step alone, and of all steps up to it."""
+    """Tables by timestep, (T,) float32 each: of a single step, and of all steps up to it."""
 
     log_alpha: np.ndarray
     log_1_min_alpha: np.ndarray
@@ -36,9 +36,11 @@ class Schedule:
 
 @cache
 def schedule(timesteps: int) -> Schedule:
-    """The tables for T timesteps. Raises UsageError outside 1 .. MOST_TIMESTEPS."""
+    """Compute the tables for T timesteps. Raises UsageError outside 1 .. MOST_TIMESTEPS."""
     if not 1 <= timesteps <= MOST_TIMESTEPS:
-        raise UsageError(f"timesteps: {timesteps} is outside 1 .. {MOST_TIMESTEPS}; MARS5 was made for 200")
+        raise UsageError(
+            f"timesteps: {timesteps} is outside 1 .. {MOST_TIMESTEPS}; MARS5 was trained with 200"
+        )
     log_alpha = np.log(alphas(timesteps).astype(np.float64))
     log_cumprod = np.cumsum(log_alpha)
     tables = (log_alpha, _log_1_min(log_alpha), log_cumprod, _log_1_min(log_cumprod))
@@ -49,14 +51,14 @@ def schedule(timesteps: int) -> Schedule:
 
 
 def alphas(timesteps: int) -> np.ndarray:
-    """(T,) float32, as PyTorch gives them."""
+    """Compute alpha with PyTorch's rounding, (T,) float32."""
     start = timesteps * (timesteps - 1) // 2  # 1 + 2 + ... of the smaller T
     units = _units()[start : start + timesteps]
     return (rounded_alphas(timesteps).view(np.int32) + units).view(np.float32)
 
 
 def rounded_alphas(timesteps: int) -> np.ndarray:
-    """(T,) float32, every operation rounded correctly."""
+    """Compute alpha with every operation correctly rounded, (T,) float32."""
     f32 = np.float32
     angle = (np.arange(timesteps + 1, dtype=f32) / f32(timesteps) + f32(OFFSET)) / f32(1 + OFFSET)
     angle = angle * f32(math.pi) * f32(0.5)
@@ -67,7 +69,7 @@ def rounded_alphas(timesteps: int) -> np.ndarray:
 
 @cache
 def _units() -> np.ndarray:
-    """int8 corrections in units of the last place, those of T = 1, then of T = 2, and so on."""
+    """Load the int8 corrections in units in the last place: those of T = 1, then T = 2, and so on."""
     with np.load(UNITS) as stored:
         return stored["units"]
 
@@ -77,10 +79,10 @@ def _log_1_min(log_values: np.ndarray) -> np.ndarray:
 
 
 def reverse_order(timesteps: int, jump_length: int = 1, jump_samples: int = 1) -> list[int]:
-    """Timesteps in the order in which a run enters them; -1 at the end is the clean state.
+    """List timesteps in the order in which a run enters them; -1 at the end is the clean state.
 
-    With more than one sample a run goes back by `jump_length` steps, that often less one, at every multiple
-    of it (Lugmayr et al., "RePaint", arXiv:2201.09865). MARS5 runs straight down: its upstream fails
+    At every multiple of `jump_length`, a run goes back by that many steps, `jump_samples` - 1 times
+    (Lugmayr et al., "RePaint", arXiv:2201.09865). MARS5 uses 1 sample, without jumps: upstream fails
     otherwise.
     """
     left = dict.fromkeys(range(0, timesteps - jump_length, jump_length), jump_samples - 1)

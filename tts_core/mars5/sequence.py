@@ -1,4 +1,4 @@
-"""The ids of one text while they are generated: the prompt, what was drawn, and why it ended."""
+"""The ids of one text during generation: prompt, drawn ids and finish reason."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 
 
 class CodecSequence:
-    """Grows by `accept` until the end is drawn, or there are `max_len` ids or `max_codes` codes.
+    """A sequence that grows by `accept` until the end is drawn or it has `max_len` ids or `max_codes` codes.
 
-    max_len: prompt included.  max_codes: as `codes` counts them, the reference's included; None is no limit.
+    max_len: prompt included.  max_codes: length of `codes`, the reference included; None is no limit.
     """
 
     def __init__(
@@ -31,18 +31,18 @@ class CodecSequence:
 
     @property
     def room(self) -> int:
-        """How many ids may be drawn in all."""
+        """Most ids that may be drawn in total."""
         return max(0, self.max_len - len(self.prompt.tokens))
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is to be drawn."""
+        """True once the sequence has ended."""
         full = self.max_codes is not None and self._n_codes >= self.max_codes
         return self.ended or full or len(self.generated) >= self.room
 
     @property
     def finish_reason(self) -> Literal["stop", "length"] | None:
-        """Why it ended; None while it goes on."""
+        """The reason for the end; None while the sequence grows."""
         if self.ended:
             return "stop"
         return "length" if self.done else None
@@ -53,7 +53,7 @@ class CodecSequence:
         return np.concatenate([self.prompt.tokens, np.array(self.generated, dtype=np.int32)])
 
     def accept(self, drawn: int) -> None:
-        """Take what was drawn next."""
+        """Append a drawn id."""
         if drawn == self.vocabulary.end:
             self.ended = True
             return
@@ -65,6 +65,6 @@ class CodecSequence:
     def codes(self) -> np.ndarray:
         """Codes of the first codebook so far, as `CodecVocabulary.codes` reads them. (T,) int32.
 
-        Without what the last id, which may stand for several codes, has beyond `max_codes`.
+        The last id may be several codes; those beyond `max_codes` are cut off.
         """
         return self.vocabulary.codes(self.ids, first=self.prompt.first_code)[: self.max_codes]

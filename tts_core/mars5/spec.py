@@ -1,4 +1,4 @@
-"""The facts of MARS5: its networks, what is published, and how it runs unless told."""
+"""Facts about MARS5: its networks, its published repositories and its defaults."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tts_core.models import Configs, Documents, Model, Network
 REPOSITORY, LICENSE = "CAMB-AI/MARS5-TTS", "agpl-3.0"
 TOKENIZERS = (TEXT_FILE, SPEECH_FILE)
 _AR_LAYERS = re.compile(r"ar\.layers\.\d+\.(attention|feed_forward)\.w\w\.weight")
-# the speaker encoder runs once a reference
+# the speaker encoder runs once per reference
 _NAR_LAYERS = re.compile(
     r"tfm\.(encoder|decoder)\.layers\.\d+\.(\w+\.(in|out)_proj|linear2|activation\.[VW])\.weight"
 )
 
-# MARS5-TTS, AR and NAR. Vocabularies stand only in the files. A guess that fits the files' sizes: 2,048 text
-# ids and 6,144 speech ids, two special ids more in each.
+# MARS5-TTS, AR and NAR. Vocabulary sizes are only in the files. A guess that fits the files' sizes: 2,048
+# text ids and 6,144 speech ids, plus two special ids in each.
 MARS5_TEXT_IDS = 2050
 MARS5_AR = CodecLMConfig(
     vocab_size=MARS5_TEXT_IDS + 6146,
@@ -68,14 +68,14 @@ MARS5_NAR = ResidualTransformerConfig(
 
 
 def check(configs: Configs, documents: Documents) -> None:
-    """Raise CheckpointError for networks, tokenizers or codecs that do not belong together."""
+    """Raise CheckpointError if networks, tokenizers or codecs do not match."""
     ar, nar = configs["mars5"], configs["mars5_nar"]
     texts = [documents["mars5"][name] for name in TOKENIZERS]
     vocabulary = CodecVocabulary.read(*texts, vocab_size=ar.vocab_size)
     if nar.text_rows != vocabulary.first_speech + 1:
         raise CheckpointError(
             f"MARS5: the NAR reads {nar.text_rows - 1} text ids, the AR's tokenizer has "
-            f"{vocabulary.first_speech}; give the two that belong together"
+            f"{vocabulary.first_speech}; use files of the same release"
         )
     if nar.n_codebooks != ar.n_codebooks:
         raise CheckpointError(f"MARS5: AR and NAR read {ar.n_codebooks} and {nar.n_codebooks} codebooks")

@@ -1,8 +1,8 @@
-"""MARS5's two tokenizers, text and codes of the first codebook, and the sequences that they make.
+"""MARS5's two tokenizers, for text and for codes of the first codebook, and the prompts built with them.
 
-The file format is that of minbpe: `minbpe v1`, a line that is not used, the number of special tokens, a line
-`NAME ID` for each, then one line `LEFT RIGHT` for every merge; a merge's own id is its place behind the base
-symbols. Text is always cut by GPT-4's pattern, whatever the file's second line says.
+The file format is minbpe's: `minbpe v1`, an unused line, the number of special tokens, a line `NAME ID` for
+each, then one line `LEFT RIGHT` per merge; a merge's id is its index after the base symbols. Text is always
+split by GPT-4's pattern; the pattern in the file's second line is ignored.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ Specials = Literal["refuse", "all", "none"] | Set[str]
 
 @dataclass(frozen=True)
 class MergeTable:
-    """What a tokenizer file says."""
+    """The content of a tokenizer file."""
 
     specials: dict[str, int]  # in the file's order
     parts: list[tuple[int, int]]  # the two ids of each merge
-    base: int  # how many ids are there without a merge
+    base: int  # number of ids without a merge
 
     @property
     def pairs(self) -> dict[tuple[int, int], int]:
-        """Two ids → the id of their merge."""
+        """Map of two ids to the id of their merge."""
         return {pair: new for new, pair in enumerate(self.parts, self.base)}
 
     @property
     def size(self) -> int:
-        """How many ids there are, from 0."""
+        """Number of ids, from 0."""
         return len(set(range(self.base + len(self.parts))) | set(self.specials.values()))
 
     def special(self, token: str, name: str) -> int:
-        """The id of a special token that the model cannot do without. name: of the file, for the error."""
+        """Return the id of a special token that the model needs. name: of the file, for the error."""
         if token not in self.specials:
             found = ", ".join(self.specials) or "none"
             raise CheckpointError(f"{name}: no special token {token}; it has {found}")
@@ -99,7 +99,9 @@ def read_table(content: str, base: int, name: str, *, most: int = MOST_IDS) -> M
     for new, at in enumerate(range(3 + number, len(lines)), base):
         left, right = map(int, entry(at, r"([0-9]{1,9})\s+([0-9]{1,9})", "the two ids of a merge"))
         if max(left, right) >= new:
-            raise CheckpointError(f"{name}: line {at + 1} merges ids {left} and {right}, known are {new}")
+            raise CheckpointError(
+                f"{name}: line {at + 1} merges ids {left} and {right}, but only {new} are known"
+            )
         table.parts.append((left, right))
         lengths.append(lengths[left] + lengths[right])
         symbols += lengths[-1]
@@ -108,7 +110,7 @@ def read_table(content: str, base: int, name: str, *, most: int = MOST_IDS) -> M
         if symbols > MOST_SYMBOLS:
             raise CheckpointError(f"{name}: at line {at + 1} all tokens exceed {MOST_SYMBOLS} symbols")
     if (last := max(table.specials.values(), default=0)) >= table.size:
-        raise CheckpointError(f"{name}: special id {last} leaves a gap behind the {table.size} ids")
+        raise CheckpointError(f"{name}: special id {last} leaves a gap after the {table.size} ids")
     return table
 
 
@@ -127,9 +129,10 @@ class TextTokenizer:
         self._bytes |= {place: token.encode() for token, place in table.specials.items()}
 
     def encode(self, text: str, *, specials: Specials = "refuse") -> list[int]:
-        """Ids of a text. specials: which special tokens are read as such where they stand in it.
+        """Encode a text as ids. specials: the special tokens that are read as such if they occur in it.
 
-        Raises UsageError for "refuse" and a text that holds one, and for text that UTF-8 cannot hold.
+        Raises UsageError for a special token in the text if specials is "refuse", and for text that UTF-8
+        cannot encode.
         """
         try:
             text.encode()
@@ -137,7 +140,7 @@ class TextTokenizer:
             raise UsageError(f"text: character {error.start} is half of a surrogate pair") from None
         known = self.specials
         if specials == "refuse" and (found := [token for token in known if token in text]):
-            raise UsageError(f"text: {found[0]} is a special token; leave it out")
+            raise UsageError(f"text: {found[0]} is a special token; remove it")
         if specials in ("refuse", "none"):
             return self._plain(text)
         allowed = {token: new for token, new in known.items() if specials == "all" or token in specials}
@@ -149,7 +152,7 @@ class TextTokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; bytes that are no UTF-8 become U+FFFD."""
+        """Decode ids to text; bytes that are not UTF-8 become U+FFFD."""
         return b"".join(self._bytes[place] for place in ids).decode(errors="replace")
 
     def _plain(self, text: str) -> list[int]:
@@ -171,30 +174,30 @@ class SpeechTokenizer:
         self._codes |= {place: [token] for token, place in table.specials.items()}
 
     def encode(self, codes: Sequence[int]) -> list[int]:
-        """Ids of codes 0 .. 1023. Raises UsageError for others."""
+        """Encode codes 0 .. 1023 as ids. Raises UsageError for others."""
         if wrong := [code for code in codes if not 0 <= code < CODES]:
             raise UsageError(f"codes: {wrong[0]} is outside 0 .. {CODES - 1}")
         return merge(codes, self._pairs)
 
     def decode(self, ids: Sequence[int]) -> list[int | str]:
-        """Codes, and the names of special tokens between them."""
+        """Decode ids to codes, with special tokens by their names."""
         return [part for place in ids for part in self._codes[place]]
 
 
 @dataclass(frozen=True)
 class CodecPrompt:
-    """What the autoregressive network reads before it goes on, and how its output is to be read.
+    """The autoregressive network's prompt, and the numbers needed to read its output.
 
     tokens: (N,) int32, text ids, then speech ids if the reference is part of the prompt.
     """
 
     tokens: np.ndarray
-    text_tokens: int  # how many of them are text; the NAR reads these
-    expected_tokens: int  # below so many new ids an end costs a penalty
-    first_code: int  # place in prompt and output of the first id that is turned into codes
+    text_tokens: int  # the first of them, which are text; the NAR reads these
+    expected_tokens: int  # ending before this many new ids is penalized
+    first_code: int  # index in prompt and output of the first id that is decoded to codes
 
     def followed_by(self, speech: np.ndarray) -> CodecPrompt:
-        """The prompt of a deep clone, once its reference is known. speech: (N,) ids of `speech_ids`."""
+        """Complete the prompt of a deep clone. speech: (N,) ids of its reference, from `speech_ids`."""
         return replace(self, tokens=np.concatenate([self.tokens, speech]))
 
 
@@ -206,7 +209,7 @@ class CodecVocabulary:
         self.first_speech = text.size
         self.size = text.size + speech.size
         self.end = text.size + speech.end  # end of speech
-        self.lowest = text.size - 1  # what may be drawn: upstream forbids all text ids but the last
+        self.lowest = text.size - 1  # lowest id that may be drawn: upstream forbids all text ids but the last
 
     @classmethod
     def read(cls, text: str, speech: str, *, vocab_size: int) -> CodecVocabulary:
@@ -225,32 +228,32 @@ class CodecVocabulary:
         return made
 
     def shallow(self, text: str, *, length_factor: float = 1.0) -> CodecPrompt:
-        """The prompt of a clone that only takes the voice: the text, stripped.
+        """Build the prompt of a shallow clone, which uses only the voice: the text, stripped.
 
-        length_factor: expected new ids per character of `text` as it is given.
+        length_factor: expected new ids per character of `text` as given.
         """
         return self._prompt(text.strip(), text, length_factor)
 
     def transcribed(self, text: str, transcript: str, *, length_factor: float = 1.0) -> CodecPrompt:
-        """The text part of a deep clone's prompt. The transcript is not stripped; the network was used so."""
+        """Build the text part of a deep clone's prompt. Like upstream, do not strip the transcript."""
         return self._prompt(f"{transcript} {text.strip()}", text, length_factor)
 
     def deep(
         self, text: str, transcript: str, codes: np.ndarray, *, length_factor: float = 1.0
     ) -> CodecPrompt:
-        """The whole prompt of a deep clone. codes: (P,), the reference's first codebook."""
+        """Build the whole prompt of a deep clone. codes: (P,), the reference's first codebook."""
         prompt = self.transcribed(text, transcript, length_factor=length_factor)
         return prompt.followed_by(self.speech_ids(codes))
 
     def speech_ids(self, codes: np.ndarray) -> np.ndarray:
-        """Ids of codes of the first codebook. (P,) → (N,) int32, N ≤ P."""
+        """Encode codes of the first codebook as ids. (P,) → (N,) int32, N ≤ P."""
         ids = [self.first_speech + place for place in self.speech.encode(codes.tolist())]
         return np.array(ids, dtype=np.int32)
 
     def codes(self, ids: np.ndarray, *, first: int = 0) -> np.ndarray:
-        """Codes of the first codebook. ids: (N,) from a prompt's first to the last generated → (T,) int32.
+        """Decode ids to codes of the first codebook. ids: (N,), prompt and generated ids → (T,) int32.
 
-        first: the prompt's `first_code`. As upstream does, it cuts off one id too many: the first generated
+        first: the prompt's `first_code`. As in upstream, it cuts off one id too many: the first generated
         one, or the first of the reference; and the last text id, which the network may draw, is code 0.
         """
         speech = np.maximum(ids[first:] - self.first_speech, 0)

@@ -1,8 +1,8 @@
-"""MetaVoice-1B's numbers and names: first stage, second stage and speaker encoder.
+"""Configurations and tensor names of MetaVoice-1B: first stage, second stage and speaker encoder.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0); names are those of its published checkpoints
-without `_orig_mod.`, the mark of torch.compile. Each of the two language models states its sizes in
-`model_args`; what the tensors say must agree.
+without torch.compile's prefix `_orig_mod.`. Each of the two language models states its sizes in
+`model_args`; the tensors must agree with them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tts_core.config import check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
 
 CODEBOOK_SIZE = 1024  # codes of every codebook; in the second stage the next id is the padding
-FIRST_STAGE_BOOKS = 2  # codebooks that the first stage speaks, one after the other
+FIRST_STAGE_BOOKS = 2  # codebooks that the first stage predicts in turn
 END_OF_AUDIO = FIRST_STAGE_BOOKS * CODEBOOK_SIZE  # first stage
-LAYER_NORM_EPS = 1e-5  # of the second stage; upstream passes no other
+LAYER_NORM_EPS = 1e-5  # of the second stage, always this value in upstream
 COMPILED_PREFIX = "_orig_mod."
 
 Shapes = dict[str, tuple[int, ...]]
@@ -52,7 +52,7 @@ class FirstStageConfig:
         return self.hidden_size // self.num_attention_heads
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted_first_stage` takes it."""
+        """Return our own schema, as `read_converted_first_stage` reads it."""
         return asdict(self)
 
 
@@ -66,7 +66,7 @@ class SecondStageConfig:
     num_attention_heads: int
     max_position_embeddings: int  # the window, always filled
     vocab_sizes: tuple[int, ...]  # of the two input rows: text and codebook 0, codebook 1
-    target_vocab_sizes: tuple[int, ...]  # one a codebook that is predicted
+    target_vocab_sizes: tuple[int, ...]  # one per predicted codebook
     speaker_embedding_size: int
     bias: bool  # of the layers' linears and norms; speaker projection and heads have none
 
@@ -91,11 +91,11 @@ class SecondStageConfig:
 
     @property
     def n_codebooks(self) -> int:
-        """Codebooks that leave the second stage: those it was given and those it predicts."""
+        """Codebooks in the second stage's output: those given to it and those it predicts."""
         return len(self.vocab_sizes) + len(self.target_vocab_sizes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted_second_stage` takes it."""
+        """Return our own schema, as `read_converted_second_stage` reads it."""
         return asdict(self)
 
 
@@ -112,18 +112,18 @@ class SpeakerEncoderConfig:
         check_numbers(self, "speaker encoder config")
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted_speaker_encoder` takes it."""
+        """Return our own schema, as `read_converted_speaker_encoder` reads it."""
         return asdict(self)
 
 
 def read_first_stage(
     checkpoint: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> FirstStageConfig:
-    """From a published first_stage.pt.
+    """Read the configuration from a published first_stage.pt.
 
-    checkpoint: its top-level dict; `model` is not looked at.  shapes: published tensor name → shape, with or
-    without `_orig_mod.`. Raises CheckpointError for another variant, and where `model_args` and tensors
-    disagree, printing both.
+    checkpoint: its top-level dict; `model` is not read.  shapes: published tensor name → shape, with or
+    without `_orig_mod.`. Raises CheckpointError for another variant, and if `model_args` and tensors
+    disagree, quoting both.
     """
     args = _arguments(checkpoint, "first stage")
     _require(args, {"causal": True, "norm_type": "rmsnorm", "nonlinearity_type": "swiglu"}, "first stage")
@@ -132,7 +132,7 @@ def read_first_stage(
             f"first stage: vocab_sizes {args['vocab_sizes']} → {args['target_vocab_sizes']}: a first stage "
             "has one vocabulary and predicts it; is this a second stage?"
         )
-    inner = int(8 * args["n_embd"] / 3)  # two thirds of the usual four widths
+    inner = int(8 * args["n_embd"] / 3)  # two thirds of the usual 4 x width
     multiple = args["swiglu_multiple_of"]
     config = FirstStageConfig(
         intermediate_size=inner if multiple is None else -(-inner // multiple) * multiple,
@@ -148,7 +148,7 @@ def read_first_stage(
 def read_second_stage(
     checkpoint: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> SecondStageConfig:
-    """From a published second_stage.pt; arguments and errors as in `read_first_stage`."""
+    """Read the configuration from a published second_stage.pt; like `read_first_stage`."""
     args = _arguments(checkpoint, "second stage")
     wanted = {"causal": False, "norm_type": "layernorm", "nonlinearity_type": "gelu"}
     _require(args, wanted, "second stage")
@@ -170,9 +170,9 @@ def read_second_stage(
 
 
 def read_speaker_encoder(shapes: Mapping[str, tuple[int, ...]]) -> SpeakerEncoderConfig:
-    """From the shapes of a published speaker_encoder.pt's `model_state`, the only statement of its sizes.
+    """Read the configuration from the shapes of `model_state` in a published speaker_encoder.pt.
 
-    The two similarity scalars, left over from training, may be there.
+    The two similarity scalars, left over from training, are allowed.
     """
     first, linear = shapes.get("lstm.weight_ih_l0", ()), shapes.get("linear.weight", ())
     if len(first) != 2 or len(linear) != 2 or not all((*first, *linear)):
@@ -194,22 +194,22 @@ def read_speaker_encoder(shapes: Mapping[str, tuple[int, ...]]) -> SpeakerEncode
 
 
 def read_converted_first_stage(config: Mapping[str, Any]) -> FirstStageConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     return FirstStageConfig(**exact_fields(FirstStageConfig, config, "config.json"))
 
 
 def read_converted_second_stage(config: Mapping[str, Any]) -> SecondStageConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     return SecondStageConfig(**exact_fields(SecondStageConfig, config, "second_stage/config.json"))
 
 
 def read_converted_speaker_encoder(config: Mapping[str, Any]) -> SpeakerEncoderConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     return SpeakerEncoderConfig(**exact_fields(SpeakerEncoderConfig, config, "speaker_encoder/config.json"))
 
 
 def first_stage_parameter_shapes(config: FirstStageConfig) -> Shapes:
-    """Canonical name → shape, linears (out, in). The head is the token embedding and not listed again."""
+    """Map canonical names to shapes, linears (out, in). The head shares the token embedding's tensor."""
     width = config.hidden_size
     shapes: Shapes = {
         "transformer.wtes.0.weight": (config.vocab_size, width),
@@ -228,7 +228,7 @@ def first_stage_parameter_shapes(config: FirstStageConfig) -> Shapes:
 
 
 def second_stage_parameter_shapes(config: SecondStageConfig) -> Shapes:
-    """Canonical name → shape, linears (out, in)."""
+    """Map canonical names to shapes, linears (out, in)."""
     width = config.hidden_size
     norm: Shapes = {".weight": (width,)} | ({".bias": (width,)} if config.bias else {})
     shapes: Shapes = {f"transformer.wtes.{i}.weight": (n, width) for i, n in enumerate(config.vocab_sizes)}
@@ -245,7 +245,7 @@ def second_stage_parameter_shapes(config: SecondStageConfig) -> Shapes:
 
 
 def speaker_encoder_parameter_shapes(config: SpeakerEncoderConfig) -> Shapes:
-    """Canonical name → shape, in PyTorch's layout; the four gates are i, f, g, o."""
+    """Map canonical names to shapes in PyTorch's layout; the four gates are i, f, g, o."""
     shapes: Shapes = {}
     hidden = config.hidden_size
     for i in range(config.num_hidden_layers):
@@ -256,14 +256,14 @@ def speaker_encoder_parameter_shapes(config: SpeakerEncoderConfig) -> Shapes:
 
 
 def is_norm(name: str) -> bool:
-    """Whether a tensor belongs to a norm. The first stage's norm weights follow the network's dtype, as
-    upstream's do; what is computed with them is not narrower than float32.
+    """Return True for a norm's tensor. As in upstream, the first stage's norm weights have the network's
+    dtype, but norms are computed in at least float32.
     """
     return ".ln_" in name
 
 
 def is_quantisable(name: str) -> bool:
-    """Whether a tensor of the first stage is one that quantising takes: the layers' linears.
+    """Return True for a tensor of the first stage that is quantized: the layers' linears.
 
     Token and position embeddings, head, norms and speaker projection keep the model's dtype.
     """
@@ -271,7 +271,7 @@ def is_quantisable(name: str) -> bool:
 
 
 def without_prefix(name: str) -> str:
-    """A published name without the mark that torch.compile leaves."""
+    """Remove torch.compile's prefix from a published name."""
     return name.removeprefix(COMPILED_PREFIX)
 
 
@@ -289,11 +289,11 @@ _DEFAULTS: dict[str, Any] = {  # of upstream's GPTConfig
     "swiglu_multiple_of": None,
     "target_vocab_sizes": None,
 }
-_HARMLESS = ("dropout", "spkemb_dropout", "attn_kernel_type")  # training, or how to compute the same
+_HARMLESS = ("dropout", "spkemb_dropout", "attn_kernel_type")  # training only, or no effect on results
 
 
 def _arguments(checkpoint: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """`model_args`, completed; every size positive and whole."""
+    """Read `model_args` and add defaults; every size must be a positive whole number."""
     if "model_args" not in checkpoint:
         raise CheckpointError(f"{where}: model_args missing")
     given = mapping(checkpoint["model_args"], f"{where}: model_args")
@@ -329,7 +329,7 @@ def _require(args: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> 
 
 
 def _shared(checkpoint: Mapping[str, Any], args: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The fields that both stages have."""
+    """Read the fields that both stages have."""
     return {
         "hidden_size": args["n_embd"],
         "num_hidden_layers": args["n_layer"],
@@ -346,7 +346,7 @@ def _check_shapes(
     found: Mapping[str, tuple[int, ...]],
     optional: tuple[str, ...] = (),
 ) -> None:
-    """Raise CheckpointError listing where names or shapes differ."""
+    """Raise CheckpointError that lists differing names and shapes."""
     have = {without_prefix(name): tuple(shape) for name, shape in found.items()}
     faults = [
         f"{name}: {wanted.get(name, 'nothing')} by the configuration, {have.get(name, 'nothing')} in the file"
@@ -359,7 +359,7 @@ def _check_shapes(
 
 
 def _check(config: FirstStageConfig | SecondStageConfig, where: str) -> None:
-    """What the two language models share."""
+    """Check the fields that the two language models share."""
     flags = [field.name for field in fields(config) if field.type == "bool"]
     wrong = [f"{name} {getattr(config, name)!r}" for name in flags if type(getattr(config, name)) is not bool]
     if wrong:

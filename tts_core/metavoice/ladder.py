@@ -21,7 +21,7 @@ SPEAKER_SECONDS = 2.5  # two slices
 
 
 def ladder(given: Given) -> list[Rung]:
-    """The codecs, the speaker encoder, both stages on its voice, and the bands of diffusion if present."""
+    """List the runs: codecs, speaker encoder, both stages with its voice, and diffusion bands if present."""
     first, second = given.configs["metavoice"], given.configs["metavoice_second_stage"]
     speaker = given.configs["metavoice_speaker_encoder"]
     given.check_rows(first.max_position_embeddings)
@@ -61,9 +61,9 @@ def _slices(given: Given, n_mels: int) -> State:
 
 
 def _ids(given: Given) -> State:
-    """Text and interleaved codes, with a voice and, for guidance, without one."""
+    """Build the first stage's inputs: text and interleaved codes, with a voice and, for guidance, without."""
     config, text = given.configs["metavoice"], _tokenizers(given).first_stage.encode(TEXT)
-    text = text[-max(1, given.rows // 2) :]  # its end is there
+    text = text[-max(1, given.rows // 2) :]  # includes the end of text
     codes = given.codes(FIRST_STAGE_BOOKS, CODEBOOK_SIZE, given.rows)
     ids = interleave(text, codes)[: given.rows] % config.vocab_size
     voice = given.made["speaker"].astype(np.float32)

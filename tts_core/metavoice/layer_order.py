@@ -2,8 +2,8 @@
 
 State of the speaker encoder: slices (P, T, mels), state0, state1 .. (2, P, H), each layer's last hidden and
 cell values, vectors (P, E), speaker (E,). Of both stages: embeddings (R, E), voice (R, 1, D), rows (R, T, D).
-The first stage's also: tokens (R, T), last (R, T, D), logits (R, T, V). The second stage's also: tokens
-(1, rows, T), logits0, logits1 .. (1, T, V), one a codebook.
+First stage only: tokens (R, T), last (R, T, D), logits (R, T, V). Second stage only: tokens
+(1, rows, T), logits0, logits1 .. (1, T, V), one per codebook.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tts_core.nn.layer_order import Stage, stage, stages
 
 
 def speaker_encoder_stages(config: SpeakerEncoderConfig) -> list[Stage]:
-    """From mel slices to a voice's vector."""
+    """List the layers from mel slices to a voice's vector."""
     layers = range(config.num_hidden_layers)
     return [
         Stage("lstm", "lstm", ("lstm",), {f"lstm, layer {i}": (f"state{i}",) for i in layers}, layers[-1]),
@@ -22,7 +22,7 @@ def speaker_encoder_stages(config: SpeakerEncoderConfig) -> list[Stage]:
 
 
 def first_stage_stages(config: FirstStageConfig) -> list[Stage]:
-    """From a voice's vector and ids to logits; the head is the embedding."""
+    """List the layers from a voice's vector and ids to logits; the head is the embedding."""
     return [
         stage("speakers", "speaker_cond_pos", "voice"),
         stage("embedding", "transformer.wtes.0", "rows", beside=("transformer.wpe",)),
@@ -33,7 +33,7 @@ def first_stage_stages(config: FirstStageConfig) -> list[Stage]:
 
 
 def second_stage_stages(config: SecondStageConfig) -> list[Stage]:
-    """From a voice's vector and rows of ids to logits of the other codebooks."""
+    """List the layers from a voice's vector and rows of ids to logits of the other codebooks."""
     heads = range(len(config.target_vocab_sizes))
     tables = [f"transformer.wtes.{i}" for i in range(len(config.vocab_sizes))]
     return [

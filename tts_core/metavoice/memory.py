@@ -1,8 +1,8 @@
-"""Memory that MetaVoice takes on a backend, in bytes.
+"""Memory that MetaVoice needs on a backend, in bytes.
 
-Its phases follow each other: the voice is read, the first stage fills its cache, the second stage runs once,
-the decoder makes the wave. Sizes come from the tables that the networks are built from; constants are
-measured by benchmarks/metavoice_memory.py.
+The phases run in sequence: the voice is encoded, the first stage fills its cache, the second stage runs once,
+the decoder synthesizes the waveform. Sizes come from the tables that the networks are built from; constants
+are measured by benchmarks/metavoice_memory.py.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from tts_core.metavoice.config import (
 
 Shapes = Mapping[str, tuple[int, ...]]
 
-VOICE_SECONDS = 80  # slices of about so much speech are read at once
-# Bytes for each number that the second stage draws from: copies of logits on the device, and the random
-# numbers on the host, in double precision for a while
+VOICE_SECONDS = 80  # of speech, whose slices are encoded at once
+# Bytes per logit of the second stage while it samples: copies of logits on the device, and the random
+# numbers on the host, temporarily in double precision
 DRAW_DEVICE, DRAW_HOST = 24, 28
-EQ_BANDS, EQ_LIVE = 32, 6  # of multi-band diffusion's last step: waves of all bands, and copies of them
-HOST = ("torch-cpu", "mlx-cpu", "torch-mps", "mlx-metal")  # whose memory is also the device's
+EQ_BANDS, EQ_LIVE = 32, 6  # last step of multi-band diffusion: band waveforms, and live copies of each
+HOST = ("torch-cpu", "mlx-cpu", "torch-mps", "mlx-metal")  # backends whose host memory is also the device's
 
 
 @dataclass(frozen=True)
 class MetaVoiceJob:
-    """What is to be said, at its longest: ids of text and codec frames of a piece, and pieces at once.
+    """An upper bound on a run: text ids and codec frames of a piece, and pieces run at once.
 
-    rows: that the first stage computes for a piece (FirstStageSampling.rows).
+    rows: computed by the first stage for a piece (FirstStageSampling.rows).
     """
 
     text_ids: int
@@ -69,11 +69,11 @@ def estimate(
     backend: str,
     quantization: Mapping[str, Any] | None = None,
 ) -> Estimate:
-    """What `job` takes.
+    """Estimate the memory of `job`.
 
-    configs: of the model's parts by kind; EnCodec counts where "mbd" is there.  dtype: of the first stage;
-    all others have at least float32.  quantization: group_size, bits and mode, as config.json has them; torch
-    dequantises when it loads.
+    configs: of the model's parts by kind; EnCodec counts only if "mbd" is present.  dtype: of the first
+    stage; all others use at least float32.  quantization: group_size, bits and mode, as in config.json; torch
+    dequantizes when it loads.
     """
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
     first, second = configs["metavoice"], configs["metavoice_second_stage"]
@@ -99,13 +99,15 @@ def estimate(
 
 
 def weight_bytes(config: FirstStageConfig, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
-    """The first stage's tensors as they lie in memory, with scales and biases where they are quantised."""
+    """Count the bytes of the first stage's tensors in memory, with scales and biases of quantized ones."""
     shapes = metavoice.first_stage_parameter_shapes(config)
     return terms.weight_bytes(shapes, dtype, quantization, is_large=metavoice.is_quantisable)
 
 
 def other_weight_bytes(configs: Mapping[str, Any], size: int = 4) -> int:
-    """All other networks that stay: second stage, speaker encoder, vocoder, and EnCodec for the diffusion."""
+    """Count the bytes of the other resident networks: second stage, speaker encoder, vocoder, and EnCodec for
+    the diffusion.
+    """
     shapes: dict[str, Callable[[Any], Shapes]] = {
         "metavoice_second_stage": metavoice.second_stage_parameter_shapes,
         "metavoice_speaker_encoder": metavoice.speaker_encoder_parameter_shapes,
@@ -117,7 +119,7 @@ def other_weight_bytes(configs: Mapping[str, Any], size: int = 4) -> int:
 
 
 def positions(config: FirstStageConfig, job: MetaVoiceJob) -> int:
-    """Ids that the cache has room for: the text, its codes and one more, of which the last is not read."""
+    """Count the ids that the cache has room for: the text, its codes and one more; the last is not read."""
     return min(job.text_ids + FIRST_STAGE_BOOKS * job.frames, config.max_position_embeddings - 1)
 
 
@@ -144,7 +146,7 @@ def _second_stage(config: SecondStageConfig, job: MetaVoiceJob, size: int, backe
     drawn = books * frames * classes * (DRAW_DEVICE + DRAW_HOST * (backend in HOST))
     network = size * window * 4 * (config.hidden_size + config.intermediate_size)
     network += min(SCORES, 2 * size * config.num_attention_heads * window**2)
-    return Term("second stage", max(network, whole + drawn), f"{books} books of {frames} frames, drawn from")
+    return Term("second stage", max(network, whole + drawn), f"sampling {books} books of {frames} frames")
 
 
 def _voice(config: SpeakerEncoderConfig, size: int) -> Term:
@@ -194,8 +196,9 @@ def check_loading(
     free: int | None,
     quantization: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise ResourceError, naming the dtype or quantization that fits, unless `free` bytes hold all weights;
-    None is unknown, and passes.
+    """Raise ResourceError, naming a dtype or quantization that fits, unless all weights fit in `free` bytes.
+
+    None (unknown) passes.
     """
 
     fits.check_loading(
@@ -217,8 +220,9 @@ def check_running(
     backend: str,
     free: int | None,
 ) -> None:
-    """Raise ResourceError, naming what fits, unless `free` bytes hold what `job` adds to a loaded model; None
-    passes.
+    """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits in `free` bytes.
+
+    None (unknown) passes.
     """
 
     def takes(job: MetaVoiceJob, dtype: str = dtype) -> int:

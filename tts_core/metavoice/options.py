@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 Decoder = Literal["vocos", "mbd"]
 DECODERS = ("vocos", "mbd")
-PIECE_SECONDS = 220 / CHARACTERS_PER_SECOND  # upstream's own app reads at most 220 characters
+PIECE_SECONDS = 220 / CHARACTERS_PER_SECOND  # upstream's app takes at most 220 characters
 
 
 @dataclass(frozen=True)
 class MetaVoiceOptions:
-    """How MetaVoice speaks; None is the model's own value. Raises UsageError for a value out of its range."""
+    """Options of a generation; None is the model's own value. Raises UsageError for a value out of range."""
 
     cfg_scale: float | tuple[float, float] | None = option(
         None,

@@ -17,8 +17,9 @@ from tts_core.text.spoken import spoken
 
 
 def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> MetaVoiceJob:
-    """One piece of a text, with multi-band diffusion if the model contains it; None is as long as the windows
-    allow. Raises UsageError.
+    """Return the run for one piece of a text, with multi-band diffusion if the model contains it.
+
+    text, seconds: None is the longest that the windows allow. Raises UsageError.
     """
     first, second = (
         configs[kind].max_position_embeddings for kind in ("metavoice", "metavoice_second_stage")
@@ -29,7 +30,7 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     else:
         check_words("text", text)
         pieces = cut(spoken(text), most, second)
-        ids = 1 + max(len(piece.encode("utf-8")) for piece in pieces)  # no merged bytes: at the most
+        ids = 1 + max(len(piece.encode("utf-8")) for piece in pieces)  # upper bound: no merged bytes
     room = most_frames(ids, first, second)
     if room < 1:
         raise UsageError(f"text: {ids} ids leave no room for speech; give a shorter text")
@@ -39,7 +40,7 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
 
 
 def headline(job: MetaVoiceJob, configs: Mapping[str, Any]) -> tuple[str, str]:
-    """The lines above and below the table."""
+    """Return the lines above and below the table."""
     pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
     above = f"MB at the peak of {pieces} of {job.text_ids} ids and {job.frames / FRAME_RATE:.1f} s of speech"
     below = (

@@ -1,9 +1,9 @@
-"""MetaVoice's generation: a text and a voice in, codes and speech out.
+"""MetaVoice's pipeline: a text and a voice in, codes and speech out.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0).
-Differs from upstream: seeds work; a long text is read in pieces, each with its own random numbers, and none
-is cut without a word; numbers and abbreviations are spoken unless told otherwise; codes of the second stage
-are read by their places; Vocos makes the wave unless multi-band diffusion is asked for; nothing is denoised.
+Differs from upstream: seeds work; a long text is read in pieces, each with its own random numbers, and a
+warning is logged if one is cut off; by default numbers and abbreviations are spelled out; codes of the second
+stage are read by position; Vocos is the default decoder, multi-band diffusion an option; no denoising.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import FinishReason, GenerationResult, Meter, join, real_time_factor
 
-BATCH = 8  # pieces side by side
+BATCH = 8  # pieces run in parallel
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
@@ -53,21 +53,21 @@ class Engine(Protocol):
 
     @property
     def configs(self) -> Mapping[str, object]:
-        """Of all parts, by kind."""
+        """Configurations of all parts, by kind."""
         ...
 
     @property
     def tokenizers(self) -> Tokenizers:
-        """Of both stages."""
+        """The tokenizers of both stages."""
         ...
 
     @property
     def host(self) -> Host:
-        """Where the networks compute."""
+        """The device that the networks run on."""
         ...
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
-        """(L,) float32 samples at 16 kHz of each recording → the voice's vector, (E,) float32."""
+        """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
         ...
 
     def say(
@@ -80,27 +80,28 @@ class Engine(Protocol):
         batch_size: int,
         check: Check,
     ) -> list[np.ndarray]:
-        """The first stage's ids of pieces, their text included, (N,) int32 each. vectors: (P, E).
+        """Run the first stage on pieces. Returns their ids, text included, (N,) int32 each.
 
-        limits: ids of each piece at most.  check: called between ids.
+        vectors: (P, E).  limits: most new ids of each piece.  check: called between ids.
         """
         ...
 
     def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """The second stage: (2, F) int32 codes, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
+        """Run the second stage. codes: (2, F) int32, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
         ...
 
     def decode(
         self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise], decoder: Decoder, *, check: Check
     ) -> list[np.ndarray]:
-        """(Q, F) int32 codes of each piece, F > 0 → (L,) float32 samples each. check: called between windows
-        or timesteps.
+        """Decode the codes of each piece. (Q, F) int32, F > 0 → samples (L,) float32 each.
+
+        check: called between windows or timesteps.
         """
         ...
 
 
 class MetaVoicePipeline:
-    """MetaVoice's networks, of either side. Created by `load`."""
+    """MetaVoice's networks of either side. Build it with `load`."""
 
     def __init__(self, engine: Engine):
         self.engine = engine
@@ -117,7 +118,7 @@ class MetaVoicePipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[MetaVoiceChanges],
     ) -> GenerationResult:
-        """Speak one text: the parts of `stream` as one result, with the same arguments and errors."""
+        """Speak one text and return the parts of `stream` as one result, with its arguments and errors."""
         asked = self.request(text, changed(options or MetaVoiceOptions(), changes), prompt)
         return join(list(self.speak(asked, progress=progress, cancel=cancel)))
 
@@ -131,26 +132,26 @@ class MetaVoicePipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[MetaVoiceChanges],
     ) -> Iterator[GenerationResult]:
-        """Speak one text, each piece of it as soon as it is finished, at -14 LUFS.
+        """Speak one text piece by piece, each as soon as it is finished, at -14 LUFS.
 
-        prompt: the voice: one recording of it or several, or a vector that `speaker` gave.  options: how to
-        speak; `changes` replace some of its fields. The seed is the first piece's; the others' are derived
-        from it.  progress: called as every stage of a piece begins and ends.  cancel: once set, the stream
-        ends with CancelledError.
-        Raises UsageError, at the call, for a text, voice or value that cannot be used, ResourceError for what
-        memory does not hold; no network has run by then.
+        prompt: the voice: one or more recordings of it, or a vector from `speaker`.  options: settings;
+        `changes` replace some of their fields. The seed is the first piece's; the others' are derived from
+        it.  progress: called as every stage of a piece begins and ends.  cancel: once set, the stream ends
+        with CancelledError.
+        Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
+        memory, both at the call, before any network runs.
         """
         asked = self.request(text, changed(options or MetaVoiceOptions(), changes), prompt)
         return self.speak(asked, progress=progress, cancel=cancel)
 
     def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> Request:
-        """Check what a caller asks for. No network runs. Raises UsageError."""
+        """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.facts, text, options, prompt)
 
     def speak(
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
-        """The stream of a request. Raises ResourceError, at the call, for what memory does not hold."""
+        """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
         _LOG.info("metavoice: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
         run = _Run(self, Meter(self.sample_rate, STAGES), Watch(progress, cancel), request.seconds)
         self._check_memory(request.job())
@@ -167,11 +168,11 @@ class MetaVoicePipeline:
         batch_size: int = BATCH,
         **changes: Unpack[MetaVoiceChanges],
     ) -> list[GenerationResult]:
-        """Speak several texts, their pieces side by side; each gives what it gives by itself.
+        """Speak several texts with their pieces in parallel; each result equals that of the text by itself.
 
-        prompts, seed, max_frames, noise: one for all, or one per text.  batch_size: pieces side by side at
-        most. The times in the results are the batch's. Other arguments as of `stream`. Raises UsageError,
-        naming the text's place, and ResourceError for what memory does not hold.
+        prompts, seed, max_frames, noise: one for all, or one per text.  batch_size: most pieces run in
+        parallel. The times in the results are the batch's. Other arguments as in `stream`. Raises UsageError,
+        with the text's position, and ResourceError for too little memory.
         """
         meter, watch = Meter(self.sample_rate, STAGES), Watch(progress, cancel)
         batch = self._batch(texts, prompts, changed(options or MetaVoiceOptions(), changes), batch_size)
@@ -213,10 +214,9 @@ class MetaVoicePipeline:
         batch_size: int = BATCH,
         **changes: Unpack[MetaVoiceChanges],
     ) -> list[np.ndarray]:
-        """Codec codes of several texts, (Q, F) int32 each; no waveform.
+        """Generate codec codes of several texts, (Q, F) int32 each, without waveforms.
 
-        Texts are read as they are written, each in one piece. Other arguments and errors as of
-        `generate_batch`.
+        Texts are read as written, each in one piece. Other arguments and errors as in `generate_batch`.
         """
         asked = changed(options or MetaVoiceOptions(), changes)
         batch = self._batch(texts, prompts, asked, batch_size, exactly=True)
@@ -224,9 +224,9 @@ class MetaVoicePipeline:
         return [codes for (codes,) in run.codes(batch, batch_size)[1]]
 
     def speaker(self, prompt: PromptLike) -> np.ndarray:
-        """The vector of a voice, (E,) float32, to be given as `prompt`; a vector comes back as it is.
+        """Compute the vector of a voice, (E,) float32, to pass as `prompt`; a vector is returned unchanged.
 
-        Computed once for the same sound. Raises UsageError for what is no voice.
+        Vectors are cached by the audio. Raises UsageError for a prompt that is not a voice.
         """
         return read_voice(self.facts, prompt).encoded(self.engine.speaker)
 
@@ -239,7 +239,7 @@ class MetaVoicePipeline:
         *,
         exactly: bool = False,
     ) -> Batch:
-        """The texts, checked, their memory too."""
+        """Check the texts and their memory."""
         if batch_size < 1:
             raise UsageError(f"batch_size: {batch_size} is not a number of pieces; give 1 or more")
         batch = request_batch(self.facts, texts, options, prompts, exactly=exactly)
@@ -253,7 +253,7 @@ class MetaVoicePipeline:
         )
 
     def _parts(self, request: Request, run: _Run) -> Iterator[GenerationResult]:
-        """The speech of all pieces, joined; one part a piece."""
+        """Yield the joined speech of all pieces, one part per piece."""
         self.engine.host.reset_peak()
         vector = run.speaker(request)
         joiner, meter = Joiner(self.sample_rate), run.meter
@@ -287,8 +287,8 @@ class MetaVoicePipeline:
 
 
 class _Run:
-    """The stages of one call: each tells the caller that it begins, and is timed. expected: seconds of speech
-    in all, as far as is known.
+    """The stages of one call; each is timed and reported to the caller. expected: total seconds of speech,
+    if known.
     """
 
     def __init__(self, pipeline: MetaVoicePipeline, meter: Meter, watch: Watch, expected: float | None):
@@ -296,12 +296,12 @@ class _Run:
         self.meter, self.watch, self.expected = meter, watch, expected
 
     def speaker(self, text: Request) -> np.ndarray:
-        """The vector of a text's voice, (E,)."""
+        """Compute the vector of a text's voice, (E,)."""
         with self._stage("speaker"):
             return text.voice.encoded(self.engine.speaker)
 
     def speakers(self, texts: Sequence[Request]) -> np.ndarray:
-        """One vector a text, (B, E); a voice that several texts share is computed once."""
+        """Compute one vector per text, (B, E); a voice that several texts share is computed once."""
         known: dict[int, np.ndarray] = {}
         for text in texts:
             if id(text.voice) not in known:
@@ -309,7 +309,7 @@ class _Run:
         return np.stack([known[id(text.voice)] for text in texts])
 
     def codes(self, batch: Batch, batch_size: int) -> tuple[list[list[Said]], list[list[np.ndarray]]]:
-        """Both stages of every piece of every text: what the first said, and (Q, F) int32 codes."""
+        """Run both stages on every piece of every text: the first's result, and codes (Q, F) int32."""
         vectors, pieces = self.speakers(batch.texts), batch.pieces
         sequences = iter(
             self.say(
@@ -334,14 +334,14 @@ class _Run:
         sampling: FirstStageSampling,
         batch_size: int,
     ) -> list[np.ndarray]:
-        """The first stage; arguments as of `Engine.say`."""
+        """Run the first stage; arguments as in `Engine.say`."""
         with self._stage("first stage"):
             return self.engine.say(
                 pieces, vectors, limits, sampling, batch_size=batch_size, check=self.watch.check
             )
 
     def fill(self, piece: Piece, said: Said, vector: np.ndarray) -> np.ndarray:
-        """The second stage: codes of all codebooks, (Q, F) int32."""
+        """Run the second stage: codes of all codebooks, (Q, F) int32."""
         if not said.codes.shape[1]:
             return np.zeros((self.facts.second.n_codebooks, 0), np.int32)
         with self._stage("second stage"):
@@ -350,7 +350,7 @@ class _Run:
     def decode(
         self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise], decoder: Decoder
     ) -> list[np.ndarray]:
-        """(Q, F) of each piece → (L,) float32 samples each, brought to the target loudness."""
+        """Decode the codes (Q, F) of each piece to samples (L,) float32 at the target loudness."""
         sounding = [place for place, one in enumerate(codes) if one.shape[1]]
         made = [np.zeros(0, np.float32)] * len(codes)
         if not sounding:

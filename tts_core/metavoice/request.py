@@ -1,4 +1,4 @@
-"""Check what a caller asks of MetaVoice: text, options and voice in, a request out. No network runs."""
+"""MetaVoice's requests: text, options and voice in, a checked request out. No network runs here."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
 from tts_core.text.spoken import spoken
 
 STAGES = ("speaker", "first stage", "second stage", "decoder")
-BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, which 8 codebooks are
-FRAME_RATE = 75  # a second
-SLOWEST = 5  # characters a second; who speaks slower has gone astray
-PAUSES = 2 * FRAME_RATE  # frames that even the shortest text may take
+BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, the rate of 8 codebooks
+FRAME_RATE = 75  # frames per second
+SLOWEST = 5  # characters per second; slower speech is a failed generation
+PAUSES = 2 * FRAME_RATE  # frames allowed to any text, for pauses
 LEAST_SECONDS, ADVISED_SECONDS = 2.0, 30.0  # of a reference
 _LOG = logging.getLogger("tts_core")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a request needs to know of a MetaVoice: its configurations, its decoders, its tokenizers."""
+    """The facts about a MetaVoice that a request needs: configurations, decoders and tokenizers."""
 
     first: FirstStageConfig
     second: SecondStageConfig
@@ -53,7 +53,7 @@ class Facts:
 
     @classmethod
     def of(cls, configs: Mapping[str, Any], tokenizers: Tokenizers) -> Facts:
-        """configs: of all parts, by kind."""
+        """Read the facts of a model. configs: of all parts, by kind."""
         return cls(
             configs["metavoice"],
             configs["metavoice_second_stage"],
@@ -64,7 +64,7 @@ class Facts:
 
 
 def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
-    """Both stages' tables. documents: kind → name → text."""
+    """Read both stages' tables. documents: kind → name → text."""
     kinds = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
     return read_converted(
         {stage: json.loads(documents[kind]["tokenizer.json"]) for stage, kind in kinds.items()}
@@ -73,15 +73,15 @@ def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """A voice, checked: a speaker vector (E,) float32, or recordings that the speaker encoder still has to
-    read, (L,) float32 at 16 kHz each, their ends trimmed.
+    """A checked voice: a speaker vector (E,) float32, or recordings not yet encoded, (L,) float32 at 16 kHz
+    each, their ends trimmed.
     """
 
     vector: np.ndarray | None = None
     utterances: tuple[np.ndarray, ...] = ()
 
     def encoded(self, encode: Callable[[Sequence[np.ndarray]], np.ndarray]) -> np.ndarray:
-        """The speaker vector. encode: the recordings → (E,)."""
+        """Return the speaker vector. encode: recordings → (E,)."""
         return encode(self.utterances) if self.vector is None else self.vector
 
 
@@ -91,19 +91,19 @@ class Piece:
 
     first: np.ndarray  # (S,) int32 ids, end of text included
     second: np.ndarray  # the same words in the second stage's ids
-    frames: int  # at most
-    room: int  # positions that the first stage has for audio
-    seconds: float  # expected
+    frames: int  # limit
+    room: int  # positions for audio in the first stage
+    seconds: float  # estimated duration
     noise: SpeechNoise
 
     def limit(self, frames: int) -> int:
-        """Ids that the first stage may make for this many frames: their codes, and the end of audio."""
+        """Limit the first stage's ids for this many frames: their codes, and the end of audio."""
         return min(FIRST_STAGE_BOOKS * frames + 1, self.room)
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the first stage made of a piece. codes: (2, F) int32.  ids: their number.  ended: by itself."""
+    """The first stage's result for a piece. codes: (2, F) int32.  ids: their number.  ended: by itself."""
 
     codes: np.ndarray
     ids: int
@@ -114,7 +114,7 @@ class Said:
 class Request:
     """One text as it will be spoken.
 
-    max_frames: of all pieces together, None for no such limit.  seed: None where the caller gave the noise.
+    max_frames: of all pieces together; None for no such limit.  seed: None if the caller gave the noise.
     """
 
     pieces: tuple[Piece, ...]
@@ -126,23 +126,24 @@ class Request:
 
     @property
     def seconds(self) -> float:
-        """About how long the speech will be."""
+        """Estimated duration of the speech in seconds."""
         expected = sum(piece.seconds for piece in self.pieces)
         return expected if self.max_frames is None else min(expected, self.max_frames / FRAME_RATE)
 
     def job(self) -> MetaVoiceJob:
-        """What the request takes at its longest."""
+        """Return the memory job of the longest piece."""
         return Batch((self,)).job(1)
 
     def frames(self, place: int, made: int = 0) -> int:
-        """The most frames of a piece, `made` being those before it."""
+        """Limit the frames of a piece. made: frames of the pieces before it."""
         most = self.pieces[place].frames
         return most if self.max_frames is None else min(most, self.max_frames - made)
 
     def said(self, place: int, sequence: np.ndarray, made: int = 0) -> Said:
-        """What a first-stage sequence, (N,) ids of text and audio, says of a piece, as far as is wanted.
+        """Read a piece's first-stage sequence, (N,) ids of text and audio, up to the piece's limit.
 
-        made: frames before it. Where it was cut and the caller had set no limit, a warning is logged.
+        made: frames of the pieces before it. If the piece was cut off without a caller's limit, a warning is
+        logged.
         """
         piece, frames = self.pieces[place], self.frames(place, made)
         sequence = sequence[: len(piece.first) + piece.limit(frames)]
@@ -157,7 +158,7 @@ class Request:
         return Said(codes, len(sequence) - len(piece.first), ended)
 
     def all_said(self, sequences: Sequence[np.ndarray]) -> list[Said]:
-        """What the sequences of all pieces say, up to the one that reaches max_frames."""
+        """Read the sequences of all pieces, up to the one that reaches max_frames."""
         made, heard = 0, list[Said]()
         for place, sequence in enumerate(sequences):
             heard.append(self.said(place, sequence, made))
@@ -169,27 +170,27 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Texts whose pieces run side by side; sampling and decoder are the same for all."""
+    """Texts whose pieces run in parallel; all share sampling and decoder."""
 
     texts: tuple[Request, ...]
 
     @property
     def sampling(self) -> FirstStageSampling:
-        """Of all texts."""
+        """The sampling of all texts."""
         return self.texts[0].sampling
 
     @property
     def decoder(self) -> Decoder:
-        """Of all texts."""
+        """The decoder of all texts."""
         return self.texts[0].decoder
 
     @property
     def pieces(self) -> list[tuple[Request, int]]:
-        """Every piece of every text: its text, and its place there."""
+        """Every piece of every text, as its text and its index there."""
         return [(text, place) for text in self.texts for place in range(len(text.pieces))]
 
     def job(self, side_by_side: int) -> MetaVoiceJob:
-        """What the batch takes at its longest, with this many pieces at once."""
+        """Return the memory job of the longest pieces, this many at once."""
         return MetaVoiceJob(
             max(len(text.pieces[place].first) for text, place in self.pieces),
             max(text.frames(place) for text, place in self.pieces),
@@ -200,7 +201,7 @@ class Batch:
 
 
 def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLike) -> Request:
-    """Check one text and everything asked of it, and cut it into pieces that both windows have room for.
+    """Check one text with its options and prompt, and cut it into pieces that fit both windows.
 
     Raises UsageError naming the argument.
     """
@@ -215,8 +216,8 @@ def ask(
     options: MetaVoiceOptions,
     prompt: PromptLike,
 ) -> Request:
-    """Build a request from the configurations and documents of a model's parts, by kind; Dia's marks of
-    speakers are refused.
+    """Build a request from the configurations and documents of a model's parts, by kind; Dia's speaker tags
+    are rejected.
     """
     check_one_speaker(text, "MetaVoice")
     return request(Facts.of(configs, read_tokenizers(documents)), text, options, prompt)
@@ -230,10 +231,10 @@ def request_batch(
     *,
     exactly: bool = False,
 ) -> Batch:
-    """Check several texts. prompts: one for all, or one per text.  exactly: read each text as it is
-    written, in one piece.
+    """Check several texts. prompts: one for all, or one per text.  exactly: read each text as written, in one
+    piece.
 
-    Raises UsageError naming the argument and the text's place.
+    Raises UsageError naming the argument and the text's position.
     """
     if isinstance(texts, str):
         raise UsageError("texts: got one string; give a list of strings")
@@ -254,8 +255,8 @@ def _batch(
     noise: Sequence[SpeechNoise | Sequence[SpeechNoise] | None],
     where: Sequence[str],
 ) -> Batch:
-    """read_voices: called last, as recordings take longer to read than texts.  noise, where: of each
-    text, its numbers and its name in messages.
+    """Build the batch of several texts. read_voices: called last, as recordings take longer to read.
+    noise, where: for each text, its random numbers and its name in messages.
     """
     sampling = choose_sampling(options)
     check_decoder(options.decoder, facts.decoders)
@@ -283,7 +284,7 @@ def _pieces(
     noise: SpeechNoise | Sequence[SpeechNoise] | None,
     where: str,
 ) -> tuple[Piece, ...]:
-    """A text, cleaned, spelled out, cut and tokenized."""
+    """Clean, spell out, cut and tokenize a text."""
     check_words(where, text)
     first, second = facts.tokenizers.first_stage, facts.tokenizers.second_stage
     windows = facts.first.max_position_embeddings, facts.second.max_position_embeddings
@@ -306,39 +307,39 @@ def _pieces(
 
 
 def piece_characters(piece_seconds: float) -> int:
-    """The most characters of a piece that may take this many seconds."""
+    """Limit the characters of a piece of this many seconds."""
     return max(1, round(piece_seconds * CHARACTERS_PER_SECOND))
 
 
 def cut(text: str, most: int | None, window: int) -> list[str]:
-    """The pieces of a text, normalised; none longer than `most` characters, nor than what is usually said in
-    the second stage's window of this many positions, text included. most: None does not cut.
+    """Cut a text into normalized pieces of at most `most` characters that, with their usual speech, fit the
+    second stage's window of `window` positions. most: None does not cut.
     """
     if most is None:
         return [normalise(text)]
-    check_characters(text)  # before the cut: the error names all of the text's
+    check_characters(text)  # before the cut, so that the error covers the whole text
     most = max(1, min(most, usual_characters(window)))
     return [piece for part in split(text, most) for piece in split(normalise(part), most)]
 
 
 def usual_characters(window: int) -> int:
-    """How long a text may be whose ids, at most one a character, and usual speech fill a window."""
+    """Limit the characters of a text whose ids, at most one per character, and usual speech fill a window."""
     return (window - 2) * CHARACTERS_PER_SECOND // (FRAME_RATE + CHARACTERS_PER_SECOND)
 
 
 def choose_frames(facts: Facts, options: MetaVoiceOptions) -> int | Sequence[int | None] | None:
-    """The limit of max_frames or max_seconds, in frames."""
+    """Read the limit of max_frames or max_seconds, in frames."""
     if options.max_seconds is None:
         return options.max_frames
     if options.max_frames is not None:
-        raise UsageError("max_frames: max_seconds says the same; give one of them")
+        raise UsageError("max_frames: max_seconds sets the same limit; give only one")
     return math.ceil(options.max_seconds * facts.vocoder.sample_rate / facts.vocoder.hop_length)
 
 
 def choose_sampling(options: MetaVoiceOptions) -> FirstStageSampling:
-    """How the first stage draws; a pair of scales takes the rule of upstream's slow inference.
+    """Choose the first stage's sampling; a pair of scales selects the rule of upstream's slow inference.
 
-    Raises UsageError for values that do not go together.
+    Raises UsageError for values that cannot be combined.
     """
     scale, nucleus = options.cfg_scale, options.top_p
     heat = FirstStageSampling.temperature if options.temperature is None else options.temperature
@@ -356,7 +357,7 @@ def choose_sampling(options: MetaVoiceOptions) -> FirstStageSampling:
 
 
 def check_decoder(decoder: str, there: Sequence[str]) -> None:
-    """Raise UsageError unless the decoder is one, and the model has it; log the licence of MBD's weights."""
+    """Raise UsageError for an unknown decoder or one the model lacks; log the license of MBD's weights."""
     if decoder not in DECODERS:
         raise UsageError(f"decoder: {decoder!r} is not known; use {' or '.join(DECODERS)}")
     if decoder not in there:
@@ -365,37 +366,37 @@ def check_decoder(decoder: str, there: Sequence[str]) -> None:
             "or use vocos"
         )
     if decoder == "mbd":
-        tell_licence()
+        log_license()
 
 
 @cache
-def tell_licence() -> None:
-    """Log, once in a process, what the diffusion's weights may be used for."""
+def log_license() -> None:
+    """Log, once per process, the license of the diffusion's weights."""
     _LOG.warning("decoder mbd: its weights are CC-BY-NC 4.0, not for commercial use; vocos has no such limit")
 
 
 def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
-    """A prompt as the voice to speak with. A bare array is a speaker vector.
+    """Check a prompt as a voice. An array is taken as a speaker vector.
 
-    Raises UsageError for no prompt, for what is no recording, and for less than two seconds in all; a warning
-    is logged for less than 30.
+    Raises UsageError for a missing prompt, for a prompt without a recording, and for less than two seconds in
+    all; a warning is logged for less than 30.
     """
     if prompt is None:
         raise UsageError(
-            "prompt: MetaVoice speaks with the voice of a reference; give --ref-audio, in Python "
-            f"Prompt.of(audio=...), {ADVISED_SECONDS:g} s of speech or more"
+            f"prompt: MetaVoice needs a reference voice; give {ADVISED_SECONDS:g} s of speech or more with "
+            "--ref-audio, in Python Prompt.of(audio=...)"
         )
     if isinstance(prompt, np.ndarray):
         return Voice(vector=_vector(prompt, facts.first.speaker_embedding_size))
     if isinstance(prompt, str | bytes):
         raise UsageError(f"prompt: {prompt!r:.60} is text; give Prompt.from_file(path)")
     if not isinstance(prompt, Prompt):
-        raise UsageError("prompt: MetaVoice reads a voice from sound; give Prompt.of(audio=...)")
+        raise UsageError("prompt: MetaVoice needs audio of a voice; give Prompt.of(audio=...)")
     rate, waves = facts.vocoder.sample_rate, []
     for one in prompt.references:
         wave = one.samples(rate, one.name)
         if wave is None:
-            raise UsageError(f"{one.name}: MetaVoice reads a voice from sound; give Prompt.of(audio=...)")
+            raise UsageError(f"{one.name}: MetaVoice needs audio of a voice; give Prompt.of(audio=...)")
         if not wave.any():
             raise UsageError(f"{one.name}: the reference is silent; give some seconds of speech")
         waves.append(wave)
@@ -405,7 +406,7 @@ def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
 
 
 def _voices(facts: Facts, prompts: PromptLike | Sequence[PromptLike], texts: int) -> list[Voice]:
-    """One voice a text; a prompt that several texts share is read once."""
+    """Read one voice per text; a prompt that several texts share is read once."""
     several = list(prompts) if isinstance(prompts, list | tuple) else [prompts] * texts
     known: dict[int, Voice] = {}
     for prompt in each("prompts", several, texts):
@@ -417,29 +418,29 @@ def _voices(facts: Facts, prompts: PromptLike | Sequence[PromptLike], texts: int
 def _vector(given: np.ndarray, size: int) -> np.ndarray:
     if given.shape != (size,) or given.dtype.kind != "f" or not np.isfinite(given).all():
         raise UsageError(
-            f"prompt: a bare array is a speaker vector of {size} numbers, found shape {given.shape}, "
+            f"prompt: an array must be a speaker vector of {size} numbers, found shape {given.shape}, "
             f"{given.dtype}; give recordings as Prompt.of(audio=...)"
         )
     return given.astype(np.float32)
 
 
 def _check_seconds(seconds: float, where: str) -> None:
-    """Refuse a reference that is too short for a voice, warn of one that is short."""
+    """Raise UsageError for a reference that is too short for a voice; log a warning for a short one."""
     if seconds < LEAST_SECONDS:
         raise UsageError(
-            f"{where}: {seconds:.1f} s are too little for a voice; give {ADVISED_SECONDS:g} s of clear "
-            f"speech, {LEAST_SECONDS:g} s at the very least"
+            f"{where}: {seconds:.1f} s are too short for a voice; give {ADVISED_SECONDS:g} s of clear "
+            f"speech, {LEAST_SECONDS:g} s at least"
         )
     if seconds < ADVISED_SECONDS:
         _LOG.warning(
-            "reference: %.1f s; the voice is caught better from %g s of clear speech",
+            "reference: %.1f s; the voice is closer with %g s of clear speech",
             seconds,
             ADVISED_SECONDS,
         )
 
 
 def each(name: str, value: object, texts: int) -> list[Any]:
-    """One value a text. Raises UsageError where there are more or fewer."""
+    """Return one value per text. Raises UsageError for more or fewer values."""
     values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
     if len(values) != texts:
         raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one, or one per text")

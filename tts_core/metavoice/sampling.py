@@ -1,6 +1,6 @@
 """Settings of MetaVoice's sampling, and its random numbers.
 
-The rules, as slow obvious NumPy, are in tests/tts_core/metavoice/sampling_rules.py.
+Plain NumPy versions of the rules are in tests/tts_core/metavoice/sampling_rules.py.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from tts_core.errors import UsageError
 from tts_core.noise import Noise, NormalNoise
 
 LOWEST_TEMPERATURE = 1e-5  # of the fast rule
-SECOND_STAGE_STEP = 1 << 32  # the row of a text's numbers that its second stage draws from
+SECOND_STAGE_STEP = 1 << 32  # step in a text's noise source that its second stage draws from
 
 
 class SpeechNoise(Noise, NormalNoise, Protocol):
-    """Numbers for one piece of a text: uniform ones for both stages, normal ones for multi-band diffusion."""
+    """Random numbers for one piece of a text: uniform for both stages, normal for multi-band diffusion."""
 
 
 @dataclass(frozen=True)
 class FirstStageSampling:
-    """How one token is drawn.
+    """Settings for sampling one token.
 
-    cfg_scale, text_cfg_scale: how far the speaker and the text push; 1 turns guidance off, and saves a row.
-    temperature: in the fast rule nothing is below 1e-5, the slow rule takes none below.  top_p, top_k: None
-    keeps every id; the slow rule takes one of them.  rule: of which of upstream's two programs.
+    cfg_scale, text_cfg_scale: guidance on speaker and text; 1 turns it off, and saves a row.
+    temperature: the fast rule raises it to at least 1e-5, the slow rule rejects less.  top_p, top_k: None
+    keeps every id; the slow rule allows only one of them.  rule: which of upstream's two programs to follow.
     """
 
     cfg_scale: float = 3.0
@@ -56,7 +56,7 @@ class FirstStageSampling:
         if self.top_k is not None and (self.top_k != int(self.top_k) or self.top_k < 1):
             raise UsageError(f"top_k: {self.top_k} is not a whole number >= 1")
         if slow and self.top_p is not None and self.top_k is not None:
-            raise UsageError("top_p and top_k: the slow rule takes one of them; set the other to None")
+            raise UsageError("top_p and top_k: the slow rule takes only one of them; set the other to None")
 
     @property
     def rows(self) -> int:
@@ -67,10 +67,10 @@ class FirstStageSampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether a draw would not depend on its noise, but for equal logits."""
+        """True if a draw does not depend on its noise, apart from equal logits."""
         return self.top_k == 1 or self.temperature == 0
 
 
 def waiting_times(noise: Noise, step: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Exponentially distributed numbers for generated row `step`. → float32, > 0."""
+    """Draw exponentially distributed numbers for generated row `step`. → float32, > 0."""
     return (-np.log(noise.uniform(step, shape).astype(np.float64))).astype(np.float32)

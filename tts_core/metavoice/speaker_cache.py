@@ -1,6 +1,6 @@
 """Cache of one encoder's speaker vectors, by the content of the audio.
 
-A key is a SHA-256 of the samples, never a path: a file that changed is another voice. In memory only.
+A key is a SHA-256 of the samples, never a path, so a changed file is another voice. In memory only.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-KEPT = 64  # vectors, the latest used ones
+KEPT = 64  # most recently used vectors
 
 
 class SpeakerCache:
-    """Vectors of one encoder, in memory."""
+    """Cache of one encoder's speaker vectors, in memory."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, np.ndarray] = OrderedDict()
@@ -23,7 +23,7 @@ class SpeakerCache:
     def embedding(
         self, utterances: Sequence[np.ndarray], embed: Callable[[Sequence[np.ndarray]], np.ndarray]
     ) -> np.ndarray:
-        """The (E,) vector of a voice: a known one, else that which `embed` computes. Read-only.
+        """Return the (E,) vector of a voice from the cache, else from `embed`. Read-only.
 
         utterances: (L,) float32 samples each.
         """
@@ -40,7 +40,7 @@ class SpeakerCache:
 
 
 def key(utterances: Sequence[np.ndarray]) -> str:
-    """Digest of the samples' bits, lengths and order."""
+    """Hash the samples' bits, lengths and order."""
     digest = hashlib.sha256()
     for samples in utterances:
         exact = np.ascontiguousarray(samples, "<f4")

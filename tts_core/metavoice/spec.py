@@ -1,4 +1,4 @@
-"""The facts of MetaVoice: its networks, what is published, and how it runs unless told."""
+"""Facts about MetaVoice: its networks, its published repositories and its defaults."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ METAVOICE_SPEAKER_ENCODER = SpeakerEncoderConfig(
 
 
 def check(configs: Configs, documents: Documents) -> None:
-    """Raise CheckpointError for networks, tokenizers or codecs that do not belong together."""
+    """Raise CheckpointError if networks, tokenizers or codecs do not match."""
     first, second = configs["metavoice"], configs["metavoice_second_stage"]
     tables = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
     read = {stage: json.loads(documents[kind][TOKENIZER]) for stage, kind in tables.items()}
@@ -66,7 +66,7 @@ def check(configs: Configs, documents: Documents) -> None:
     if len(set(widths)) != 1:
         raise CheckpointError(
             f"MetaVoice: first stage, second stage and speaker encoder have speaker vectors of {widths[0]}, "
-            f"{widths[1]} and {widths[2]} numbers; give those that belong together"
+            f"{widths[1]} and {widths[2]} numbers; use files of the same release"
         )
     codec = configs["encodec"]
     vocos.check_fits(configs["vocos"], codec, "MetaVoice", second.n_codebooks, CODEBOOK_SIZE)
@@ -123,7 +123,7 @@ MODEL = Model(
             "vocos": VOCOS_ENCODEC_24KHZ,
         }
     },
-    on_mps=("float16", "half of float32's memory, and every release of MPS has it"),
+    on_mps=("float16", "half of float32's memory, and every release of MPS supports it"),
     references=None,
     transcript="unused",
     example='--text "Hello there." --ref-audio speaker.wav',

@@ -1,8 +1,8 @@
-"""MetaVoice's text: normalised to Latin-1, then byte pairs of a table that each of its checkpoints carries.
+"""MetaVoice's text: normalized to Latin-1, then encoded with the byte-pair table in each of its checkpoints.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0); the merging rule is tiktoken's (MIT).
-Differs from upstream: no known difference; its table means ™ by 2122, which is another character's number in
-decimal, so that ™ is refused there and here.
+Differs from upstream: no known difference. Its table writes ™ as decimal 2122, which is another character,
+so that ™ is rejected there and here.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _RUN = re.compile(r"\s\s+")
 
 
 def normalise(text: str) -> str:
-    """Typographic quotes, dashes and dots as plain ones, white space tidied; nothing spelt out, no case
-    changed.
+    """Replace typographic quotes, dashes and dots by plain ones and tidy white space; no spelling out, no
+    change of case.
 
     Raises UsageError naming the characters that are not in Latin-1.
     """
@@ -55,23 +55,23 @@ def normalise(text: str) -> str:
 
 
 def check_characters(text: str) -> None:
-    """Raise UsageError naming the characters that are not in Latin-1 even when normalised."""
+    """Raise UsageError naming the characters that are not in Latin-1 even when normalized."""
     plain = text.translate(_REPLACED)
     unknown = list(dict.fromkeys(character for character in plain if ord(character) >= 256))
     if unknown:
         named = ", ".join(f"{character} (U+{ord(character):04X})" for character in unknown[:10])
         more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
-        raise UsageError(f"text: MetaVoice reads Latin-1 characters alone, found {named}{more}")
+        raise UsageError(f"text: MetaVoice reads only Latin-1 characters, found {named}{more}")
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The table of one checkpoint: byte strings with their ranks, which are also ids before the offset."""
+    """The table of one checkpoint: byte strings with their ranks. An id is a rank plus the offset."""
 
-    pat_str: str  # cuts text into words, no pair reaching over an edge
+    pat_str: str  # splits text into words; no pair crosses their borders
     mergeable_ranks: Mapping[bytes, int]
     special_tokens: Mapping[str, int]
-    offset: int  # added to every id, for the codes come first
+    offset: int  # added to every id, as the codes' ids come first
 
     def __post_init__(self) -> None:
         if self.pat_str != PATTERN:
@@ -102,22 +102,22 @@ class Tokenizer:
 
     @property
     def end_of_text(self) -> int:
-        """The id behind every text."""
+        """The id that ends every text."""
         return self.special_tokens[END_OF_TEXT] + self.offset
 
     @property
     def last_id(self) -> int:
-        """The largest id that a text may hold."""
+        """The largest id of a text."""
         return max(*self.mergeable_ranks.values(), *self.special_tokens.values()) + self.offset
 
     def encode(self, text: str) -> np.ndarray:
-        """Text → (S,) int32 ids, the end of text last. Nothing is normalised.
+        """Encode a text as (S,) int32 ids, with the end of text. The text is not normalized.
 
-        Raises UsageError for text that spells a special token.
+        Raises UsageError for text that contains a special token.
         """
         spelt = [special for special in self.special_tokens if special in text]
         if spelt:
-            raise UsageError(f"text: {spelt[0]} is a special token and cannot be spoken; take it out")
+            raise UsageError(f"text: {spelt[0]} is a special token and cannot be spoken; remove it")
         ids: list[int] = []
         for word in splitter(PATTERN)(text):
             data = word.encode("utf-8", "replace")
@@ -126,17 +126,17 @@ class Tokenizer:
         return np.array([*ids, self.special_tokens[END_OF_TEXT]], np.int32) + np.int32(self.offset)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Text of ids, special tokens spelt out; bytes that are no UTF-8 become the replacement character.
+        """Decode ids to text, special tokens by name; bytes that are not UTF-8 become U+FFFD.
 
         Raises UsageError for an id that is not in the table.
         """
         pieces = [self._pieces.get(int(each) - self.offset) for each in ids]
         if None in pieces:
-            raise UsageError(f"ids: {int(ids[pieces.index(None)])} is none of the tokenizer's")
+            raise UsageError(f"ids: {int(ids[pieces.index(None)])} is not in the tokenizer's table")
         return b"".join(piece for piece in pieces if piece is not None).decode("utf-8", "replace")
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: byte strings in base64, as bytes above 127 are no characters."""
+        """Return a form for JSON, with byte strings in base64, as they may not be valid text."""
         ranks = {b64encode(piece).decode("ascii"): rank for piece, rank in self.mergeable_ranks.items()}
         special = dict(self.special_tokens)
         return {
@@ -162,13 +162,13 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """Both stages' tables: each its tokenizer.json in a converted folder."""
+    """Both stages' tables; each is a tokenizer.json in a converted folder."""
 
     first_stage: Tokenizer
     second_stage: Tokenizer
 
     def check_fits(self, first: FirstStageConfig, second: SecondStageConfig) -> None:
-        """Raise CheckpointError unless each stage's text ids lie behind its codes and in its vocabulary."""
+        """Raise CheckpointError unless each stage's text ids follow its codes and fit its vocabulary."""
         for stage, table, lowest, size in (
             ("first", self.first_stage, END_OF_AUDIO + 1, first.vocab_size),
             ("second", self.second_stage, CODEBOOK_SIZE + 1, second.vocab_sizes[0]),
@@ -181,9 +181,9 @@ class Tokenizers:
 
 
 def read_published(tokenizer: Any) -> Tokenizer:
-    """From `meta["tokenizer"]` of a published checkpoint, where byte strings are keys.
+    """Read `meta["tokenizer"]` of a published checkpoint, a dict with byte strings as keys.
 
-    Raises CheckpointError for one that is no such table.
+    Raises CheckpointError for a malformed table.
     """
     given = mapping(tokenizer, "meta: tokenizer")
     missing = [field.name for field in fields(Tokenizer) if field.name not in given]
@@ -197,9 +197,9 @@ def read_published(tokenizer: Any) -> Tokenizer:
 
 
 def read_converted(tokenizers: Any) -> Tokenizers:
-    """From stage → what its tokenizer.json holds (`Tokenizer.to_dict`).
+    """Read a dict of stage → content of its tokenizer.json (`Tokenizer.to_dict`).
 
-    Raises CheckpointError naming what is unknown, missing or no table.
+    Raises CheckpointError naming unknown, missing and malformed entries.
     """
     given = exact_fields(Tokenizers, tokenizers, "tokenizer.json")
     return Tokenizers(**{stage: _read_table(table, stage) for stage, table in given.items()})

@@ -116,7 +116,7 @@ def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
     [
         (3, "--model: no/such/folder: no such file", ["--model", "no/such/folder"]),
         (3, "estimate downloads nothing", ["--model", "someone/something"]),
-        (2, "is more than this model can make, 35.5", ["--model", PUBLISHED, "--seconds", 60]),
+        (2, "is more than this model's limit, 35.5", ["--model", PUBLISHED, "--seconds", 60]),
         (2, "there are no words", ["--text", " "]),
         (2, "--batch", ["--batch", 0]),
         (2, "--dtype", ["--dtype", "int8"]),

@@ -74,4 +74,4 @@ def test_a_complete_folder_is_opened_once(monkeypatch):
 
 def test_one_text_at_a_time(capsys):
     code, out, err = run(capsys, "--model", PUBLISHED, "--batch", 2)
-    assert (code, out, err) == (2, "", "error: batch: MARS5 speaks texts one by one; leave the flag out\n")
+    assert (code, out, err) == (2, "", "error: batch: MARS5 speaks texts one at a time; omit the flag\n")

@@ -225,7 +225,7 @@ def test_texts_that_can(pipeline, capsys, text):
         (["--seed", str(2**64)], f"seed: {2**64} is outside [0, 2**64 - 1]"),
         (["--max-seconds", "0"], "max_seconds: 0.0 is not a number > 0"),
         (["--max-seconds", "inf"], "max_seconds: inf"),
-        (["--max-seconds", "9999"], "max_seconds: 9999 is more than this model has room for, 30.5"),
+        (["--max-seconds", "9999"], "max_seconds: 9999 is more than this model's limit, 30.5"),
         (["--backend", "jax"], "'jax' is not one of"),
         (["--output", "a.xyz"], "output: a.xyz ends in '.xyz'; use .wav, .flac, .mp3"),
         (["--output", "a"], "output: a ends in 'no suffix'"),
@@ -299,9 +299,7 @@ def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
 
 def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
     flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 72]
-    message = (
-        "prompt: 1.0 s and 505 bytes of text leave too little room for this text, the model holds 30.5 s"
-    )
+    message = "prompt: 1.0 s and 505 bytes of text leave too little room for this text; the limits are 30.5 s"
     refused(capsys, pipeline, 2, message, "-t", f"{SECRET} {SECRET}", *flags)
 
 

@@ -143,13 +143,13 @@ def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
 @pytest.mark.parametrize(
     ("message", "flags"),
     [
-        ("prompt: MARS5 speaks with the voice of a reference; give --ref-audio", []),
+        ("prompt: MARS5 needs a reference voice; give 5 to 10 s of speech with --ref-audio", []),
         ("ref-text: --ref-audio is missing", ["--ref-text", "Hello."]),
         ("give its transcript, or deep_clone=False (--ref-text, or --shallow)", [*VOICE, "--deep"]),
         ("ref-text: there are no words", [*VOICE, "--ref-text", " "]),
         ("ref-text: there are no words", [*VOICE, "--ref-text", " ", "--shallow"]),
-        ("ref-audio: 0.5 s are too little for a voice", ["--ref-audio", "short.wav"]),
-        ("ref-audio: 13.0 s of reference, the networks were made for 12", ["--ref-audio", "long.wav"]),
+        ("ref-audio: 0.5 s are too short for a voice", ["--ref-audio", "short.wav"]),
+        ("ref-audio: 13.0 s of reference, the limit is 12", ["--ref-audio", "long.wav"]),
         ("ref-audio: the reference is silent", ["--ref-audio", "silent.wav"]),
         ("ref-audio: 2 given, mars5 takes 1", [*VOICE, *VOICE]),
         ("piece_seconds: 0.5 is not a number >= 1", [*VOICE, "--piece-seconds", "0.5"]),

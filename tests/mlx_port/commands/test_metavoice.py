@@ -13,7 +13,7 @@ pytest.importorskip("mlx.core", reason="the port needs MLX")
 from mlx_port.commands import main as cli
 from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.tiny.metavoice_pipeline import RATE, reference, write_model
-from tts_core.metavoice.request import STAGES, tell_licence
+from tts_core.metavoice.request import STAGES, log_license
 
 SECRET = "Xylophones"  # stands in every text here, and must never be printed
 
@@ -81,22 +81,22 @@ def test_a_stream_is_the_same_sound(work, capsys):
 
 def test_short_references_are_warned_about_and_shorter_ones_refused(work, capsys, caplog):
     assert speak(capsys, work, voice="short.wav")[0] == 0
-    assert "reference: 4.0 s; the voice is caught better from 30 s" in caplog.text
+    assert "reference: 4.0 s; the voice is closer with 30 s" in caplog.text
     code, out, err = speak(capsys, work, voice="shorter.wav")
     assert (code, out) == (2, "")
-    assert err.startswith("error: ref-audio: 1.5 s are too little for a voice")
+    assert err.startswith("error: ref-audio: 1.5 s are too short for a voice")
 
 
 def test_several_recordings_are_one_voice(work, capsys, caplog, monkeypatch):
     """Together they are long enough."""
     pipeline = install(monkeypatch, FakePipeline())
     assert speak(capsys, work, "--ref-audio", work / "shorter.wav", voice="shorter.wav")[0] == 0
-    assert "reference: 3.0 s; the voice is caught better from 30 s" in caplog.text
+    assert "reference: 3.0 s; the voice is closer with 30 s" in caplog.text
     assert len(pipeline.asked.voice.utterances) == 2
 
 
 def test_the_licence_of_the_diffusion_is_told(work, capsys, caplog):
-    tell_licence.cache_clear()
+    log_license.cache_clear()
     assert speak(capsys, work, "--decoder", "mbd")[0] == 0
     assert caplog.text.count("CC-BY-NC") == 1
 
@@ -126,7 +126,7 @@ def test_flags_are_checked_before_weights_are_read(work, capsys, monkeypatch, me
 def test_a_reference_is_needed(work, capsys):
     code, out, err = run(capsys, "generate", "--model", work / "model", "--text", SECRET)
     assert (code, out) == (2, "")
-    assert "give --ref-audio" in err
+    assert "MetaVoice needs a reference voice" in err and "--ref-audio" in err
 
 
 def test_nothing_is_fetched(work, capsys, monkeypatch):

@@ -23,7 +23,7 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.options import MetaVoiceOptions
-from tts_core.metavoice.request import STAGES, Facts, request, tell_licence
+from tts_core.metavoice.request import STAGES, Facts, log_license, request
 from tts_core.noise import HostNoise, piece_seed
 from tts_core.pipeline import Progress
 from tts_core.prompt import Prompt
@@ -249,7 +249,7 @@ def test_a_piece_that_says_nothing(side: Any, voice: np.ndarray) -> None:
 
 
 def test_the_licence_is_told_once(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
-    tell_licence.cache_clear()
+    log_license.cache_clear()
     with caplog.at_level(logging.WARNING):
         side.generate("So.", prompt=voice, seed=1, max_frames=2)
         assert "CC-BY-NC" not in caplog.text
@@ -268,23 +268,23 @@ def test_references(side: Any, caplog: pytest.LogCaptureFixture, monkeypatch: py
     np.testing.assert_array_equal(side.speaker(first), first)
     monkeypatch.undo()
     side.speaker(together(reference(15.0), reference(14.9)))
-    assert "reference: 29.9 s; the voice is caught better from 30 s" in caplog.text
+    assert "reference: 29.9 s; the voice is closer with 30 s" in caplog.text
 
 
 WAVE = np.zeros(3 * RATE, np.float32) + 0.1
 BAD: dict[str, tuple[str, dict[str, Any]]] = {
-    "no reference": ("speaks with the voice of a reference", {"prompt": None}),
-    "a list": ("reads a voice from sound", {"prompt": [Prompt.of(audio=WAVE)]}),
+    "no reference": ("needs a reference voice", {"prompt": None}),
+    "a list": ("needs audio of a voice", {"prompt": [Prompt.of(audio=WAVE)]}),
     "a path": (r"'x\.wav' is text; give Prompt\.from_file", {"prompt": "x.wav"}),
-    "short": ("prompt: 1.9 s are too little", {"prompt": Prompt.of(audio=WAVE[: int(1.9 * RATE)])}),
+    "short": ("prompt: 1.9 s are too short", {"prompt": Prompt.of(audio=WAVE[: int(1.9 * RATE)])}),
     "short ones": (
-        "prompt: 1.8 s are too little",
+        "prompt: 1.8 s are too short",
         {"prompt": together(*[Prompt.of(audio=WAVE[: int(0.9 * RATE)])] * 2)},
     ),
     "silent": ("silent", {"prompt": Prompt.of(audio=0 * WAVE)}),
     "integers": ("floating-point", {"prompt": Prompt.of(audio=np.ones(9, np.int16))}),
     "not finite": ("finite", {"prompt": Prompt.of(audio=WAVE * np.nan)}),
-    "codes": ("reads a voice from sound", {"prompt": Prompt.of(codes=np.zeros((8, 9), np.int32))}),
+    "codes": ("needs audio of a voice", {"prompt": Prompt.of(codes=np.zeros((8, 9), np.int32))}),
     "another vector": ("a speaker vector of", {"prompt": np.ones(3, np.float32)}),
     "no words": ("no words", {"text": " ... "}),
     "control": (r"U\+0007", {"text": "Hello\a"}),
@@ -293,7 +293,7 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "too long a piece": ("leave no room", {"text": "word " * 2000, "piece_seconds": None}),
     "pieces of nothing": ("piece_seconds: 0", {"piece_seconds": 0}),
     "frames": ("max_frames: 0", {"max_frames": 0}),
-    "frames and seconds": ("max_seconds says the same", {"max_frames": 9, "max_seconds": 1.0}),
+    "frames and seconds": ("max_seconds sets the same limit", {"max_frames": 9, "max_seconds": 1.0}),
     "an unknown name": (r"did you mean max_frames\?", {"max_frame": 9}),
     "seed": ("seed: -1", {"seed": -1}),
     "noise": ("2 sources for 1 pieces", {"noise": [HostNoise(1)] * 2}),
@@ -302,7 +302,7 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "guidance": ("cfg_scale: -1", {"cfg_scale": -1}),
     "a triple": ("neither a number nor a pair", {"cfg_scale": (1, 2, 3)}),
     "the slow rule's guidance": ("cfg_scale: 0.5", {"cfg_scale": (0.5, 1.0)}),
-    "both filters": ("takes one of them", {"cfg_scale": (2.0, 1.5), "top_k": 5, "top_p": 0.5}),
+    "both filters": ("takes only one of them", {"cfg_scale": (2.0, 1.5), "top_k": 5, "top_p": 0.5}),
 }
 
 

@@ -69,7 +69,7 @@ def test_the_published_size_is_not_logged(caplog):
         ("diffusion_unet.hidden", None, "hidden None"),
         ("diffusion_unet.depth", 4.5, "depth 4.5"),
         ("diffusion_unet.depth", 10**6, "too deep"),
-        ("diffusion_unet.hidden", 5, "5 channels cannot be normalised in 3 groups"),
+        ("diffusion_unet.hidden", 5, "5 channels cannot be normalized in 3 groups"),
         ("diffusion_unet.kernel", 4, "kernel 4 and stride 3"),
         ("diffusion_unet", 7, "diffusion_unet: expected an object"),
         ("schedule.repartition", "linear", "repartition 'linear' is not supported"),

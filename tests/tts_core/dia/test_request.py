@@ -53,11 +53,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "half a frame": ({"max_frames": [1, 2.0]}, "max_frames: 2.0 is not a whole number >= 1"),
     "frames": (
         {"max_frames": [26, 27]},
-        "max_frames: 27 exceeds the 26 frames that this model has room for",
+        "max_frames: 27 exceeds this model's limit of 26 frames",
     ),
     "frames behind a prompt": (
         {"prompts": [None, CODES], "max_frames": 22},
-        "max_frames: 22 exceeds the 21 frames that this model has room for",
+        "max_frames: 22 exceeds this model's limit of 21 frames",
     ),
     "a long prompt": (
         {"prompts": [None, np.zeros((4, 26), np.int32)]},
@@ -145,14 +145,14 @@ def test_refused_texts(exactly: bool) -> None:
     with pytest.raises(UsageError, match=r"^texts: got one string; give a list of strings$"):
         request("[S1] a", None, exactly=exactly)
     with pytest.raises(
-        UsageError, match=r"^prompts: 1 for 2 texts; give one per text, None where there is none$"
+        UsageError, match=r"^prompts: 1 for 2 texts; give one per text, None for a text without$"
     ):
         request(["[S1] a", "b"], [None], exactly=exactly)
 
 
 @pytest.mark.parametrize("exactly", [False, True])
 def test_a_prompt_needs_its_transcript(exactly: bool) -> None:
-    with pytest.raises(UsageError, match=r"^prompt 2: its transcript is missing; Dia reads what"):
+    with pytest.raises(UsageError, match=r"^prompt 2: its transcript is missing; Dia needs the words"):
         request(["[S1] a", "b"], [None, Prompt.of(codes=CODES)], exactly=exactly)
 
 

@@ -79,7 +79,7 @@ def test_codes_outside_the_classes(where: str, wrong: int) -> None:
 
 
 def test_no_frames() -> None:
-    with pytest.raises(UsageError, match="made no frame"):
+    with pytest.raises(UsageError, match="generated no frame"):
         make_cells(np.zeros(0, np.int32), np.zeros((3, 0), np.int32), PROMPT, n_classes=12)
 
 

@@ -143,7 +143,7 @@ def test_what_the_flags_ask_for() -> None:
     assert (job.frames, job.prompt_frames, job.prompt_ids, job.deep) == (750, 900, 1050, True)
     assert plan(CONFIGS, "Hello there. " * 50, 4.0, 1).frames == 300
     assert plan(CONFIGS, "x" * 15, None, 1).frames == 75
-    with pytest.raises(UsageError, match=r"seconds: 20 is more than MARS5 makes of a piece, 14\.7"):
+    with pytest.raises(UsageError, match=r"seconds: 20 is more than the longest piece of MARS5, 14\.7"):
         plan(CONFIGS, None, 20.0, 1)
     with pytest.raises(UsageError, match="text: there are no words"):
         plan(CONFIGS, "...", None, 1)

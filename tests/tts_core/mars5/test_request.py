@@ -36,7 +36,7 @@ def texts(said: Request) -> list[str]:
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        (None, "MARS5 speaks with the voice of a reference"),
+        (None, "MARS5 needs a reference voice"),
         ("voice.wav", r"prompt: 'voice\.wav' is text; give Prompt\.from_file"),
         (Prompt.of(audio=np.zeros(9, np.int16)), "floating-point samples"),
         (Prompt.of(audio=np.zeros((2, 900), np.float32)), "1-D array"),
@@ -44,7 +44,7 @@ def texts(said: Request) -> list[str]:
         (Prompt.of(audio=np.array([0.1, np.nan] * 200)), "finite"),
         (Prompt.of(audio=SOUND[:319]), "319 samples are less than a frame"),
         (Prompt.of(audio=np.zeros(900)), "silent"),
-        (Prompt.of(audio=np.tile(SOUND, 13)), r"13\.0 s of reference, .* made for 12; cut it"),
+        (Prompt.of(audio=np.tile(SOUND, 13)), r"13\.0 s of reference, the limit is 12; cut it"),
         (Prompt.of(codes=np.zeros((7, 4), int)), r"shape \(7, 4\); expected \(8, frames\)"),
         (Prompt.of(codes=np.zeros((8, 0), int)), r"shape \(8, 0\)"),
         (Prompt.of(codes=np.zeros((8, 4))), "type float64"),
@@ -65,7 +65,7 @@ def test_voices_of_exactly_twelve_seconds() -> None:
     assert heard.samples is not None
     assert (len(heard.samples), heard.frames) == (24000 * 12 + 12000, 938)
     assert read(Prompt.of(codes=np.zeros((8, 900), int))).frames == 900
-    with pytest.raises(UsageError, match="made for 12"):
+    with pytest.raises(UsageError, match="the limit is 12"):
         read(Prompt.of(audio=np.append(np.tile(SOUND, 12), SOUND[:1])))
 
 
@@ -220,7 +220,7 @@ def test_limits() -> None:
     assert (short.max_frames, short.seconds, short.job().frames) == (30, 0.4, 30)
     assert pieces(text, max_seconds=1.001).max_frames == 76
     assert pieces(text, max_frames=10**6).job() == free.job()
-    with pytest.raises(UsageError, match="max_frames: max_seconds says the same; give one of them"):
+    with pytest.raises(UsageError, match="max_frames: max_seconds sets the same limit; give only one"):
         pieces(text, max_frames=3, max_seconds=1.0)
 
 

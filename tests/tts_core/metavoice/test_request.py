@@ -144,9 +144,9 @@ def test_references_at_the_bounds(caplog: pytest.LogCaptureFixture) -> None:
         read(30.0)
         assert caplog.text == ""
         read(29.96)
-        assert "30.0 s; the voice is caught better" in caplog.text
+        assert "30.0 s; the voice is closer" in caplog.text
         read(2.0)
-    with pytest.raises(UsageError, match="too little for a voice"):
+    with pytest.raises(UsageError, match="too short for a voice"):
         read(1.999)
 
 
@@ -225,7 +225,7 @@ def test_a_limit_in_seconds_is_one_in_frames() -> None:
     assert [piece.frames for piece in made.pieces] == [12] * 4
     assert made.seconds == 12 / FRAME_RATE
     assert speech(LONG).seconds == pytest.approx(len(LONG) / 15, rel=0.01)
-    with pytest.raises(UsageError, match=r"^max_frames: max_seconds says the same"):
+    with pytest.raises(UsageError, match=r"^max_frames: max_seconds sets the same limit"):
         speech(LONG, max_seconds=1, max_frames=75)
 
 
@@ -273,7 +273,7 @@ def test_recordings_of_one_voice() -> None:
     heard = voice.encoded(lambda waves: np.array([len(waves)], np.float32))
     np.testing.assert_array_equal(heard, [2])
     np.testing.assert_array_equal(read_voice(facts(), VECTOR).encoded(lambda _: VECTOR * 0), VECTOR)
-    with pytest.raises(UsageError, match=r"^ref-audio: 1\.5 s are too little for a voice"):
+    with pytest.raises(UsageError, match=r"^ref-audio: 1\.5 s are too short for a voice"):
         read_voice(facts(), Prompt((Reference(WAVE[:36_000], name="ref-audio"),)))
     with pytest.raises(UsageError, match=r"^second: the reference is silent"):
         read_voice(facts(), Prompt((Reference(WAVE), Reference(0 * WAVE, name="second"))))

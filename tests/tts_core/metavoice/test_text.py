@@ -79,7 +79,7 @@ def test_merging_is_by_rank_within_words():
 def test_special_tokens_and_strange_ids_are_refused():
     with pytest.raises(UsageError, match="special token"):
         TABLE.encode("x <|endoftext|> y")
-    with pytest.raises(UsageError, match="ids: 7 is none"):
+    with pytest.raises(UsageError, match="ids: 7 is not in"):
         TABLE.decode([7])
 
 

@@ -78,7 +78,7 @@ def test_groups_are_of_like_length():
         ({"temperature": 0.0, "rule": "slow"}, "temperature"),
         ({"top_p": 1.1}, "top_p"),
         ({"top_k": 0}, "top_k"),
-        ({"top_k": 5, "rule": "slow"}, "takes one of them"),
+        ({"top_k": 5, "rule": "slow"}, "takes only one of them"),
         ({"rule": "other"}, "neither fast nor slow"),
     ],
 )
