@@ -1,1 +1,1 @@
-"""What is true of the models whatever framework runs them."""
+"""The framework-free half of every model: configurations, texts, requests, pipelines and memory plans."""

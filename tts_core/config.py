@@ -1,4 +1,4 @@
-"""Checks that all configurations share, and the bookkeeping in a converted folder's config.json."""
+"""Checks shared by all configurations, and the envelope of a converted folder's config.json."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tts_core.errors import CheckpointError
 
 FORMAT_VERSION = 1
 ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
-MOST_LAYERS = 1000  # or codebooks: a config.json is not trusted to make us list tensors without end
+MOST_LAYERS = 1000  # or codebooks: a config.json is untrusted and must not make us list endless tensors
 
 
 def mapping(value: Any, where: str) -> Mapping[str, Any]:
-    """`value`, if it is a JSON object. Raises CheckpointError otherwise."""
+    """Return `value` if it is a JSON object. Raises CheckpointError otherwise."""
     if not isinstance(value, Mapping):
         raise CheckpointError(f"{where}: expected an object, found {value!r:.40}")
     return value
 
 
 def exact_fields(kind: type, given: Any, where: str) -> dict[str, Any]:
-    """The fields of dataclass `kind` from an object that has just these; lists become tuples.
+    """Read the fields of dataclass `kind` from an object with exactly these; lists become tuples.
 
     Raises CheckpointError naming every unknown and every missing one.
     """
@@ -34,9 +34,9 @@ def exact_fields(kind: type, given: Any, where: str) -> dict[str, Any]:
 
 
 def check_numbers(config: Any, where: str) -> None:
-    """Every field annotated int, float or tuple[int, ...] holds positive numbers of that type.
+    """Check that every field annotated int, float or tuple[int, ...] contains positive numbers of that type.
 
-    Raises CheckpointError naming all that do not.
+    Raises CheckpointError naming all fields that do not.
     """
     faults = []
     for field in fields(config):
@@ -53,5 +53,5 @@ def check_numbers(config: Any, where: str) -> None:
 
 
 def without_envelope(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The network's own configuration: what is left when the folder's bookkeeping is taken away."""
+    """Return the network's own configuration, without the folder's envelope."""
     return {name: value for name, value in config.items() if name not in ENVELOPE}

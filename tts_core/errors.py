@@ -1,4 +1,4 @@
-"""Errors that a user can act on. Each says what was wrong, what was found and what to do, in one line."""
+"""Errors that a user can act on. One line says what was wrong, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UsageError(SpeechError, ValueError):
 
 
 class NotFoundError(SpeechError, FileNotFoundError):
-    """A file, folder or hub repository is not there."""
+    """A file, folder or hub repository does not exist."""
 
     exit_code = 3
 
@@ -41,7 +41,7 @@ class CheckpointError(SpeechError, ValueError):
 
 
 class ResourceError(SpeechError, OSError):
-    """Memory or disk does not suffice."""
+    """Too little memory or disk space."""
 
     exit_code = 5
 
@@ -53,7 +53,7 @@ class GenerationError(SpeechError, RuntimeError):
 
 
 class CancelledError(SpeechError):
-    """The caller ended a generation before it was done."""
+    """The caller canceled a generation."""
 
     exit_code = 130
 
@@ -86,9 +86,9 @@ def _explained(error: BaseException) -> tuple[int, str]:
 
 
 def did_you_mean(name: str, known: Iterable[str], folder: Path = Path()) -> str | None:
-    """The question after a mistyped name, with the known name nearest to it; None where none is near.
+    """Write the hint for a mistyped name, with the nearest known name; None if no name is near.
 
-    folder: of the names, where they are files.
+    folder: of the names, if they are files.
     """
     import difflib
 
@@ -97,7 +97,7 @@ def did_you_mean(name: str, known: Iterable[str], folder: Path = Path()) -> str 
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise UsageError for the first name that is not known, with the nearest one that is."""
+    """Raise UsageError for the first unknown name, with the nearest known one."""
     known = list(known)
     strange = next((name for name in given if name not in known), None)
     if strange is not None:

@@ -1,10 +1,10 @@
-"""The names of all models and codecs, and the types in which each states its facts.
+"""The names of all models and codecs, and the types of their facts.
 
-NAMES is the one list that a new model is added to. Its facts are in tts_core/<name>/spec.py, those of a
-codec beside its configuration in tts_core/codecs/<name>.py; both are imported when they are first asked for,
-so that one model never loads another. A kind of network is named after its codec, or after its model:
-`mars5`, `mars5_nar`. The kind is also the `model_type` in the config.json of its part of a converted folder;
-the root's is the model's name. Import this module as a whole: `models.network(kind)`, `models.model(name)`.
+NAMES is the only list that a new model is added to. Its facts are in tts_core/<name>/spec.py, those of a
+codec next to its configuration in tts_core/codecs/<name>.py; both are imported on first use, so that one
+model never loads another. A kind of network is named after its codec, or after its model: `mars5`,
+`mars5_nar`. The kind is also the `model_type` in the config.json of its part of a converted folder; the
+root's is the model's name. Import this module as a whole: `models.network(kind)`, `models.model(name)`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Documents = Mapping[str, Mapping[str, str]]  # kind → name → text
 
 
 def always(name: str) -> bool:
-    """The rule of every tensor."""
+    """Match every tensor."""
     return True
 
 
 def never(name: str) -> bool:
-    """The rule of no tensor."""
+    """Match no tensor."""
     return False
 
 
@@ -43,49 +43,49 @@ def _no_axes(config: Any, name: str, rank: int) -> None:
 
 @dataclass(frozen=True)
 class Network:
-    """One kind of network. Names are canonical ones; shapes are in PyTorch's axis order."""
+    """Facts about one kind of network. Names are canonical; shapes are in PyTorch's axis order."""
 
     title: str  # in messages
     folder: str  # inside a converted folder; "" is the root
     network: str  # module and class, the same on both sides
-    parameter_shapes: Callable[[Any], Shapes]  # of its configuration
+    parameter_shapes: Callable[[Any], Shapes]  # from its configuration
     read_converted: Callable[[Mapping[str, Any]], Any]  # its configuration, from our own schema
-    stays_float32: Callable[[str], bool] = always  # whatever dtype is asked for
+    stays_float32: Callable[[str], bool] = always  # for any requested dtype
     is_large: Callable[[str], bool] = never  # the linear layers that are quantized
     mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
-    documents: tuple[str, ...] = ()  # texts beside config.json: tokenizers
-    pieces: str | None = None  # prefix of the names of piece {}: the network reads itself piece by piece
-    repository: str | None = None  # where the weights are published
-    license: str | None = None  # of the published weights, as the hub writes it; None: see their own card
-    original_modes: tuple[str, ...] = ()  # --q-mode of the numbers that the model's own program quantizes to
+    documents: tuple[str, ...] = ()  # texts next to config.json: tokenizers
+    pieces: str | None = None  # name prefix of piece {}, for a network loaded piece by piece
+    repository: str | None = None  # that publishes the weights
+    license: str | None = None  # of the published weights, in the hub's form; None: see their own card
+    original_modes: tuple[str, ...] = ()  # values of --q-mode for upstream's own quantization
 
     @property
     def takes_dtype(self) -> bool:
-        """Whether any of its tensors follows the dtype that is asked for."""
+        """True if any of its tensors follows the requested dtype."""
         return self.stays_float32 is not always
 
 
 @dataclass(frozen=True)
 class Model:
-    """The facts of one model. Its own kinds tell it from others: no other model has them."""
+    """Facts about one model. Its own kinds identify it: no other model has them."""
 
     name: str
     title: str
     networks: Mapping[str, Network]  # its own, by kind; the root's kind is the name
-    parts: tuple[str, ...]  # every kind that it needs, in the order in which they are written
-    check: Callable[[Configs, Documents], None]  # raises CheckpointError for parts that do not fit
+    parts: tuple[str, ...]  # every kind that it needs, in the order of writing
+    check: Callable[[Configs, Documents], None]  # raises CheckpointError for parts that do not match
     sizes: Mapping[str, Configs]  # published repository → configurations of its weights
     on_mps: tuple[str, str]  # the default dtype there, and why
-    references: int | None  # recordings of a voice that it takes at most; None: any number
+    references: int | None  # most recordings of a voice; None: any number
     transcript: Literal["needed", "optional", "unused"]  # of a recording
     example: str  # flags of `mlx-port generate`, after --model
-    extras: tuple[str, ...] = ()  # parts that may be left out, and are unless asked for
-    # what a user may state beside its files, a flag of convert-weights each → what the statement makes of the
-    # configuration in a folder that was converted without it; None: nothing
+    extras: tuple[str, ...] = ()  # optional parts, left out by default
+    # facts that a user may state about its files, each a flag of convert-weights → function that applies the
+    # fact to the configuration of a folder converted without it; None: no function
     hints: Mapping[str, Callable[[Any, Any], Any] | None] = field(default_factory=dict)
 
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
-        """Its parts, and those extras that are asked for."""
+        """Return its parts and the requested extras."""
         return (*self.parts, *(kind for kind in self.extras if kind in extras))
 
 
@@ -95,18 +95,18 @@ def model(name: str) -> Model:
 
 
 def owner(kind: str) -> str | None:
-    """The name of the only model with such networks; None for a codec's and for an unknown kind."""
+    """Return the name of the only model with such networks; None for a codec's and for an unknown kind."""
     name = kind.partition("_")[0]
     return name if name in NAMES and kind in model(name).networks else None
 
 
 def is_kind(name: str) -> bool:
-    """Whether any model or codec has such networks."""
+    """Return True if any model or codec has such networks."""
     return name in CODECS or owner(name) is not None
 
 
 def network(kind: str) -> Network:
-    """The facts of a kind of network. Raises KeyError for an unknown one."""
+    """Return the facts about a kind of network. Raises KeyError for an unknown one."""
     if kind in CODECS:
         return importlib.import_module(f"tts_core.codecs.{kind}").NETWORK
     name = owner(kind)
@@ -116,15 +116,13 @@ def network(kind: str) -> Network:
 
 
 def network_class(side: str, kind: str) -> Any:
-    """Import the class of a kind's network. side: the package that it is written in."""
+    """Import the class of a kind's network. side: "torch_ref" or "mlx_port"."""
     module, _, name = network(kind).network.partition(":")
     return getattr(importlib.import_module(f"{side}.{module}"), name)
 
 
 def check_fits(name: str, configs: Configs, documents: Documents) -> None:
-    """Raise CheckpointError unless the parts of a model belong together; with a part absent, nothing is
-    checked.
-    """
+    """Raise CheckpointError unless the parts of a model match; if a part is missing, nothing is checked."""
     spec = model(name)
     if all(kind in configs for kind in spec.parts):
         spec.check(configs, documents)

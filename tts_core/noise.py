@@ -1,10 +1,9 @@
-"""Where randomness comes from: one source per text, addressed by step, so that neighbors in a batch change
-nothing.
+"""Random numbers: one source per text, addressed by step, so that a text is independent of its batch.
 
 A source has `uniform(step, shape) -> float32 array, strictly between 0 and 1`. `step` counts the rows that
-its own text has generated, from 0. The same numbers feed both sides, which makes a seed mean the same speech
-on every backend; a draw of 9 x 1028 numbers costs some 40 microseconds, far below a decoder step, so there is
-no second, device-side generator.
+its own text has generated, from 0. Both sides use the same numbers, so a seed gives the same speech on every
+backend; a draw of 9 x 1028 numbers takes about 40 microseconds, far less than a decoder step, so no second
+generator on the device is needed.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from tts_core.errors import UsageError
 
 
 class Noise(Protocol):
-    """Uniform numbers for one text."""
+    """A source of uniform numbers for one text."""
 
     def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Float32 numbers in (0, 1) for generated row `step`; the same call gives the same numbers."""
+        """Draw float32 numbers in (0, 1) for generated row `step`; the same call gives the same numbers."""
         ...
 
 
 class NormalNoise(Protocol):
-    """Normally distributed numbers for one waveform."""
+    """A source of normally distributed numbers for one waveform."""
 
     def normal(self, row: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Float32 numbers of mean 0 and variance 1 for draw `row`; the same call gives the same numbers."""
+        """Draw float32 numbers of mean 0 and variance 1 for `row`; the same call gives the same numbers."""
         ...
 
 
@@ -42,13 +41,11 @@ class HostNoise:
         self.seed = seed
 
     def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        """23 random bits and a half: the smallest value is 2**-24, the largest 1 - 2**-24, both exact in
-        float32.
-        """
+        """Draw 23 random bits plus one half: values from 2**-24 to 1 - 2**-24, all exact in float32."""
         return self._uniform([0, 0, 0, step], shape)
 
     def normal(self, row: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Box and Muller's transform of uniform numbers, none of which `uniform` gives; within ±5.8."""
+        """Apply the Box-Muller transform to uniform numbers that `uniform` never returns; within ±5.8."""
         radius, angle = self._uniform([0, 0, 1, row], (2, *shape)).astype(np.float64)
         return (np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)).astype(np.float32)
 
@@ -59,7 +56,7 @@ class HostNoise:
 
 
 def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int]) -> list[Noise]:
-    """One source for each text: those given, one shared by all, or fresh ones from `seeds`."""
+    """Return one source per text: those given, one shared by all, or new ones from `seeds`."""
     if noise is None:
         return [HostNoise(seed) for seed in seeds]
     if isinstance(noise, Sequence):
@@ -70,7 +67,7 @@ def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int]) -> lis
 
 
 def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[int]:
-    """One whole number for each text. Raises UsageError naming the argument."""
+    """Return one whole number per text. Raises UsageError naming the argument."""
     values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
     if len(values) != texts:
         raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
@@ -78,14 +75,14 @@ def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[
 
 
 def piece_seed(seed: int, place: int) -> int:
-    """The seed of a text's piece: a stream of its own, whatever stands around it; the first's is `seed`."""
+    """Derive the seed of a text's piece, independent of the other pieces; the first one's is `seed`."""
     if place == 0:
         return seed
     return int(np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(1, np.uint64)[0])
 
 
 def check_seed(seed: int) -> int:
-    """The seed as a number of Python's. Raises UsageError for what is no whole number in 0 .. 2**64 - 1."""
+    """Return the seed as a Python int. Raises UsageError unless it is a whole number in 0 .. 2**64 - 1."""
     if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise UsageError(f"seed: {seed!r} is not a whole number in 0 .. 2**64 - 1")
     return int(seed)

@@ -1,7 +1,7 @@
-"""Options of generation: fields of one frozen dataclass a model, each with its help, its range and its flag.
+"""Options of generation: fields of one frozen dataclass per model, each with its help, range and flag.
 
 The command's flags, the checks of values and the keyword arguments of `generate` all come from these fields.
-Nothing heavy is imported here or by a model's `options.py`: `mlx-port generate --help` reads them.
+Neither this module nor a model's `options.py` imports anything heavy: `mlx-port generate --help` reads them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _INFO = "option"
 
 @dataclass(frozen=True)
 class Info:
-    """What is known of an option beside its type and default.
+    """Facts about an option besides its type and default.
 
-    help: for the flag and for readers.  flags: of the command, none for what only Python can give.
-    low, high: bounds, themselves allowed.  above: a bound that is not.  choices: of a string.
+    help: for the flag and for readers.  flags: of the command; empty for an option of Python only.
+    low, high: inclusive bounds.  above: an exclusive lower bound.  choices: allowed strings.
     per_text: `generate_batch` also takes one value per text.  note: ends the message of a wrong value.
-    unset: the flag's value for None, if it has one.
+    unset: the flag's value for None, if any.
     """
 
     help: str
@@ -52,18 +52,18 @@ def option(
     note: str = "",
     unset: float | None = None,
 ) -> Any:
-    """A field of an options dataclass; arguments as of `Info`. note: ends the message of a wrong value."""
+    """Define a field of an options dataclass; arguments as in `Info`."""
     info = Info(help, flags, low, high, above, tuple(choices), per_text, note, unset)
     return field(default=default, metadata={_INFO: info})
 
 
 def info(one: Field[Any]) -> Info:
-    """What an options dataclass says of its field."""
+    """Return the facts about a field of an options dataclass."""
     return one.metadata[_INFO]
 
 
 def options_class(model: str) -> Any:
-    """The options dataclass of a model: the one in `tts_core.<model>.options`."""
+    """Import a model's options dataclass, the one in `tts_core.<model>.options`."""
     module = import_module(f"tts_core.{model}.options")
     [found] = [
         value
@@ -74,7 +74,7 @@ def options_class(model: str) -> Any:
 
 
 def check(options: Any) -> None:
-    """Raise UsageError for the first field whose value has the wrong type or is out of its range.
+    """Raise UsageError for the first field whose value has the wrong type or is out of range.
 
     Called by `__post_init__` of every options dataclass.
     """
@@ -86,7 +86,7 @@ def check(options: Any) -> None:
 
 
 def changed(options: Options, changes: Mapping[str, Any]) -> Options:
-    """The options with some fields replaced. Raises UsageError for an unknown name, with the nearest one."""
+    """Replace some fields of the options. Raises UsageError for an unknown name, with the nearest one."""
     if not changes:
         return options
     check_names(changes, [one.name for one in fields(cast(Any, options))])
@@ -96,7 +96,7 @@ def changed(options: Options, changes: Mapping[str, Any]) -> Options:
 def _check(name: str, kind: str, known: Info, value: Any) -> None:
     if value is None:
         if "None" not in kind:
-            raise UsageError(f"{name}: None is not a value of it; leave it out for the default")
+            raise UsageError(f"{name}: None is not allowed; omit it for the default")
         return
     if isinstance(value, str) and known.choices:
         if value not in known.choices:
@@ -111,7 +111,7 @@ def _check(name: str, kind: str, known: Info, value: Any) -> None:
         raise UsageError(f"{name}: {value!r} is not a {number}{known.note}")
     if number == "whole number" and not isinstance(value, Integral) and known.high < math.inf:
         raise UsageError(f"{name}: {value} is not a {number}{known.note}")
-    size = int(value) if isinstance(value, Integral) else float(value)  # 2**64 - 1 is no float
+    size = int(value) if isinstance(value, Integral) else float(value)  # 2**64 - 1 is not exact as a float
     fits = known.low <= size <= known.high and size > known.above and not math.isinf(size)
     if not fits or (number == "whole number" and not isinstance(value, Integral)):
         raise UsageError(f"{name}: {value} is {_expected(known, number)}{known.note}")

@@ -1,4 +1,4 @@
-"""What every model's pipeline offers an app, and how it tells its progress and is stopped."""
+"""The interface of every model's pipeline, with progress reports and cancellation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PromptLike = Prompt | np.ndarray | None  # an array is a model's own form: codes
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a generation is. seconds: of speech made.  expected: in all, as far as is known."""
+    """Progress of a generation. seconds: of speech so far.  expected: in total, if known."""
 
     stage: str
     seconds: float
@@ -37,14 +37,14 @@ class Watch:
             raise CancelledError("generation: cancelled")
 
     def tell(self, stage: str, seconds: float, expected: float | None = None) -> None:
-        """Check, and tell the caller."""
+        """Check `cancel`, then report progress to the caller."""
         self.check()
         if self.progress is not None:
             self.progress(Progress(stage, seconds, expected))
 
 
 def check_model(found: str | None, wanted: str) -> None:
-    """Raise UsageError unless the files contain the model that a typed `load` is for."""
+    """Raise UsageError unless the files contain the model of a typed `load`."""
     if found != wanted:
         raise UsageError(f"model: the files contain {found or 'no whole model'}, not {wanted}; use load()")
 
@@ -67,9 +67,9 @@ class Pipeline(Protocol):
         """Speak one text.
 
         prompt: reference speech.  options: the model's options; `changes` replace some of their fields.
-        progress: called now and then.  cancel: once set, ends the generation with CancelledError.
-        Raises UsageError for a text, prompt or option that cannot be used, ResourceError for what memory does
-        not hold, GenerationError where the network fails.
+        progress: called during generation.  cancel: once set, ends the generation with CancelledError.
+        Raises UsageError for a text, prompt or option that cannot be used, ResourceError for too little
+        memory, GenerationError if a network computes NaN or infinity.
         """
         ...
 
@@ -83,7 +83,7 @@ class Pipeline(Protocol):
         cancel: threading.Event | None = None,
         **changes: Any,
     ) -> Iterator[GenerationResult]:
-        """Speak one text part by part; arguments and errors as of `generate`, raised at the call."""
+        """Speak one text part by part; arguments and errors as in `generate`, raised at the call."""
         ...
 
     def generate_batch(
@@ -100,7 +100,7 @@ class Pipeline(Protocol):
         ...
 
     def request(self, text: str, options: Any, prompt: PromptLike) -> Any:
-        """Check what a caller asks for, without any network; what `speak` takes."""
+        """Check a caller's arguments without running a network; returns a request for `speak`."""
         ...
 
     def speak(
@@ -110,5 +110,5 @@ class Pipeline(Protocol):
         progress: Callable[[Progress], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> Iterator[GenerationResult]:
-        """The stream of a request that was made before."""
+        """Stream the speech of a request."""
         ...

@@ -1,4 +1,4 @@
-"""Reference speech: what a model takes a voice from."""
+"""Reference speech, from which a model takes a voice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tts_core.errors import UsageError
 
 
 class Word(NamedTuple):
-    """A spoken word and its times, in seconds from the start of its recording; end may be unknown."""
+    """A spoken word and its times in seconds from the start of its recording; end may be unknown."""
 
     text: str
     start: float
@@ -24,9 +24,9 @@ class Word(NamedTuple):
 class Reference:
     """One recording of one or more speakers: samples or codec codes, exactly one of them.
 
-    audio: (L,) floating-point samples in [-1, 1], at the model's sample rate unless `sample_rate` (Hz) says
-    otherwise.  codes: (Q, P) int32.  text: what is said, as the model reads it; None for a model that only
-    takes the voice.  words: with their times, for a model that reads them.  name: in messages.
+    audio: (L,) floating-point samples in [-1, 1], at `sample_rate` (Hz), by default the model's.
+    codes: (Q, P) int32.  text: transcript in the model's notation; None for a model that uses only the voice.
+    words: with their times, for a model that reads them.  name: in messages.
     """
 
     audio: np.ndarray | None = None
@@ -41,15 +41,15 @@ class Reference:
             raise UsageError("prompt: give audio or codes, exactly one of them")
 
     def samples(self, sample_rate: int, where: str = "prompt") -> np.ndarray | None:
-        """Its audio at a model's rate, checked: (L,) float32; None where codes were given.
+        """Check its audio and resample it to a model's rate: (L,) float32; None if it has codes.
 
-        where: its name in messages. Raises UsageError for anything else than one channel of finite
-        floating-point samples, and for too few of them to resample.
+        where: its name in messages. Raises UsageError unless it is one channel of finite floating-point
+        samples, and for too few of them to resample.
         """
         if self.audio is None:
             return None
         samples = np.asarray(self.audio)
-        if samples.dtype.kind != "f":  # 16-bit samples taken as they are would be 32,768 times too loud
+        if samples.dtype.kind != "f":  # 16-bit samples would be 32,768 times too loud
             raise UsageError(f"{where}: audio must be floating-point samples in [-1, 1]")
         if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
             raise UsageError(f"{where}: audio must be a non-empty 1-D array of finite samples")
@@ -76,7 +76,7 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """The voices of a generation: one reference or several; how many a model takes is in its spec."""
+    """The voices of a generation: one or more references; a model's limit is in its spec."""
 
     references: tuple[Reference, ...] = field(default_factory=tuple)
 
@@ -94,14 +94,14 @@ class Prompt:
         sample_rate: int | None = None,
         words: Sequence[Word] = (),
     ) -> Prompt:
-        """A prompt of one reference; arguments as of `Reference`."""
+        """Build a prompt of one reference; arguments as in `Reference`."""
         return cls((Reference(audio, text, codes, sample_rate, tuple(words)),))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], text: str | None = None) -> Prompt:
-        """A prompt of one recording in a sound file; it is resampled to the model's rate when it is used.
+        """Read a prompt of one recording from a sound file; it is resampled to the model's rate when used.
 
-        Raises what `tts_core.audio.files.read_audio` raises.
+        Raises as `tts_core.audio.files.read_audio`.
         """
         from tts_core.audio.files import read_audio_at_its_rate
 
@@ -110,7 +110,7 @@ class Prompt:
 
     @property
     def one(self) -> Reference:
-        """The reference of a prompt that has one. Raises UsageError where it has several."""
+        """The only reference of the prompt. Raises UsageError if it has several."""
         if len(self.references) != 1:
             raise UsageError(f"prompt: {len(self.references)} references; this model takes one")
         return self.references[0]

@@ -1,4 +1,4 @@
-"""Results of generation, and the meter of what a run took."""
+"""Results of generation, and a meter of time and samples."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, eq=False)
 class SpokenPiece:
-    """A piece of a long text, and what it takes to speak it again by itself: `text`, `prompt`, `seed` and
-    `max_frames`, in one piece.
+    """A spoken piece of a long text. Its `text`, `prompt`, `seed` and `max_frames` speak it again by itself.
 
-    text: as it was read; words without a tag go on in the prompt's last turn.  audio: (L,) float32, before it
-    was joined to the others.  codes: (Q, T) int32.
+    text: as read; words without a tag continue the prompt's last turn.  audio: (L,) float32, before joining.
+    codes: (Q, T) int32.
     """
 
     text: str
@@ -37,20 +36,20 @@ class SpokenPiece:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GenerationResult:
-    """One piece of speech, or the whole of it.
+    """One part of the speech, or all of it.
 
     audio: (L,) float32 NumPy samples in [-1, 1].
     codes: (Q, T) int32, the frames that `audio` was decoded from.
-    seed: what the random numbers came from; None where the caller gave the numbers.
-    finish_reason: "stop" where the model ended the speech, "length" where max_frames did, None on a piece
-    before the last.
+    seed: of the random numbers; None if the caller gave the numbers.
+    finish_reason: "stop" if the model ended the speech, "length" if max_frames did, None for a part before
+    the last.
     token_count: decoder rows computed for this text so far.
     real_time_factor: processing time / audio time so far; below 1 is faster than real time.
     time_to_first_audio: seconds from the call to the first decoded piece.
-    peak_memory_usage: bytes: of the device's allocator where it has one, of the process otherwise.
-    segment_idx: 0, 1, ... over the pieces of a stream.
-    stage_seconds: seconds spent so far in each stage of a model that has several, by name, in their order.
-    pieces: those of a long text that ended here, in order, of models that tell them.
+    peak_memory_usage: bytes of the device's allocator if it has one, else of the process.
+    segment_idx: 0, 1, ... over the parts of a stream.
+    stage_seconds: seconds spent so far in each stage of a model with several, by name, in order.
+    pieces: pieces of a long text that ended in this part, in order; empty for models that do not report them.
     """
 
     audio: np.ndarray
@@ -79,7 +78,7 @@ class GenerationResult:
         return len(self.audio) / self.sample_rate
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `audio` in the format of the suffix; errors as of `tts_core.audio.files.write_audio`."""
+        """Write `audio` in the format of the suffix; errors as in `tts_core.audio.files.write_audio`."""
         from tts_core.audio.files import write_audio
 
         write_audio(path, self.audio, self.sample_rate)
@@ -92,7 +91,7 @@ class GenerationResult:
 
 
 def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
-    """The pieces of one stream as one result."""
+    """Join the parts of a stream into one result."""
     last = pieces[-1]
     audio = np.concatenate([piece.audio for piece in pieces])
     return replace(
@@ -106,12 +105,12 @@ def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
 
 
 def real_time_factor(seconds: float, samples: int, sample_rate: int) -> float:
-    """Processing time over audio time: below 1 is faster than real time, infinite where there is no audio."""
+    """Divide processing time by audio time: below 1 is faster than real time, infinite without audio."""
     return seconds * sample_rate / samples if samples else math.inf
 
 
 class Meter:
-    """Counts time and samples from its creation. stages: names, in the order in which results list them."""
+    """A meter of time and samples from its creation. stages: names, in the order of the results."""
 
     def __init__(self, sample_rate: int, stages: Sequence[str] = ()):
         self.started, self.sample_rate = time.perf_counter(), sample_rate
@@ -120,7 +119,7 @@ class Meter:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count the time inside the block, which must read its results from the device, for a stage."""
+        """Add the time inside the block to a stage; the block must read its results from the device."""
         entered = time.perf_counter()
         try:
             yield
@@ -128,7 +127,7 @@ class Meter:
             self.stage_seconds[name] += time.perf_counter() - entered
 
     def add(self, samples: int) -> None:
-        """Note that this many samples have just been made."""
+        """Count new samples."""
         self.seconds = time.perf_counter() - self.started
         if samples:
             self.first_seconds = self.first_seconds or self.seconds
@@ -136,7 +135,7 @@ class Meter:
 
     @property
     def seconds_made(self) -> float:
-        """Of speech, so far."""
+        """Seconds of speech so far."""
         return self.samples / self.sample_rate
 
     def result(
@@ -150,7 +149,7 @@ class Meter:
         segment_idx: int = 0,
         finish_reason: FinishReason | None,
     ) -> GenerationResult:
-        """A part of a stream, with the times of the last `add`. audio: (L,) float32, codes: (Q, T) int32.
+        """Build a part of a stream with the times of the last `add`. audio: (L,) float32, codes: (Q, T).
 
         finish_reason: None before the last part.
         """

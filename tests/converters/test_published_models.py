@@ -315,7 +315,7 @@ def fewer_books(content: dict[str, Any]) -> dict[str, Any]:
 def test_codec_with_too_few_codebooks(tmp_path, model):
     codec = save(tmp_path / "encodec.th", ENCODEC, fewer_books)
     opened = open_published(without(model, "encodec"), codec=codec)
-    with pytest.raises(CheckpointError, match=r"EnCodec: 4 codebooks of 1024 codes, \w+ speaks 8 of 1024"):
+    with pytest.raises(CheckpointError, match=r"EnCodec: 4 codebooks of 1024 codes, \w+ needs 8 of 1024"):
         outline(opened)
 
 
@@ -329,7 +329,7 @@ def test_vocoder_with_too_few_codebooks(tmp_path, model):
         lambda content: content | {table: content[table][: 3 * 1024].clone()},
     )
     opened = open_published([*without(model, "vocos"), tmp_path])
-    with pytest.raises(CheckpointError, match=r"Vocos: 3 codebooks of 1024 codes, \w+ speaks 8 of 1024"):
+    with pytest.raises(CheckpointError, match=r"Vocos: 3 codebooks of 1024 codes, \w+ needs 8 of 1024"):
         outline(opened)
 
 
@@ -454,7 +454,7 @@ def test_mbd_that_is_missing_or_of_another_codec(tmp_path, monkeypatch):
     )
     width = open_published(ENCODEC, parts=["encodec"]).parts["encodec"].config.hidden_size
     opened = open_published([*sources("metavoice"), write_mbd(tmp_path, width + 1)], include=["mbd"])
-    with pytest.raises(CheckpointError, match=f"MBD: made for latents of {width + 1} at 24000 Hz"):
+    with pytest.raises(CheckpointError, match=f"MBD: needs latents of {width + 1} at 24000 Hz"):
         outline(opened)
 
 

@@ -76,5 +76,5 @@ def test_none_is_a_value_only_where_the_type_says_so() -> None:
             check(self)
 
     assert changed(Options(), {"steps": 4}) == Options(4)
-    with pytest.raises(UsageError, match=r"^steps: None is not a value of it"):
+    with pytest.raises(UsageError, match=r"^steps: None is not allowed"):
         Options(None)  # type: ignore[arg-type]

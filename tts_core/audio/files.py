@@ -1,4 +1,4 @@
-"""Sound files in and out: WAV, FLAC and MP3 through soundfile, resampled by soxr; both imported when used."""
+"""Read and write WAV, FLAC and MP3 with soundfile; resample with soxr. Both are imported when used."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy as np
 
 from tts_core.errors import NotFoundError, ResourceError, UsageError, not_there
 
-FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}  # what we write; libsndfile reads more
+FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}  # output formats; libsndfile reads more
 
 
 def read_audio(
     path: str | os.PathLike[str], sample_rate: int, *, quality: Literal["HQ", "VHQ"] = "VHQ"
 ) -> np.ndarray:
-    """A sound file as (L,) float32 samples at `sample_rate`, its channels averaged.
+    """Read a sound file as (L,) float32 samples at `sample_rate`, its channels averaged.
 
-    quality: of resampling, as soxr names it.
-    Raises what `read_audio_at_its_rate` raises, and UsageError for a file too short to resample.
+    quality: soxr's name for the resampling quality.
+    Raises as `read_audio_at_its_rate`, and UsageError for a file too short to resample.
     """
     samples, rate = read_audio_at_its_rate(path)
     mono = resample(samples, rate, sample_rate, quality=quality)
@@ -34,7 +34,7 @@ def read_audio(
 
 
 def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, int]:
-    """A sound file as (L,) float32 samples, its channels averaged, and its sample rate in Hz.
+    """Read a sound file as (L,) float32 samples, its channels averaged, and its sample rate in Hz.
 
     Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, or contains
     NaN or infinite samples.
@@ -51,19 +51,19 @@ def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, in
     except (soundfile.SoundFileError, RuntimeError, OSError) as error:
         new = f"{path.stem}{'_new' * (path.suffix.lower() == '.wav')}.wav"
         raise UsageError(
-            f"audio: {path} cannot be decoded; make a WAV file of it: ffmpeg -i {path.name} {new}"
+            f"audio: {path} cannot be decoded; convert it to WAV: ffmpeg -i {path.name} {new}"
         ) from error
     if not len(samples):
-        raise UsageError(f"audio: {path} is empty; give a file with sound in it")
+        raise UsageError(f"audio: {path} is empty; give a file with sound")
     if not np.isfinite(samples).all():
-        raise UsageError(f"audio: {path} holds samples that are not numbers; export it again")
+        raise UsageError(f"audio: {path} contains NaN or infinite samples; export it again")
     return samples.mean(axis=1), int(rate)
 
 
 def resample(
     samples: np.ndarray, rate: int, new_rate: int, *, quality: Literal["HQ", "VHQ"] = "VHQ"
 ) -> np.ndarray:
-    """(L,) float32 samples at `rate` Hz → (L * new_rate / rate,) at `new_rate` Hz, give or take one."""
+    """Resample (L,) float32 samples at `rate` Hz to (L * new_rate / rate,) ± 1 samples at `new_rate` Hz."""
     if rate == new_rate:
         return samples
     import soxr
@@ -72,9 +72,9 @@ def resample(
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Find out, before any work, that a sound file can be written to `path`.
+    """Check, before any work, that a sound file can be written to `path`.
 
-    Raises UsageError for a suffix that we do not write, a folder, or an unwritable place; NotFoundError
+    Raises UsageError for an unsupported suffix, a folder, or a folder without write permission; NotFoundError
     for a missing folder.
     """
     path = Path(path)
@@ -84,13 +84,13 @@ def check_output(path: str | os.PathLike[str]) -> None:
         raise UsageError(f"output: {path} is a folder; give the name of a file")
     folder = path.parent
     if not folder.exists():
-        raise NotFoundError(f"output: the folder {folder} is not there; make it first")
+        raise NotFoundError(f"output: the folder {folder} does not exist; create it first")
     if not folder.is_dir() or not _takes_files(folder):
         raise UsageError(f"output: {folder} cannot be written to; choose another folder")
 
 
 def _takes_files(folder: Path) -> bool:
-    """By its permissions, and tried: they do not tell of every file system."""
+    """Check permissions and write a test file: permissions do not cover every file system."""
     if not os.access(folder, os.W_OK | os.X_OK):
         return False
     try:
@@ -103,8 +103,8 @@ def _takes_files(folder: Path) -> bool:
 def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: int) -> None:
     """Write (L,) samples, clipped to [-1, 1], in the format of the suffix: 16-bit WAV or FLAC, or MP3.
 
-    The file appears whole or not at all. Raises what `check_output` raises, UsageError for a rate that the
-    format cannot hold, ResourceError where the disk is full.
+    The file appears whole or not at all. Raises as `check_output`, UsageError for a rate that the format
+    does not support, ResourceError if the disk is full.
     """
     import soundfile
 
@@ -120,7 +120,7 @@ def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: 
         os.replace(partial, path)
     except soundfile.LibsndfileError as error:
         if "sample rate" in str(error):
-            raise UsageError(f"output: {form} cannot hold {sample_rate} Hz; use .wav") from error
+            raise UsageError(f"output: {form} does not support {sample_rate} Hz; use .wav") from error
         raise ResourceError(f"output: {path} could not be written ({error}); is the disk full?") from error
     except OSError as error:
         raise ResourceError(
@@ -131,12 +131,12 @@ def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: 
 
 
 def pcm16(samples: np.ndarray) -> np.ndarray:
-    """Samples, clipped to [-1, 1], as little-endian 16-bit integers; 1.0 is 32767."""
+    """Convert samples, clipped to [-1, 1], to little-endian 16-bit integers; 1.0 is 32767."""
     return np.rint(np.clip(samples, -1, 1) * 32767).astype("<i2")
 
 
 class WavWriter:
-    """A 16-bit WAV file that grows piece by piece: valid after each, and kept as it is when interrupted."""
+    """A 16-bit WAV file that grows piece by piece; it is valid after each, also if interrupted."""
 
     def __init__(self, path: str | os.PathLike[str], sample_rate: int):
         self._raw = open(path, "wb")  # noqa: SIM115 - closed by __exit__
@@ -146,7 +146,7 @@ class WavWriter:
         self._file.setframerate(sample_rate)
 
     def write(self, samples: np.ndarray) -> None:
-        """Append (L,) samples, clipped to [-1, 1]; the header is brought up to date."""
+        """Append (L,) samples, clipped to [-1, 1], and update the header."""
         self._file.writeframes(pcm16(samples).tobytes())
         self._raw.flush()
 

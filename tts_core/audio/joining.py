@@ -1,4 +1,4 @@
-"""Pieces of speech joined to one, without clicks: each fades out, a pause, the next fades in."""
+"""Join pieces of speech without clicks: fade out, pause, fade in."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from tts_core.errors import UsageError
 
 PAUSE = 0.2  # seconds between sentences
-FADE = 0.02  # seconds: long against a click, short against a sound of speech
+FADE = 0.02  # seconds: much longer than a click, shorter than a phoneme
 
 
 class Joiner:
-    """Takes pieces chunk by chunk as they are made, gives the joined samples as far as they are final.
+    """Joins pieces chunk by chunk and returns samples once they are final.
 
-    The first piece's beginning and the last one's end are left as they are.
+    The first piece's beginning and the last piece's end are unchanged.
     """
 
     def __init__(self, sample_rate: int, *, pause_seconds: float = PAUSE, fade_seconds: float = FADE):
@@ -23,11 +23,11 @@ class Joiner:
             raise UsageError(f"join: pause {pause_seconds} and fade {fade_seconds} seconds; give 0 or more")
         self.pause = round(pause_seconds * sample_rate)
         self.fade = round(fade_seconds * sample_rate)
-        self._held = np.zeros(0, np.float32)  # the end of the piece so far: it may have to fade out
-        self._faded_in = self.fade  # samples of the piece that have been through its fade
+        self._held = np.zeros(0, np.float32)  # the piece's last samples so far; they may need to fade out
+        self._faded_in = self.fade  # samples of the piece that are already faded in
 
     def add(self, chunk: np.ndarray, *, last_of_piece: bool = False) -> np.ndarray:
-        """The next (L,) samples of the present piece → samples that nothing to come can change."""
+        """Add the next (L,) samples of the current piece and return the samples that are now final."""
         samples = np.concatenate([self._held, self._fade_in(chunk.astype(np.float32))])
         keep = min(self.fade, len(samples))
         self._held = samples[len(samples) - keep :]
@@ -35,7 +35,7 @@ class Joiner:
         return ready if not last_of_piece else np.concatenate([ready, self._end_piece()])
 
     def finish(self) -> np.ndarray:
-        """What is still held back of the last piece, as it is."""
+        """Return the rest of the last piece, unchanged."""
         held, self._held = self._held, np.zeros(0, np.float32)
         return held
 
@@ -47,7 +47,7 @@ class Joiner:
         return faded
 
     def _end_piece(self) -> np.ndarray:
-        """Another piece follows: the held end fades out, and the pause."""
+        """End a piece that another follows: fade out its held end and add the pause."""
         end = self.finish()
         self._faded_in = 0
         return np.concatenate([end * rise(self.fade)[: len(end)][::-1], np.zeros(self.pause, np.float32)])
@@ -60,12 +60,12 @@ def join(
     pause_seconds: float = PAUSE,
     fade_seconds: float = FADE,
 ) -> np.ndarray:
-    """(L,) samples of each piece, in order → all of them, float32; one piece alone is unchanged."""
+    """Join the (L,) samples of all pieces, in order, as float32; a single piece is unchanged."""
     joiner = Joiner(sample_rate, pause_seconds=pause_seconds, fade_seconds=fade_seconds)
     parts = [joiner.add(piece, last_of_piece=place < len(pieces) - 1) for place, piece in enumerate(pieces)]
     return np.concatenate([*parts, joiner.finish()])
 
 
 def rise(length: int) -> np.ndarray:
-    """Half a cosine from almost 0 to almost 1. → (length,) float32."""
+    """Compute half a cosine from almost 0 to almost 1. → (length,) float32."""
     return (0.5 - 0.5 * np.cos(np.pi * np.arange(1, length + 1) / (length + 1))).astype(np.float32)

@@ -1,8 +1,8 @@
 """Mel spectrograms and the matrix of an inverse Fourier transform, in NumPy and float64.
 
 Mel: power, linear amplitude, Slaney's scale, no logarithm. Malcolm Slaney, "Auditory Toolbox", 1998; the same
-numbers as librosa 0.11's `feature.melspectrogram`, written anew. It stays on the host: a voice is read once,
-its spectrum is a few hundred kB, and several devices lack a Fourier transform or compute it wrongly
+numbers as librosa 0.11's `feature.melspectrogram`, rewritten. It runs on the host: a voice is read once, its
+spectrum is a few hundred kB, and several devices lack a Fourier transform or compute it incorrectly
 (torch_ref/limits).
 """
 
@@ -12,20 +12,20 @@ from functools import cache
 
 import numpy as np
 
-LINEAR_STEP = 200 / 3  # Hz a mel below 1000 Hz
+LINEAR_STEP = 200 / 3  # Hz per mel below 1000 Hz
 LOG_START = 1000.0  # Hz; above, equal steps are equal ratios
-LOG_STEP = np.log(6.4) / 27  # of the frequency's logarithm, a mel
+LOG_STEP = np.log(6.4) / 27  # log-frequency per mel above that
 
 
 def slaney_mels(frequencies: np.ndarray) -> np.ndarray:
-    """Hz to Slaney's mels."""
+    """Convert Hz to Slaney's mels."""
     f = np.asarray(frequencies, np.float64)
     above = LOG_START / LINEAR_STEP + np.log(np.maximum(f, LOG_START) / LOG_START) / LOG_STEP
     return np.where(f < LOG_START, f / LINEAR_STEP, above)
 
 
 def slaney_frequencies(mels: np.ndarray) -> np.ndarray:
-    """Slaney's mels to Hz."""
+    """Convert Slaney's mels to Hz."""
     m = np.asarray(mels, np.float64)
     start = LOG_START / LINEAR_STEP
     return np.where(m < start, m * LINEAR_STEP, LOG_START * np.exp(LOG_STEP * np.maximum(m - start, 0)))
@@ -33,9 +33,9 @@ def slaney_frequencies(mels: np.ndarray) -> np.ndarray:
 
 @cache
 def mel_filters(sample_rate: int, n_fft: int, n_mels: int) -> np.ndarray:
-    """Triangles from 0 Hz to half the sample rate, each of area 1 over Hz. (n_mels, n_fft // 2 + 1) float64.
+    """Build triangles from 0 Hz to half the sample rate, of area 1 over Hz. (n_mels, n_fft // 2 + 1) float64.
 
-    Read-only: it is shared by all callers.
+    Read-only, as all callers share it.
     """
     top = slaney_mels(np.array(sample_rate / 2))
     corners = slaney_frequencies(np.linspace(0, float(top), n_mels + 2))
@@ -51,9 +51,9 @@ def mel_filters(sample_rate: int, n_fft: int, n_mels: int) -> np.ndarray:
 def mel_power(
     samples: np.ndarray, sample_rate: int, *, n_fft: int, hop_length: int, n_mels: int
 ) -> np.ndarray:
-    """Power in each mel band around every hop_length-th sample, the first sample included.
+    """Compute the power in each mel band around every hop_length-th sample, from the first.
 
-    samples: (L,), taken as silent beyond both ends.  Returns (L // hop_length + 1, n_mels) float32.
+    samples: (L,), padded with zeros at both ends.  Returns (L // hop_length + 1, n_mels) float32.
     """
     padded = np.pad(np.asarray(samples, np.float64), n_fft // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, n_fft)[::hop_length]
@@ -63,17 +63,17 @@ def mel_power(
 
 
 def periodic_hann(length: int) -> np.ndarray:
-    """(length,) float64: half a period short of the symmetric window, as torch.hann_window makes it."""
+    """Compute a periodic Hann window, (length,) float64, as torch.hann_window does."""
     return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)
 
 
 def inverse_basis(window: np.ndarray, hop_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Matrix from stacked real and imaginary parts to windowed frames, and the squared window.
+    """Build the matrix from stacked real and imaginary parts to windowed frames, and the squared window.
 
-    window: (n_fft,) float64. Returns (2 (n_fft/2 + 1), R hop_length) and (R hop_length,), zeros appended to R
-    whole hops. The imaginary parts of bin 0, and of the last bin where n_fft is even, have no effect, as in
+    window: (n_fft,) float64. Returns (2 (n_fft/2 + 1), R hop_length) and (R hop_length,), zero-padded to R
+    whole hops. The imaginary parts of bin 0, and of the last bin if n_fft is even, have no effect, as in
     numpy.fft.irfft.
-    Raises ValueError where windows hop_length apart leave samples without weight.
+    Raises ValueError if windows hop_length apart leave samples without weight.
     """
     n_fft = len(window)
     if not 0 < hop_length <= n_fft:

@@ -1,7 +1,7 @@
-"""Trim silence at both ends by frame level (librosa `effects.trim`, ISC, written anew).
+"""Trim silence at both ends by frame level (librosa `effects.trim`, ISC, rewritten).
 
-Two rules, because models were published with two: librosa up to 0.9 mirrors the signal at its ends, later
-versions take it as silent beyond them. They differ where sound reaches an end.
+Two rules, as published models use both: librosa up to 0.9 mirrors the signal at its ends, later versions pad
+it with zeros. They differ if sound reaches an end.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MARGIN = FRAME_LENGTH // 2  # added at each end, so that frame i is centered on 
 
 
 def loud_span(samples: np.ndarray, trim_db: float) -> tuple[int, int]:
-    """First sample and last + 1 of the frames less than trim_db below the loudest; mirrored ends, in float32.
+    """Find the first sample and last + 1 of frames less than trim_db below the loudest; mirrored, in float32.
 
-    samples: (L,). All of it where it is too short to mirror (upstream fails there), and where a sample is NaN
-    or infinite and so has no level.
+    samples: (L,). The span is the whole signal if it is too short to mirror (upstream fails there), or has
+    NaN or infinite samples.
     Raises UsageError unless trim_db is positive.
     Source: MARS5's rule, librosa 0.9.
     """
@@ -32,9 +32,9 @@ def loud_span(samples: np.ndarray, trim_db: float) -> tuple[int, int]:
 
 
 def sounding(samples: np.ndarray, below_db: float) -> tuple[int, int]:
-    """First sample and last + 1 of the frames less than below_db below the loudest; silent ends, in float64.
+    """Find the first sample and last + 1 of frames less than below_db below the loudest; padded, in float64.
 
-    samples: (L,). All of it where it is nothing but zeros.
+    samples: (L,). The span is the whole signal if all samples are zero.
     Source: MetaVoice's rule, librosa 0.11, in float64.
     """
     padded = np.pad(np.asarray(samples, np.float64), MARGIN)
@@ -42,13 +42,13 @@ def sounding(samples: np.ndarray, below_db: float) -> tuple[int, int]:
 
 
 def trim(samples: np.ndarray, below_db: float) -> np.ndarray:
-    """The part between the bounds of `sounding`: a view."""
+    """Return the part between the bounds of `sounding`, as a view."""
     start, stop = sounding(samples, below_db)
     return samples[start:stop]
 
 
 def _frame_power(padded: np.ndarray) -> np.ndarray:
-    """Mean square of each frame."""
+    """Compute the mean square of each frame."""
     frames = np.lib.stride_tricks.sliding_window_view(padded, FRAME_LENGTH)[::HOP_LENGTH]
     return np.mean(frames * frames, axis=-1)
 

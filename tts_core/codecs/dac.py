@@ -1,4 +1,4 @@
-"""The Descript Audio Codec's numbers, names and geometry.
+"""Configuration, tensor names and window geometry of the Descript Audio Codec.
 
 Source: descriptinc/descript-audio-codec 1.0.0 (MIT); names are those of transformers' DacModel.
 """
@@ -31,7 +31,7 @@ class DacConfig:
     upsampling_ratios: tuple[int, ...]  # decoder order
     n_codebooks: int
     codebook_size: int
-    codebook_dim: tuple[int, ...]  # one a codebook
+    codebook_dim: tuple[int, ...]  # one per codebook
 
     def __post_init__(self) -> None:
         check_numbers(self, "DAC config")
@@ -62,18 +62,18 @@ class DacConfig:
 
     @property
     def encoder_width(self) -> int:
-        """Channels that leave the encoder's last block."""
+        """Output channels of the encoder's last block."""
         return self.encoder_hidden_size * 2 ** len(self.downsampling_ratios)
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted` takes it."""
+        """Return our own schema, as `read_converted` reads it."""
         return asdict(self)
 
 
 def read_descript(kwargs: Mapping[str, Any]) -> DacConfig:
-    """From the `metadata.kwargs` of a descript checkpoint.
+    """Read the configuration from the `metadata.kwargs` of a descript checkpoint.
 
-    Unknown entries are dropped, as its own loader does.
+    Unknown entries are dropped, as in its own loader.
     """
     kwargs = mapping(kwargs, "DAC metadata")
     missing = [name for name in _DESCRIPT if name not in kwargs]
@@ -106,7 +106,7 @@ _DESCRIPT = [
 
 
 def read_transformers(config: Mapping[str, Any]) -> DacConfig:
-    """From the config.json of a transformers DacModel."""
+    """Read the configuration from the config.json of a transformers DacModel."""
     config = mapping(config, "DAC config.json")
     missing = [name for name in _TRANSFORMERS if name not in config]
     if missing:
@@ -169,7 +169,7 @@ def _from_strides(
     codebook_dim: Any,
     **rest: Any,
 ) -> DacConfig:
-    """Fill in what both published forms derive; wrong types are named by DacConfig."""
+    """Fill in the values that both published forms derive; DacConfig checks the types."""
     if not isinstance(strides, list | tuple):
         raise CheckpointError(f"DAC config: strides {strides!r:.40} are not a list")
     derived = encoder_hidden_size * 2 ** len(strides) if isinstance(encoder_hidden_size, int) else 0
@@ -187,12 +187,12 @@ def _from_strides(
 
 
 def read_converted(config: Mapping[str, Any]) -> DacConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     return DacConfig(**exact_fields(DacConfig, config, "codec/config.json"))
 
 
 def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:
-    """Canonical name → shape in PyTorch's layout: convolutions (out, in, k), transposed ones (in, out, k)."""
+    """Map canonical names to PyTorch shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
     shapes: dict[str, tuple[int, ...]] = {}
 
     def conv(name: str, out: int, into: int, kernel: int) -> None:
@@ -238,8 +238,8 @@ def parameter_shapes(config: DacConfig) -> dict[str, tuple[int, ...]]:
 
 
 def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
-    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    leaves it as it is.
+    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    if it is the same.
     """
     if rank != 3:
         return None
@@ -252,8 +252,8 @@ def check_fits(config: DacConfig, channels: int, entries: int) -> None:
     """Raise CheckpointError unless the codec has one codebook of `entries` codes for each of `channels`."""
     if (config.n_codebooks, config.codebook_size) != (channels, entries):
         raise CheckpointError(
-            f"codec: {config.n_codebooks} codebooks of {config.codebook_size} codes, the model speaks "
-            f"{channels} channels of {entries}; give the codec that belongs to it"
+            f"codec: {config.n_codebooks} codebooks of {config.codebook_size} codes, the model needs "
+            f"{channels} codebooks of {entries}; use the codec of its release"
         )
 
 
@@ -262,7 +262,7 @@ def _residual_layers() -> list[Layer]:
 
 
 def encoder_layers(config: DacConfig) -> list[Layer]:
-    """The convolutions from samples to latents."""
+    """List the convolutions from samples to latents."""
     layers: list[Layer] = [Conv(7, padding=3)]
     for stride in config.downsampling_ratios:
         layers += [*_residual_layers(), Conv(2 * stride, stride, padding=math.ceil(stride / 2))]
@@ -270,7 +270,7 @@ def encoder_layers(config: DacConfig) -> list[Layer]:
 
 
 def decoder_layers(config: DacConfig) -> list[Layer]:
-    """The convolutions from latents to samples."""
+    """List the convolutions from latents to samples."""
     layers: list[Layer] = [Conv(7, padding=3)]
     for stride in config.upsampling_ratios:
         layers += [ConvTranspose(2 * stride, stride, math.ceil(stride / 2)), *_residual_layers()]
@@ -278,24 +278,24 @@ def decoder_layers(config: DacConfig) -> list[Layer]:
 
 
 def decoded_length(config: DacConfig, frames: int) -> int:
-    """Samples for `frames` frames; an odd stride loses one sample in its layer."""
+    """Count the samples of `frames` frames; an odd stride loses one sample in its layer."""
     return output_length(decoder_layers(config), frames)
 
 
 def decode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
-    """The frames to feed for the samples of frames [start, stop) out of `frames`."""
+    """Find the frames to feed for the samples of frames [start, stop) out of `frames`."""
     first, last = input_span(decoder_layers(config), start * config.hop_length, stop * config.hop_length)
     return Window(start, stop, max(0, first), min(frames, last))
 
 
 def decode_lookahead(config: DacConfig) -> int:
-    """Frames beyond the last one wanted that must be known before its samples are final."""
+    """Count the frames after the last wanted one that must be known before its samples are final."""
     return input_span(decoder_layers(config), 0, config.hop_length)[1] - 1
 
 
 def encode_window(config: DacConfig, start: int, stop: int, frames: int) -> Window:
-    """The frames' worth of samples to feed for frames [start, stop); whole hops, so that the strides keep
-    their phase.
+    """Find the samples to feed for frames [start, stop), in units of frames; whole hops keep the strides
+    aligned.
     """
     first, last = input_span(encoder_layers(config), start, stop)
     hop = config.hop_length
@@ -324,12 +324,12 @@ NETWORK = Network(
     mlx_axes=lambda config, name, rank: mlx_axes(name, rank),
     repository="descript/dac_44khz",
 )
-# The order of the layers. State: samples (B, L), hidden and latents (B, C, T), encodings (B, E, T),
+# Layer order. State: samples (B, L), hidden and latents (B, C, T), encodings (B, E, T),
 # codes (B, Q, T), audio (B, L).
 
 
 def encode_stages(config: DacConfig) -> list[Stage]:
-    """Layers from samples to codes. A quantizer leaves in `latents` the residual for the next one."""
+    """List the layers from samples to codes. A quantizer leaves the residual for the next in `latents`."""
     names = [f"quantizer.quantizers.{i}" for i in range(config.n_codebooks)]
     return [
         stage("encoder_input", "encoder.conv1", "hidden"),
@@ -350,7 +350,7 @@ def encode_stages(config: DacConfig) -> list[Stage]:
 
 
 def decode_stages(config: DacConfig) -> list[Stage]:
-    """Layers from codes to audio."""
+    """List the layers from codes to audio."""
     return [
         stage("dequantizer", "quantizer", "hidden"),
         stage("decoder_input", "decoder.conv1", "hidden"),

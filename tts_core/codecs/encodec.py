@@ -1,4 +1,4 @@
-"""EnCodec's numbers, names and geometry: the causal mono model at 24 kHz.
+"""Configuration, tensor names and window geometry of EnCodec: the causal mono model at 24 kHz.
 
 Source: facebookresearch/encodec 0.1.1 (MIT); names are those of transformers' EncodecModel, weight norm
 folded.
@@ -18,7 +18,7 @@ from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
 
-SAMPLE_RATE = 24000  # Hz, of the model whose files do not say
+SAMPLE_RATE = 24000  # Hz; the model's files do not state it
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class EncodecConfig:
     """Shape of an EnCodec. Numbers only: no dtype, device or path."""
 
     sample_rate: int  # Hz
-    hidden_size: int  # latent width, and that of the codebooks
+    hidden_size: int  # width of latents and codebooks
     num_filters: int  # channels at full rate
     upsampling_ratios: tuple[int, ...]  # decoder order
     kernel_size: int
     last_kernel_size: int
     residual_kernel_size: int
-    compress: int  # a residual block is that much narrower inside
+    compress: int  # factor by which a residual block is narrower inside
     num_lstm_layers: int
     n_codebooks: int
     codebook_size: int
@@ -60,22 +60,22 @@ class EncodecConfig:
 
     @property
     def width(self) -> int:
-        """Channels at frame rate, where the LSTMs are."""
+        """Channels at frame rate, the LSTMs' width."""
         return self.num_filters * 2 ** len(self.upsampling_ratios)
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted` takes it."""
+        """Return our own schema, as `read_converted` reads it."""
         return asdict(self)
 
 
 def codebooks_at(kbps: float, sample_rate: int, hop_length: int, codebook_size: int) -> int:
-    """Codebooks whose codes fit into `kbps` kilobits per second: 8 at 6 for the published model."""
+    """Count the codebooks whose codes fit `kbps` kilobits per second: 8 at 6 kbps for the published model."""
     frame_rate = -(-sample_rate // hop_length)
     return int(1000 * kbps // (frame_rate * math.ceil(math.log2(codebook_size))))
 
 
 def check_codebooks(config: EncodecConfig, count: int) -> None:
-    """Raise UsageError unless the model has `count` codebooks, and that is at least one."""
+    """Raise UsageError unless `count` is between 1 and the model's number of codebooks."""
     if not 1 <= count <= config.n_codebooks:
         raise UsageError(f"EnCodec: {count} codebooks; give 1 to {config.n_codebooks}")
 
@@ -89,9 +89,9 @@ _CODEBOOK = re.compile(r"quantizer\.(?:vq\.)?layers\.\d+\.(?:_codebook|codebook)
 
 
 def from_shapes(shapes: Mapping[str, tuple[int, ...]], *, sample_rate: int = SAMPLE_RATE) -> EncodecConfig:
-    """From the tensors' names and shapes, in either published layout: the .th file says nothing more.
+    """Read the configuration from tensor names and shapes, in either published layout.
 
-    Raises CheckpointError where the tensors are not those of a mono EnCodec.
+    A .th file has no other source.  Raises CheckpointError if the tensors are not those of a mono EnCodec.
     """
     convs: dict[str, list[tuple[int, ...]]] = {"None": [], "block.1": [], "block.3": [], "shortcut": []}
     found = [(match, shape) for name, shape in shapes.items() if (match := _WEIGHT.fullmatch(name))]
@@ -123,15 +123,15 @@ def from_shapes(shapes: Mapping[str, tuple[int, ...]], *, sample_rate: int = SAM
 
 
 def _compress(widths: list[tuple[int, int]]) -> int:
-    """The divisor that takes every residual block's width to its inner one."""
+    """Find the divisor between the width of every residual block and its inner width."""
     fits = [c for c in range(1, widths[0][0] + 1) if all(outer // c == inner for outer, inner in widths)]
     if not fits:
-        raise CheckpointError(f"EnCodec: residual blocks narrow {widths}, which is no one divisor")
+        raise CheckpointError(f"EnCodec: residual blocks narrow {widths}, not by one common divisor")
     return fits[0]
 
 
 def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
-    """From the config.json of a transformers EncodecModel."""
+    """Read the configuration from the config.json of a transformers EncodecModel."""
     config = mapping(config, "EnCodec config.json")
     missing = [name for name in (*_TRANSFORMERS, *_FIXED) if name not in config]
     if missing:
@@ -177,7 +177,7 @@ _TRANSFORMERS = (
     "num_lstm_layers",
     "codebook_size",
 )
-_FIXED = {  # what the network here does not vary
+_FIXED = {  # the only supported values
     "audio_channels": 1,
     "normalize": False,
     "chunk_length_s": None,
@@ -206,12 +206,12 @@ _HARMLESS = (
 
 
 def read_converted(config: Mapping[str, Any]) -> EncodecConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     return EncodecConfig(**exact_fields(EncodecConfig, config, "EnCodec config.json"))
 
 
 def parameter_shapes(config: EncodecConfig) -> dict[str, tuple[int, ...]]:
-    """Canonical name → shape in PyTorch's layout: convolutions (out, in, k), transposed ones (in, out, k)."""
+    """Map canonical names to PyTorch shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
     shapes: dict[str, tuple[int, ...]] = {}
 
     def conv(name: str, out: int, into: int, kernel: int) -> None:
@@ -255,13 +255,13 @@ def parameter_shapes(config: EncodecConfig) -> dict[str, tuple[int, ...]]:
 
 
 def transposed_layers(config: EncodecConfig) -> range:
-    """Where the transposed convolutions stand among the decoder's layers."""
+    """Return the indices of the transposed convolutions among the decoder's layers."""
     return range(3, 3 * len(config.upsampling_ratios) + 1, 3)
 
 
 def mlx_axes(config: EncodecConfig, name: str, rank: int) -> tuple[int, ...] | None:
-    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    leaves it as it is. Names do not tell transposed convolutions, so it takes the configuration too.
+    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    if it is the same. Names do not identify transposed convolutions; the configuration does.
     """
     if rank != 3:
         return None
@@ -274,7 +274,7 @@ def _residual_layers(config: EncodecConfig) -> list[Layer]:
 
 
 def _encoder_layers(config: EncodecConfig) -> list[Layer]:
-    """The causal convolutions from samples to the LSTM."""
+    """List the causal convolutions from samples to the LSTM."""
     layers: list[Layer] = [Conv(config.kernel_size, padding=config.kernel_size - 1)]
     for stride in config.upsampling_ratios[::-1]:
         layers += [*_residual_layers(config), Conv(2 * stride, stride, padding=stride)]
@@ -282,7 +282,7 @@ def _encoder_layers(config: EncodecConfig) -> list[Layer]:
 
 
 def _decoder_layers(config: EncodecConfig) -> list[Layer]:
-    """The causal convolutions from the LSTM to samples."""
+    """List the causal convolutions from the LSTM to samples."""
     layers: list[Layer] = []
     for stride in config.upsampling_ratios:
         layers += [ConvTranspose(2 * stride, stride), *_residual_layers(config)]
@@ -290,29 +290,29 @@ def _decoder_layers(config: EncodecConfig) -> list[Layer]:
 
 
 def encode_tail(config: EncodecConfig) -> int:
-    """Frames before a window that the encoder's last convolution reads from the LSTM."""
+    """Count the frames before a window that the encoder's last convolution reads from the LSTM."""
     return config.last_kernel_size - 1
 
 
 def decode_tail(config: EncodecConfig) -> int:
-    """Frames before a window that the decoder's convolutions read from the LSTM."""
+    """Count the frames before a window that the decoder's convolutions read from the LSTM."""
     return -input_span(_decoder_layers(config), 0, config.hop_length)[0]
 
 
 def encode_windows(config: EncodecConfig, frames: int, largest: int) -> list[Window]:
-    """Windows of whole frames; samples from `first` on feed the convolutions before the LSTM."""
+    """Cut an encode into windows of frames; samples from `first` on feed the convolutions before the LSTM."""
     before = -(input_span(_encoder_layers(config), 0, config.hop_length)[0] // config.hop_length)
     return _causal_windows(config, frames, largest, before)
 
 
 def decode_windows(config: EncodecConfig, frames: int, largest: int) -> list[Window]:
-    """Windows of frames; codes from `first` on feed the convolution before the LSTM."""
+    """Cut a decode into windows of frames; codes from `first` on feed the convolution before the LSTM."""
     return _causal_windows(config, frames, largest, config.kernel_size - 1)
 
 
 def _causal_windows(config: EncodecConfig, frames: int, largest: int, before: int) -> list[Window]:
-    """Nothing later is read, except where the signal's start is mirrored: the first window holds what that
-    takes.
+    """Cut frames into windows that read nothing later, except for the mirrored start of the signal: the first
+    window is long enough to include it.
     """
     mirrored = max(config.kernel_size, config.last_kernel_size, config.residual_kernel_size, 2)
     size = max(largest, mirrored)
@@ -344,12 +344,12 @@ NETWORK = Network(
     mlx_axes=mlx_axes,
     repository="facebook/encodec_24khz",
 )
-# The order of the layers. State: hidden and latents (B, C, T), encodings (B, E, T), codes (B, Q, T),
+# Layer order. State: hidden and latents (B, C, T), encodings (B, E, T), codes (B, Q, T),
 # audio (B, L).
 
 
 def encode_stages(config: EncodecConfig) -> list[Stage]:
-    """Layers from samples, (B, 1, L) in `hidden`, to codes. A quantizer searches the latents directly."""
+    """List the layers from samples, (B, 1, L) in `hidden`, to codes. Quantizers search latents directly."""
     *inner, last = _layers_with_weights(config, "encoder")
     names = [f"quantizer.layers.{i}" for i in range(config.n_codebooks)]
     return [
@@ -363,7 +363,7 @@ def encode_stages(config: EncodecConfig) -> list[Stage]:
 
 
 def decode_stages(config: EncodecConfig) -> list[Stage]:
-    """Layers from codes to audio."""
+    """List the layers from codes to audio."""
     first, *inner, last = _layers_with_weights(config, "decoder")
     return [
         stage("dequantizer", "quantizer", "latents"),
@@ -374,6 +374,6 @@ def decode_stages(config: EncodecConfig) -> list[Stage]:
 
 
 def _layers_with_weights(config: EncodecConfig, half: str) -> list[int]:
-    """Indices of the encoder's or decoder's layers that hold weights: activations are between them."""
+    """Return the indices of the encoder's or decoder's layers with weights; the others are activations."""
     names = [name.split(".") for name in parameter_shapes(config)]
     return list(dict.fromkeys(int(name[2]) for name in names if name[:2] == [half, "layers"]))

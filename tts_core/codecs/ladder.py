@@ -1,4 +1,4 @@
-"""The runs of codecs and vocoders in the ladders of models that use them."""
+"""The runs of codecs and vocoders in `mlx-port verify`, for the ladders of models that use them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tts_core.nn.layer_order import State
 
 
 def dac_rungs(given: Given) -> list[Rung]:
-    """DAC there and back with all its codebooks."""
+    """List the runs of DAC: encoder and decoder with all codebooks."""
     codec, layers = given.configs["dac"], "codecs.dac_layerwise:DacLayers"
     return [
         Rung("codec", "dac", layers, dac.encode_stages(codec), _samples, keeps=("codes",)),
@@ -23,7 +23,7 @@ def dac_rungs(given: Given) -> list[Rung]:
 
 
 def encodec_rungs(given: Given) -> list[Rung]:
-    """EnCodec there and back with all its codebooks."""
+    """List the runs of EnCodec: encoder and decoder with all codebooks."""
     codec, layers = given.configs["encodec"], "codecs.encodec_layerwise:EncodecLayers"
     return [
         Rung("codec", "encodec", layers, encodec.encode_stages(codec), _channel, keeps=("codes",)),
@@ -32,7 +32,7 @@ def encodec_rungs(given: Given) -> list[Rung]:
 
 
 def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
-    """Vocos on as many codebooks as it has. bandwidth_id: the row of its norms that the model speaks with."""
+    """Build the run of Vocos with all its codebooks. bandwidth_id: row of its norms that the model uses."""
     config = given.configs["vocos"]
     vocos.check_request(config, config.n_codebooks, bandwidth_id)
     return Rung(
@@ -45,7 +45,7 @@ def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
 
 
 def mbd_rungs(given: Given) -> list[Rung]:
-    """Each band of multi-band diffusion, on EnCodec's latents and audio."""
+    """List the runs of the bands of multi-band diffusion, on EnCodec's latents and audio."""
     config, layers = given.configs["mbd"], "codecs.mbd_layerwise:MbdLayers"
     return [
         Rung(f"mbd, band {b}", "mbd", layers, mbd.band_stages(config, b), partial(_noisy, band=b))
@@ -77,7 +77,7 @@ def _vocos_codes(given: Given, bandwidth_id: int) -> State:
 
 
 def _noisy(given: Given, band: int) -> State:
-    """The codec's latents and wave, and noise at a step half-way."""
+    """Build a band's inputs: the codec's latents and waveform, and noise at the middle step."""
     steps = default_steps(given.configs["mbd"].bands[band].schedule)
     wave = given.made["audio"].astype(np.float32)
     noise = np.random.default_rng(given.seed + band).standard_normal(wave.shape).astype(np.float32)

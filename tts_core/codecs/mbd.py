@@ -1,7 +1,7 @@
-"""Multi-band diffusion's numbers and names: one denoising U-Net per frequency band, each with its own cfg.
+"""Configuration and tensor names of multi-band diffusion: a denoising U-Net per band, each with its own cfg.
 
 Source: facebookresearch/audiocraft (MIT) and the cfg objects inside its `mbd_comp_8.pt`. Names are those of
-the file, behind `bands.N.unet.` and `bands.N.processor.`.
+the file, prefixed with `bands.N.unet.` and `bands.N.processor.`.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class MbdUnetConfig:
 
 @dataclass(frozen=True)
 class MbdScheduleConfig:
-    """How much noise stands in a band at each of `num_steps` diffusion steps."""
+    """Noise level of a band at each of `num_steps` diffusion steps."""
 
     beta_t0: float
     beta_t1: float
     beta_exp: float
     num_steps: int
-    clip: float  # samples are kept within ±clip after every transition
+    clip: float  # samples are clipped to ±clip after every transition
     noise_scale: float
 
     def __post_init__(self) -> None:
@@ -88,10 +88,10 @@ class MbdScheduleConfig:
 
 @dataclass(frozen=True)
 class MbdProcessorConfig:
-    """Rescaling of a sampled band's own sub-bands to the level of real sound."""
+    """Rescaling of a sampled band's sub-bands to the level of real audio."""
 
     n_bands: int
-    power_std: tuple[float, ...]  # one a sub-band
+    power_std: tuple[float, ...]  # one per sub-band
 
     def __post_init__(self) -> None:
         check_numbers(self, "MBD processor")
@@ -105,7 +105,7 @@ class MbdProcessorConfig:
 
 @dataclass(frozen=True)
 class MbdBandConfig:
-    """One band. processor: None where the band is taken as sampled."""
+    """One band. processor: None if the sampled band is used unchanged."""
 
     unet: MbdUnetConfig
     schedule: MbdScheduleConfig
@@ -133,11 +133,11 @@ class MbdConfig:
         return self.bands[0].unet.codec_dim
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted` takes it."""
+        """Return our own schema, as `read_converted` reads it."""
         return asdict(self)
 
 
-# What the published file's size says of each of its bands (inferred: it was not at hand)
+# Sizes of each published band, inferred from the file's size; the file itself was not available
 PUBLISHED_UNET = MbdUnetConfig(
     hidden=48,
     depth=4,
@@ -151,14 +151,14 @@ PUBLISHED_UNET = MbdUnetConfig(
 )
 _UNET_OFF = ("bilstm", "transformer")  # parts that the 24 kHz model does not have
 _UNET_IGNORED = ("dropout", "cross_attention")  # training; a detail of the transformer
-_SCHEDULE_IGNORED = ("variable_step_batch", "variance", "rescale")  # rescale: only where step 0 is executed
+_SCHEDULE_IGNORED = ("variable_step_batch", "variance", "rescale")  # rescale: only used if step 0 is executed
 _PROCESSOR_IGNORED = ("num_samples",)  # training
 
 
 def read_published(content: Mapping[Any, Any]) -> MbdConfig:
-    """From `mbd_comp_8.pt`: {"sample_rate", "n_bands", 0: {"cfg": plain dict, ...}, 1: ...}.
+    """Read the configuration from `mbd_comp_8.pt`: {"sample_rate", "n_bands", 0: {"cfg": dict, ...}, 1: ...}.
 
-    Sizes that are not the published model's are valid; they go to the logger "tts_core".
+    Sizes other than the published model's are valid and logged.
     Raises CheckpointError for a cfg with missing, unknown or unsupported entries, or at odds with the file.
     """
     rate, count = content.get("sample_rate"), content.get("n_bands")
@@ -166,7 +166,7 @@ def read_published(content: Mapping[Any, Any]) -> MbdConfig:
         raise CheckpointError(f"MBD: n_bands {count!r:.40} is not a number of bands")
     found = [key for key in content if type(key) is int]
     if sorted(found) != list(range(count)):
-        raise CheckpointError(f"MBD: n_bands is {count}, the file holds the bands {sorted(found)}")
+        raise CheckpointError(f"MBD: n_bands is {count}, the file contains the bands {sorted(found)}")
     bands = [_read_band(mapping(content[b], f"MBD band {b}"), rate, f"MBD band {b}") for b in range(count)]
     config = MbdConfig(sample_rate=rate, bands=tuple(bands))  # pyright: ignore[reportArgumentType]
     for b, band in enumerate(config.bands):
@@ -232,7 +232,7 @@ def _without(section: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, An
 
 
 def read_converted(config: Mapping[str, Any]) -> MbdConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     own = exact_fields(MbdConfig, config, "mbd/config.json")
     if not isinstance(own["bands"], tuple):
         raise CheckpointError(f"mbd/config.json: bands {own['bands']!r:.40} is not a list")
@@ -251,7 +251,7 @@ def _converted_band(band: Any, where: str) -> MbdBandConfig:
 
 
 def parameter_shapes(config: MbdConfig) -> Shapes:
-    """Canonical name → shape in PyTorch's layout, band after band."""
+    """Map canonical names to shapes in PyTorch's layout, band after band."""
     return {
         f"bands.{b}.{name}": shape
         for b, band in enumerate(config.bands)
@@ -260,7 +260,7 @@ def parameter_shapes(config: MbdConfig) -> Shapes:
 
 
 def band_parameter_shapes(band: MbdBandConfig) -> Shapes:
-    """One band's tensors: convolutions (out, in, k), transposed ones (in, out, k)."""
+    """Map names of one band's tensors to shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
     unet, shapes = band.unet, Shapes()
     widths = unet.channels
 
@@ -297,8 +297,8 @@ def band_parameter_shapes(band: MbdBandConfig) -> Shapes:
 
 
 def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
-    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    leaves it as it is.
+    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    if it is the same.
     """
     if rank != 3:
         return None
@@ -306,10 +306,10 @@ def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
 
 
 def check_fits(config: MbdConfig, codec: EncodecConfig) -> None:
-    """Raise CheckpointError unless the bands read the codec's latents."""
+    """Raise CheckpointError unless the bands fit the codec's latents."""
     if (config.codec_dim, config.sample_rate) != (codec.hidden_size, codec.sample_rate):
         raise CheckpointError(
-            f"MBD: made for latents of {config.codec_dim} at {config.sample_rate} Hz, the codec has "
+            f"MBD: needs latents of {config.codec_dim} at {config.sample_rate} Hz, the codec has "
             f"{codec.hidden_size} at {codec.sample_rate} Hz"
         )
 
@@ -328,9 +328,9 @@ NETWORK = Network(
 
 
 def nearest_frames(length: int, frames: int) -> np.ndarray:
-    """For each of `length` steps the frame that conditions it, floor(i frames / length) in float32. int64.
+    """Find the frame that conditions each of `length` steps, floor(i frames / length) in float32. → int64.
 
-    Raises ValueError for more than two frames a step, as upstream does.
+    Raises ValueError for more than two frames per step, as in upstream.
     """
     if not 0 < frames <= 2 * length:
         raise ValueError(f"mbd: {frames} frames of latents for {length} steps of the deepest level")
@@ -359,14 +359,14 @@ def check_items(
         for band in config.bands:
             steps = -(-wave[0] // band.unet.stride**band.unet.depth)
             if not 0 < latent[1] <= 2 * steps:
-                raise UsageError(f"mbd: {latent[1]} frames of latents do not belong to {wave[0]} samples")
+                raise UsageError(f"mbd: {latent[1]} frames of latents do not match {wave[0]} samples")
 
 
 def band_stages(config: MbdConfig, band: int) -> list[Stage]:
-    """Layers of one band: its processor on a sound, then one estimate of the noise in `hidden`.
+    """List the layers of one band: its processor on a sound, then one estimate of the noise in `hidden`.
 
     State: band and step (1,), sound, processed and estimate (B, L), latents of the codec (B, C, T), and
-    skip0, skip1 .. (B, C, T): the outputs of each level for the way up.
+    skip0, skip1 .. (B, C, T): the outputs of each level for the upsampling path.
     """
     at, depth = f"bands.{band}.unet", len(config.bands[band].unet.channels)
     tables = [f"{at}.embedding", *(f"{at}.embeddings.{i}" for i in range(depth - 1))]

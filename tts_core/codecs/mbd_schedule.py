@@ -1,7 +1,7 @@
 """Multi-band diffusion's noise schedule and the numbers of each transition, in float64.
 
 Source: facebookresearch/audiocraft (MIT) modules/diffusion_schedule.py, written from its description. Differs
-from upstream: float64 where it has float32 (1 - alpha loses four digits there in the last transition), and a
+from upstream: float64 in place of float32 (1 - alpha loses four digits there in the last transition), and a
 list of steps is checked.
 """
 
@@ -30,24 +30,24 @@ class Transition:
 
 
 def betas(config: MbdScheduleConfig) -> np.ndarray:
-    """Noise added by each step, from the first. (num_steps,) float64."""
+    """Compute the noise added by each step, from the first. (num_steps,) float64."""
     root = 1 / config.beta_exp
     return np.linspace(config.beta_t0**root, config.beta_t1**root, config.num_steps) ** config.beta_exp
 
 
 def alpha_bars(config: MbdScheduleConfig) -> np.ndarray:
-    """Share of the signal's variance that is left after each step. (num_steps,) float64."""
+    """Compute the share of the signal's variance left after each step. (num_steps,) float64."""
     return np.cumprod(1 - betas(config))
 
 
 def default_steps(config: MbdScheduleConfig) -> list[int]:
-    """999, 949, … 49, 0 where there are a thousand steps: every fiftieth from the last, and the first."""
+    """List every fiftieth step from the last, and the first: 999, 949, … 49, 0 of a thousand steps."""
     steps = list(range(config.num_steps))[::-STRIDE]
     return steps if steps[-1] == 0 else [*steps, 0]
 
 
 def check_steps(config: MbdScheduleConfig, steps: Sequence[int]) -> list[int]:
-    """The list, if it descends through steps that there are and has two or more. Raises UsageError."""
+    """Return the list if it has two or more valid steps in descending order. Raises UsageError."""
     descending = all(a > b for a, b in pairwise(steps))
     if len(steps) < 2 or not descending or steps[0] >= config.num_steps or steps[-1] < 0:
         raise UsageError(
@@ -58,7 +58,7 @@ def check_steps(config: MbdScheduleConfig, steps: Sequence[int]) -> list[int]:
 
 
 def transitions(config: MbdScheduleConfig, steps: Sequence[int]) -> list[Transition]:
-    """One for each pair of neighbors: the last step is only a target."""
+    """Compute a transition for each pair of adjacent steps; the last step is only a target."""
     bars, found = alpha_bars(config), []
     for step, target in pairwise(steps):
         alpha = bars[step] / bars[target]

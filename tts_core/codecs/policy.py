@@ -1,4 +1,4 @@
-"""How a codec is cut into windows: plain integers, the same for both sides and for every codec."""
+"""Window sizes of codecs: plain integers, the same for both sides and for every codec."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tts_core.nn.windows import growing
 
 @dataclass(frozen=True)
 class CodecPolicy:
-    """How many frames a codec works on at a time. The result is the same for every policy, up to rounding.
+    """Number of frames that a codec processes at a time. Every policy gives the same result, up to rounding.
 
-    max_frames: the most that a window gives, its context not counted; it bounds the memory.
-    first_frames: what the first window of a decode gives, so that a stream starts early; the sizes double
-    from there.
+    max_frames: most output frames of a window, without its context; bounds the memory.
+    first_frames: output frames of a decode's first window, small so that a stream starts early; later windows
+    double in size.
     Raises UsageError for less than one frame.
     """
 
@@ -29,11 +29,11 @@ class CodecPolicy:
                 raise UsageError(f"{name}: {value} is not a number of frames; give at least 1")
 
     def decode_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
-        """[0, frames) as a decode cuts it; the cuts do not depend on where the speech ends."""
+        """Cut [0, frames) for a streamed decode; the cuts do not depend on where the speech ends."""
         return growing(frames, self.first_frames, self.max_frames)
 
     def even_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
-        """[0, frames) as an encode cuts it, or a decode whose first piece nobody waits for."""
+        """Cut [0, frames) into even windows, for an encode or a decode that is not streamed."""
         return growing(frames, self.max_frames, self.max_frames)
 
 
@@ -43,22 +43,22 @@ LARGEST = {"torch-cuda": CodecPolicy(384)}
 
 
 def own(backend: str) -> CodecPolicy:
-    """The windows of a backend that has room for them."""
+    """Return a backend's default windows, for enough free memory."""
     return LARGEST.get(backend, DEFAULT)
 
 
 def smaller(policy: CodecPolicy) -> Iterator[CodecPolicy]:
-    """Policies with half the frames, a quarter, and so on, down to windows no larger than the first."""
+    """Yield policies with half the frames, a quarter, and so on, down to the size of the first window."""
     while policy.max_frames > policy.first_frames:
         policy = replace(policy, max_frames=max(policy.max_frames // 2, policy.first_frames))
         yield policy
 
 
 def fitting(takes: Callable[[CodecPolicy], int], backend: str, free: int | None) -> CodecPolicy:
-    """The largest of a backend's own windows and `smaller` ones that take at most half of `free` bytes.
+    """Choose the largest of the default windows and `smaller` ones that need at most half of `free` bytes.
 
-    takes: bytes of a policy's windows. free: None is unknown, and gives the backend's own; where nothing
-    fits, the smallest are as good as any.
+    takes: bytes of a policy's windows. free: None (unknown) gives the default. If nothing fits, the smallest
+    windows are returned.
     """
     for policy in (own(backend), *smaller(own(backend))):
         if free is None or takes(policy) <= free // 2:

@@ -1,4 +1,4 @@
-"""Vocos's numbers, names and geometry: the vocoder that reads EnCodec's codes.
+"""Configuration, tensor names and window geometry of Vocos, the vocoder that reads EnCodec's codes.
 
 Source: gemelo-ai/vocos 0.1.0 (MIT) and charactr/vocos-encodec-24khz; names are the published ones.
 """
@@ -58,12 +58,12 @@ class VocosConfig:
         return self.n_fft // 2 + 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Our own schema, as `read_converted` takes it."""
+        """Return our own schema, as `read_converted` reads it."""
         return asdict(self)
 
 
 def read_yaml(text: str) -> dict[str, Any]:
-    """The object in a config.yaml. Raises CheckpointError where there is none."""
+    """Parse the object in a config.yaml. Raises CheckpointError for other content."""
     import yaml
 
     try:
@@ -75,9 +75,9 @@ def read_yaml(text: str) -> dict[str, Any]:
 
 
 def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> VocosConfig:
-    """From config.yaml as `read_yaml` gives it, and the tensors' shapes, which alone tell the codebooks.
+    """Read the configuration from `read_yaml`'s result and tensor shapes; only these give the codebooks.
 
-    Raises CheckpointError for other variants of Vocos, and where the two do not belong together.
+    Raises CheckpointError for other variants of Vocos, and if the two do not match.
     """
     config = mapping(config, "Vocos config.yaml")
     features, backbone, head = (_section(config, *each) for each in _SECTIONS.items())
@@ -111,14 +111,14 @@ def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ..
 
 
 def check_request(config: VocosConfig, n_codebooks: int, bandwidth_id: int) -> None:
-    """Raise UsageError unless the model has that many codebooks and that bandwidth."""
+    """Raise UsageError unless the model has this many codebooks and this bandwidth."""
     if not 1 <= n_codebooks <= config.n_codebooks:
         raise UsageError(f"Vocos: codes of {n_codebooks} codebooks; give 1 to {config.n_codebooks}")
     if not 0 <= bandwidth_id < config.num_bandwidths:
         raise UsageError(f"Vocos: bandwidth_id {bandwidth_id}; give 0 to {config.num_bandwidths - 1}")
 
 
-# section → class, arguments that must be there, arguments that may be
+# section → class, required arguments, optional arguments
 _SECTIONS = {
     "feature_extractor": (
         "vocos.feature_extractors.EncodecFeatures",
@@ -137,7 +137,7 @@ _SECTIONS = {
 def _section(
     config: Mapping[str, Any], name: str, expected: tuple[str, tuple[str, ...], tuple[str, ...]]
 ) -> Mapping[str, Any]:
-    """The arguments of one section, held against the class that takes them."""
+    """Read the arguments of one section and check them against its class."""
     kind, needed, optional = expected
     where = f"Vocos config.yaml: {name}"
     section = mapping(config.get(name), where)
@@ -153,12 +153,12 @@ def _section(
 
 
 def read_converted(config: Mapping[str, Any]) -> VocosConfig:
-    """From our own schema; unknown and missing fields are both errors, named."""
+    """Read our own schema; the error names every unknown and missing field."""
     return VocosConfig(**exact_fields(VocosConfig, config, "Vocos config.json"))
 
 
 def parameter_shapes(config: VocosConfig) -> dict[str, tuple[int, ...]]:
-    """Canonical name → shape in PyTorch's layout: convolutions (out, in / groups, k)."""
+    """Map canonical names to shapes in PyTorch's layout: convolutions (out, in / groups, k)."""
     dim, inner = config.dim, config.intermediate_dim
     shapes: dict[str, tuple[int, ...]] = {
         "feature_extractor.codebook_weights": (
@@ -188,32 +188,32 @@ def parameter_shapes(config: VocosConfig) -> dict[str, tuple[int, ...]]:
 
 
 def mlx_axes(name: str, rank: int) -> tuple[int, ...] | None:
-    """The axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
-    leaves it as it is.
+    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    if it is the same.
     """
     return (0, 2, 1) if rank == 3 else None
 
 
 def decode_window(config: VocosConfig, start: int, stop: int, frames: int) -> Window:
-    """The frames to feed for the samples of frames [start, stop) out of `frames`."""
+    """Find the frames to feed for the samples of frames [start, stop) out of `frames`."""
     first, last = _span(config, start, stop)
     return Window(start, stop, max(0, first), min(frames, last))
 
 
 def live_elements(config: VocosConfig, frames: int) -> int:
-    """Numbers that are live at once while a window of this many frames is decoded, its context included."""
+    """Count the numbers live at once while a window of this many frames, context included, is decoded."""
     frames += 2 * decode_lookahead(config)
     row = 2 * config.intermediate_dim + 4 * config.dim + 6 * config.n_bins + 3 * config.n_fft
     return frames * row + 2 * config.n_bins * config.n_fft
 
 
 def decode_lookahead(config: VocosConfig) -> int:
-    """Frames beyond the last one wanted that must be known before its samples are final."""
+    """Count the frames after the last wanted one that must be known before its samples are final."""
     return _span(config, 0, 1)[1] - 1
 
 
 def _span(config: VocosConfig, start: int, stop: int) -> tuple[int, int]:
-    """Through the backbone's convolutions and the overlapping windows of the inverse transform."""
+    """Find the input span through the convolutions and the inverse transform's overlapping windows."""
     hop = config.hop_length
     overlap = ConvTranspose(config.n_fft, hop, padding=(config.n_fft - hop) // 2)
     layers: list[Layer] = [Conv(KERNEL, padding=KERNEL // 2)] * (config.num_layers + 1)
@@ -221,21 +221,21 @@ def _span(config: VocosConfig, start: int, stop: int) -> tuple[int, int]:
 
 
 def check_fits(config: VocosConfig, codec: EncodecConfig, title: str, books: int, size: int) -> None:
-    """Raise CheckpointError unless Vocos and EnCodec hold the codes of a model and agree on what a frame is.
+    """Raise CheckpointError unless Vocos and EnCodec fit the codes of a model and have the same frames.
 
-    title: of the model.  books: the codebooks that it speaks, of `size` codes each.
+    title: of the model.  books: number of its codebooks, of `size` codes each.
     """
     for name, held in (("EnCodec", codec), ("Vocos", config)):
         if held.n_codebooks < books or held.codebook_size != size:
             raise CheckpointError(
-                f"{name}: {held.n_codebooks} codebooks of {held.codebook_size} codes, {title} speaks "
-                f"{books} of {size}; give the one that belongs to it"
+                f"{name}: {held.n_codebooks} codebooks of {held.codebook_size} codes, {title} needs "
+                f"{books} of {size}; use the one of its release"
             )
     frames = [(held.sample_rate, held.hop_length) for held in (codec, config)]
     if frames[0] != frames[1]:
         raise CheckpointError(
             f"{title}: EnCodec and Vocos have {frames[0][0]} and {frames[1][0]} Hz, "
-            f"{frames[0][1]} and {frames[1][1]} samples a frame"
+            f"{frames[0][1]} and {frames[1][1]} samples per frame"
         )
 
 
@@ -266,7 +266,10 @@ NETWORK = Network(
 
 
 def decode_stages(config: VocosConfig) -> list[Stage]:
-    """Layers from codes to audio. State: codes (B, Q, T), bandwidth (1,), rows (B, T, D), audio (B, L)."""
+    """List the layers from codes to audio.
+
+    State: codes (B, Q, T), bandwidth (1,), rows (B, T, D), audio (B, L).
+    """
     return [
         stage("features", "feature_extractor", "rows"),
         stage("embedding", "backbone.embed", "rows", beside=("backbone.norm",)),

@@ -1,1 +1,1 @@
-"""Memory plans: what a model takes and what a machine has."""
+"""Memory plans: a model's needs and a machine's memory."""

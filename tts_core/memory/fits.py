@@ -1,4 +1,4 @@
-"""Refuse, before anything is allocated, what does not fit into memory, and say what would."""
+"""Checks, before any allocation, that a run fits in memory, and advice on what would fit."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Protocol
 from tts_core.errors import ResourceError
 from tts_core.memory.terms import BYTES, Estimate
 
-QUANTIZATIONS = {  # flags of convert-weights → what config.json says of them
+QUANTIZATIONS = {  # flags of convert-weights → entry in config.json
     "-q --q-bits 8": {"group_size": 64, "bits": 8, "mode": "affine"},
     "-q": {"group_size": 64, "bits": 4, "mode": "affine"},
 }
-HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # what a backend does well; others do both
+HALVES = {"torch-cpu": ("bfloat16",), "torch-mps": ("float16",)}  # fast 16-bit types; others have both
 
 
 class Loaded(Protocol):
-    """The estimate of a model's smallest generation."""
+    """A function that estimates a model's smallest generation."""
 
     def __call__(self, *, dtype: str, backend: str, quantization: Mapping[str, Any] | None) -> Estimate:
-        """Its `loaded` is what the weights take."""
+        """Return the estimate, whose `loaded` counts the weights."""
         ...
 
 
@@ -34,11 +34,10 @@ def check_loading(
     halves: Sequence[str] | None = None,
     requantized: bool = True,
 ) -> None:
-    """Raise ResourceError, naming the dtype or quantization that fits, unless `free` bytes hold the weights.
+    """Raise ResourceError, naming a dtype or quantization that fits, unless the weights fit in `free` bytes.
 
-    title: of the model, in the message.  free: None is unknown, and passes.  halves: 16-bit types to offer;
-    None takes those that the backend does well.  requantized: whether a dtype makes quantized weights
-    smaller.
+    title: of the model, in the message.  free: None (unknown) passes.  halves: 16-bit types to suggest;
+    None uses the backend's fast ones.  requantized: True if a dtype makes quantized weights smaller.
     """
 
     def takes(dtype: str, quantization: Mapping[str, Any] | None, backend: str) -> int:
@@ -64,10 +63,10 @@ def check_loading(
 def check_running(
     what: str, needed: int, *, backend: str, free: int | None, options: Callable[[int], Mapping[str, int]]
 ) -> None:
-    """Raise ResourceError, naming what fits, unless `free` bytes hold what a generation adds to the weights.
+    """Raise ResourceError, naming what would fit, unless a generation fits in `free` bytes.
 
-    what: the generation, in the message.  options: of the free bytes: other generations → what they take;
-    only called for the message.
+    needed: bytes besides the weights.  what: the generation, in the message.  options: free bytes → other
+    generations and their bytes; only called for the message.
     """
     if free is None or needed <= free:
         return
@@ -78,23 +77,23 @@ def check_running(
 
 
 def narrower(dtype: str, halves: Sequence[str]) -> list[str]:
-    """Those of float32 and `halves` that take less than a dtype."""
+    """List those of float32 and `halves` that are smaller than a dtype."""
     return [name for name in ("float32", *halves) if BYTES[name] < BYTES[dtype]]
 
 
 def halves_of(backend: str) -> tuple[str, ...]:
-    """The 16-bit types that a backend does well, for a network that overflows in none."""
+    """Return the fast 16-bit types of a backend, for a network that does not overflow in them."""
     return HALVES.get(backend, ("bfloat16", "float16"))
 
 
 def advice(options: Mapping[str, int], free: int) -> str:
-    """The end of an error's line: the options that fit into `free` bytes, with their sizes."""
+    """Write the end of an error message: the options that fit in `free` bytes, with their sizes."""
     fitting = [f"{option} ({gigabytes(size)})" for option, size in options.items() if size <= free]
     return f"{' or '.join(fitting)} would fit" if fitting else "free some memory, or use a larger machine"
 
 
 def largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `limit` that fits, by halving; 0 if none does."""
+    """Find the largest number up to `limit` that fits, by bisection; 0 if even 1 does not."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -103,5 +102,5 @@ def largest(limit: int, fits: Callable[[int], bool]) -> int:
 
 
 def gigabytes(size: int) -> str:
-    """Bytes as "1.23 GB"."""
+    """Format bytes as "1.23 GB"."""
     return f"{size / 1e9:.2f} GB"

@@ -1,4 +1,4 @@
-"""Memory, disk and names of this machine."""
+"""Memory, disk space, processor and system of this machine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def total_bytes() -> int | None:
-    """Physical memory; None where the system does not tell."""
+    """Return the physical memory; None if the system does not report it."""
     found = _memory()
     return None if found is None else found.total
 
 
 def free_bytes() -> int | None:
-    """Memory that a process may still take: what is available, within its container's limit.
+    """Return the memory that a process may still allocate, within its container's limit.
 
-    None where the system does not tell.
+    None if the system does not report it.
     """
     found = _memory()
     known = [*([] if found is None else [found.available]), *_within_cgroups()]
@@ -28,7 +28,7 @@ def free_bytes() -> int | None:
 
 
 def _memory() -> Any:
-    """What psutil says; None where it cannot read it."""
+    """Read psutil's memory figures; None if it fails."""
     import psutil
 
     try:
@@ -38,7 +38,7 @@ def _memory() -> Any:
 
 
 def _within_cgroups() -> list[int]:
-    """Linux: what the limits of this process's control group (v2) and its parents leave."""
+    """Linux: memory left by the limits of this process's control group (v2) and its parents."""
     try:
         own = (PROC / "self/cgroup").read_text().rpartition("::")[2].strip()
     except OSError:
@@ -58,14 +58,14 @@ def _within_cgroups() -> list[int]:
 
 
 def free_disk_bytes(folder: Path) -> int:
-    """Free space where `folder` is, or would be."""
+    """Return the free space of the disk of `folder`, which need not exist."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", (PROC / "cpuinfo").read_text(), re.MULTILINE)
     except OSError:
@@ -74,6 +74,6 @@ def processor() -> str:
 
 
 def system() -> str:
-    """Operating system and version."""
+    """Return operating system and version."""
     macos = platform.mac_ver()[0]
     return f"macOS {macos} {platform.machine()}" if macos else platform.platform()

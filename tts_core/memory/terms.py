@@ -1,4 +1,4 @@
-"""Memory estimates: terms in bytes, phases that follow each other, and what every backend adds."""
+"""Memory estimates: terms in bytes, phases in sequence, and each backend's own memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ BACKENDS: tuple[str, ...] = ("torch-cpu", "torch-cuda", "torch-mps", "mlx-cpu", 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 SCORES = 256 * 2**20  # tts_core.nn.attention's budget
-LOGITS = 10  # copies of a row's logits while candidates are chosen
+LOGITS = 10  # live copies of a row's logits during sampling
 
-# Tensors of a codec's widest layer that are live at once. torch: counted in a residual unit; on CUDA the
-# workspace of cuDNN is as large as one more (measured). MLX: measured by its allocator on a CPU, with one
-# matmul a tap, on a CPU with the native convolutions that Metal runs (not measured there), and on CUDA; it
-# allocates ahead of what is computed.
+# Tensors of a codec's widest layer that are live at once. torch: counted in a residual unit; on CUDA plus
+# one for cuDNN's workspace (measured). MLX: measured with its allocator on a CPU with one matmul per tap, on
+# a CPU with the native convolutions that Metal uses (not measured on Metal), and on CUDA; MLX allocates ahead
+# of the computation.
 LIVE: dict[str, int] = {
     "torch-cpu": 6,
     "torch-cuda": 7,
@@ -25,11 +25,11 @@ LIVE: dict[str, int] = {
     "mlx-metal": 24,
     "mlx-cuda": 48,
 }
-# torch on a CPU: glibc keeps freed blocks below this size, at the codec's peak three times as much as is live
+# torch on a CPU: glibc keeps freed blocks below this size, three times the live memory at the codec's peak
 HEAP_BLOCK, HEAP_KEPT = 32 * 2**20, 4
-# Beside our own arrays, measured. torch on a CPU: code and modules that load when used, oneDNN's primitives.
+# Memory besides our own arrays, measured. torch on a CPU: lazily loaded code, oneDNN's primitives.
 # MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB for each of the
-# two streams that a generation runs on
+# two streams of a generation
 LIBRARIES: dict[str, int] = {
     "torch-cpu": 112 * 2**20,
     "torch-cuda": 64 * 2**20,
@@ -56,15 +56,15 @@ class Phase(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """All of its terms."""
+        """Sum of its terms."""
         return sum(term.bytes for term in self.terms)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes on one backend.
+    """Estimated bytes on one backend.
 
-    kept: what stays from loading on.  phases: of a generation, in their order; a term may be part of several.
+    kept: terms live from loading on.  phases: of a generation, in order; a term may be in several.
     """
 
     backend: str
@@ -73,33 +73,33 @@ class Estimate:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Every line, in the order of a table: weights, then phases, libraries last."""
+        """All terms, in the order of a table: weights, then phases, libraries last."""
         *weights, libraries = self.kept
         running = dict.fromkeys(term for phase in self.phases for term in phase.terms)
         return (*weights, *running, libraries)
 
     def __getitem__(self, name: str) -> Term:
-        """The line of a name."""
+        """Return the term of a name."""
         return next(term for term in self.terms if term.name == name)
 
     @property
     def loaded(self) -> int:
-        """What stays from loading on."""
+        """Bytes live from loading on."""
         return sum(term.bytes for term in self.kept)
 
     @property
     def running(self) -> int:
-        """What a generation adds to that at its peak: its largest phase."""
+        """Bytes that a generation adds at its peak: its largest phase."""
         return max(phase.bytes for phase in self.phases)
 
     @property
     def total(self) -> int:
-        """The peak."""
+        """Bytes at the peak."""
         return self.loaded + self.running
 
 
 def libraries(backend: str) -> Term:
-    """What libraries take beside our own arrays."""
+    """Return the memory of libraries, besides our own arrays."""
     return Term("libraries", LIBRARIES[backend], "workspaces and caches of BLAS and convolutions")
 
 
@@ -111,10 +111,10 @@ def weight_bytes(
     stays_float32: Callable[[str], bool] = lambda name: False,
     is_large: Callable[[str], bool] = lambda name: False,
 ) -> int:
-    """A network's tensors in memory, with scales and biases where they are quantized.
+    """Count the bytes of a network's tensors, with scales and biases of quantized ones.
 
-    quantization: as config.json has it; a layer's own entry there replaces the default.  stays_float32,
-    is_large: of a tensor's name; only large ones are quantized.
+    quantization: as in config.json; a layer's own entry replaces the default.  stays_float32,
+    is_large: by tensor name; only large ones are quantized.
     """
     total = 0
     for name, shape in shapes.items():
@@ -131,7 +131,7 @@ def weight_bytes(
 
 
 def stored_as(dtype: str, quantization: Mapping[str, Any] | None) -> str:
-    """How weights are stored, in words."""
+    """Describe the storage of weights for a table."""
     if quantization is None:
         return dtype
     bits, group = quantization["bits"], quantization["group_size"]
@@ -139,5 +139,5 @@ def stored_as(dtype: str, quantization: Mapping[str, Any] | None) -> str:
 
 
 def scores(rows: int, keys: int) -> int:
-    """Attention's score matrix in float32, twice; above the budget it is computed in blocks."""
+    """Count the bytes of two score matrices in float32, up to the budget that attention's blocks keep to."""
     return min(SCORES, 2 * 4 * rows * keys)

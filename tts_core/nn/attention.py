@@ -1,4 +1,4 @@
-"""How attention is cut into blocks: pure integers, the same for both sides."""
+"""Block sizes of attention: pure integers, the same for both sides."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ LONGEST_KEYS = (
 
 @dataclass(frozen=True)
 class AttentionPolicy:
-    """How attention may run. The result is the same for every policy, up to rounding.
+    """Limits for computing attention. Every policy gives the same result, up to rounding.
 
-    q_chunk, k_chunk: the most query rows and keys in a block; None lets the budget decide.
-    budget_bytes: memory that the blocks' intermediates may take together; None takes a quarter of what is
-    free.
-    native: use the framework's kernel where it is exact on this device and keeps its scores within the
-    budget.
+    q_chunk, k_chunk: most query rows and keys in a block; None lets the budget decide.
+    budget_bytes: memory for a block's intermediates; None uses a quarter of the free memory.
+    native: use the framework's kernel if it is exact on this device and its scores fit the budget.
     """
 
     q_chunk: int | None = None
@@ -52,12 +50,12 @@ class Scores:
     copies: int = 4  # of a block's scores that are live at once
 
     def block_bytes(self, lanes: int, rows: int, keys: int) -> int:
-        """Memory of one block: casts and copies of its inputs, its scores, three accumulators."""
+        """Count the bytes of one block: casts and copies of its inputs, its scores, three accumulators."""
         per_row = self.group * (2 * self.width + 3 * self.value_width + self.copies * keys + 6)
         return self.itemsize * lanes * (rows * per_row + 2 * keys * (self.width + self.value_width))
 
 
-# What shrinks first, and down to where: fewer rows read every key more often, small blocks wait for launches
+# Order and limits of shrinking: fewer rows read every key more often, small blocks wait for launches
 # (32,768 tokens, 16 heads of 128, H200: 240 ms in blocks of 1024 x 512, 199 ms in 1024 x 2048)
 SHRINKING = (
     ("keys", 2048),
@@ -71,10 +69,10 @@ SHRINKING = (
 
 
 def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -> tuple[int, int, int]:
-    """Lanes, query rows and keys per block that fit the budget.
+    """Choose lanes, query rows and keys per block that fit the budget.
 
-    Causal calls start with an eighth of their rows: a block is computed up to its last row's key, so that at
-    most an eighth of what is computed lies above the diagonal.
+    Causal calls start with an eighth of their rows: a block is computed up to its last row's key, so at most
+    an eighth of the computed scores is above the diagonal.
     Raises ResourceError if one row and one key do not fit.
     """
     most = max(-(-scores.rows // 8), 128) if scores.causal else scores.rows
@@ -95,7 +93,7 @@ def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -
         if sizes["rows"] == sizes["keys"] == 1:
             needed = scores.block_bytes(1, 1, 1)
             raise ResourceError(
-                f"attention budget: {budget_bytes} bytes do not hold one row; allow at least {needed}"
+                f"attention budget: {budget_bytes} bytes are too few for one row; allow at least {needed}"
             )
         wide = sizes["keys"] >= sizes["rows"] * scores.group or sizes["rows"] == 1
         name = "keys" if wide and sizes["keys"] > 1 else "rows"
@@ -104,12 +102,12 @@ def block_sizes(scores: Scores, budget_bytes: int, *, policy: AttentionPolicy) -
 
 
 def spans(total: int, size: int) -> Iterator[slice]:
-    """[0, total) in pieces of at most `size`."""
+    """Cut [0, total) into pieces of at most `size`."""
     return (slice(start, min(start + size, total)) for start in range(0, total, size))
 
 
 def lane_spans(shape: Sequence[int], lanes: int) -> Iterator[tuple[slice, ...]]:
-    """Index tuples that cut leading dimensions of `shape` into pieces of at most `lanes` elements."""
+    """Yield index tuples that cut the leading axes of `shape` into pieces of at most `lanes` elements."""
     pieces: list[list[slice]] = []
     for size in reversed(shape):
         step = max(1, min(size, lanes))

@@ -1,4 +1,4 @@
-"""What is said when a network's numbers stop being numbers."""
+"""Build the error for NaN or infinite logits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ REMEDY = {
 
 
 def not_finite(layer: str | None, dtype: str, *, text: int, row: int) -> GenerationError:
-    """The error for logits that are NaN or infinite in row `row`, from 0, of the batch's text `text`, from 1.
+    """Build the error for NaN or infinite logits in row `row`, from 0, of the batch's text `text`, from 1.
 
-    layer: the first one whose output is not finite; None where a second run shows none.
+    layer: the first one whose output is not finite; None if a second run finds no such layer.
     """
     where = f"{layer} gives NaN or infinity" if layer else "logits are NaN or infinite"
     remedy = REMEDY.get(dtype, "the weights are damaged; check the model with: mlx-port verify")

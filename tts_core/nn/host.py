@@ -1,4 +1,4 @@
-"""What a pipeline asks the machine that its networks compute on."""
+"""The interface between a pipeline and the device that its networks run on."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import numpy as np
 
 
 class Host(Protocol):
-    """`torch_ref.host.Host` or `mlx_port.host.Host`."""
+    """The device of a pipeline: `torch_ref.host.Host` or `mlx_port.host.Host`."""
 
     @property
     def dtype(self) -> str:
-        """Of the weights, by name."""
+        """Name of the weights' dtype."""
         ...
 
     @property
     def backend(self) -> str:
-        """A name in tts_core.dia.memory."""
+        """Backend name as in tts_core.memory.terms, such as "mlx-metal"."""
         ...
 
     def free_bytes(self) -> int | None:
-        """What may still be taken; None where nobody tells."""
+        """Return the memory that may still be allocated; None if unknown."""
         ...
 
     def reset_peak(self) -> None:
-        """Start counting memory anew."""
+        """Reset the peak memory counter."""
         ...
 
     def peak_bytes(self) -> int:
-        """The peak since `reset_peak`, or what stands for it."""
+        """Return the peak since `reset_peak`, or the process's own where the device counts none."""
         ...
 
     def to_device(self, array: np.ndarray) -> Any:

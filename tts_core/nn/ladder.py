@@ -1,4 +1,4 @@
-"""The runs by which `mlx-port verify` compares two sides, and their common inputs, from a seed in NumPy.
+"""The runs with which `mlx-port verify` compares two sides, and their shared inputs, from a seed in NumPy.
 
 A model lists its runs in `tts_core/<model>/ladder.py`, in `ladder(given)`.
 """
@@ -20,9 +20,9 @@ TEXT = "The quick brown fox jumps over the lazy dog. Does it? It does."
 
 @dataclass(frozen=True)
 class Given:
-    """The material for inputs. configs, documents: of the source, by kind.
+    """The sources of inputs. configs, documents: of the model, by kind.
 
-    rows: number that a decoder reads.  seconds: length of sound.  made: earlier outputs of the oracle.
+    rows: number that a decoder reads.  seconds: length of the sound.  made: earlier outputs of the oracle.
     """
 
     configs: Mapping[str, Any]
@@ -33,12 +33,14 @@ class Given:
     made: State = field(default_factory=dict)
 
     def check_rows(self, room: int) -> None:
-        """Raise UsageError where the model has no room for `rows`."""
+        """Raise UsageError if `rows` is outside 2 .. `room`."""
         if self.rows > room:
-            raise UsageError(f"--rows: {self.rows} is outside 2 .. {room}, the rows that this model holds")
+            raise UsageError(f"--rows: {self.rows} is outside 2 .. {room}, this model's limit of rows")
 
     def codes(self, books: int, size: int, frames: int) -> np.ndarray:
-        """Codes (books, frames): the codec's own, repeated as needed; random ones where those do not fit."""
+        """Return codes (books, frames): the codec's own, repeated as needed, or random ones if they do not
+        fit.
+        """
         codes = self.made["codes"]
         if codes.shape[1] < books or codes.max() >= size:
             codes = np.random.default_rng(self.seed).integers(0, size, (1, books, frames), dtype=np.int32)
@@ -49,10 +51,10 @@ class Given:
 class Rung:
     """One run of a network, or of half of it, from inputs to its last layer.
 
-    part: its name in the report.  kind: of network, as of tts_core.models.network.  layers: module and class
-    that run its stages, the same on both sides.  state: makes its inputs.  keeps: the arrays that later rungs
-    read.  targets: of an input, the codes that the logits predict, negative where there is none.
-    groups: the line of the report that counts a tensor of this name; None groups tensors by module.
+    part: its name in the report.  kind: of network, for tts_core.models.network.  layers: module and class
+    that run its stages, the same on both sides.  state: builds its inputs.  keeps: arrays that later rungs
+    read.  targets: the codes that the logits of an input predict, negative for positions without one.
+    groups: report line for a tensor of this name; None groups tensors by module.
     """
 
     part: str
@@ -66,18 +68,18 @@ class Rung:
 
 
 def ladder(model: str, given: Given) -> list[Rung]:
-    """The rungs of a model, in order. Raises UsageError for more rows than it has room for."""
+    """List the rungs of a model, in order. Raises UsageError for more rows than it has room for."""
     return importlib.import_module(f"tts_core.{model}.ladder").ladder(given)
 
 
 def signal(config: Any, seconds: float, seed: int) -> np.ndarray:
-    """Whole frames of `sound` at a codec's rate. (1, L) float32 in [-1, 1]."""
+    """Generate whole frames of `sound` at a codec's rate. (1, L) float32 in [-1, 1]."""
     frames = max(2, round(seconds * config.frame_rate))
     return sound(config.sample_rate, frames * config.hop_length, seed)[None]
 
 
 def sound(sample_rate: int, samples: int, seed: int) -> np.ndarray:
-    """A voiced, gliding sound with syllables and noise. (L,) float32 in [-1, 1]."""
+    """Generate a voiced, gliding sound with syllables and noise. (L,) float32 in [-1, 1]."""
     rng = np.random.default_rng(seed)
     time = np.arange(samples) / sample_rate
     pitch = 120 + 40 * np.sin(2 * np.pi * 3 * time + rng.uniform(0, 6))
@@ -89,5 +91,5 @@ def sound(sample_rate: int, samples: int, seed: int) -> np.ndarray:
 
 
 def no_codes(samples: np.ndarray, hop_length: int) -> np.ndarray:
-    """No codebook yet, for quantizers to append to. (1, L) → (1, 0, T)."""
+    """Return codes without any codebook, for quantizers to append to. (1, L) → (1, 0, T)."""
     return np.zeros((1, 0, samples.shape[1] // hop_length), np.int32)

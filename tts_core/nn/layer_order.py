@@ -1,7 +1,7 @@
 """The order in which a network's layers run and the arrays between them, so that one can run at a time.
 
-A stage reads the arrays that it needs from a state, by name, and returns those that it computes. The names
-are listed beside the stages: in `layer_order.py` of a model, in a codec's own file.
+A stage reads the arrays it needs from a state, by name, and returns those it computes. The names are listed
+with the stages: in a model's `layer_order.py`, in a codec's own file.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ State = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Stage:
-    """One layer of a network. kind: the method that runs it; modules: the canonical names of its parts.
+    """One layer of a network. kind: the method that runs it; modules: canonical names of its parts.
 
-    compared: name of a row of the report → the arrays that count as this row.  codebook: where the stage
-    chooses codes, the tensor that holds what they stand for, and by which distance it does.
+    compared: report row → arrays that count as this row.  codebook: if the stage chooses codes, the tensor
+    with the codebook's entries, and the distance that selects them.
     """
 
     name: str
@@ -31,29 +31,29 @@ class Stage:
     codebook: tuple[str, Literal["directions", "points"]] | None = None
 
     def tensors(self, names: Iterable[str]) -> list[str]:
-        """Those of `names` that belong to this stage."""
+        """Select the names that belong to this stage."""
         heads = tuple(f"{module}." for module in self.modules)
         return [name for name in names if name.startswith(heads)]
 
     @property
     def arrays(self) -> list[str]:
-        """All that is compared."""
+        """Names of all compared arrays."""
         return [array for arrays in self.compared.values() for array in arrays]
 
 
 def stage(kind: str, module: str, *arrays: str, beside: tuple[str, ...] = (), index: int = 0) -> Stage:
-    """A stage named like its module, and the arrays that are compared. beside: modules that it needs too."""
+    """Build a stage with its module's name. arrays: compared ones.  beside: other modules that it needs."""
     name = module.removeprefix("model.")
     return Stage(name, kind, (module, *beside), {name: arrays}, index)
 
 
 def stages(kind: str, module: str, count: int, *arrays: str) -> list[Stage]:
-    """Layers of a list."""
+    """Build the stages of a list of layers."""
     return [stage(kind, f"{module}.{i}", *arrays, index=i) for i in range(count)]
 
 
 def passes(rows: int) -> list[tuple[int, int]]:
-    """The calls in which a decoder layer reads its rows: half at once, then two together, then each alone."""
+    """List the calls in which a decoder layer reads its rows: half at once, then two, then one at a time."""
     first = max(1, rows // 2)
     second = min(rows, first + 2)
     spans = [(0, first), (first, second), *((row, row + 1) for row in range(second, rows))]
@@ -61,6 +61,6 @@ def passes(rows: int) -> list[tuple[int, int]]:
 
 
 def single_passes(rows: int) -> list[tuple[int, int]]:
-    """Half at once, then each row alone: what a ring of keys can take."""
+    """List the calls for a ring cache: half of the rows at once, then one at a time."""
     first = max(1, rows // 2)
     return [(0, first), *((row, row + 1) for row in range(first, rows))]

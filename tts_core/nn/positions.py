@@ -1,7 +1,7 @@
-"""Tables of sines and cosines for positions in a sequence and timesteps of a diffusion, common to both sides.
+"""Tables of sines and cosines for sequence positions and diffusion timesteps, shared by both sides.
 
-Angles are float64 until the end, so that each side rounds once: in float32 an angle of 3,000 radians is off
-by 1e-4 (upstream's is). Vaswani et al., "Attention is all you need", arXiv:1706.03762; Su et al., "RoFormer",
+Angles are float64 until the end, so that each side rounds once: in float32, as in upstream, an angle of 3,000
+radians is off by 1e-4. Vaswani et al., "Attention is all you need", arXiv:1706.03762; Su et al., "RoFormer",
 arXiv:2104.09864.
 """
 
@@ -15,21 +15,27 @@ BASE = 10000.0
 
 
 def position_table(length: int, width: int) -> np.ndarray:
-    """Sine and cosine of position x frequency in turn, positions 0 .. length-1. → (length, width) float64."""
+    """Interleave sine and cosine of position x frequency, positions 0 .. length-1.
+
+    → (length, width) float64.
+    """
     frequencies = np.exp(-math.log(BASE) * np.arange(0, width, 2) / width)
     angles = np.arange(length)[:, None] * frequencies
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, -1)[:, :width]
 
 
 def timestep_table(timesteps: int, width: int) -> np.ndarray:
-    """Cosines, then sines, of timestep x frequency, timesteps 0 .. T-1. → (timesteps, width) float64."""
+    """Concatenate cosines and sines of timestep x frequency, timesteps 0 .. T-1.
+
+    → (timesteps, width) float64.
+    """
     frequencies = np.exp(-math.log(BASE) * np.arange(width // 2) / (width // 2))
     angles = np.arange(timesteps)[:, None] * frequencies
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def rope_table(length: int, head_dim: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin of position / theta ** (2 i / head_dim), each (length, head_dim / 2) float32."""
+    """Compute cos and sin of position / theta ** (2 i / head_dim), each (length, head_dim / 2) float32."""
     frequencies = theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
     angles = np.arange(length, dtype=np.float64)[:, None] * frequencies
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)

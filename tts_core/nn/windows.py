@@ -1,9 +1,8 @@
-"""Which inputs a stack of 1-D convolutions needs for which outputs: pure integers, for any kernel, stride and
-dilation.
+"""Input windows of stacks of 1-D convolutions: pure integers, for any kernel, stride and dilation.
 
-A window's outputs equal the whole run's when the inputs of `input_span` are fed, cut at the signal's true
-ends (where the layers' own zero padding then stands exactly where it stands in the whole run), and the
-outputs outside the window dropped.
+To get a window's outputs exactly as in the whole run, feed the inputs of `input_span`, clipped to the
+signal's ends (the layers' zero padding then has the same position as in the whole run), and drop the outputs
+outside the window.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ class Conv:
     padding: int = 0
 
     def output_length(self, length: int) -> int:
-        """Outputs for `length` inputs; 0 where the kernel does not fit."""
+        """Count the outputs for `length` inputs; 0 if the kernel does not fit."""
         return max(0, (length + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1)
 
     def input_span(self, start: int, stop: int) -> tuple[int, int]:
-        """Inputs [first, last) that outputs [start, stop) read, on an endless signal."""
+        """Find the inputs [first, last) that outputs [start, stop) read, on an endless signal."""
         reach = self.dilation * (self.kernel - 1) + 1
         return start * self.stride - self.padding, (stop - 1) * self.stride - self.padding + reach
 
@@ -41,7 +40,7 @@ class ConvTranspose:
     output_padding: int = 0
 
     def output_length(self, length: int) -> int:
-        """Outputs for `length` inputs."""
+        """Count the outputs for `length` inputs."""
         return (
             max(0, (length - 1) * self.stride - 2 * self.padding + self.kernel + self.output_padding)
             if length
@@ -49,7 +48,7 @@ class ConvTranspose:
         )
 
     def input_span(self, start: int, stop: int) -> tuple[int, int]:
-        """Inputs [first, last) that outputs [start, stop) read, on an endless signal."""
+        """Find the inputs [first, last) that outputs [start, stop) read, on an endless signal."""
         first = -(
             (self.kernel - 1 - start - self.padding) // self.stride
         )  # smallest i with start + p - i s <= kernel - 1
@@ -70,14 +69,14 @@ class Window:
 
 
 def output_length(layers: Sequence[Layer], length: int) -> int:
-    """Outputs of the whole stack for `length` inputs."""
+    """Count the outputs of the whole stack for `length` inputs."""
     for layer in layers:
         length = layer.output_length(length)
     return length
 
 
 def input_span(layers: Sequence[Layer], start: int, stop: int) -> tuple[int, int]:
-    """Inputs [first, last) of the stack that outputs [start, stop) depend on, on an endless signal."""
+    """Find the inputs [first, last) of the stack that outputs [start, stop) read, on an endless signal."""
     for layer in reversed(layers):
         start, stop = layer.input_span(start, stop)
     return start, stop
@@ -87,7 +86,7 @@ def growing(total: int, first: int, largest: int) -> Iterator[tuple[int, int]]:
     """Cut [0, total) at first, 3 first, 7 first, ...: sizes double up to `largest`, so that speech starts
     early.
 
-    The cuts stand on one absolute grid: they do not depend on `total`.
+    The cuts do not depend on `total`.
     """
     if min(first, largest) < 1:
         raise ValueError(f"windows: sizes {first} and {largest} must be at least 1")

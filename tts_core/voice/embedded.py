@@ -1,5 +1,5 @@
-"""The voice that comes with the package, in the published transformers layouts: Dia in `dia/`, its codec
-in `codec/`.
+"""The voice included in the package, in the published transformers layouts: Dia in `dia/`, its codec in
+`codec/`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DIA, CODEC = FOLDER / "dia", FOLDER / "codec"
 
 
 def fingerprint() -> str:
-    """16 hex digits that change with any byte of the voice."""
+    """Hash the voice's files: 16 hex digits."""
     digest = hashlib.sha256()
     for path in sorted(path for part in (DIA, CODEC) for path in part.iterdir()):
         digest.update(path.name.encode())
@@ -25,8 +25,8 @@ def fingerprint() -> str:
 
 
 def cache_folders() -> list[Path]:
-    """Where converted copies may be kept: $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), then a temporary
-    folder of the user's own: what lies in a shared one could be anybody's.
+    """List folders for converted copies: $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), then a temporary
+    folder of the user's own, as anybody can write to a shared one.
     """
     home = os.environ.get("XDG_CACHE_HOME")
     spare = Path(tempfile.gettempdir()) / f"mlx-port-{getpass.getuser()}"

@@ -259,7 +259,7 @@ def test_what_is_not_there(pipeline, capsys, tmp_path):
         "nari/Dia",
     )
     refused(capsys, pipeline, 3, "a folder without config.json", "-t", SECRET, "--model", "voices")
-    refused(capsys, pipeline, 3, "the folder none is not there", "-t", SECRET, "-o", "none/a.wav")
+    refused(capsys, pipeline, 3, "the folder none does not exist", "-t", SECRET, "-o", "none/a.wav")
     given = ["--ref-text", "Hello.", "--ref-audio", "nofile.wav"]
     refused(capsys, pipeline, 3, "audio: nofile.wav is not there", "-t", SECRET, *given)
 

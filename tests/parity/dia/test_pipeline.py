@@ -59,7 +59,7 @@ def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -
     """Its missing codebooks would be left out of the speech without a word."""
     dia, codec = dia_weights(dia_config()), dac_weights(replace(dac_config(), **size))
     with pytest.raises(
-        CheckpointError, match="the model speaks 4 channels of 60; give the codec that belongs"
+        CheckpointError, match="the model needs 4 codebooks of 60; use the codec of its release"
     ):
         compose(side, dia, codec)
 

@@ -117,10 +117,10 @@ def test_missing_entries_are_named(section):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"n_bands": 3}, r"n_bands is 3, the file holds the bands \[0, 1\]"),
+        ({"n_bands": 3}, r"n_bands is 3, the file contains the bands \[0, 1\]"),
         ({"n_bands": None}, "n_bands None"),
         ({"n_bands": 10**9}, "is not a number of bands"),
-        ({2: {}}, r"n_bands is 2, the file holds the bands \[0, 1, 2\]"),
+        ({2: {}}, r"n_bands is 2, the file contains the bands \[0, 1, 2\]"),
         ({1: {"cfg": 5}}, "band 1: cfg: expected an object"),
         ({1: 5}, "band 1: expected an object"),
         ({"sample_rate": "24k"}, "sample_rate"),
@@ -223,8 +223,8 @@ def test_nearest_frames():
         ([(4, 4)], [(64,)], 1, r"latents \(4, 4\) with a wave \(64,\): expected \(5, frames\)"),
         ([(5, 4)], [(1, 64)], 1, r"expected \(5, frames\) and \(samples,\)"),
         ([(5, 4)], [(1,)], 1, r"expected"),
-        ([(5, 0)], [(64,)], 1, "0 frames of latents do not belong to 64 samples"),
-        ([(5, 3)], [(64,)], 1, "3 frames of latents do not belong to 64 samples"),
+        ([(5, 0)], [(64,)], 1, "0 frames of latents do not match 64 samples"),
+        ([(5, 3)], [(64,)], 1, "3 frames of latents do not match 64 samples"),
     ],
 )
 def test_items_that_do_not_fit(latents, references, sources, said):

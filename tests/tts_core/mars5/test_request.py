@@ -176,7 +176,7 @@ def test_prompts() -> None:
     [longer] = pieces("There.", told, eos_estimated_gen_length_factor=3.0).pieces
     assert longer.prompt.expected_tokens == 3 * known.expected_tokens
     full = len(known.tokens)
-    with pytest.raises(UsageError, match=f"reference and text take {full} ids of the {full} that"):
+    with pytest.raises(UsageError, match=f"reference and text take {full} of the {full} ids that"):
         pieces("There.", told, generate_max_len_override=full)
     assert pieces("There.", told, generate_max_len_override=full + 1).job().max_len == full + 1
     with pytest.raises(UsageError, match=r"text: .* is a special token"):
