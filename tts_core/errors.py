@@ -11,9 +11,9 @@ from tts_core.printable import one_line
 
 
 class SpeechError(Exception):
-    """Base of the errors below; `exit_code` is what the commands exit with.
+    """Base of the errors below; `exit_code` is the commands' exit code.
 
-    As text it is one line without control characters, whatever names a file brought into it.
+    As text it is a single line without control characters, even if names from a file contain them.
     """
 
     exit_code = 1
@@ -59,7 +59,7 @@ class CancelledError(SpeechError):
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """Exit code and message, in one line: those of an expected error; else memory, the disk, or our fault."""
+    """Return exit code and one-line message of an expected error, of full memory or disk, or of a bug."""
     code, message = _explained(error)
     return code, one_line(" ".join(message.split("\n")))  # frameworks lay their messages out in lines
 

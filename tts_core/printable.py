@@ -1,4 +1,4 @@
-"""Text for terminals and logs: a name out of a file cannot move the cursor, reorder letters or flood."""
+"""Safe text for terminals and logs: names from a file cannot move the cursor, reorder letters or flood."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from unicodedata import category
 
 LONGEST = 1000  # characters of a line
-_TAIL = 300  # of these from the end, where a message says what to do
+_TAIL = 300  # of these from the end, which says what to do
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, format, surrogate, line and paragraph separators
 _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _CUT = " ... "
 
 
 def one_line(text: str) -> str:
-    """Escape what a terminal would act on, line ends included, and cut the middle out of a long text.
+    """Escape characters that a terminal interprets, line ends included, and cut the middle of a long text.
 
-    The result has at most LONGEST characters; applied again, it stays as it is.
+    The result has at most LONGEST characters; applying it again changes nothing.
     """
-    if len(text) > LONGEST:  # escapes only lengthen: what is far inside goes either way
+    if len(text) > LONGEST:  # escapes only lengthen a text, so its middle is cut in any case
         text = text[:LONGEST] + _CUT + text[-LONGEST:]
     if not text.isprintable():
         text = "".join(_escaped(character) for character in text)
@@ -29,14 +29,14 @@ def one_line(text: str) -> str:
 
 
 def lines(text: str) -> str:
-    """Make every line of a table or report safe, as `one_line` does; their number stays."""
+    """Apply `one_line` to every line of a table or report."""
     return "\n".join(one_line(line) for line in text.split("\n"))
 
 
 def json_text(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -> str:
-    """JSON in printable ASCII. Raises ValueError for NaN and infinity."""
+    """Format a value as JSON in printable ASCII. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, indent=indent, sort_keys=sort_keys, allow_nan=False)
-    return text.replace("\x7f", "\\u007f")  # the one control character that JSON leaves as it is
+    return text.replace("\x7f", "\\u007f")  # the only control character that JSON does not escape
 
 
 class LineFormatter(logging.Formatter):

@@ -1,7 +1,7 @@
-"""Speech made faster or slower at the same pitch: WSOLA, overlapping segments of the waveform.
+"""Change the speed of speech at the same pitch: WSOLA, overlapping segments of the waveform.
 
-Every segment is copied from near its place in the input, from where it best continues the segment before it:
-the periods of a voice join in phase. The output does not depend on how the input is divided into chunks.
+Every segment is copied from near its position in the input, from the point that best continues the segment
+before it, so that the periods of a voice join in phase. The output is the same for any division into chunks.
 Source: Verhelst & Roelands, "An overlap-add technique based on waveform similarity (WSOLA) for high quality
 time-scale modification of speech", ICASSP 1993.
 """
@@ -15,11 +15,11 @@ from tts_core.errors import UsageError
 SLOWEST, FASTEST = 0.5, 2.0
 SEGMENT = 0.03  # seconds: three periods of a low voice
 SEARCH = 0.01  # seconds to either side: in all, a period of 50 Hz
-NEARER = 1e-3  # what a place loses in similarity at the end of the search: of equals, the middle one is taken
+NEARER = 1e-3  # similarity penalty at the end of the search, so that the middle of equal candidates wins
 
 
 class Stretcher:
-    """Changes the speed of one wave, given in chunks. speed: 2 is twice as fast; 1 changes no sample.
+    """Changes the speed of a waveform given in chunks. speed: 2 is twice as fast; 1 changes no sample.
 
     Raises UsageError for a speed outside 0.5 .. 2.
     """
@@ -42,7 +42,7 @@ class Stretcher:
         self._falling = np.zeros(self.half)  # second half of the last segment
 
     def add(self, chunk: np.ndarray) -> np.ndarray:
-        """The next (L,) samples → the (M,) float32 samples that are known with them."""
+        """Add the next (L,) samples and return the (M,) float32 samples that are now final."""
         self._length += len(chunk)
         if self.speed == 1:
             return chunk.astype(np.float32)
@@ -50,7 +50,7 @@ class Stretcher:
         return self._segments()
 
     def finish(self) -> np.ndarray:
-        """The rest of the wave: round(length / speed) samples with those before."""
+        """Return the rest of the waveform: round(length / speed) samples with those before."""
         if self.speed == 1:
             return np.zeros(0, np.float32)
         given = max(0, self._count - 1) * self.half
@@ -61,16 +61,16 @@ class Stretcher:
         return self._segments()[:left]
 
     def _place(self, segment: int) -> int:
-        """Where the center of a segment is in the wave, before the search."""
+        """Return the center of a segment in the waveform, before the search."""
         return round(segment * self.half * self.speed)
 
     def _needed(self, segment: int) -> int:
-        """How many samples of the wave a segment depends on."""
+        """Count the samples of the waveform that a segment depends on."""
         continued = self._place(max(0, segment - 1)) + self.half
         return max(self._place(segment), continued) + self.half + self.reach
 
     def _segments(self) -> np.ndarray:
-        """Add the segments whose input is known; the samples that they complete, (M,) float32."""
+        """Add the segments whose input is known, and return the samples that they complete, (M,) float32."""
         ready = [np.zeros(0)]
         while self._needed(self._count) <= self._start + len(self._known):
             if self._count:
@@ -86,7 +86,7 @@ class Stretcher:
         return self._known[start - self._start : start - self._start + length]
 
     def _best(self, place: int) -> int:
-        """The center near `place` of the segment most similar to what follows the last one in the input."""
+        """Find the center near `place` of the segment most similar to the input after the last one."""
         width = 2 * self.half
         wanted = self._wave(self._center, width)
         region = self._wave(place - self.half - self.reach, width + 2 * self.reach)
@@ -101,6 +101,6 @@ class Stretcher:
 
 
 def stretch(samples: np.ndarray, sample_rate: int, speed: float) -> np.ndarray:
-    """(L,) samples → (round(L / speed),) float32 samples that last so much shorter or longer."""
+    """Change the speed of (L,) samples. → (round(L / speed),) float32."""
     stretcher = Stretcher(sample_rate, speed)
     return np.concatenate([stretcher.add(samples), stretcher.finish()])

@@ -59,7 +59,7 @@ class DelayGrid:
 
     @property
     def done(self) -> bool:
-        """Whether every text has all codes of its last frame."""
+        """True once every text has all codes of its last frame."""
         last = np.where(self.ends < 0, self.rows.shape[1], self.ends - 1 + self.config.longest_delay)
         return bool((self.filled > last).all())
 

@@ -222,9 +222,7 @@ def _stop(
 
 
 def _places(script: str, said: list[Turn], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """(place, rank) before `end` where a piece may end: with words in front of it and behind it in the same
-    turn, or at the turn's end.
-    """
+    """Yield (position, rank) of the cuts before `end`: between words of a turn, or at its end."""
     for at in range(bisect_right(said, start, key=_stop_of), len(said)):
         turn = said[at]
         if turn.start >= end:

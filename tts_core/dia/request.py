@@ -23,9 +23,9 @@ from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 
-_UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and what UTF-8 lacks
-PATIENCE, SECONDS_MORE = 2.0, 2.0  # a piece may take so many times the expected time, and so much more
-ROOM = 1.5  # times the longest piece, that anchors leave to the others
+_UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and characters that UTF-8 cannot encode
+PATIENCE, SECONDS_MORE = 2.0, 2.0  # a piece's limit: this factor of the expected time, plus these seconds
+ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
 @dataclass(frozen=True, eq=False)

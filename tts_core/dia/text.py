@@ -4,12 +4,12 @@ A turn is a speaker's tag, [S1] or [S2], and the words up to the next tag. Nothi
 
     no tags, or words before the first one   "[S1] " is added at the start
     [S2] first                               kept; speakers need not alternate either
-    a lone tag at the end                    kept: Dia's authors advise it, the speech ends cleaner
-    a turn without words anywhere else       an error: it is a slip, or a template left unfilled; dropping its
-                                             tag would give the next words to another speaker
+    a single tag at the end                  kept: Dia's authors advise it, the speech ends cleaner
+    a turn without words anywhere else       an error: a slip, or an unfilled template; dropping its tag
+                                             would give the next words to another speaker
     [s1], [s2]                               read as [S1], [S2]
     [S3], [ S1 ]                             an error: read as plain text, the tag itself would be spoken
-    NUL and other control characters         an error: the bytes 1 and 2 are what the tags become. Tab and
+    NUL and other control characters         an error: tags are encoded as the bytes 1 and 2. Tab and
                                              newline are kept, \\r\\n and \\r become \\n
     only space and tags                      an error
     more bytes than the model takes          an error that says where to split
@@ -51,12 +51,12 @@ class Turn:
 def turns(text: str) -> list[Turn]:
     """Split a text into turns, in order; joined, they equal the text.
 
-    Raises UsageError naming a tag that no model knows, such as [S3].
+    Raises UsageError naming an unknown tag, such as [S3].
     """
     tags = list(_TAG_LIKE.finditer(text))
     for tag in tags:
         if tag.group().upper() not in TAGS:
-            raise UsageError(f"text: {tag.group()} is not a speaker; there are {' and '.join(TAGS)}")
+            raise UsageError(f"text: {tag.group()} is not a speaker; use {' and '.join(TAGS)}")
     starts = [tag.start() for tag in tags]
     found = [
         Turn(tag.group()[1:-1].upper(), start, stop, text[tag.end() : stop].strip())
@@ -96,7 +96,7 @@ def check_bytes(text: str, words: str, whole: str, limit: int) -> None:
 
 
 def clean(what: str, text: str) -> str:
-    """A text without space around it, its line ends plain, its tags in capitals. what: its name in messages.
+    """Strip a text, normalize its line ends and capitalize its tags. what: its name in messages.
 
     Raises UsageError for control characters or a text without words; the message never quotes the text.
     """

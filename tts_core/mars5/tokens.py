@@ -63,11 +63,11 @@ class MergeTable:
 
 
 def read_table(content: str, base: int, name: str, *, most: int = MOST_IDS) -> MergeTable:
-    """Read a tokenizer file's content, within bounds that are checked before anything is built.
+    """Parse a tokenizer file's content, checking its bounds before anything is built.
 
-    base: how many symbols its merges start from.  name: of the file, for the errors.  most: ids that the
+    base: number of symbols before the first merge.  name: of the file, for the errors.  most: ids that the
     network has for it.
-    Raises CheckpointError, with the line, for what is no such file, for more ids than `most`, and for tokens
+    Raises CheckpointError with the line number for a malformed file, for more ids than `most`, and for tokens
     of more than LONGEST symbols, or MOST_SYMBOLS in all.
     """
     content, most = content.rstrip(), min(most, MOST_IDS)
@@ -78,7 +78,7 @@ def read_table(content: str, base: int, name: str, *, most: int = MOST_IDS) -> M
         raise CheckpointError(f"{name}: line 1 is {lines[0]!r:.40}, expected 'minbpe v1'")
     number = int(lines[2]) if len(lines) > 2 and re.fullmatch(r"[0-9]{1,6}", lines[2]) else None
     if number is None or number > len(lines) - 3:
-        raise CheckpointError(f"{name}: line 3 does not tell how many special tokens follow")
+        raise CheckpointError(f"{name}: line 3 is not the number of special tokens")
     merges = len(lines) - 3 - number
     if base + merges > most:
         raise CheckpointError(f"{name}: {base + merges} ids, the network has {most} for it")
@@ -115,7 +115,7 @@ def read_table(content: str, base: int, name: str, *, most: int = MOST_IDS) -> M
 
 
 class TextTokenizer:
-    """Byte-level BPE with GPT-4's pre-split. content: the text of a tokenizer file.  most: ids at most."""
+    """Byte-level BPE with GPT-4's pre-split. content: the text of a tokenizer file.  most: limit of ids."""
 
     def __init__(self, content: str, *, most: int = MOST_IDS):
         table = read_table(content, BYTES, TEXT_FILE, most=most)
@@ -161,7 +161,7 @@ class TextTokenizer:
 
 
 class SpeechTokenizer:
-    """BPE over codes. content: the text of a tokenizer file.  most: ids at most."""
+    """BPE over codes. content: the text of a tokenizer file.  most: limit of ids."""
 
     def __init__(self, content: str, *, most: int = MOST_IDS):
         table = read_table(content, CODES, SPEECH_FILE, most=most)
@@ -213,7 +213,7 @@ class CodecVocabulary:
 
     @classmethod
     def read(cls, text: str, speech: str, *, vocab_size: int) -> CodecVocabulary:
-        """From the content of the two tokenizer files. vocab_size: how many ids the network has.
+        """Read the content of the two tokenizer files. vocab_size: number of the network's ids.
 
         Raises CheckpointError for what is no such file, and unless the network has just these ids; those of
         each file are counted before its tokens are built.

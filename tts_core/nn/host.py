@@ -29,13 +29,13 @@ class Host(Protocol):
         ...
 
     def peak_bytes(self) -> int:
-        """Return the peak since `reset_peak`, or the process's own where the device counts none."""
+        """Return the peak since `reset_peak`, or the closest known figure."""
         ...
 
     def to_device(self, array: np.ndarray) -> Any:
-        """A copy that the networks read."""
+        """Copy an array to the device, for networks to read."""
         ...
 
     def to_host(self, x: Any) -> np.ndarray:
-        """Wait for the device and read."""
+        """Wait for the device and return the array."""
         ...

@@ -48,7 +48,7 @@ def test_what_is_tokenised(text, expected):
         ("[S1]", "text: there are no words in it"),
         ("[S1] [S2]\n[S1]", "text: there are no words in it"),
         ("\u200b\ufeff", "text: there are no words in it"),
-        ("[S1] One. [S3] Two.", r"text: \[S3\] is not a speaker; there are \[S1\] and \[S2\]"),
+        ("[S1] One. [S3] Two.", r"text: \[S3\] is not a speaker; use \[S1\] and \[S2\]"),
         ("[s3] One.", r"\[s3\] is not a speaker"),
         ("[ S1 ] One.", r"\[ S1 \] is not a speaker"),
         ("[S12] One.", r"\[S12\] is not a speaker"),
