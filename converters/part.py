@@ -90,6 +90,7 @@ def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], p
             rules = layouts()[layout].rules(read)
             dtype = _main_dtype(checkpoint)
             documents = layouts()[layout].documents(found)
+        documents |= {name: _document(folder / name) for name in models.network(kind).optional_in(folder)}
         moves = plan(rules, checkpoint.shapes, targets, what=str(file))
     except CheckpointError as fault:
         message = str(fault)

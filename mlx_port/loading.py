@@ -34,8 +34,7 @@ class Parts:
             for kind, raw in self._raw.items()
         }
         self.documents = {
-            kind: {name: _read_text(self.place(kind) / name) for name in models.network(kind).documents}
-            for kind in kinds
+            kind: {name: _read_text(self.place(kind) / name) for name in self._names(kind)} for kind in kinds
         }
         if model is not None:
             understood(lambda _: models.check_fits(model, self.configs, self.documents), {}, folder)
@@ -43,6 +42,10 @@ class Parts:
     def place(self, kind: str) -> Path:
         """The folder of a part."""
         return self.folder / models.network(kind).folder
+
+    def _names(self, kind: str) -> tuple[str, ...]:
+        known = models.network(kind)
+        return (*known.documents, *known.optional_in(self.place(kind)))
 
     def dtype_of(self, kind: str) -> str:
         """The dtype of a part's network, by name."""

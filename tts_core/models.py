@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 NAMES = (
@@ -54,10 +55,15 @@ class Network:
     is_large: Callable[[str], bool] = never  # the linear layers that are quantized
     mlx_axes: Callable[[Any, str, int], Axes | None] = _no_axes  # configuration, name, rank → order or None
     documents: tuple[str, ...] = ()  # texts next to config.json: tokenizers
+    optional_documents: tuple[str, ...] = ()  # texts that may be there, too: text rules
     pieces: str | None = None  # name prefix of piece {}, for a network loaded piece by piece
     repository: str | None = None  # that publishes the weights
     license: str | None = None  # of the published weights, in the hub's form; None: see their own card
     original_modes: tuple[str, ...] = ()  # values of --q-mode for upstream's own quantization
+
+    def optional_in(self, folder: Path) -> tuple[str, ...]:
+        """Names of the optional texts that a folder has."""
+        return tuple(name for name in self.optional_documents if (folder / name).exists())
 
     @property
     def takes_dtype(self) -> bool:

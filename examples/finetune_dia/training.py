@@ -20,6 +20,8 @@ from examples.train_voice.parallel import Clock, Processes, learning_rate, resto
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import DiaPipeline
 from tts_core.errors import GenerationError, UsageError
+from tts_core.text.rules import FILE as RULES
+from tts_core.text.rules import NO_RULES
 
 WARMUP = 20  # steps
 LARGEST_NORM = 1.0  # of the gradients, which are clipped
@@ -85,6 +87,8 @@ def finetune(model: str | Path, codec: str | Path | None, data: Path, out: Path,
         if settings.lora:
             merge(network)
         configs = {"config.json": dia_config(config), "generation_config.json": generation_config(config)}
+        if pipeline.rules != NO_RULES:
+            configs[RULES] = pipeline.rules.to_dict()
         size = write(out / "dia", network.state_dict(), configs)
         print(f"fine-tuning: {out / 'dia'}, {size:,} bytes", flush=True)
     processes.close()

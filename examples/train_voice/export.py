@@ -23,6 +23,8 @@ from examples.train_voice.parallel import restore
 from examples.train_voice.settings import DEFAULT, read_settings
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
+from tts_core.text.rules import FILE as RULES
+from tts_core.voice.embedded import DIA
 
 
 def dac_config(config: DacConfig) -> dict[str, Any]:
@@ -123,6 +125,7 @@ def main() -> None:
         configs = {
             "config.json": dia_config(settings.dia),
             "generation_config.json": generation_config(settings.dia),
+            RULES: json.loads((DIA / RULES).read_text("utf-8")),
         }
         size = write(given.out / "dia", state["average"], configs)
         print(f"export: language model, {size:,} bytes")

@@ -13,6 +13,7 @@ from mlx_port.stored import understood
 from tts_core.dia import pipeline
 from tts_core.dia.memory import check_loading, codec_policy
 from tts_core.pipeline import check_model
+from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 
 class DiaPipeline(pipeline.DiaPipeline):
@@ -52,9 +53,9 @@ def assemble(parts: Parts) -> DiaPipeline:
     codec.policy = codec_policy(
         codec.config, dtype=parts.dtype_of("dia"), backend=backend_name(), free=free_bytes()
     )
-    return compose(network, codec)
+    return compose(network, codec, read_rules(parts.documents["dia"]))
 
 
-def compose(network: Dia, codec: Dac) -> DiaPipeline:
+def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
     """The pipeline of networks that are there."""
-    return DiaPipeline(DiaEngine(network, codec))
+    return DiaPipeline(DiaEngine(network, codec), rules)

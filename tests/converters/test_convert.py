@@ -26,6 +26,7 @@ from tts_core.dia.sampling import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, ResourceError, UsageError
 from tts_core.files.header import read_header
+from tts_core.text.rules import TextRules
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +147,20 @@ def test_converting_again_changes_nothing(source, tmp_path):
     convert(source, tmp_path / "one", dtype="bfloat16")
     convert(open_published(tmp_path / "one"), tmp_path / "two")
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+
+
+def test_text_rules_are_carried_over_and_can_be_edited(tmp_path):
+    """From a published folder; a folder without them has none; unreadable ones are refused."""
+    given = json.dumps(TextRules(ends=".").to_dict()) + "\r\n"
+    shutil.copytree(V_0626_HF, tmp_path / "published")
+    (tmp_path / "published/text.json").write_bytes(given.encode())
+    published = open_published(tmp_path / "published", codec=DAC_HF)
+    assert published.parts["dia"].documents == {"text.json": given}
+    convert(published, tmp_path / "out")
+    assert (tmp_path / "out/text.json").read_bytes() == given.encode()
+    (tmp_path / "out/text.json").write_text('{"spoken": "xx"}')
+    with pytest.raises(CheckpointError, match=r"text\.json: missing alphabet"):
+        convert(open_published(tmp_path / "out"), tmp_path / "again")
 
 
 def test_dtype_follows_the_source_unless_given(source, tmp_path):

@@ -18,6 +18,7 @@ from mlx_port import DiaPipeline, load
 from mlx_port.api import converted_voice
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.text.rules import NO_RULES, TextRules
 from tts_core.voice.embedded import CODEC, DIA
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,18 @@ def test_a_converted_folder_speaks(converted: Path) -> None:
     assert result.codes.shape == (4, 5)
     assert voice.sample_rate == voice.codec_config.sample_rate == 1000
     assert str(DiaPipeline.load(str(converted)).config) == str(voice.config)
+
+
+def test_text_rules_are_the_folders_own(converted: Path, tmp_path: Path) -> None:
+    """None in a folder without the file; what a user writes there holds; a broken one is refused."""
+    assert DiaPipeline.load(converted).rules == NO_RULES
+    copy = Path(shutil.copytree(converted, tmp_path / "copy"))
+    rules = TextRules(ends="!")
+    (copy / "text.json").write_text(json.dumps(rules.to_dict()))
+    assert DiaPipeline.load(copy).rules == rules
+    (copy / "text.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"copy: text\.json: not readable as JSON: .*; convert again"):
+        load(copy)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -14,6 +14,7 @@ from torch_ref.memory import backend_name, free_bytes
 from tts_core.dia import pipeline
 from tts_core.dia.memory import check_loading, codec_policy
 from tts_core.pipeline import check_model
+from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 
 class DiaPipeline(pipeline.DiaPipeline):
@@ -59,9 +60,9 @@ def assemble(parts: Parts) -> DiaPipeline:
         backend=backend_name(parts.device),
         free=free_bytes(parts.device),
     )
-    return compose(network, codec)
+    return compose(network, codec, read_rules(parts.documents["dia"]))
 
 
-def compose(network: Dia, codec: Dac) -> DiaPipeline:
+def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
     """The pipeline of networks that are there."""
-    return DiaPipeline(DiaEngine(network, codec))
+    return DiaPipeline(DiaEngine(network, codec), rules)

@@ -28,6 +28,7 @@ from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
+from tts_core.text.rules import NO_RULES, TextRules
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
@@ -74,9 +75,10 @@ class Engine(Protocol):
 
 
 class DiaPipeline:
-    """A Dia network of either side with its codec. Build it with `load`."""
+    """A Dia network of either side with its codec and text rules. Build it with `load`."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: Engine, rules: TextRules = NO_RULES):
+        self.rules = rules
         self.engine, self.config, self.codec_config = engine, engine.config, engine.codec_config
         decoder = self.config.decoder_config
         check_fits(self.codec_config, decoder.num_channels, self.config.eos_token_id)

@@ -10,6 +10,8 @@ from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig, r
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
 from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
 from tts_core.models import Configs, Documents, Model, Network
+from tts_core.text.rules import FILE as RULES_FILE
+from tts_core.text.rules import read_rules
 
 REPOSITORY, REPOSITORY_V01 = "nari-labs/Dia-1.6B-0626", "nari-labs/Dia-1.6B"
 
@@ -59,7 +61,8 @@ DIA_0626, DIA_V01 = _dia(cross_rope=False), _dia(cross_rope=True)
 
 
 def check(configs: Configs, documents: Documents) -> None:
-    """Raise CheckpointError if the codec's codes do not match Dia's."""
+    """Raise CheckpointError if the codec's codes do not match Dia's, or text rules cannot be read."""
+    read_rules(documents["dia"])
     dac.check_fits(configs["dac"], configs["dia"].decoder_config.num_channels, configs["dia"].eos_token_id)
 
 
@@ -82,6 +85,7 @@ MODEL = Model(
             read_converted=read_converted,
             stays_float32=is_norm,
             is_large=is_large,
+            optional_documents=(RULES_FILE,),
             repository=REPOSITORY,
         )
     },

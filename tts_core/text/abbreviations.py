@@ -107,7 +107,7 @@ def _either(match: re.Match[str]) -> str:
 
 def _anywhere(match: re.Match[str]) -> str:
     word = match["word"].lower()
-    return ANYWHERE[word] + (_stop(match) if word == "etc" else "")
+    return ANYWHERE[word] + (_stop(match) if match[0].lower() == "etc." else "")
 
 
 RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
@@ -121,6 +121,11 @@ RULES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
         re.compile(rf"\b(?P<word>{'|'.join(map(re.escape, ANYWHERE))})\.(?!\w)", re.IGNORECASE),
         _anywhere,
     ),
+    # without full stops, as the British write them
+    (re.compile(r"\b(?P<title>Mr|Mrs|Ms)(?=\s[A-Z])"), lambda match: TITLES[match["title"]]),
+    (re.compile(r"\b(?P<word>Dr|St)(?=\s[A-Z][a-z])"), _either),
+    (re.compile(r"\b(?P<word>vs|etc)\b"), _anywhere),
+    (re.compile(r"(?<=\w)\.(?=(?:com|edu|gov|net|org)\b)"), lambda match: " dot "),
     (
         re.compile(rf"\b(?P<word>{'|'.join(BEFORE_NUMBERS)})\.(?=\s?\d)"),
         lambda match: BEFORE_NUMBERS[match["word"]],

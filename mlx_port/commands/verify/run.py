@@ -235,7 +235,9 @@ def _check_shapes(before: Part, after: Part) -> None:
 
 
 def _differences(before: Part, after: Part) -> list[str]:
-    """List changed texts and entries of the configuration, except the default sampling, which users edit."""
+    """List changed texts and entries of the configuration, except the default sampling and the text rules,
+    which users edit.
+    """
     at = f"{models.network(before.kind).folder}/" if models.network(before.kind).folder else ""
     old, new = _flat(asdict(before.config)), _flat(asdict(after.config))
     found = [
@@ -246,7 +248,8 @@ def _differences(before: Part, after: Part) -> list[str]:
     return found + [
         f"{at}{name}: the text differs from the source's"
         for name, text in before.documents.items()
-        if text.splitlines() != after.documents[name].splitlines()
+        if name in models.network(before.kind).documents
+        and text.splitlines() != after.documents[name].splitlines()
     ]
 
 

@@ -1,0 +1,153 @@
+"""Text rules of a network: changes to a text before it is read, kept in `text.json` beside the weights.
+
+A folder without the file has no rules: its network reads any text as it is written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tts_core.config import exact_fields, mapping
+from tts_core.errors import CheckpointError
+from tts_core.text.letters import spelled
+from tts_core.text.spoken import SIGNS, spoken
+
+FILE = "text.json"
+LANGUAGES = ("en",)
+
+_ITEM = re.compile(r"(?:(?P<bullet>[-*•–—])|\d{1,3}[.)])\s++")  # opens an item of a list
+_QUOTE = re.compile(r"(?<![^\W\d_])'|'(?![^\W\d_])")  # an apostrophe is between letters
+_CLOSERS = "\"'”’»)]"
+_PAUSES = ",;:-–— "
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """Rules in the order in which they apply. The defaults change nothing.
+
+    spoken: language whose numbers and abbreviations are put into words, or None.
+    letters: names of the letters a to z, by which acronyms are spelled; empty: they stay.
+    replacements: character → what is read in its place.
+    alphabet: every other character that the network has learned; None: any.
+    pauses, ends: marks of a pause and of an end. Runs of marks become the strongest one; the first mark of
+    `ends` is added to turns, paragraphs and items of lists without one. Empty: marks stay.
+    Raises CheckpointError for rules that write characters outside the alphabet.
+    """
+
+    spoken: str | None = None
+    letters: Mapping[str, str] = field(default_factory=dict)
+    replacements: Mapping[str, str] = field(default_factory=dict)
+    alphabet: str | None = None
+    pauses: str = ""
+    ends: str = ""
+
+    def __post_init__(self) -> None:
+        if self.spoken is not None and self.spoken not in LANGUAGES:
+            raise CheckpointError(f"{FILE}: spoken is {self.spoken!r}; use {' or '.join(LANGUAGES)}, or null")
+        if self.letters and sorted(self.letters) != [chr(code) for code in range(ord("a"), ord("z") + 1)]:
+            raise CheckpointError(f"{FILE}: letters: give a name for each of a to z, or none")
+        if long := [char for char in self.replacements if len(char) != 1]:
+            raise CheckpointError(f"{FILE}: replacements: {long[0]!r} is not one character")
+        if self.alphabet is not None:
+            written = "".join((*self.letters.values(), *self.replacements.values(), self.pauses, self.ends))
+            lost = {char for char in written if char not in self.alphabet and not char.isspace()}
+            if self.spoken:
+                lost |= {char for char in SIGNS if not self.knows(char)}
+            if lost:
+                raise CheckpointError(f"{FILE}: {' '.join(sorted(lost))}: not in the alphabet")
+
+    def knows(self, char: str) -> bool:
+        """Decide whether a character can be read: as it is, as white space, replaced, or in a number."""
+        if self.alphabet is None or char in self.alphabet or char in self.replacements or char.isspace():
+            return True
+        return self.spoken is not None and char.isdecimal()
+
+    def words(self, text: str) -> str:
+        """Rewrite the words of one speaker, without marks at the end. Applied again it changes nothing."""
+        if self.ends:
+            text = self._paragraphs(text)
+        text = text.translate(self._left_out)
+        if self.spoken:
+            text = spoken(text)
+        if self.letters:
+            text = spelled(text, self.letters)
+        text = text.translate(self._replaced)
+        if self.alphabet is not None:
+            text = _QUOTE.sub("", text)
+        if self.pauses or self.ends:
+            text = self._marks.sub(self._strongest, " ".join(text.split()))
+            text = text.lstrip(self.pauses + self.ends + " ").rstrip()
+        return text
+
+    def ended(self, words: str) -> str:
+        """Add the end mark, in place of marks of a pause, to words that have none."""
+        if not self.ends or words.rstrip(_CLOSERS + " ").endswith((*self.ends, "…")):
+            return words
+        bare = words.rstrip(_PAUSES)
+        return f"{bare}{self.ends[0]}" if bare else words
+
+    def _paragraphs(self, text: str) -> str:
+        """Lines as one, with an end mark before an empty line or an item of a list; bullets are left out."""
+        lines = [""]
+        for line in text.splitlines():
+            item = _ITEM.match(line := line.strip())
+            if item or not line:
+                lines[-1] = self.ended(lines[-1])
+            if item and item["bullet"]:
+                line = line[item.end() :]
+            if line:
+                lines.append(line)
+        return " ".join(line for line in lines if line)
+
+    @cached_property
+    def _left_out(self) -> dict[int, str]:
+        return {ord(char): "" for char, text in self.replacements.items() if not text}
+
+    @cached_property
+    def _replaced(self) -> dict[int, str]:
+        return {ord(char): text for char, text in self.replacements.items()}
+
+    @cached_property
+    def _marks(self) -> re.Pattern[str]:
+        each = f"[{re.escape(self.pauses + self.ends)}]"
+        return re.compile(rf" ?{each}(?: ?{each})*+ ?")
+
+    def _strongest(self, match: re.Match[str]) -> str:
+        ends = [mark for mark in match[0] if mark in self.ends]
+        return f"{ends[-1] if ends else match[0].strip()[0]} "
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, as `read_rules` takes it."""
+        return asdict(self)
+
+
+NO_RULES = TextRules()
+
+
+def read_rules(documents: Mapping[str, str]) -> TextRules:
+    """Read the rules from a part's documents, by name; NO_RULES if there are none.
+
+    Raises CheckpointError for a file that is not JSON, or not of exactly these fields.
+    """
+    if FILE not in documents:
+        return NO_RULES
+    try:
+        given = exact_fields(TextRules, json.loads(documents[FILE]), FILE)
+    except CheckpointError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{FILE}: not readable as JSON: {error}") from None
+    for name in ("letters", "replacements"):
+        table = mapping(given[name], f"{FILE}: {name}")
+        if not all(isinstance(value, str) for value in table.values()):
+            raise CheckpointError(f"{FILE}: {name}: not every value is text")
+    if not all(isinstance(given[name], str) for name in ("pauses", "ends")):
+        raise CheckpointError(f"{FILE}: pauses and ends must be text")
+    if not all(isinstance(given[name], str | None) for name in ("alphabet", "spoken")):
+        raise CheckpointError(f"{FILE}: alphabet and spoken must be text or null")
+    return TextRules(**given)
