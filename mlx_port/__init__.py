@@ -1,4 +1,4 @@
-"""Speech models in MLX, native on Apple silicon; also on Linux, CPU and CUDA."""
+"""Speech models in MLX, for Apple silicon; also on Linux with CPU or CUDA."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is used, so that importing the package loads no framework."""
+    """Import a public name on first use, so that importing the package loads no framework."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -1,4 +1,4 @@
-"""The port's front door."""
+"""Speak a text with the MLX port in one call."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def generate(
 ) -> GenerationResult:
     """Speak a text.
 
-    model: a loaded one, a folder as `load` takes it, or None for the embedded voice, a Dia.
+    model: a loaded model, a folder as for `load`, or None for the embedded voice, a Dia.
     prompt: reference speech.  options: the model's options, such as DiaOptions; `changes` replace some of
     their fields, as seed=1.  progress, cancel: see tts_core.pipeline.
-    Raises UsageError for an option that the model does not have, and whatever the model's `generate` raises.
+    Raises UsageError for an option that the model does not have, and the errors of the model's `generate`.
     """
     pipeline = embedded_voice() if model is None else model
     if isinstance(pipeline, str | Path):
@@ -48,14 +48,14 @@ def generate(
 
 @lru_cache(maxsize=1)
 def embedded_voice() -> DiaPipeline:
-    """The voice that comes with the package, converted into the user's cache on first use and loaded once."""
+    """Load the voice included in the package, once; the first use converts it into the user's cache."""
     return DiaPipeline.load(converted_voice())
 
 
 def converted_voice() -> Path:
-    """The folder that holds the embedded voice in our layout; made on first use.
+    """Return the folder of the converted embedded voice; the first call converts it.
 
-    $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), a temporary folder where that cannot be written.
+    It is in $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), or in a temporary folder if that is read-only.
     """
     for folder in voice_folders():
         if _is_complete(folder):
@@ -68,12 +68,12 @@ def converted_voice() -> Path:
             _convert_voice(folder)
             return folder
     raise ResourceError(
-        "embedded voice: no folder for its converted copy; set XDG_CACHE_HOME to one that can be written"
+        "embedded voice: no writable folder for its converted copy; set XDG_CACHE_HOME to a writable one"
     )
 
 
 def voice_folders() -> list[Path]:
-    """Where the converted voice may lie, the preferred place first."""
+    """List the possible folders of the converted voice, the preferred one first."""
     name = f"voice-{fingerprint()}-format{FORMAT_VERSION}"
     return [folder / name for folder in cache_folders()]
 
@@ -85,24 +85,24 @@ def _convert_voice(folder: Path) -> None:
     _remove_incomplete(folder)
     try:
         convert(open_published([DIA], codec=CODEC, offline=True), folder, dtype="float32")
-    except UsageError:  # another process has made it meanwhile
+    except UsageError:  # another process has converted it meanwhile
         if not _is_complete(folder):
             raise
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether a copy is there: it appears whole, and what is removed of it later is not looked for."""
+    """Return True if a copy exists. A copy appears whole; files removed from it later are not noticed."""
     return (folder / "config.json").is_file()
 
 
 def _remove_incomplete(folder: Path) -> None:
-    """Make room where a cleaner of old files, or a user, left a part of a copy."""
+    """Remove an incomplete copy, left by a cleanup of old files or by a user."""
     if _is_complete(folder) or not os.path.lexists(folder):
         return
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) / folder.name
     with suppress(FileNotFoundError):  # another process removes it
         os.rename(folder, aside)
-    if _is_complete(aside):  # another process has made it since we looked
+    if _is_complete(aside):  # another process has converted it since the check
         with suppress(OSError):
             os.rename(aside, folder)
     shutil.rmtree(aside.parent, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What MLX has on this machine, and whether it computes."""
+"""MLX on this machine, and a test computation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mlx_port.memory import backend_name, free_bytes
 
 
 def facts() -> dict[str, Any]:
-    """Version, backend, memory in bytes, TF32, and the fault that a small computation shows, None if none."""
+    """Report version, backend, memory in bytes, TF32, and the fault of a test computation (or None)."""
     backend = backend_name()
-    told = mx.device_info()
+    info = mx.device_info()
     return {
         "version": metadata.version("mlx"),
         "backend": backend.removeprefix("mlx-"),
-        "device": str(told.get("device_name", told.get("architecture", "unknown"))),
+        "device": str(info.get("device_name", info.get("architecture", "unknown"))),
         "memory_free": free_bytes(),
         "tf32": _tf32(backend),
         "voice": next(
@@ -30,14 +30,14 @@ def facts() -> dict[str, Any]:
 
 
 def _tf32(backend: str) -> str:
-    """Whether float32 products may be rounded to fewer digits; MLX reads the variable when it is imported."""
+    """Report whether float32 products may be rounded to TF32; MLX reads the variable on import."""
     if os.environ.get("MLX_ENABLE_TF32", "1") == "0":
         return "off (MLX_ENABLE_TF32=0)"
     return "without effect on a CPU" if backend == "mlx-cpu" else "on; MLX_ENABLE_TF32=0 turns it off"
 
 
 def _fault() -> str | None:
-    """What is wrong with a product, a convolution and a softmax of small integers; None if nothing is."""
+    """Report the fault of a product, a convolution and a softmax of small integers; None if correct."""
     x = mx.arange(24, dtype=mx.float32).reshape(1, 8, 3)
     try:
         product = (x[0] @ x[0].T)[1, 2].item()
@@ -46,4 +46,4 @@ def _fault() -> str | None:
     except (RuntimeError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     right = abs(product - 86) < 0.5 and abs(convolved - 36) < 0.5 and abs(total - 8) < 0.01
-    return None if right else f"it computes {product}, {convolved} and {total} for 86, 36 and 8"
+    return None if right else f"it computes {product}, {convolved} and {total} instead of 86, 36 and 8"

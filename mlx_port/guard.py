@@ -1,4 +1,4 @@
-"""NaN and infinity: marked in the ids that a step gives, then traced to the layer that they come from."""
+"""NaN and infinity: mark them in a step's ids, then trace them to the layer that produced them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import mlx.core as mx
 from mlx import nn
 
-MARK = -1  # in the place of ids that were drawn from logits which are no numbers
+MARK = -1  # replaces ids drawn from NaN or infinite logits
 
 
 def marked(ids: mx.array, logits: mx.array) -> mx.array:
-    """`ids` with -1 in all channels of a text whose logits are not all finite. Reads nothing.
+    """Set `ids` to -1 in all channels of a text whose logits are not all finite. Does not read the device.
 
     ids: (B, C).  logits: (R, C, V), R a multiple of B: conditional rows, then unconditional ones.
     """
@@ -23,10 +23,10 @@ def marked(ids: mx.array, logits: mx.array) -> mx.array:
 
 @contextmanager
 def watched(network: nn.Module) -> Iterator[list[str]]:
-    """Names of layers that give NaN or infinity for finite inputs while the block runs, in the order of their
-    calls: a layer after its parts, so that an overflow between the parts is the layer's own.
+    """Collect names of layers that return NaN or infinity for finite inputs while the block runs, in call
+    order: a layer after its parts, so that an overflow between the parts counts for the layer.
 
-    MLX has no hooks: meanwhile the layers' classes call through a function that looks at this network's.
+    MLX has no hooks: in the block, the layers' classes call a function that checks this network's layers.
     """
     found: list[str] = []
     names = {id(module): name for name, module in network.named_modules() if name}
@@ -52,6 +52,6 @@ def watched(network: nn.Module) -> Iterator[list[str]]:
 
 
 def is_finite(x: Any) -> bool:
-    """Whether no number of a floating array is NaN or infinite; anything else passes. Reads the device."""
+    """Return False for a floating array with NaN or infinity; anything else is True. Reads the device."""
     floating = isinstance(x, mx.array) and mx.issubdtype(x.dtype, mx.floating)
     return not floating or bool(mx.isfinite(x).all().item())

@@ -1,4 +1,4 @@
-"""Where a network computes, as pipelines ask for it (tts_core.nn.host)."""
+"""The device of a network, for pipelines (tts_core.nn.host)."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from mlx_port.memory import backend_name, free_bytes, peak_bytes, reset_peak
 
 
 class Host:
-    """MLX's default device; the dtype is that of a layer's weight."""
+    """MLX's default device, and the dtype of a layer's weight."""
 
     def __init__(self, layer: Any):
         self.layer = layer
 
     @property
     def dtype(self) -> str:
-        """Of the weight, by name."""
+        """Name of the weight's dtype."""
         return str(self.layer.weight.dtype).removeprefix("mlx.core.")
 
     @property
     def backend(self) -> str:
-        """A name in tts_core.dia.memory."""
+        """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
         return backend_name()
 
     def free_bytes(self) -> int | None:
-        """What may still be taken there; None where nobody tells."""
+        """Return the memory that may still be allocated there; None if unknown."""
         return free_bytes()
 
     def reset_peak(self) -> None:
-        """Start counting memory anew."""
+        """Reset the peak memory counter."""
         reset_peak()
 
     def peak_bytes(self) -> int:
-        """The peak since `reset_peak`, or what stands for it (memory.py)."""
+        """Return the peak since `reset_peak`, or the closest known figure (memory.py)."""
         return peak_bytes()
 
     def to_device(self, array: np.ndarray) -> mx.array:
-        """A copy that the networks read."""
+        """Copy an array to the device, for networks to read."""
         return mx.array(array)
 
     def to_host(self, x: mx.array) -> np.ndarray:
-        """Wait for the device and read."""
+        """Wait for the device and return the array."""
         return np.array(x)

@@ -1,4 +1,4 @@
-"""One layer of a network at a time: built, filled and run alone, so that the whole is never in memory."""
+"""Build, fill and run one layer of a network at a time, so that the whole is never in memory."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ TIME_LAST = ("hidden", "latents", "encodings", "skip")  # (B, C, T) in a state, 
 
 
 class Layers:
-    """A network without its weights; a stage has them while it runs. Subclasses have a method for every
-    kind of stage, of what the layer reads and its index.
+    """A network without weights; a stage has them only while it runs. Subclasses have a method for every kind
+    of stage, with the layer's inputs and its index.
 
-    dtype: of weights and activations: float32, bfloat16 or float16; what stays float32 in every folder, and
-    the arrays in `wide`, are float32, codes of quantized weights stay as they are stored.
+    dtype: of weights and activations: float32, bfloat16 or float16; tensors that stay float32 in every
+    folder, and the arrays in `wide`, are float32; codes of quantized weights are unchanged.
     """
 
-    KIND: str  # of network, as in tts_core.models
-    wide: Sequence[str] = ()  # arrays that are float32 between layers, whatever the dtype
+    KIND: str  # kind of network, as in tts_core.models
+    wide: Sequence[str] = ()  # arrays that are float32 between layers for any dtype
 
     def __init__(self, config: Any, weights: Stored, dtype: str):
         self.network = self.build(config)  # lazy: what is not filled is never made
@@ -38,11 +38,11 @@ class Layers:
         self.weights, self.dtype = weights, DTYPES[dtype]
 
     def build(self, config: Any) -> Any:
-        """The network, to be filled."""
+        """Build the network, without weights."""
         return models.network_class("mlx_port", self.KIND)(config)
 
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
-        """What a stage makes of each state (tts_core.nn.layer_order): float32."""
+        """Run a stage on each state (tts_core.nn.layer_order). Returns float32."""
         fill(self.network, stage, self.weights, self.dtype)
         layer = getattr(self, stage.kind)
         made = [to_host(layer(from_host(state, self.dtype, self.wide), stage.index)) for state in states]
@@ -63,14 +63,14 @@ def fill(network: nn.Module, stage: Stage, weights: Stored, dtype: mx.Dtype) -> 
 
 
 def empty(network: nn.Module, stage: Stage) -> None:
-    """Take the stage's tensors away again: zeros that are never made stand in their place."""
+    """Remove the stage's tensors again, replacing them by zeros that are never evaluated."""
     for module in stage.modules:
         owner = _submodule(network, module)
         owner.update(tree_map(lambda value: mx.zeros(value.shape, value.dtype), owner.parameters()))
 
 
 def from_host(state: State, dtype: mx.Dtype, wide: Sequence[str]) -> dict[str, mx.array]:
-    """Floating arrays in `dtype`, those in `wide` in float32, integers as they are."""
+    """Convert floating arrays to `dtype`, those in `wide` to float32; integers are unchanged."""
     return {
         name: mx.array(value.astype(np.float32)).astype(mx.float32 if name in wide else dtype)
         if value.dtype.kind == "f"
@@ -80,7 +80,7 @@ def from_host(state: State, dtype: mx.Dtype, wide: Sequence[str]) -> dict[str, m
 
 
 def to_host(made: Tensors) -> State:
-    """NumPy arrays, float32 where they are floating. Waits for the device."""
+    """Convert to NumPy arrays, floating ones to float32. Waits for the device."""
     return _turned(
         {
             name: np.array(value.astype(mx.float32) if mx.issubdtype(value.dtype, mx.floating) else value)
@@ -90,7 +90,7 @@ def to_host(made: Tensors) -> State:
 
 
 def _turned(state: State) -> State:
-    """Time and channels change places."""
+    """Swap time and channels."""
     return {
         name: value.swapaxes(1, 2) if name.rstrip("0123456789") in TIME_LAST else value
         for name, value in state.items()

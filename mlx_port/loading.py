@@ -1,4 +1,4 @@
-"""Folders that convert-weights wrote, into MLX networks."""
+"""Load folders that convert-weights wrote into MLX networks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 
 
 class Parts:
-    """What a model is made of, opened and checked: a network's weights are read when it is asked for.
+    """The parts of a model, opened and checked; a network's weights are read by `network`.
 
-    model: one of tts_core.models.NAMES, None for parts alone.  configs: kind → configuration.  documents:
-    kind → name → text.  dtype: that of the networks, by name; None is each part's own.
+    model: one of tts_core.models.NAMES, None for single parts.  configs: kind → configuration.  documents:
+    kind → name → text.  dtype: of the networks, by name; None is each part's own.
     """
 
     def __init__(self, model: str | None, folder: Path, kinds: Sequence[str], dtype: str | None):
@@ -40,7 +40,7 @@ class Parts:
             understood(lambda _: models.check_fits(model, self.configs, self.documents), {}, folder)
 
     def place(self, kind: str) -> Path:
-        """The folder of a part."""
+        """Return the folder of a part."""
         return self.folder / models.network(kind).folder
 
     def _names(self, kind: str) -> tuple[str, ...]:
@@ -48,16 +48,16 @@ class Parts:
         return (*known.documents, *known.optional_in(self.place(kind)))
 
     def dtype_of(self, kind: str) -> str:
-        """The dtype of a part's network, by name."""
+        """Return the dtype of a part's network, by name."""
         own = self._raw[kind].get("dtype")
         return self.dtype if self.dtype is not None and models.network(kind).takes_dtype else str(own)
 
     def quantization_of(self, kind: str) -> dict[str, Any] | None:
-        """How a part's layers are stored, as its config.json says; None where they are plain."""
+        """Return the quantization of a part as in its config.json; None if it is not quantized."""
         return self._raw[kind].get("quantization")
 
     def network(self, kind: str) -> Any:
-        """The network of a kind with its weights, or with a reader of them where it reads itself."""
+        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces."""
         made, pieces = models.network_class("mlx_port", kind), models.network(kind).pieces
         if pieces is not None:
             self._check_tensors(kind)
@@ -70,7 +70,7 @@ class Parts:
         return network
 
     def tensors(self, kind: str, prefix: str) -> dict[str, mx.array]:
-        """The tensors of a part whose names start with `prefix`, by what is left of their names."""
+        """Read the tensors of a part whose names start with `prefix`, by the rest of their names."""
         return {
             name.removeprefix(prefix): cast_floats(name, value, self._dtype(), kind)
             for name, value in _read(self.place(kind)).items()
@@ -78,7 +78,7 @@ class Parts:
         }
 
     def _check_tensors(self, kind: str) -> None:
-        """Names and shapes of a part that no network holds as a whole."""
+        """Check names and shapes of a part that is never loaded as a whole network."""
         config, known = self.configs[kind], models.network(kind)
         wanted = {}
         for name, shape in known.parameter_shapes(config).items():
@@ -91,19 +91,19 @@ class Parts:
 
 
 def load(path: str | Path, *, dtype: str | None = None) -> Pipeline:
-    """The pipeline of the model in a folder that convert-weights wrote.
+    """Load the pipeline of the model in a folder that convert-weights wrote.
 
-    dtype: float32, bfloat16 or float16 for the networks; None takes each one's own. Norms and what always
-    runs in float32 (codecs, vocoders) stay float32.
-    Raises NotFoundError, CheckpointError (for published files: it says how to convert them), UsageError, and
-    ResourceError where memory would not hold it.
+    dtype: float32, bfloat16 or float16 for the networks; None is each one's own. Norms and networks that
+    always run in float32 (codecs, vocoders) stay float32.
+    Raises NotFoundError, CheckpointError (for published files, with the command that converts them),
+    UsageError, and ResourceError for too little memory.
     """
     parts = open_parts(path, dtype=dtype)
     return importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
 
 
 def open_parts(path: str | Path, *, dtype: str | None = None, kinds: Sequence[str] | None = None) -> Parts:
-    """What `load` assembles; no tensor is read. kinds: the parts wanted; None takes all of the model's."""
+    """Open the parts that `load` assembles, without reading tensors. kinds: parts to open; None for all."""
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     if not isinstance(path, str | Path):
@@ -119,7 +119,7 @@ def open_parts(path: str | Path, *, dtype: str | None = None, kinds: Sequence[st
 def open_networks(
     path: str | Path, *, kinds: Sequence[str] | None = None, dtype: str | None = None
 ) -> dict[str, Any]:
-    """Networks by kind, without a pipeline; arguments as of `open_parts`."""
+    """Load networks by kind, without a pipeline; arguments as in `open_parts`."""
     parts = open_parts(path, dtype=dtype, kinds=kinds)
     return {kind: parts.network(kind) for kind in parts.configs}
 
@@ -133,21 +133,21 @@ def _read_text(file: Path) -> str:
 
 
 def _fill(network: nn.Module, folder: Path, kind: str, dtype: mx.Dtype | None) -> None:
-    """Load all tensors, strictly: the names, and every shape, are those of the network."""
+    """Load all tensors; names and shapes must equal the network's."""
     weights = _read(folder)
     parameters = cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
     wanted = {name: _kind(value) for name, value in parameters}
     _check(weights, wanted, folder)
     ready: list[tuple[str, mx.array]] = []
-    for name in wanted:  # one by one, so that one array at most lives beside its cast
+    for name in wanted:  # one by one, so that only one array is in memory together with its cast
         ready.append((name, cast_floats(name, weights.pop(name), dtype, kind)))
-        mx.eval(ready[-1][1])  # read the files now, not within the first generation
+        mx.eval(ready[-1][1])  # read the files now, not during the first generation
     network.load_weights(ready, strict=True)
     network.eval()
 
 
 def _read(folder: Path) -> dict[str, mx.array]:
-    """All tensors of a folder; their numbers are read when they are first used."""
+    """Open all tensors of a folder; MLX reads their data on first use."""
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
         raise NotFoundError(f"model: {folder} has no model*.safetensors; convert again")
@@ -158,7 +158,7 @@ def _read(folder: Path) -> dict[str, mx.array]:
 
 
 def _check(weights: Mapping[str, mx.array], wanted: Mapping[str, str], folder: Path) -> None:
-    """Raise CheckpointError unless just the wanted tensors are there. wanted: name → as `_kind` says it."""
+    """Raise CheckpointError unless exactly the wanted tensors are present. wanted: name → `_kind`."""
     faults = [f"{name} missing" for name in wanted.keys() - weights.keys()]
     faults += [f"{name} unknown" for name in weights.keys() - wanted.keys()]
     faults += [
@@ -171,5 +171,5 @@ def _check(weights: Mapping[str, mx.array], wanted: Mapping[str, str], folder: P
 
 
 def _kind(value: mx.array) -> str:
-    """Shape and sort of numbers: any floating type may stand in a checkpoint, others must be as expected."""
+    """Describe shape and type: any floating type is allowed in a checkpoint, others must be as expected."""
     return f"{'float' if mx.issubdtype(value.dtype, mx.floating) else value.dtype} {value.shape}"

@@ -1,4 +1,4 @@
-"""How much memory a run took, and how much there is."""
+"""Peak and free memory of the default device."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from tts_core.memory import machine
 
 
 def reset_peak() -> None:
-    """Start counting anew."""
+    """Reset the peak counter."""
     mx.reset_peak_memory()
 
 
 def peak_bytes() -> int:
-    """The allocator's peak since `reset_peak`."""
+    """Return the allocator's peak since `reset_peak`."""
     return mx.get_peak_memory()
 
 
 def free_bytes() -> int | None:
-    """What this process may still take; None where nobody tells.
+    """Return the memory that this process may still allocate; None if unknown.
 
-    What MLX keeps unused counts as free. Metal: below the working set that Apple recommends, and what the
-    system has, since both are one memory. CUDA: what the device information tells of free memory, if it does.
+    Unused memory in MLX's cache counts as free. Metal: the rest of the working set that Apple recommends,
+    limited by the system's free memory, as both share one memory. CUDA: free memory in the device
+    information, if present.
     """
     unused = mx.get_cache_memory()
     backend = backend_name()
@@ -37,7 +38,7 @@ def free_bytes() -> int | None:
 
 
 def backend_name() -> str:
-    """The default device's name in tts_core.dia.memory."""
+    """Return the default device's backend name, as in tts_core.memory.terms."""
     if mx.default_device().type == mx.DeviceType.cpu:
         return "mlx-cpu"
     return "mlx-metal" if mx.metal.is_available() else "mlx-cuda"

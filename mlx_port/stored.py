@@ -1,4 +1,4 @@
-"""Folders that convert-weights wrote: their configuration, and tensors as MLX reads them."""
+"""Configuration and tensors of folders that convert-weights wrote."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".th")  # suffixes of publishe
 
 
 class Stored:
-    """The files of one converted network, read lazily and anew for each layer, so that none stays.
+    """The files of one converted network, read lazily and again for each layer, so that no layer stays in
+    memory.
 
-    kind: of network, as in tts_core.models.  quantization: as its config.json has it, None where
-    nothing is quantized.
+    kind: of network, as in tts_core.models.  quantization: as in its config.json; None if not quantized.
     """
 
     def __init__(self, kind: str, files: Sequence[Path], quantization: Mapping[str, Any] | None = None):
@@ -31,18 +31,18 @@ class Stored:
         self._file_of = {name: file for file in self.files for name in read_tensors(file)}
 
     def names(self) -> list[str]:
-        """Of all tensors as they are stored: scales and biases too."""
+        """Names of all stored tensors, scales and biases included."""
         return list(self._file_of)
 
     def read(self, names: Sequence[str]) -> dict[str, mx.array]:
-        """These tensors; their numbers are read from the file when they are first used."""
-        mx.clear_cache()  # what the layer before this one took
+        """Open tensors; MLX reads their data on first use."""
+        mx.clear_cache()  # memory of the previous layer
         opened = {file: read_tensors(file) for file in {self._file_of[name] for name in names}}
         return {name: opened[self._file_of[name]][name] for name in names}
 
 
 def read_tensors(file: Path) -> dict[str, mx.array]:
-    """The tensors of a safetensors file; their numbers are read when they are first used.
+    """Open the tensors of a safetensors file; MLX reads their data on first use.
 
     Raises CheckpointError for a file that MLX cannot read.
     """
@@ -57,7 +57,7 @@ def read_tensors(file: Path) -> dict[str, mx.array]:
 
 
 def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
-    """The config.json of a converted folder, its envelope included, if it is of one of these types."""
+    """Read the config.json of a converted folder, with its envelope; it must be of one of these types."""
     file = folder / "config.json"
     if not file.is_file():
         raise _no_config(folder, model_types)
@@ -66,19 +66,19 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
     except ValueError as error:
         raise CheckpointError(f"model: {file} is not JSON ({error}); convert again") from None
     if not isinstance(config, dict):
-        raise CheckpointError(f"model: {file} holds no JSON object; convert again")
+        raise CheckpointError(f"model: {file} contains no JSON object; convert again")
     kind = str(config.get("model_type"))
     converted = config.get("weights_layout") == "mlx"
     is_part = converted and kind not in models.NAMES and models.is_kind(kind)
-    if is_part and {*model_types} <= {*models.NAMES}:  # a whole model was looked for
+    if is_part and {*model_types} <= {*models.NAMES}:  # a whole model is expected
         title = models.network(kind).title
         raise UsageError(
-            f"model: {folder} holds {title} alone, a part of a converted model; "
+            f"model: {folder} contains only {title}, a part of a converted model; "
             f"give the whole model's folder: {folder.absolute().parent}"
         )
     if not converted or kind not in model_types:
         raise CheckpointError(
-            f"model: {folder} holds published weights, not converted ones; "
+            f"model: {folder} contains published weights, not converted ones; "
             f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
         )
     if config.get("format_version") != FORMAT_VERSION:
@@ -89,7 +89,7 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
 
 
 def _no_config(folder: Path, kinds: Sequence[str]) -> NotFoundError:
-    """The error for a folder in which a model, or a part of these kinds, was looked for."""
+    """Build the error for a folder that should contain a model, or a part of these kinds."""
     what = "a folder without config.json" if folder.is_dir() else "no such folder"
     part = next((models.network(kind) for kind in kinds if models.network(kind).folder), None)
     if part is not None:
@@ -103,7 +103,7 @@ def _no_config(folder: Path, kinds: Sequence[str]) -> NotFoundError:
 
 
 def understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], folder: Path) -> Read:
-    """What `read` makes of a folder's configuration; whatever it finds wrong is told with the folder."""
+    """Apply `read` to a folder's configuration; its errors are raised again with the folder's name."""
     try:
         return read(without_envelope(config))
     except (TypeError, KeyError, AttributeError, ValueError) as error:
@@ -112,7 +112,7 @@ def understood(read: Callable[[dict[str, Any]], Read], config: dict[str, Any], f
 
 
 def quantize_linears(network: nn.Module, quantization: dict[str, Any], kind: str) -> None:
-    """Give the linear layers that quantizing takes their quantized form; an entry under a layer's path
+    """Replace the linear layers that are quantized by their quantized form; an entry under a layer's path
     overrides the folder's default.
     """
     default = {name: quantization[name] for name in ("group_size", "bits", "mode")}
@@ -125,7 +125,7 @@ def quantize_linears(network: nn.Module, quantization: dict[str, Any], kind: str
 
 
 def cast_floats(name: str, value: mx.array, dtype: mx.Dtype | None, kind: str) -> mx.array:
-    """A stored tensor in `dtype`; what stays float32, whole numbers and, for None, all stay as they are."""
+    """Cast a stored tensor to `dtype`; integers and tensors that stay float32 are unchanged, for None all."""
     floating = mx.issubdtype(value.dtype, mx.floating)
     if dtype is None or not floating or models.network(kind).stays_float32(name):
         return value

@@ -1,4 +1,4 @@
-"""The reference's front door."""
+"""Speak a text with the PyTorch reference in one call."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def generate(
 ) -> GenerationResult:
     """Speak a text.
 
-    model: a loaded one, a path or hub id as `load` takes it, or None for the embedded voice, a Dia.
+    model: a loaded model, a path or hub id as for `load`, or None for the embedded voice, a Dia.
     prompt: reference speech.  options: the model's options, such as DiaOptions; `changes` replace some of
     their fields, as seed=1.  progress, cancel: see tts_core.pipeline.
-    Raises UsageError for an option that the model does not have, and whatever the model's `generate` raises.
+    Raises UsageError for an option that the model does not have, and the errors of the model's `generate`.
     """
     pipeline = embedded_voice() if model is None else model
     if isinstance(pipeline, str | Path):
@@ -42,5 +42,5 @@ def generate(
 
 @lru_cache(maxsize=1)
 def embedded_voice() -> DiaPipeline:
-    """The voice that comes with the package, loaded once: float32, so that a seed is the same everywhere."""
+    """Load the voice included in the package, once; in float32: a seed gives the same speech everywhere."""
     return DiaPipeline.load(DIA, codec=CODEC, dtype="float32")

@@ -1,4 +1,4 @@
-"""Device and dtype policy: what the reference runs on, and in which precision, unless told."""
+"""Default device and dtype of the reference."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LOG = logging.getLogger("torch_ref")
 
 
 class Precision(NamedTuple):
-    """Where a model computes and in what: the one place that says so.
+    """Device and dtype of a model.
 
-    dtype: of its language model's weights, and by that of caches, speaker vectors and all between layers.
+    dtype: of its language model's weights, and so of caches, speaker vectors and activations.
     """
 
     device: torch.device
@@ -34,31 +34,30 @@ class Precision(NamedTuple):
 
     @property
     def wide(self) -> torch.dtype:
-        """Of what is never narrower than float32: norms, softmax, logits and sampling, and whole networks
+        """Dtype of parts that need at least float32: norms, softmax, logits and sampling, and whole networks
         that are small or read waveforms.
         """
         return torch.promote_types(self.dtype, torch.float32)
 
 
 def choose(device: str | None, dtype: str | None, model: str | None = None) -> Precision:
-    """Device and dtype of a model, each as asked for, or the best that is there; logged in one line.
+    """Choose device and dtype of a model, as requested or by default, and log them in one line.
 
-    model: its name, where its default dtype is its own. Raises UsageError as `choose_device` and
-    `choose_dtype` do.
+    model: its name, for its own default dtype. Raises UsageError as `choose_device` and `choose_dtype` do.
     """
     target = choose_device(device)
     chosen = choose_dtype(dtype, target, model)
     default, why = default_dtype(target, model)
-    taken = "as asked" if device is not None else "the first of cuda, mps and cpu that is there"
-    reason = why if dtype is None else f"as asked; {default} is the default: {why}"
+    taken = "as requested" if device is not None else "the first available of cuda, mps and cpu"
+    reason = why if dtype is None else f"as requested; {default} is the default: {why}"
     _LOG.info("device %s (%s), dtype %s (%s)", target, taken, name_of(chosen), reason)
     return Precision(target, chosen)
 
 
 def choose_device(wanted: str | None) -> torch.device:
-    """The device asked for; for None CUDA, then MPS, then the CPU, whichever is there first.
+    """Return the requested device; for None the first available of CUDA, MPS and CPU.
 
-    Raises UsageError where the device asked for is not there.
+    Raises UsageError if the requested device is not available.
     """
     if wanted is None:
         if torch.cuda.is_available():
@@ -75,16 +74,16 @@ def choose_device(wanted: str | None) -> torch.device:
     }
     if device.type not in counts or (device.index or 0) >= counts[device.type]():
         raise UsageError(
-            f"device: {wanted} is not available on this machine; use cpu, or leave the choice to us"
+            f"device: {wanted} is not available on this machine; use cpu, or omit it for the default"
         )
     return device
 
 
 def choose_dtype(wanted: str | None, device: torch.device, model: str | None = None) -> torch.dtype:
-    """The dtype asked for, by its name; for None the `default_dtype` of device and model.
+    """Return the requested dtype, by name; for None the `default_dtype` of device and model.
 
-    Raises UsageError for a name that is none, and for a dtype that the device's backend refuses by the table
-    of torch_ref.limits. bfloat16 that a GPU only emulates is slow, not refused.
+    Raises UsageError for an unknown name, and for a dtype that the device's backend does not support by the
+    table of torch_ref.limits. bfloat16 that a GPU only emulates is slow, but allowed.
     """
     name = default_dtype(device, model)[0] if wanted is None else wanted
     if name not in DTYPES:
@@ -94,20 +93,20 @@ def choose_dtype(wanted: str | None, device: torch.device, model: str | None = N
         sample = torch.empty(0, dtype=DTYPES[name], device="meta")
         for rule, message in hits(Call("tensor", {"x": sample}, backend)):
             if rule.effect in ("error", "abort"):
-                raise UsageError(f"dtype: {name} is not there on {backend} ({message}); {rule.remedy}")
+                raise UsageError(f"dtype: {name} is not supported on {backend} ({message}); {rule.remedy}")
     return DTYPES[name]
 
 
 def default_dtype(device: torch.device, model: str | None = None) -> tuple[str, str]:
-    """Name of the dtype that a model gets on a device where none is asked for, and why.
+    """Return the name of a model's default dtype on a device, and the reason.
 
     On MPS the model's spec decides.
     """
     if device.type == "cuda":
         if torch.version.hip is not None:
-            return "bfloat16", "every GPU that ROCm supports has it"
+            return "bfloat16", "every GPU of ROCm supports it"
         major, minor = capability = torch.cuda.get_device_capability(device)
-        if capability >= NATIVE_BFLOAT16:  # is_bf16_supported() says yes for emulation as well
+        if capability >= NATIVE_BFLOAT16:  # is_bf16_supported() is True for emulation too
             return "bfloat16", f"native at compute capability {major}.{minor}"
         return "float16", f"bfloat16 is only emulated at compute capability {major}.{minor}"
     if device.type == "mps" and model is not None:
@@ -118,5 +117,5 @@ def default_dtype(device: torch.device, model: str | None = None) -> tuple[str, 
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """ "float32" of torch.float32."""
+    """Return the name of a dtype, such as "float32"."""
     return str(dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""What torch has on this machine, which limits hold there, and whether it computes."""
+"""Torch's devices on this machine, the limits that apply to them, and a test computation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch_ref.memory import free_bytes
 
 
 def facts() -> dict[str, Any]:
-    """Version, devices with their rules, memory in bytes, the defaults and why, TF32, and the fault that a
-    small computation shows, None if none.
+    """Report version, devices with their rules, memory in bytes, defaults with reasons, TF32, and the fault
+    of a small test computation (None if it is correct).
     """
     chosen = choose_device(None)
     dtype, why = default_dtype(chosen)
@@ -27,7 +27,7 @@ def facts() -> dict[str, Any]:
 
 
 def _devices() -> list[torch.device]:
-    """Every device that is there."""
+    """List the available devices."""
     found = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         found.append(torch.device("mps"))
@@ -35,7 +35,7 @@ def _devices() -> list[torch.device]:
 
 
 def _describe(device: torch.device) -> dict[str, Any]:
-    """One device: name, free memory, default dtype, and the rules of torch_ref.limits that hold there."""
+    """Describe a device: name, free memory, default dtype, and the active rules of torch_ref.limits."""
     name, backend = "the processor", Backend.here(device.type) if device.type != "cuda" else None
     if device.type == "cuda":
         capability = "{}.{}".format(*torch.cuda.get_device_capability(device))
@@ -57,7 +57,7 @@ def _describe(device: torch.device) -> dict[str, Any]:
 
 
 def _tf32() -> str:
-    """Whether CUDA's float32 products and convolutions may be rounded to fewer digits."""
+    """Report whether CUDA may round float32 products and convolutions to TF32."""
     if not torch.cuda.is_available():
         return "without effect: no CUDA"
     names = {"products": torch.backends.cuda.matmul, "convolutions": torch.backends.cudnn}
@@ -66,7 +66,7 @@ def _tf32() -> str:
 
 
 def _fault(device: torch.device) -> str | None:
-    """What is wrong with a product, a convolution and a softmax of small integers; None if nothing is."""
+    """Report the fault of a product, a convolution and a softmax of small integers; None if correct."""
     try:
         x = torch.arange(24, dtype=torch.float32, device=device).reshape(1, 8, 3)
         product = (x[0] @ x[0].T)[1, 2].item()
@@ -76,4 +76,4 @@ def _fault(device: torch.device) -> str | None:
     except (RuntimeError, AssertionError) as error:
         return f"{type(error).__name__}: {error}".partition("\n")[0]
     right = abs(product - 86) < 0.5 and abs(convolved - 36) < 0.5 and abs(total - 8) < 0.01
-    return None if right else f"it computes {product}, {convolved} and {total} for 86, 36 and 8"
+    return None if right else f"it computes {product}, {convolved} and {total} instead of 86, 36 and 8"

@@ -1,4 +1,4 @@
-"""Where a network computes, as pipelines ask for it (tts_core.nn.host)."""
+"""The device of a network, for pipelines (tts_core.nn.host)."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from torch_ref.memory import backend_name, free_bytes, peak_bytes, reset_peak
 
 
 class Host:
-    """Where a layer's weight lies, and in which dtype."""
+    """The device and dtype of a layer's weight."""
 
     def __init__(self, layer: Any):
         self.layer = layer
 
     @property
     def dtype(self) -> str:
-        """Of the weight, by name."""
+        """Name of the weight's dtype."""
         return name_of(self.layer.weight.dtype)
 
     @property
     def backend(self) -> str:
-        """A name in tts_core.dia.memory."""
+        """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
         return backend_name(self.layer.weight.device)
 
     def free_bytes(self) -> int | None:
-        """What may still be taken there; None where nobody tells."""
+        """Return the memory that may still be allocated there; None if unknown."""
         return free_bytes(self.layer.weight.device)
 
     def reset_peak(self) -> None:
-        """Start counting memory anew."""
+        """Reset the peak memory counter."""
         reset_peak(self.layer.weight.device)
 
     def peak_bytes(self) -> int:
-        """The peak since `reset_peak`, or what stands for it (memory.py)."""
+        """Return the peak since `reset_peak`, or the closest known figure (memory.py)."""
         return peak_bytes(self.layer.weight.device)
 
     def to_device(self, array: np.ndarray) -> Tensor:
-        """A copy that the networks read. Waits for nothing: to CUDA it goes through pinned memory."""
+        """Copy an array to the device, for networks to read. Does not wait: CUDA uses pinned memory."""
         device, x = self.layer.weight.device, torch.from_numpy(np.ascontiguousarray(array))
         return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
 
     def to_host(self, x: Tensor) -> np.ndarray:
-        """Wait for the device and read."""
+        """Wait for the device and return the array."""
         return x.cpu().numpy()

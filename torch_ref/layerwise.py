@@ -1,4 +1,4 @@
-"""One layer of a network at a time: built, filled and run alone, so that the whole is never in memory."""
+"""Build, fill and run one layer of a network at a time, so that the whole is never in memory."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Tensors = Mapping[str, Tensor]
 
 
 class Layers:
-    """A network without its weights; a stage has them while it runs. Subclasses have a method for every
-    kind of stage, of what the layer reads and its index.
+    """A network without weights; a stage has them only while it runs. Subclasses have a method for every kind
+    of stage, with the layer's inputs and its index.
 
-    dtype: of weights and activations: float32, float64, bfloat16 or float16; what stays float32 in every
-    folder, and the arrays in `wide`, are at least float32.
+    dtype: of weights and activations: float32, float64, bfloat16 or float16; tensors that stay float32 in
+    every folder, and the arrays in `wide`, are at least float32.
     """
 
-    KIND: str  # of network, as in tts_core.models
-    wide: Sequence[str] = ()  # arrays that are float32 between layers, whatever the dtype
+    KIND: str  # kind of network, as in tts_core.models
+    wide: Sequence[str] = ()  # arrays that are float32 between layers for any dtype
 
     def __init__(self, config: Any, weights: Part, dtype: str):
         with torch.device("meta"):
@@ -35,12 +35,12 @@ class Layers:
         self.weights, self.dtype = weights, DTYPES[dtype]
 
     def build(self, config: Any) -> Any:
-        """The network, to be filled."""
+        """Build the network, without weights."""
         return models.network_class("torch_ref", self.KIND)(config)
 
     @torch.inference_mode()
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
-        """What a stage makes of each state (tts_core.nn.layer_order): float32, or float64 in float64."""
+        """Run a stage on each state (tts_core.nn.layer_order). Returns float32, or float64 in float64."""
         fill(self.network, stage, self.weights, self.dtype)
         layer = getattr(self, stage.kind)
         made = [to_host(layer(from_host(state, self.dtype, self.wide), stage.index)) for state in states]
@@ -49,7 +49,7 @@ class Layers:
 
 
 def fill(network: nn.Module, stage: Stage, weights: Part, dtype: torch.dtype) -> None:
-    """Give the stage's modules, and no others, their tensors; names and shapes must fit exactly."""
+    """Load the tensors of only the stage's modules; names and shapes must match exactly."""
     wide = torch.promote_types(dtype, torch.float32)
     for module in stage.modules:
         names = [name for name in stage.tensors(weights.names()) if name.startswith(f"{module}.")]
@@ -63,13 +63,13 @@ def fill(network: nn.Module, stage: Stage, weights: Part, dtype: torch.dtype) ->
 
 
 def empty(network: nn.Module, stage: Stage) -> None:
-    """Take the stage's tensors away again."""
+    """Remove the stage's tensors again."""
     for module in stage.modules:
         network.get_submodule(module).to_empty(device="meta")
 
 
 def from_host(state: State, dtype: torch.dtype, wide: Sequence[str]) -> dict[str, Tensor]:
-    """Floating arrays in `dtype`, those in `wide` in at least float32, integers as they are."""
+    """Convert floating arrays to `dtype`, those in `wide` to at least float32; integers are unchanged."""
     own = torch.promote_types(dtype, torch.float32)
     return {
         name: _tensor(value, (own if name in wide else dtype) if value.dtype.kind == "f" else None)
@@ -78,7 +78,7 @@ def from_host(state: State, dtype: torch.dtype, wide: Sequence[str]) -> dict[str
 
 
 def to_host(made: Tensors) -> State:
-    """NumPy arrays, of at least float32 where they are floating."""
+    """Convert to NumPy arrays, floating ones to at least float32."""
     return {
         name: (at_least_float32(value) if value.is_floating_point() else value).contiguous().numpy()
         for name, value in made.items()

@@ -1,4 +1,4 @@
-"""Published checkpoints, and folders that we converted, into PyTorch networks."""
+"""Load published checkpoints and converted folders into PyTorch networks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 class Parts:
-    """What a model is made of, opened and checked: a network's weights are read when it is asked for.
+    """The parts of a model, opened and checked; a network's weights are read by `network`.
 
-    model: one of tts_core.models.NAMES, None for parts alone.  configs: kind → configuration.  documents:
+    model: one of tts_core.models.NAMES, None for single parts.  configs: kind → configuration.  documents:
     kind → name → text.  dtype, device: of the networks.
     """
 
@@ -37,7 +37,7 @@ class Parts:
             models.check_fits(self.model, self.configs, self.documents)
 
     def network(self, kind: str) -> Any:
-        """The network of a kind with its weights, or with a reader of them where it reads itself."""
+        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces."""
         made, pieces = models.network_class("torch_ref", kind), models.network(kind).pieces
         if pieces is not None:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
@@ -46,7 +46,7 @@ class Parts:
         return fill(network, self._parts[kind], self.dtype, self.device)
 
     def tensors(self, kind: str, prefix: str) -> dict[str, torch.Tensor]:
-        """The tensors of a part whose names start with `prefix`, by what is left of their names."""
+        """Read the tensors of a part whose names start with `prefix`, by the rest of their names."""
         return {
             name.removeprefix(prefix): tensor
             for name, tensor in _read(self._parts[kind], self.precision, prefix)
@@ -63,18 +63,18 @@ def load(
     config: str | Path | None = None,
     include: Sequence[str] = (),
 ) -> Pipeline:
-    """The pipeline of the model that the files hold.
+    """Load the pipeline of the model in the files.
 
     path: folder or file in any published layout, a hub id, or a folder that convert-weights wrote, quantized
-    ones included (they are dequantized); several of them where a model's parts lie apart.
-    dtype: float32, bfloat16, float16 or float64, for the networks; norms and what always runs in float32
-    (codecs, vocoders) stay float32 (float64 in float64). None takes float32 on the CPU, on CUDA bfloat16, or
-    float16 where bfloat16 is only emulated, on MPS what the model's spec says.
-    device: None takes CUDA, MPS or the CPU. What was chosen, and why, goes to the logger "torch_ref".
-    codec: where the codec is, when `path` does not hold one.
-    cross_rope: overrides what the files say about rotary cross-attention.
-    config: a JSON file with sizes that no tensor shows. include: parts that may be left out: "mbd".
-    Raises NotFoundError, CheckpointError, UsageError, and ResourceError where memory would not hold it.
+    ones included (they are dequantized); a list of them if a model's parts are in several places.
+    dtype: float32, bfloat16, float16 or float64, for the networks; norms and networks that always run in
+    float32 (codecs, vocoders) stay float32 (float64 in float64). None is float32 on the CPU; on CUDA
+    bfloat16, or float16 if bfloat16 is only emulated; on MPS the default in the model's spec.
+    device: None is CUDA, MPS or the CPU, the first available. The choice and its reason are logged.
+    codec: folder, file or hub id of the codec, if `path` does not contain it.
+    cross_rope: overrides the files' setting of rotary cross-attention.
+    config: a JSON file with sizes that no tensor shows. include: optional parts to load: "mbd".
+    Raises NotFoundError, CheckpointError, UsageError, and ResourceError for too little memory.
     """
     parts = open_parts(
         path, dtype=dtype, device=device, codec=codec, cross_rope=cross_rope, config=config, include=include
@@ -93,8 +93,8 @@ def open_parts(
     include: Sequence[str] = (),
     kinds: Sequence[str] | None = None,
 ) -> Parts:
-    """What `load` assembles; no tensor is read. kinds: the parts wanted; None takes all of the model's."""
-    choose_dtype(dtype, choose_device(device))  # before any file is looked at
+    """Open the parts that `load` assembles, without reading tensors. kinds: parts to open; None for all."""
+    choose_dtype(dtype, choose_device(device))  # before opening any file
     if not isinstance(path, str | Path | Sequence):
         raise UsageError(f"model: {path!r} is not a path; give a folder, a file or a hub id")
     published = open_published(
@@ -111,13 +111,13 @@ def open_networks(
     device: str | None = None,
     config: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Networks by kind, without a pipeline; arguments as of `open_parts`."""
+    """Load networks by kind, without a pipeline; arguments as in `open_parts`."""
     parts = open_parts(path, dtype=dtype, device=device, config=config, kinds=kinds)
     return {kind: parts.network(kind) for kind in parts.configs}
 
 
 def fill(network: Network, part: Part, dtype: torch.dtype, device: torch.device) -> Network:
-    """Give an empty network a part's tensors, one at a time; names and shapes were planned strictly."""
+    """Load a part's tensors into an empty network, one at a time; the plan has checked names and shapes."""
     state = dict(_read(part, Precision(device, dtype)))
     network.load_state_dict(state, strict=True, assign=True)
     return network.to(device).eval()

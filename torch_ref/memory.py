@@ -1,4 +1,4 @@
-"""How much memory a run took, and how much there is."""
+"""Peak and free memory of a device."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tts_core.memory import machine
 
 
 def reset_peak(device: torch.device) -> None:
-    """Start counting anew, where the device has a counter of its own."""
+    """Reset the peak counter of a device that has one."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_bytes(device: torch.device) -> int:
-    """CUDA: the allocator's peak since `reset_peak`.
+    """Return CUDA's allocator peak since `reset_peak`.
 
-    MPS: what the driver holds now. CPU: the process's peak so far.
+    MPS: memory held by the driver now. CPU: the process's peak so far.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -30,10 +30,10 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """What this process may still take there; None where nobody tells.
+    """Return the memory that this process may still allocate there; None if unknown.
 
-    CUDA: what the driver has free, and what the allocator holds unused. MPS: below the working set that Apple
-    recommends, and what the system has, since both are one memory.
+    CUDA: free memory of the driver and unused memory of the allocator. MPS: the rest of the working set that
+    Apple recommends, limited by the system's free memory, as both share one memory.
     """
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -46,5 +46,5 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def backend_name(device: torch.device) -> str:
-    """A device's name in tts_core.dia.memory."""
+    """Return a device's backend name, as in tts_core.memory.terms."""
     return f"torch-{device.type}"

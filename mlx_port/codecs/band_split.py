@@ -1,4 +1,4 @@
-"""Splitting sound into bands that add up to it exactly, and matching the level of each band to a reference.
+"""Split sound into bands that add up to it exactly, and match the level of each band to a reference.
 
 Definition: adefossez/julius 0.2.7 (MIT) bands.py; facebookresearch/audiocraft (MIT) re_eq. Written anew: the
 filters are products of overlapping views, a window of time at a time, no FFT. Differs from upstream: a silent
@@ -13,12 +13,12 @@ import numpy as np
 from tts_core.audio.bands import lowpass_filters
 
 SILENT = 1e-12  # standard deviation below which a band is not amplified further
-WINDOW = 4096  # samples filtered at once: their overlapping views take up to 50 MB
-BLOCK = 1024  # samples summed at once: one long sum loses digits on the CPU
+WINDOW = 4096  # samples filtered at once: their overlapping views need up to 50 MB
+BLOCK = 1024  # samples summed at once: a single long sum loses digits on the CPU
 
 
 def split_bands(x: mx.array, n_bands: int, sample_rate: int) -> mx.array:
-    """(B, L) → (B, n_bands, L), the lowest band first; beyond its ends a signal goes on at its last value."""
+    """Split a signal, extended by its end values, into bands. (B, L) → (B, n_bands, L), lowest band first."""
     filters = mx.array(lowpass_filters(n_bands, sample_rate).astype(np.float32))
     half = filters.shape[1] // 2
     padded = mx.pad(x, [(0, 0), (half, half)], mode="edge")
@@ -35,7 +35,7 @@ def split_bands(x: mx.array, n_bands: int, sample_rate: int) -> mx.array:
 def match_levels(
     wave: mx.array, reference: mx.array, sample_rate: int, *, n_bands: int = 32, strictness: float = 1.0
 ) -> mx.array:
-    """`wave` with each band's standard deviation brought to that of the reference. (L,), (L',) → (L,).
+    """Scale each band of `wave` to the reference's standard deviation. (L,), (L',) → (L,).
 
     strictness: exponent of the gains; 0 changes nothing, 1 matches fully.
     """
@@ -46,12 +46,12 @@ def match_levels(
 
 
 def _filtered(x: mx.array, filters: mx.array) -> mx.array:
-    """(B, T), (N, K) → (B, N, T - K + 1)."""
+    """Apply N filters. (B, T), (N, K) → (B, N, T - K + 1)."""
     taps = filters.shape[1]
     steps = x.shape[1] - taps + 1
     views = mx.as_strided(x, (x.shape[0], steps, taps), (x.shape[1], 1, 1))
     low = (views @ filters.T).transpose(0, 2, 1)
-    mx.eval(low)  # else the views of all windows stand in memory together
+    mx.eval(low)  # else the views of all windows are in memory at once
     return low
 
 
@@ -63,6 +63,6 @@ def _deviation(bands: mx.array) -> mx.array:
 
 
 def _sum(x: mx.array) -> mx.array:
-    """(N, L) → (N, 1), block by block."""
+    """Compute the unbiased standard deviation, block by block. (N, L) → (N, 1)."""
     blocks = mx.pad(x, [(0, 0), (0, -x.shape[1] % BLOCK)]).reshape(x.shape[0], -1, BLOCK)
     return blocks.sum(axis=2).sum(axis=1, keepdims=True)

@@ -46,7 +46,7 @@ class ResidualUnit(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Residual units, then a convolution that halves the rate `stride` times over.
+    """Residual units, then a convolution that divides the rate by `stride`.
 
     (B, T, C) → (B, T/stride, 2C).
     """
@@ -132,7 +132,7 @@ class VectorQuantizer(nn.Module):
         self.codebook = nn.Embedding(codebook_size, codebook_dim)
 
     def encode(self, latents: mx.array) -> mx.array:
-        """Nearest entries; the first of equals. (B, T, C) → (B, T) int32."""
+        """Find the nearest entries, the first of equal ones. (B, T, C) → (B, T) int32."""
         encodings = normalize(self.in_proj(latents))  # (B, T, E)
         entries = normalize(self.codebook.weight)
         distance = (
@@ -141,12 +141,12 @@ class VectorQuantizer(nn.Module):
         return distance.argmin(-1).astype(mx.int32)
 
     def decode(self, codes: mx.array) -> mx.array:
-        """The raw entries, projected back. (B, T) → (B, T, C)."""
+        """Look up entries and project them back. (B, T) → (B, T, C)."""
         return self.out_proj(self.codebook(codes))
 
 
 class ResidualVectorQuantizer(nn.Module):
-    """Each codebook describes what the ones before it left over."""
+    """Residual quantization: each codebook encodes the residual of those before it."""
 
     def __init__(self, config: DacConfig):
         super().__init__()
@@ -155,7 +155,7 @@ class ResidualVectorQuantizer(nn.Module):
         ]
 
     def encode(self, latents: mx.array) -> mx.array:
-        """(B, T, C) → (B, Q, T) int32."""
+        """Encode latents. (B, T, C) → codes (B, Q, T) int32."""
         codes = []
         for quantizer in self.quantizers:
             codes.append(quantizer.encode(latents))
@@ -163,7 +163,7 @@ class ResidualVectorQuantizer(nn.Module):
         return mx.stack(codes, axis=1)
 
     def decode(self, codes: mx.array) -> mx.array:
-        """(B, q, T) with q ≤ Q → (B, T, C)."""
+        """Sum the entries of codes. (B, q, T) with q ≤ Q → (B, T, C)."""
         parts = [
             quantizer.decode(codes[:, q]) for q, quantizer in enumerate(self.quantizers[: codes.shape[1]])
         ]
@@ -171,9 +171,9 @@ class ResidualVectorQuantizer(nn.Module):
 
 
 class Dac(nn.Module):
-    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T).
+    """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: the windows it works in; it may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: DacConfig, policy: CodecPolicy = DEFAULT):
@@ -186,7 +186,7 @@ class Dac(nn.Module):
         self.decoder = Decoder(config)
 
     def encode(self, samples: mx.array | np.ndarray) -> mx.array:
-        """Codes of a waveform, padded right with zeros to whole frames.
+        """Encode a waveform, zero-padded on the right to whole frames.
 
         (B, L) array → (B, Q, ceil(L / hop)) int32.
         """
@@ -205,9 +205,9 @@ class Dac(nn.Module):
         return self.quantizer.encode(latents[:, start - window.first : stop - window.first])
 
     def decode(self, codes: mx.array | np.ndarray) -> mx.array:
-        """Waveform of codes, window by window.
+        """Decode codes to a waveform, window by window.
 
-        (B, q, T) array, q ≤ Q → (B, L), L as `decoded_length` says.
+        (B, q, T) array, q ≤ Q → (B, L), L from `decoded_length`.
         """
         codes = mx.array(codes)
         cuts = self.policy.decode_cuts(codes.shape[2])
@@ -215,10 +215,10 @@ class Dac(nn.Module):
         return mx.concatenate([self._silence(codes.shape[0]), *pieces], axis=1)
 
     def decode_frames(self, codes: mx.array, start: int, stop: int) -> mx.array:
-        """The samples of frames [start, stop), equal to that part of a whole decode.
+        """Decode frames [start, stop) to samples that equal the same part of a whole decode.
 
-        codes: (B, q, T), where T reaches to the end, or at least `tts_core.codecs.dac.decode_lookahead`
-        frames beyond `stop`.
+        codes: (B, q, T), up to the end, or at least `tts_core.codecs.dac.decode_lookahead` frames past
+        `stop`.
         """
         total = codes.shape[2]
         window = decode_window(self.config, start, stop, total)
@@ -232,5 +232,5 @@ class Dac(nn.Module):
 
 
 def normalize(x: mx.array) -> mx.array:
-    """x / max(|x|, 1e-12) over the last axis."""
+    """Compute x / max(|x|, 1e-12) over the last axis."""
     return x / mx.maximum(mx.linalg.norm(x, axis=-1, keepdims=True), 1e-12)

@@ -1,4 +1,4 @@
-"""DAC, a layer at a time. In float32, torch's also in float64."""
+"""Run DAC one layer at a time, in float32; in torch also in float64."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DacLayers(Layers):
         return {"latents": encoder.conv2(encoder.snake1(x["hidden"]))}
 
     def quantizer(self, x: Tensors, index: int) -> Tensors:
-        """One codebook: what it searches by, its codes behind those before, and what it leaves over."""
+        """One codebook: its projection, its codes appended to those before, and the new residual."""
         quantizer = self.network.quantizer.quantizers[index]
         codes = quantizer.encode(x["latents"])
         return {
@@ -37,7 +37,7 @@ class DacLayers(Layers):
         }
 
     def dequantizer(self, x: Tensors, index: int) -> Tensors:
-        """Codes of all codebooks to latents."""
+        """All codebooks, from codes to latents."""
         return {"hidden": self.network.quantizer.decode(x["codes"])}
 
     def decoder_input(self, x: Tensors, index: int) -> Tensors:

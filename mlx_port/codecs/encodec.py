@@ -2,8 +2,8 @@
 
 Paper: Défossez et al. 2022, arXiv 2210.13438. Upstream: facebookresearch/encodec 0.1.1, MIT; parameter names
 are those of transformers' EncodecModel, weight norm folded.
-Differs from upstream: encode and decode run in windows with exact context, the LSTM's state carried on. The
-causal mono model alone: no loudness step, no chunks.
+Differs from upstream: encode and decode run in windows with exact context, with the LSTM's state passed on.
+Only the causal mono model: no loudness step, no chunks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tts_core.codecs.policy import DEFAULT, CodecPolicy
 
 
 class CausalConv1d(nn.Module):
-    """A convolution that looks back only, the signal mirrored at its ends. (B, T, C) → (B, ceil(T/s), C')."""
+    """A causal convolution of a signal mirrored at its ends. (B, T, C) → (B, ceil(T/s), C')."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1):
         super().__init__()
@@ -40,7 +40,7 @@ class CausalConv1d(nn.Module):
 
 
 class CausalConvTranspose1d(nn.Module):
-    """A transposed convolution without the tail that later frames would add to. (B, T, C) → (B, s·T, C')."""
+    """A transposed convolution without its last, incomplete samples. (B, T, C) → (B, s·T, C')."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int):
         super().__init__()
@@ -52,7 +52,7 @@ class CausalConvTranspose1d(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions, narrower inside, beside a third. (B, T, C) → same."""
+    """Two convolutions with a narrow middle, plus a third as shortcut. (B, T, C) → same."""
 
     def __init__(self, channels: int, kernel_size: int, compress: int):
         super().__init__()
@@ -73,7 +73,7 @@ class ResidualBlock(nn.Module):
 
 
 class RecurrentBlock(nn.Module):
-    """LSTM layers around which the input is added. (B, T, C) and a state → same, and the state after it."""
+    """LSTM layers with a skip connection. (B, T, C) and a state → same, and the next state."""
 
     def __init__(self, channels: int, num_layers: int):
         super().__init__()
@@ -85,14 +85,14 @@ class RecurrentBlock(nn.Module):
 
 
 class Memory(NamedTuple):
-    """What a window leaves for the next: the last frames behind the LSTM, and its state."""
+    """State passed from one window to the next: the last outputs of the LSTM, and its state."""
 
     frames: mx.array  # (B, T, C)
     state: LSTMState
 
 
 class CausalStack(nn.Module):
-    """Convolutions, an LSTM, convolutions, none of which looks ahead: over a whole signal or in windows."""
+    """Causal convolutions, an LSTM, causal convolutions, over a whole signal or in windows."""
 
     def __init__(self, before: list[nn.Module], recurrent: RecurrentBlock, after: list[nn.Module]):
         super().__init__()
@@ -103,10 +103,10 @@ class CausalStack(nn.Module):
         return self.window(x, 0, None, 0)[0]
 
     def window(self, x: mx.array, context: int, memory: Memory | None, tail: int) -> tuple[mx.array, Memory]:
-        """The outputs for one window, and what the next one needs.
+        """Compute the outputs for one window, and the memory for the next one.
 
-        x: (B, T, C), its first `context` frames only there for the convolutions before the LSTM.  memory:
-        None at the signal's start.  tail: frames that the convolutions behind the LSTM look back.
+        x: (B, T, C), whose first `context` frames are only for the convolutions before the LSTM.  memory:
+        None at the signal's start.  tail: frames that the convolutions after the LSTM look back.
         """
         for layer in self.layers[: self.middle]:
             x = layer(x)
@@ -156,7 +156,7 @@ class Decoder(CausalStack):
 
 
 class Codebook(nn.Module):
-    """Entries that latents are compared with."""
+    """Codebook entries, to which latents are compared."""
 
     def __init__(self, codebook_size: int, width: int):
         super().__init__()
@@ -171,7 +171,7 @@ class VectorQuantizer(nn.Module):
         self.codebook = Codebook(codebook_size, width)
 
     def encode(self, latents: mx.array) -> mx.array:
-        """Nearest entries; the first of equals. (B, T, C) → (B, T) int32."""
+        """Find the nearest entries, the first of equal ones. (B, T, C) → (B, T) int32."""
         entries = self.codebook.embed
         distance = (
             latents.square().sum(-1, keepdims=True) - 2 * latents @ entries.T + entries.square().sum(-1)
@@ -179,12 +179,12 @@ class VectorQuantizer(nn.Module):
         return distance.argmin(-1).astype(mx.int32)
 
     def decode(self, codes: mx.array) -> mx.array:
-        """(B, T) → (B, T, C)."""
+        """Look up entries. (B, T) → (B, T, C)."""
         return self.codebook.embed[codes]
 
 
 class ResidualVectorQuantizer(nn.Module):
-    """Each codebook describes what the ones before it left over."""
+    """Residual quantization: each codebook encodes the residual of those before it."""
 
     def __init__(self, config: EncodecConfig):
         super().__init__()
@@ -193,7 +193,7 @@ class ResidualVectorQuantizer(nn.Module):
         ]
 
     def encode(self, latents: mx.array, n_codebooks: int) -> mx.array:
-        """(B, T, C) → (B, n_codebooks, T) int32."""
+        """Encode latents. (B, T, C) → codes (B, n_codebooks, T) int32."""
         rest, codes = latents, []
         for quantizer in self.layers[:n_codebooks]:
             codes.append(quantizer.encode(rest))
@@ -201,15 +201,15 @@ class ResidualVectorQuantizer(nn.Module):
         return mx.stack(codes, axis=1)
 
     def decode(self, codes: mx.array) -> mx.array:
-        """(B, q, T) with q ≤ Q → (B, T, C)."""
+        """Sum the entries of codes. (B, q, T) with q ≤ Q → (B, T, C)."""
         parts = [self.layers[q].decode(codes[:, q]) for q in range(codes.shape[1])]
         return mx.stack(parts).sum(axis=0)
 
 
 class Encodec(nn.Module):
-    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T).
+    """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: the windows it works in; it may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: EncodecConfig, policy: CodecPolicy = DEFAULT):
@@ -222,7 +222,7 @@ class Encodec(nn.Module):
         self.decoder = Decoder(config)
 
     def encode(self, samples: mx.array | np.ndarray, n_codebooks: int) -> mx.array:
-        """Codes of a waveform, window by window.
+        """Encode a waveform, window by window.
 
         (B, L) array → (B, n_codebooks, ceil(L / hop)) int32. Raises UsageError for a number of
         codebooks that the model does not have.
@@ -236,11 +236,11 @@ class Encodec(nn.Module):
             context = window.start - window.first
             latents, memory = self.encoder.window(heard, context, memory, encode_tail(self.config))
             pieces.append(self.quantizer.encode(latents, n_codebooks))
-            mx.eval(pieces[-1], memory)  # else thousands of steps wait in one graph
+            mx.eval(pieces[-1], memory)  # else thousands of steps stay in one graph
         return mx.concatenate(pieces, axis=2)
 
     def decode(self, codes: mx.array | np.ndarray) -> mx.array:
-        """Waveform of codes, window by window.
+        """Decode codes to a waveform, window by window.
 
         (B, q, T) array, q ≤ Q → (B, hop T). Raises UsageError for more codebooks than the model
         has.
@@ -258,17 +258,17 @@ class Encodec(nn.Module):
 
 
 def mirrored(x: mx.array, left: int, right: int) -> mx.array:
-    """x with its ends mirrored outwards, the outermost sample not repeated.
+    """Extend x at both ends by mirroring, without repeating the outermost sample.
 
     (B, T, C) → (B, left + T + right, C).
-    Where x is too short to be mirrored, zeros are put behind it first, and as many samples are cut off behind
-    in the end: upstream's rule for clips of a few frames.
+    If x is too short to mirror, zeros are appended first, and the same number of samples is cut from the
+    result: upstream's rule for clips of a few frames.
     """
     if left == right == 0:
         return x
     short = max(0, max(left, right) + 1 - x.shape[1])
     x = mx.pad(x, [(0, 0), (0, short), (0, 0)])
     end = x.shape[1] - 1
-    ahead, behind = mx.arange(left, 0, -1), mx.arange(end - 1, end - 1 - right, -1)
-    whole = mx.concatenate([x[:, ahead], x, x[:, behind]], axis=1)
+    before, after = mx.arange(left, 0, -1), mx.arange(end - 1, end - 1 - right, -1)
+    whole = mx.concatenate([x[:, before], x, x[:, after]], axis=1)
     return whole[:, : whole.shape[1] - short]

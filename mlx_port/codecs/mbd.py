@@ -1,8 +1,8 @@
-"""Multi-band diffusion: one denoising U-Net for each band turns noise into sound, given a codec's latents.
+"""Multi-band diffusion: a denoising U-Net per band turns noise into sound, conditioned on a codec's latents.
 
 Paper: San Roman et al. 2023, arXiv 2308.02560. Upstream: facebookresearch/audiocraft@896ec7c models/unet.py,
 models/multibanddiffusion.py and modules/diffusion_schedule.py, MIT; parameter names are those of its file.
-Differs from upstream: a band's weights are there only while it runs; the schedule is float64.
+Differs from upstream: a band's weights are loaded only while it runs; the schedule is float64.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class DecoderLayer(nn.Module):
 
 
 class DiffusionUnet(nn.Module):
-    """The noise in a band at a diffusion step. (B, T, 1), latents (B, F, C) → (B, T, 1)."""
+    """Estimate of the noise in a band at a diffusion step. (B, T, 1), latents (B, F, C) → (B, T, 1)."""
 
     def __init__(self, config: MbdUnetConfig, num_steps: int):
         super().__init__()
@@ -106,8 +106,8 @@ class DiffusionUnet(nn.Module):
             z = encoder(z) + table.weight[step]
             skips.append(z)
         frames = mx.array(nearest_frames(z.shape[1], condition.shape[1]))
-        # upstream adds the condition in place, to the tensor that is the last skip as well, and goes on with
-        # zeros: the condition reaches the decoder through that skip alone
+        # upstream adds the condition in place, to a tensor that is also the last skip, and continues with
+        # zeros: the condition reaches the decoder only through that skip
         skips[-1] = z + self.conv_codec(condition)[:, frames]
         z = mx.zeros_like(z)
         for decoder in self.decoders:
@@ -117,7 +117,7 @@ class DiffusionUnet(nn.Module):
 
 
 class Processor(nn.Module):
-    """Brings a sampled band's own sub-bands to the level that they have in real sound. (B, L) → same."""
+    """Rescales the sub-bands of a sampled band to their level in real sound. (B, L) → same."""
 
     def __init__(self, config: MbdProcessorConfig, sample_rate: int):
         super().__init__()
@@ -130,7 +130,7 @@ class Processor(nn.Module):
     def __call__(self, x: mx.array) -> mx.array:
         mean = self.sum_x / self.counts
         deviation = mx.sqrt(mx.maximum(self.sum_x2 / self.counts - mean.square(), 0))
-        target = self.sum_target_x2 / self.counts  # a variance: upstream takes no root of it
+        target = self.sum_target_x2 / self.counts  # a variance: upstream does not take its root
         power = mx.array(self.config.power_std)
         gain = (deviation / target) ** power
         bands = split_bands(x, self.config.n_bands, self.sample_rate)
@@ -138,7 +138,7 @@ class Processor(nn.Module):
 
 
 class Band(nn.Module):
-    """One band: its network, and its processor, if it has one."""
+    """One band: its network, and its processor, if any."""
 
     def __init__(self, config: MbdBandConfig, sample_rate: int):
         super().__init__()
@@ -149,7 +149,7 @@ class Band(nn.Module):
     def sample(
         self, condition: mx.array, moves: Sequence[Transition], draw: Callable[[int], mx.array]
     ) -> mx.array:
-        """Noise, cleaned transition by transition, before the processor. Latents (B, F, C) → (B, L).
+        """Denoise random samples transition by transition, without the processor. Latents (B, F, C) → (B, L).
 
         draw: row → (B, L) of normal numbers; row 0 is the start, row i the fresh noise of transition i.
         """
@@ -165,16 +165,16 @@ class Band(nn.Module):
         return x[..., 0]
 
     def process(self, x: mx.array) -> mx.array:
-        """What the processor makes of a sampled band. (B, L) → same."""
+        """Apply the processor to a sampled band. (B, L) → same."""
         return x if self.processor is None else self.processor(x)
 
 
 class MultiBandDiffusion:
-    """All bands, loaded one after the other."""
+    """All bands, loaded one at a time."""
 
     def __init__(self, config: MbdConfig, band_weights: Callable[[int], Mapping[str, mx.array]]):
         """band_weights: band's number → its tensors by the names of `band_parameter_shapes`, with the axes of
-        `mlx_axes` (both in tts_core.codecs.mbd). They are dropped when the band is done.
+        `mlx_axes` (both in tts_core.codecs.mbd). They are freed when the band is done.
         """
         self.config = config
         self.band_weights = band_weights
@@ -188,12 +188,12 @@ class MultiBandDiffusion:
         steps: Sequence[int] | None = None,
         check: Callable[[], None] | None = None,
     ) -> list[mx.array]:
-        """Sound for each codec wave and its latents, all bands at the levels of the wave.
+        """Sample a waveform for each item's latents, its bands at the levels of the codec's own waveform.
 
-        latents: (C, F) each.  references: (L,) each, the codec decoder's waves.  noise: one source each; row
-        b n + i is draw i of band b, n the number of transitions.  steps: None takes `default_steps`.
+        latents: (C, F) each.  references: (L,) each, the codec decoder's waveforms.  noise: one source each;
+        row b n + i is draw i of band b, n the number of transitions.  steps: None uses `default_steps`.
         check: called before each transition; may raise.
-        Returns (L,) each. Raises UsageError for steps or shapes that do not fit, before anything is loaded.
+        Returns (L,) each. Raises UsageError for steps or shapes that do not fit, before loading any weights.
         """
         check_items(
             self.config, [np.shape(x) for x in latents], [np.shape(x) for x in references], len(noise)
@@ -213,7 +213,7 @@ class MultiBandDiffusion:
         ]
 
     def band(self, index: int) -> Band:
-        """One band with its weights."""
+        """Load one band with its weights."""
         band = Band(self.config.bands[index], self.config.sample_rate)
         band.load_weights(list(self.band_weights(index).items()), strict=True)
         band.eval()
@@ -229,7 +229,7 @@ class MultiBandDiffusion:
         noise: Sequence[NormalNoise],
         check: Callable[[], None] | None,
     ) -> list[mx.array]:
-        """One band of every item, processed; its weights are gone when this returns."""
+        """Sample and process one band of every item; its weights are freed on return."""
         band = self.band(index)
         parts = []
         for latent, wave, source in zip(latents, references, noise, strict=True):

@@ -1,4 +1,4 @@
-"""Multi-band diffusion, a layer at a time. In float32, torch's also in float64."""
+"""Run multi-band diffusion one layer at a time, in float32; in torch also in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tts_core.codecs.mbd import MbdConfig, nearest_frames
 
 
 class Bands(nn.Module):
-    """Multi-band diffusion's bands under their canonical names, all without weights."""
+    """Multi-band diffusion's bands under their canonical names, without weights."""
 
     def __init__(self, config: MbdConfig):
         super().__init__()
@@ -21,27 +21,27 @@ class Bands(nn.Module):
 
 
 class MbdLayers(Layers):
-    """Runs the stages of tts_core.codecs.mbd, one band's."""
+    """Runs the stages of one band, from tts_core.codecs.mbd."""
 
     KIND = "mbd"
 
     def build(self, config: MbdConfig) -> Bands:
-        """All bands: the network itself has one at a time."""
+        """Build all bands; the network itself has one at a time."""
         return Bands(config)
 
     def processor(self, x: Tensors, index: int) -> Tensors:
-        """What brings the band's own sub-bands to their levels."""
+        """The processor that sets the levels of the band's sub-bands."""
         return {"processed": self._band(x).process(x["sound"])}
 
     def down(self, x: Tensors, index: int) -> Tensors:
-        """One level down, and the step's vector; level 0 reads the noisy sound."""
+        """One level down, with the step's embedding; level 0 reads the noisy sound."""
         unet = self._band(x).unet
         table = [unet.embedding, *unet.embeddings][index]
         z = unet.encoders[index](x["hidden"]) + table.weight[x["step"]]
         return {"hidden": z, f"skip{index}": z}
 
     def condition(self, x: Tensors, index: int) -> Tensors:
-        """The codec's latents, into the last skip alone."""
+        """The codec's latents, added only to the last skip."""
         unet, z = self._band(x).unet, x["hidden"]
         frames = mx.array(nearest_frames(z.shape[1], x["latents"].shape[1]))
         last = f"skip{len(unet.encoders) - 1}"
@@ -54,7 +54,7 @@ class MbdLayers(Layers):
         return {"hidden": unet.decoders[index](x["hidden"][:, : skip.shape[1]] + skip)}
 
     def estimate(self, x: Tensors, index: int) -> Tensors:
-        """The last level up, cut to the sound's length."""
+        """The last convolution, cut to the sound's length."""
         return {"estimate": self.up(x, index)["hidden"][:, : x["sound"].shape[1], 0]}
 
     def _band(self, x: Tensors) -> Band:

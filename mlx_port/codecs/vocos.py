@@ -1,4 +1,4 @@
-"""Vocos: EnCodec's codes to a waveform, through a spectrum and its inverse transform.
+"""Vocos: from EnCodec's codes to a waveform, through a spectrum and its inverse transform.
 
 Paper: Siuzdak 2023, arXiv 2306.00814. Upstream: gemelo-ai/vocos 0.1.0, MIT; parameter names are the published
 ones.
@@ -25,11 +25,11 @@ from tts_core.codecs.vocos import (
     decode_window,
 )
 
-WINDOWS = CodecPolicy(1024)  # a narrow network at one rate: a frame takes little
+WINDOWS = CodecPolicy(1024)  # a narrow network at one rate: a frame needs little memory
 
 
 class EncodecFeatures(nn.Module):
-    """Codes to the sum of their codebooks' entries. (B, q, T) with q ≤ Q → (B, T, C)."""
+    """Sum of the codebooks' entries of codes. (B, q, T) with q ≤ Q → (B, T, C)."""
 
     def __init__(self, config: VocosConfig):
         super().__init__()
@@ -42,7 +42,7 @@ class EncodecFeatures(nn.Module):
 
 
 class AdaptiveLayerNorm(nn.Module):
-    """Layer norm whose gain and offset are chosen by the bandwidth. (B, T, D) → same."""
+    """Layer norm with a gain and offset per bandwidth. (B, T, D) → same."""
 
     def __init__(self, num_bandwidths: int, width: int):
         super().__init__()
@@ -73,7 +73,7 @@ class ConvNeXtBlock(nn.Module):
 
 
 class Backbone(nn.Module):
-    """(B, T, C) → (B, T, D)."""
+    """Convolution, norm and blocks. (B, T, C) → (B, T, D)."""
 
     def __init__(self, config: VocosConfig):
         super().__init__()
@@ -90,7 +90,7 @@ class Backbone(nn.Module):
 
 
 class ISTFTHead(nn.Module):
-    """Log magnitudes and phases, and the samples of that spectrum. (B, T, D) → (B, L)."""
+    """Log magnitudes and phases, and their inverse transform. (B, T, D) → samples (B, L)."""
 
     def __init__(self, config: VocosConfig):
         super().__init__()
@@ -104,9 +104,9 @@ class ISTFTHead(nn.Module):
 
 
 class Vocos(nn.Module):
-    """The whole vocoder. Its doors take codes (B, q, T), give samples (B, L) float32.
+    """The whole vocoder. Public methods take codes (B, q, T) and return samples (B, L) float32.
 
-    policy: the windows it works in; it may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: VocosConfig, policy: CodecPolicy = WINDOWS):
@@ -118,24 +118,24 @@ class Vocos(nn.Module):
         self.head = ISTFTHead(config)
 
     def decode(self, codes: mx.array | np.ndarray, bandwidth_id: int) -> mx.array:
-        """Waveform of codes, window by window.
+        """Decode codes to a waveform, window by window.
 
-        (B, q, T) array, q ≤ Q → (B, hop T).  bandwidth_id: which of the published bandwidths (1.5,
-        3, 6 and 12 kbps) the norms are set to.  Raises UsageError for one that the model does not have, and
+        (B, q, T) array, q ≤ Q → (B, hop T).  bandwidth_id: index of the norms' bandwidth (1.5,
+        3, 6 and 12 kbps in the published model).  Raises UsageError for one that the model does not have, and
         for too many codebooks.
         """
         codes = mx.array(codes)
         pieces = [mx.zeros((codes.shape[0], 0))]
         for start, stop in self.policy.even_cuts(codes.shape[2]):
             pieces.append(self.decode_frames(codes, start, stop, bandwidth_id))
-            mx.eval(pieces[-1])  # its memory goes before the next window's comes
+            mx.eval(pieces[-1])  # free its memory before the next window
         return mx.concatenate(pieces, axis=1)
 
     def decode_frames(self, codes: mx.array, start: int, stop: int, bandwidth_id: int) -> mx.array:
-        """The samples of frames [start, stop), equal to that part of a whole decode.
+        """Decode frames [start, stop) to samples that equal the same part of a whole decode.
 
-        codes: (B, q, T), where T reaches to the end, or at least `tts_core.codecs.vocos.decode_lookahead`
-        frames beyond `stop`.
+        codes: (B, q, T), up to the end, or at least `tts_core.codecs.vocos.decode_lookahead` frames past
+        `stop`.
         """
         check_request(self.config, codes.shape[1], bandwidth_id)
         window = decode_window(self.config, start, stop, codes.shape[2])

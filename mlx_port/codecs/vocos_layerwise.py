@@ -1,4 +1,4 @@
-"""Vocos, a layer at a time. In float32, torch's also in float64."""
+"""Run Vocos one layer at a time, in float32; in torch also in float64."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class VocosLayers(Layers):
     KIND = "vocos"
 
     def features(self, x: Tensors, index: int) -> Tensors:
-        """Codes of all codebooks to vectors."""
+        """All codebooks, from codes to vectors."""
         return {"rows": self.network.feature_extractor(x["codes"])}
 
     def embedding(self, x: Tensors, index: int) -> Tensors:
-        """The first convolution and the norm behind it."""
+        """The first convolution and the norm after it."""
         backbone = self.network.backbone
         return {"rows": backbone.norm(backbone.embed(x["rows"]), cast(int, x["bandwidth"].item()))}
 
@@ -30,5 +30,5 @@ class VocosLayers(Layers):
         return {"rows": self.network.backbone.final_layer_norm(x["rows"])}
 
     def head(self, x: Tensors, index: int) -> Tensors:
-        """Spectra, and their samples."""
+        """The spectrum and its samples."""
         return {"audio": self.network.head(x["rows"])}

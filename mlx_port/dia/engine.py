@@ -1,4 +1,4 @@
-"""Dia's engine: the rows of a grid one by one, and the codec.
+"""Dia's engine: the decoder, row by row, and the codec.
 
 Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 """
@@ -31,7 +31,7 @@ class DiaEngine:
         self._nothing: mx.array | None = None
 
     def rows(self, batch: Batch) -> Iterator[DelayGrid]:
-        """Fill the grid of a batch row by row; yields it after each. One read from the device a row."""
+        """Fill the grid of a batch row by row; yield it after each row. One read from the device per row."""
         config = self.network.config
         grid = DelayGrid(config, batch.prompts, batch.max_frames, last_channel_free=batch.last_channel_free)
         guided = batch.sampling.cfg_scale != 0
@@ -55,15 +55,15 @@ class DiaEngine:
         return self.codec.policy
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
-        """(L,) float32 samples → (Q, P) int32 codes."""
+        """Encode samples. (L,) float32 → codes (Q, P) int32."""
         return self.host.to_host(self.codec.encode(samples[None]))[0]
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        """(Q, T) int32 codes → (L,) float32 samples."""
+        """Decode codes. (Q, T) int32 → samples (L,) float32."""
         return self.host.to_host(self.codec.decode(codes[None]))[0].astype(np.float32)
 
     def decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
-        """The samples (L,) float32 of frames [start, stop) of (Q, T) codes."""
+        """Decode frames [start, stop) of codes (Q, T) to samples (L,) float32."""
         audio = self.codec.decode_frames(self.host.to_device(codes[None]), start, stop)
         return self.host.to_host(audio)[0].astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Dia's pipeline on this side: loaded from a folder, or built from networks."""
+"""Dia's pipeline on this side, loaded from a folder or built from networks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DiaPipeline(pipeline.DiaPipeline):
 
     @classmethod
     def load(cls, path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
-        """A Dia from a folder that convert-weights wrote; arguments and errors as of `mlx_port.load`.
+        """Load a Dia from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
 
         Raises UsageError for a folder of another model.
         """
@@ -33,9 +33,9 @@ class DiaPipeline(pipeline.DiaPipeline):
 
 
 def assemble(parts: Parts) -> DiaPipeline:
-    """The pipeline; its codec works in windows that the memory left has room for.
+    """Build the pipeline; its codec uses windows that fit the remaining memory.
 
-    Raises ResourceError, before weights are read, where memory would not hold it.
+    Raises ResourceError, before weights are read, for too little memory.
     """
 
     def check(_: object) -> None:
@@ -57,5 +57,5 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
-    """The pipeline of networks that are there."""
+    """Build the pipeline of loaded networks."""
     return DiaPipeline(DiaEngine(network, codec), rules)

@@ -1,6 +1,6 @@
-"""Drawing Dia's next row.
+"""Sampling of Dia's next row.
 
-The rules on MLX arrays; their slow definition in NumPy is tests/tts_core/dia/sampling_rules.py.
+The rules on MLX arrays; tests/tts_core/dia/sampling_rules.py defines them in plain NumPy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def guide(cond: mx.array, uncond: mx.array, cfg_scale: float) -> mx.array:
 
 
 def keep_top_k(ranking: mx.array, logits: mx.array, top_k: int) -> mx.array:
-    """`logits` where `ranking` is among its row's `top_k` largest, -inf elsewhere; ties at the edge stay."""
+    """Keep `logits` where `ranking` is among its row's `top_k` largest, else -inf; ties at the cut stay."""
     if not 0 < top_k < ranking.shape[-1]:
         return logits
     edge = mx.topk(ranking, top_k, axis=-1).min(axis=-1, keepdims=True)
@@ -24,7 +24,7 @@ def keep_top_k(ranking: mx.array, logits: mx.array, top_k: int) -> mx.array:
 
 
 def keep_top_p(logits: mx.array, top_p: float) -> mx.array:
-    """Drop ids whose more probable predecessors already hold more than `top_p`; ties at the edge stay."""
+    """Drop ids whose more probable predecessors sum to more than `top_p`; ties at the cut stay."""
     if top_p >= 1:
         return logits
     probs = mx.softmax(logits, axis=-1)
@@ -35,14 +35,14 @@ def keep_top_p(logits: mx.array, top_p: float) -> mx.array:
 
 
 def forbid_special(logits: mx.array, eos: int) -> mx.array:
-    """-inf above EOS everywhere, and at EOS in every channel but the first. (..., C, V)."""
+    """Set logits to -inf above EOS everywhere, and at EOS in every channel but the first. (..., C, V)."""
     ids = mx.arange(logits.shape[-1])
     channel = mx.arange(logits.shape[-2])[:, None]
     return mx.where((ids > eos) | ((ids == eos) & (channel > 0)), -mx.inf, logits)
 
 
 def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: int) -> mx.array:
-    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
+    """Compute the logits that the 0626 rule samples from, or whose argmax it takes at temperature 0.
 
     (..., C, V) float32.
     """
@@ -50,7 +50,7 @@ def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: i
     guided = guide(cond, uncond, sampling.cfg_scale)
     allowed = forbid_special(cond, eos)
     logits = keep_top_k(guided, allowed, sampling.top_k)
-    # where guidance picks forbidden ids alone upstream fails; every allowed id is a candidate then
+    # if guidance picks only forbidden ids, upstream fails; here every allowed id is then a candidate
     logits = mx.where(mx.isneginf(logits).all(axis=-1, keepdims=True), allowed, logits)
     if sampling.temperature == 0:
         return logits
@@ -62,7 +62,7 @@ def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: i
 
 
 def candidates_v01(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: int) -> mx.array:
-    """The logits that the v0.1 rule draws from: guided ones, channel 0's EOS scaled. (..., C, V) float32."""
+    """Compute the logits that the v0.1 rule samples from: guided, channel 0's EOS scaled. (..., C, V)."""
     logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
     logits[..., 0, eos] *= V01_EOS_SCALE
     if sampling.temperature == 0:
@@ -75,7 +75,7 @@ def candidates_v01(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: in
 
 
 def draw(logits: mx.array, uniform: mx.array) -> mx.array:
-    """One id per row with probability softmax(logits), by the Gumbel maximum.
+    """Draw one id per row with probability softmax(logits), by the Gumbel maximum.
 
     (..., V) each → (...) uint32.
     """

@@ -32,19 +32,19 @@ def scaled_dot_product_attention(
     *,
     policy: AttentionPolicy | None = None,
 ) -> mx.array:
-    """softmax(query key^T scale + mask) value, with the contract of torch's function of this name.
+    """Compute softmax(query key^T scale + mask) value, with the contract of torch's function of this name.
 
     query (..., H, L, E), key (..., K, S, E), value (..., K, S, Ev); returns (..., H, L, Ev) in query's dtype.
     H is a multiple of K with enable_gqa; K and V are not repeated. scale: 1/sqrt(E) if None.
     attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S). is_causal: row i
-    sees keys <= i, also where L differs from S (mx.fast's own rule is i + S - L). Rows without keys give 0.
+    sees keys <= i, also if L differs from S (mx.fast's own rule is i + S - L). Rows without keys give 0.
     dropout_p: must be 0.
     Raises ValueError for attn_mask together with is_causal, and for shapes and dtypes that do not fit.
     """
     if is_causal and attn_mask is not None:
-        raise ValueError("attention: attn_mask and is_causal are both given; put causality into the mask")
+        raise ValueError("attention: both attn_mask and is_causal are given; put causality into the mask")
     if dropout_p:
-        raise ValueError(f"attention: dropout_p is {dropout_p}; the MLX side is for inference, give 0")
+        raise ValueError(f"attention: dropout_p is {dropout_p}; the MLX side only does inference, give 0")
     policy = policy or DEFAULT
     if policy.native and _trusted(query, key, value, attn_mask, is_causal, enable_gqa, policy):
         factor = query.shape[-1] ** -0.5 if scale is None else scale
@@ -74,7 +74,7 @@ def _trusted(
     enable_gqa: bool,
     policy: AttentionPolicy,
 ) -> bool:
-    """Whether mx.fast takes these shapes, is exact for them, and keeps its scores within the budget."""
+    """Return True if mx.fast takes these shapes, is exact for them, and keeps scores within the budget."""
     if query.ndim != 4 or key.ndim != 4 or query.shape[0] != key.shape[0] or query.dtype != key.dtype:
         return False
     if mask is not None and mask.ndim < 2:
@@ -84,13 +84,13 @@ def _trusted(
     if _fused(query, key, value, mask, is_causal):
         return True
     if query.dtype in HALF:
-        return False  # unfused: scores are rounded to the input dtype (error 0.06 where 0.008 is due)
+        return False  # unfused: scores are rounded to the input dtype (error 0.06 instead of 0.008)
     pairs = query.size // max(query.shape[-1], 1) * key.shape[-2]
     return pairs * 4 <= (policy.budget_bytes or DEFAULT.budget_bytes or 0)
 
 
 def _fused(query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None, is_causal: bool) -> bool:
-    """Whether mx.fast has a kernel without a score matrix for these shapes (MLX 0.32: fast.cpp)."""
+    """Return True if mx.fast has a kernel without a score matrix for these shapes (MLX 0.32: fast.cpp)."""
     if mx.default_device().type != mx.DeviceType.gpu:
         return False
     heads, rows, width = query.shape[1:]
@@ -138,7 +138,7 @@ def _blocks(
     for lane in lane_spans(lead, lanes):
         for span in spans(rows, q_chunk):
             index = (*lane, slice(None), span)
-            # Without an order the graph would run blocks side by side and hold all their scores.
+            # Without a forced order the graph would run blocks in parallel and keep all their scores.
             part = mx.depends([_cut(query, index)], [result])[0]
             bias = None if mask is None else _cut(mask, index)
             first_row = span.start if is_causal else None
@@ -157,8 +157,9 @@ def _attend(
     scale: float,
     k_chunk: int,
 ) -> mx.array:
-    """All keys for a block of rows: (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) → (..., K, G, r, Ev).
+    """Attend from a block of rows to all keys.
 
+    (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) → (..., K, G, r, Ev).
     first_row: the block's first global row if attention is causal.
     """
     group, rows = query.shape[-3:-1]
@@ -195,7 +196,7 @@ def _attend(
 def _leading(
     query: mx.array, key: mx.array, value: mx.array, enable_gqa: bool
 ) -> tuple[tuple[int, ...], int]:
-    """The common leading dimensions (..., K) and the query heads per key head."""
+    """Return the common leading dimensions (..., K) and the query heads per key head."""
     if query.dtype != key.dtype or query.dtype != value.dtype:
         raise ValueError(f"attention: dtypes {query.dtype}, {key.dtype}, {value.dtype} differ; give one")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
@@ -213,7 +214,7 @@ def _leading(
 
 
 def _aligned(mask: mx.array, scores: Sequence[int]) -> mx.array:
-    """The mask with one dimension for each of the scores', every one of size 1 or full."""
+    """Return the mask with as many dimensions as the scores, each of size 1 or full."""
     if (
         mask.ndim < 2
         or mask.ndim > len(scores)
@@ -224,12 +225,12 @@ def _aligned(mask: mx.array, scores: Sequence[int]) -> mx.array:
 
 
 def _lift(x: mx.array, rank: int) -> mx.array:
-    """x with leading dimensions of size 1 up to `rank`."""
+    """Add leading dimensions of size 1 to x up to `rank`."""
     return x.reshape(*(1,) * (rank - x.ndim), *x.shape)
 
 
 def _cut(x: mx.array, index: Sequence[slice]) -> mx.array:
-    """A part of x; dimensions of size 1 stay, for broadcasting."""
+    """Slice x; dimensions of size 1 stay, for broadcasting."""
     return x[tuple(span if size > 1 else slice(None) for span, size in zip(index, x.shape, strict=False))]
 
 

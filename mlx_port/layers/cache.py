@@ -1,4 +1,4 @@
-"""Keys and values of the rows that a decoder has read, and which of them a new row may see."""
+"""Caches of keys and values, and the masks of new rows over them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHUNK = 256  # rows by which the buffers grow
 class KeyValueCache:
     """Buffers (B, K, capacity, E) that grow by chunks; owned by the caller, one per layer and batch.
 
-    reserve: rows that are allocated at once, and as long as they suffice nothing is copied or left over.
+    reserve: rows allocated at once; up to this number nothing is copied.
     """
 
     def __init__(self, reserve: int = 0):
@@ -31,7 +31,7 @@ class KeyValueCache:
         return all_keys[:, :, : self.length], all_values[:, :, : self.length]
 
     def rule(self, rows: int) -> tuple[bool, mx.array | None]:
-        """(is_causal, mask) for the last `rows`: each sees itself and what is before it."""
+        """Return (is_causal, mask) for the last `rows`: each sees itself and all earlier rows."""
         if rows == 1 or self.buffers is None:
             return False, None
         if rows == self.length:
@@ -40,7 +40,7 @@ class KeyValueCache:
         return False, mx.tril(everything, self.length - rows)
 
     def grown(self, like: mx.array, capacity: int, which: int) -> mx.array:
-        """A buffer of `capacity` rows that starts with what the present one (0: keys, 1: values) holds."""
+        """Create a buffer of `capacity` rows and copy the current one (0: keys, 1: values) into it."""
         batch, heads, _, width = like.shape
         larger = mx.zeros((batch, heads, capacity, width), dtype=like.dtype)
         if self.buffers is not None:
@@ -50,11 +50,11 @@ class KeyValueCache:
 
 
 class RingCache:
-    """Buffers (B, K, capacity, E) of fixed size: a row behind the last one takes the place of the oldest.
+    """Ring buffers (B, K, capacity, E) of fixed size: once full, a new row replaces the oldest one.
 
-    window: how many rows before its own a row of the first call sees. capacity: rows to keep; what the whole
-    request needs, or `window`, whichever is less. Owned by the caller, one per layer. The first call brings
-    any number of rows, every later one a single row, which sees all that are kept.
+    window: number of earlier rows that a row of the first call sees. capacity: rows to keep, the smaller of
+    `window` and the request's total. Owned by the caller, one per layer. The first call adds any number of
+    rows, every later one a single row, which sees all rows that are kept.
     """
 
     def __init__(self, window: int, capacity: int):
@@ -63,13 +63,13 @@ class RingCache:
         self.length = 0
 
     def extend(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Append rows. (B, K, T, E) each → what they may see: the rows themselves, or a view of all kept."""
+        """Append rows. (B, K, T, E) each → rows that they may see: themselves, or a view of all kept."""
         start, self.length = self.length, self.length + keys.shape[2]
         if self.buffers is None:
             self.buffers = self.kept(keys), self.kept(values)
             return keys, values
         if keys.shape[2] != 1:
-            raise ValueError(f"cache: {keys.shape[2]} rows behind the first call; give them one by one")
+            raise ValueError(f"cache: {keys.shape[2]} rows after the first call; give them one by one")
         all_keys, all_values = self.buffers
         slot, seen = start % self.capacity, min(self.length, self.capacity)
         all_keys[:, :, slot : slot + 1] = keys
@@ -77,7 +77,7 @@ class RingCache:
         return all_keys[:, :, :seen], all_values[:, :, :seen]
 
     def rule(self, rows: int) -> tuple[bool, mx.array | None]:
-        """(is_causal, mask) for the last `rows`: each sees itself and `window` rows before it."""
+        """Return (is_causal, mask) for the last `rows`: each sees itself and `window` earlier rows."""
         if rows == 1 or self.buffers is None:
             return False, None
         if rows <= self.window + 1:
@@ -86,7 +86,7 @@ class RingCache:
         return False, mx.triu(mx.tril(everything), -self.window)
 
     def kept(self, rows: mx.array) -> mx.array:
-        """A buffer with the last of the first rows, the row of position p in slot p % capacity."""
+        """Build a buffer of the first call's last rows; position p is in slot p % capacity."""
         batch, heads, length, width = rows.shape
         buffer = mx.zeros((batch, heads, self.capacity, width), dtype=rows.dtype)
         first = max(0, length - self.capacity)

@@ -2,7 +2,7 @@
 
 The same arithmetic as torch_ref/layers/istft.py, channels last. Griffin and Lim, "Signal estimation from
 modified short-time Fourier transform", 1984. Definitions: torch.istft for "center"; for "same"
-gemelo-ai/vocos spectral_ops.py (MIT), written anew. Differs from upstream: no known difference.
+gemelo-ai/vocos spectral_ops.py (MIT), rewritten. Differs from upstream: no known difference.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tts_core.audio.mel import inverse_basis, periodic_hann
 
 
 class InverseSTFT(nn.Module):
-    """Frames of a one-sided spectrum to samples. Holds no parameters.
+    """Inverse transform of a one-sided spectrum to samples, without parameters.
 
     window: (n_fft,), periodic Hann if None. padding "center" gives hop_length (T - 1) samples, "same"
     hop_length T.
-    Raises ValueError where windows leave gaps, or for "same" where n_fft - hop_length is odd.
+    Raises ValueError if windows leave gaps, or for "same" if n_fft - hop_length is odd.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class InverseSTFT(nn.Module):
         return samples[:, self.trim : end] / envelope[:, self.trim : end]
 
     def _overlap_add(self, frames: mx.array) -> mx.array:
-        """(B, T, R hop) -> (B, (T + R - 1) hop): block r of a frame lands r blocks later."""
+        """(B, T, R hop) -> (B, (T + R - 1) hop): block r of a frame is added r blocks later."""
         batch, steps, width = frames.shape
         reach = width // self.hop_length
         blocks = frames.reshape(batch, steps, reach, self.hop_length)

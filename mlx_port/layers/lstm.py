@@ -1,7 +1,7 @@
-"""Long short-term memory, layer on layer, over whole sequences or piece by piece.
+"""Stacked long short-term memory, over whole sequences or piece by piece.
 
 Hochreiter and Schmidhuber, "Long short-term memory", 1997; gates in torch's order: input, forget, cell,
-output. No kernel of its own: it runs on every backend.
+output. It uses no custom kernel and runs on every backend.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LSTM(nn.Module):
 
 @mx.compile
 def _step(gates: mx.array, c: mx.array) -> tuple[mx.array, mx.array]:
-    """One kernel on a GPU, where the many small ones would take longer than the product."""
+    """Compute one step; compiled into one kernel, as many small ones would take longer than the product."""
     i, f, g, o = mx.split(gates, 4, axis=-1)
     c = mx.sigmoid(f) * c + mx.sigmoid(i) * mx.tanh(g)
     return mx.sigmoid(o) * mx.tanh(c), c

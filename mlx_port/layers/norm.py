@@ -5,13 +5,13 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx import nn
 
-BLOCK = 128  # steps of time that are summed at once
+BLOCK = 128  # time steps summed at once
 
 
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x²) + eps) · weight over the last axis. (..., D) → same.
 
-    The weight stays float32 whatever the network's dtype, and the product with it is float32 too.
+    The weight stays float32 for any dtype of the network, and the product with it is float32 too.
     Source: nari-labs/dia layers.py@876125e (transformers casts to the network's dtype before the weight).
     """
 
@@ -28,7 +28,7 @@ class RMSNorm(nn.Module):
 class LayerNorm(nn.Module):
     """(x - mean) / sqrt(variance + eps) · weight + bias over the last axis. (..., D) → same.
 
-    Weight and bias stay float32 whatever the network's dtype, as RMSNorm's weight does.
+    Weight and bias stay float32 for any dtype of the network, like RMSNorm's weight.
     """
 
     def __init__(self, width: int, eps: float):
@@ -44,8 +44,8 @@ class LayerNorm(nn.Module):
 class GroupNorm(nn.Module):
     """(x - mean) / sqrt(variance + eps) · weight + bias, statistics over a group's channels and all of time.
 
-    (B, T, C) → same. Weight and bias stay float32 whatever the network's dtype. Not mlx.nn's: over 3 s of
-    sound that loses half the digits on the CPU, where a sum runs from end to end.
+    (B, T, C) → same. Weight and bias stay float32 for any dtype of the network. mlx.nn's own loses half the
+    digits over 3 s of sound on the CPU, which sums from end to end.
     """
 
     def __init__(self, groups: int, width: int, eps: float):

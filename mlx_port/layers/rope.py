@@ -11,7 +11,7 @@ Rotation = tuple[mx.array, mx.array]  # cos and sin, (T, E/2) each
 
 
 class RotaryPositions(nn.Module):
-    """Tables for positions 0 .. length-1; no weights."""
+    """Rotary tables for positions 0 .. length-1, without weights."""
 
     def __init__(self, length: int, head_dim: int, theta: float):
         super().__init__()
@@ -20,19 +20,19 @@ class RotaryPositions(nn.Module):
         self._sin = mx.array(sin)
 
     def __call__(self, start: int, length: int) -> Rotation:
-        """Tables of `length` positions from `start`."""
+        """Return tables of `length` positions from `start`."""
         return self._cos[start : start + length], self._sin[start : start + length]
 
 
 def rotate(x: mx.array, rotation: Rotation) -> mx.array:
-    """Turn each pair by its position's angle, in float32. (B, H, T, E) → same."""
+    """Rotate each pair by its position's angle, in float32. (B, H, T, E) → same."""
     cos, sin = rotation
     first, second = mx.split(x.astype(mx.float32), 2, axis=-1)
     return mx.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
 
 
 def rotate_pairs(x: mx.array, rotation: Rotation) -> mx.array:
-    """The same for neighbors: component 2i pairs with component 2i + 1. (B, H, T, E) → same."""
+    """Rotate interleaved pairs: component 2i with component 2i + 1. (B, H, T, E) → same."""
     cos, sin = rotation
     pairs = mx.unflatten(x.astype(mx.float32), -1, (-1, 2))
     first, second = pairs[..., 0], pairs[..., 1]

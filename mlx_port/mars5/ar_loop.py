@@ -1,6 +1,6 @@
 """MARS5's autoregressive loop: ids of one text, one by one.
 
-Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used.
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
 Differs from upstream: logits that are not finite end the run with an error.
 """
 
@@ -30,11 +30,11 @@ def extend(
     *,
     choose: Draw = draw,
 ) -> Iterator[CodecSequence]:
-    """Draw ids until the sequence is done; yields it after each draw. One read from the device a draw.
+    """Draw ids until the sequence is done; yield it after each draw. One read from the device per draw.
 
-    codes: (Q, P), the reference.  noise: one number a draw, `uniform(n, (1,))` for the n-th, from 0.
-    choose: as `sampling.draw`.
-    Raises GenerationError where logits are NaN or infinite.
+    codes: (Q, P), the reference.  noise: one number per draw, `uniform(n, (1,))` for the n-th, from 0.
+    choose: a function like `sampling.draw`.
+    Raises GenerationError if logits are NaN or infinite.
     """
     if sequence.done:
         return

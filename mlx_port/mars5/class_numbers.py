@@ -1,8 +1,8 @@
-"""A Gumbel number for every class of a cell, hashed on the device from the cell's two numbers.
+"""Gumbel numbers for every class of a cell, hashed on the device from the cell's two numbers.
 
-The hash is arithmetic of integers, so that every backend finds the same classes ahead: two log-probabilities
-that rounding moves by a millionth change the larger of two sums once in a million cells, while each of the
-sums that cumulate a thousand classes is moved by as much.
+The hash uses integer arithmetic, so that every backend draws the same classes: if rounding changes two
+log-probabilities by 1e-6, the larger of two sums changes once in a million cells. In an inverse cumulative
+draw, each of a thousand partial sums changes by as much.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tts_core.mars5.class_hash import CELL_STEP, CLASS_STEP, HASH_BITS, LAST_SHI
 
 
 def hashed(uniform: mx.array, n_classes: int) -> mx.array:
-    """31 random bits for every class. (2, ...) numbers of a host's noise → (..., K) int32."""
+    """Hash numbers of the host into 31 random bits for every class. (2, ...) → (..., K) int32."""
     first, second = (uniform * 2**NOISE_BITS).astype(mx.int32)[..., None]
     classes = mx.arange(n_classes, dtype=mx.int32)
     bits = first + classes * CLASS_STEP  # all products and sums are modulo 2**32
@@ -24,9 +24,9 @@ def hashed(uniform: mx.array, n_classes: int) -> mx.array:
 
 
 def class_gumbel(uniform: mx.array, n_classes: int) -> mx.array:
-    """Gumbel numbers. (2, ...) → (..., K) of the same type, 21.5 at the most; -inf where a rounding gives 1.
+    """Compute Gumbel numbers. (2, ...) → (..., K) of the same type, at most 21.5; -inf if rounding gives 1.
 
-    Small numbers make the large ones, and are exact: rare classes are drawn as often as they should be.
+    Large ones come from small uniform numbers, which are exact: rare classes have their exact probability.
     """
     odd = (hashed(uniform, n_classes) | 1).astype(uniform.dtype)
     return -mx.log(-mx.log1p(odd * -(2.0**-HASH_BITS)))

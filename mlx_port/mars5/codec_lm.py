@@ -1,9 +1,10 @@
 """MARS5's autoregressive network: a voice and ids of text and speech in, logits of the next id out.
 
-Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used. Parameter
-names are the published ones. Sliding window: Beltagy, Peters and Cohan, "Longformer", arXiv:2004.05150.
-Differs from upstream: the speaker vector is made once, not in every step; angles and sines are made in
-float64 and rounded once; rotations are real products; norms and logits are float32 in every dtype.
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
+Parameter names are the published ones. Sliding window: Beltagy, Peters and Cohan, "Longformer",
+arXiv:2004.05150.
+Differs from upstream: the speaker vector is computed once, not in every step; angles and sines are computed
+in float64 and rounded once; rotations are real products; norms and logits are float32 in every dtype.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Attention(nn.Module):
         self.wo = nn.Linear(width, width, bias=False)
 
     def __call__(self, x: mx.array, rotation: Rotation, cache: RingCache) -> mx.array:
-        """The rows follow those that the cache holds."""
-        both = mx.concatenate([self.wq(x), self.wk(x)], axis=-1)  # turned together: half the launches
+        """Attend from new rows, which follow the cached ones."""
+        both = mx.concatenate([self.wq(x), self.wk(x)], axis=-1)  # rotated together: half the launches
         queries, keys = mx.split(rotate_pairs(split_heads(both, 2 * self.heads), rotation), 2, axis=1)
         keys, values = cache.extend(keys, split_heads(self.wv(x), self.heads))
         causal, mask = cache.rule(x.shape[1])
@@ -94,7 +95,7 @@ class Transformer(nn.Module):
 
 
 class CodecLM(nn.Module):
-    """The whole network. Positions count the speaker vector, which has position 0, and the ids behind it."""
+    """The whole network. The speaker vector has position 0; the ids follow it."""
 
     def __init__(self, config: CodecLMConfig):
         super().__init__()
@@ -114,12 +115,12 @@ class CodecLM(nn.Module):
         self.ar = Transformer(config)
 
     def speaker(self, codes: mx.array) -> mx.array:
-        """The reference as one vector. (B, P, Q) → (B, D).
+        """Encode the reference as one vector. (B, P, Q) → (B, D).
 
-        All frames from the first one on whose first code is the padding row are left out.
+        Frames are dropped from the first one whose first code is the padding row.
         """
         padding = codes[..., 0] == self.config.codebook_rows - 1
-        gone = mx.pad(padding.astype(mx.int32), [(0, 0), (1, 0)])  # the identity row never is
+        gone = mx.pad(padding.astype(mx.int32), [(0, 0), (1, 0)])  # the identity row is never padding
         there = mx.cumsum(gone, axis=1) == 0
         positions = self.pos_embedding(codes.shape[1] + 1)
         return speaker_vector(
@@ -131,26 +132,26 @@ class CodecLM(nn.Module):
         )
 
     def rows(self, speaker: mx.array, ids: mx.array) -> mx.array:
-        """What the blocks read first: the speaker vector and the prompt. (B, D), (B, N) → (B, N + 1, D)."""
+        """Build the first input rows: the speaker vector and the prompt. (B, D), (B, N) → (B, N + 1, D)."""
         words = self.embed(ids)
         return mx.concatenate([speaker[:, None].astype(words.dtype), words], axis=1)
 
     def __call__(self, rows: mx.array, rotation: Rotation, cache: Sequence[RingCache]) -> mx.array:
-        """Logits behind each row. (B, T, D) → (B, T, V), float32."""
+        """Compute logits after each row. (B, T, D) → (B, T, V), float32."""
         return self.head(self.ar(rows, rotation, cache))
 
     def next_logits(self, rows: mx.array, rotation: Rotation, cache: Sequence[RingCache]) -> mx.array:
-        """Logits behind the last row alone. (B, T, D) → (B, V), float32."""
+        """Compute logits only after the last row. (B, T, D) → (B, V), float32."""
         return self.head(self.ar(rows, rotation, cache)[:, -1])
 
     def head(self, hidden: mx.array) -> mx.array:
-        """Logits of the blocks' output. (..., D) → (..., V), cast after the product."""
+        """Compute logits of the blocks' output. (..., D) → (..., V), cast after the product."""
         return self.ar.output(hidden).astype(mx.float32)
 
     def positions(self, length: int) -> RotaryPositions:
-        """Rotary tables of positions 0 .. length-1."""
+        """Build rotary tables of positions 0 .. length-1."""
         return RotaryPositions(length, self.config.head_dim, self.config.rope_theta)
 
     def new_cache(self, capacity: int) -> list[RingCache]:
-        """An empty cache for every layer. capacity: positions that the request may come to."""
+        """Create an empty cache for every layer. capacity: most positions of the request."""
         return [RingCache(self.config.sliding_window, capacity) for _ in self.ar.layers]

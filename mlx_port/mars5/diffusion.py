@@ -1,9 +1,9 @@
 """Multinomial diffusion over codes, in logarithms.
 
 Hoogeboom et al., "Argmax flows and multinomial diffusion", arXiv:2102.05379. Upstream:
-Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used.
-Differs from upstream: a row of a code's own probabilities has two values, so that none is ever built; float32
-throughout; unknown cells alone get logits; how cells are drawn is told in tts_core/mars5/diffusion.py.
+Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
+Differs from upstream: one-hot rows have two values and are never built; float32 throughout; only unknown
+cells get logits; tts_core/mars5/diffusion.py describes how cells are drawn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlx_port.mars5.class_numbers import class_gumbel
 
 
 class Timestep(NamedTuple):
-    """A row of tts_core.mars5.diffusion.constants, where they are told; () each."""
+    """A row of tts_core.mars5.diffusion.constants, which defines the fields; () each."""
 
     keep: mx.array
     rest: mx.array
@@ -28,13 +28,13 @@ class Timestep(NamedTuple):
 
 
 def at_timestep(table: mx.array, t: mx.array) -> Timestep:
-    """table: (T, 7).  t: (1,) int. Reads nothing back."""
+    """Select a timestep's row. table: (T, 7).  t: (1,) int. Does not read the device."""
     row = table[t][0]
     return Timestep(*(row[i] for i in range(len(Timestep._fields))))
 
 
 def guided(logits: mx.array, guidance_w: float, x_0_temp: float) -> mx.array:
-    """Logits of clean codes, away from the unconditional ones, tempered.
+    """Apply guidance and temperature to the logits of clean codes.
 
     logits: (1 or 2, S, Q, K), the conditional row first → (S, Q, K).
     """
@@ -45,12 +45,12 @@ def guided(logits: mx.array, guidance_w: float, x_0_temp: float) -> mx.array:
 
 
 def mixed(log_p: mx.array, keep: mx.array, rest: mx.array) -> mx.array:
-    """log(exp(keep) p + exp(rest)): what noise leaves of p. (..., K) → same."""
+    """Mix noise into p: log(exp(keep) p + exp(rest)). (..., K) → same."""
     return mx.logaddexp(log_p + keep, rest)
 
 
 def posterior(log_x0: mx.array, codes: mx.array, at: Timestep) -> mx.array:
-    """Log-probabilities one step below, given what a cell holds now. (..., K), (...) int32 → (..., K)."""
+    """Compute log-probabilities one step below, given the current code. (..., K), (...) int32 → (..., K)."""
     log_p = mixed(log_x0, at.keep, at.rest)
     own = mx.arange(log_p.shape[-1]) == codes[..., None]
     log_p = log_p + mx.where(own, at.hot, at.cold)
@@ -58,23 +58,23 @@ def posterior(log_x0: mx.array, codes: mx.array, at: Timestep) -> mx.array:
 
 
 def draw_per_class(log_p: mx.array, gumbel: mx.array) -> mx.array:
-    """The largest sum of log-probability and Gumbel number. (..., K) each → (...) int32."""
+    """Take the largest sum of log-probability and Gumbel number. (..., K) each → (...) int32."""
     return mx.argmax(log_p + gumbel, axis=-1).astype(mx.int32)
 
 
 def draw_per_cell(log_p: mx.array, uniform: mx.array) -> mx.array:
-    """The same from two numbers a cell. (..., K), (2, ...) → (...) int32."""
+    """Draw from two numbers per cell. (..., K), (2, ...) → (...) int32."""
     return draw_per_class(log_p, class_gumbel(uniform, log_p.shape[-1]))
 
 
 def noised_per_cell(clean: mx.array, uniform: mx.array, at: Timestep, n_classes: int) -> mx.array:
-    """Known codes at a timestep's level: as they are, or any other class. (S, Q), (2, S, Q) → (S, Q)."""
+    """Noise known codes to a timestep's level, from two numbers per cell. (S, Q), (2, S, Q) → (S, Q)."""
     other = (uniform[1] * (n_classes - 1)).astype(mx.int32)
     other = other + (other >= clean)
     return mx.where(uniform[0] < at.stay, clean, other)
 
 
 def noised_per_class(clean: mx.array, gumbel: mx.array, at: Timestep) -> mx.array:
-    """The same from a Gumbel number for every class. (S, Q), (S, Q, K) → (S, Q)."""
+    """Noise known codes, from a Gumbel number for every class. (S, Q), (S, Q, K) → (S, Q)."""
     own = mx.arange(gumbel.shape[-1]) == clean[..., None]
     return mx.argmax(gumbel + mx.where(own, at.edge, 0), axis=-1).astype(mx.int32)

@@ -1,9 +1,9 @@
-"""The transformer layers that both of MARS5's networks are made of, and what stands before them.
+"""Transformer layers and embeddings of both of MARS5's networks.
 
-Names are the published ones of Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of
-it was used. Gated feed-forward: Shazeer, "GLU variants improve transformer", arXiv:2002.05202.
-Differs from upstream: sines are made in float64 and rounded once. Between layers all is float32, also where
-the products are not.
+Names are the published ones of Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its
+code was used. Gated feed-forward: Shazeer, "GLU variants improve transformer", arXiv:2002.05202.
+Differs from upstream: sines are computed in float64 and rounded once. Between layers everything is float32,
+even if the products are not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MultiheadAttention(nn.Module):
         self.out_proj = nn.Linear(width, width)
 
     def __call__(self, x: mx.array, source: mx.array | None = None, mask: mx.array | None = None) -> mx.array:
-        """source: what is attended to, where that is not x; more rows than x's one share x.
+        """source: attended rows, if not x; if it has more batch rows than x, they share x's single one.
 
         mask: (B, 1, 1, keys), True at keys to see; None sees all.
         """
@@ -49,7 +49,7 @@ class MultiheadAttention(nn.Module):
         else:
             width = x.shape[-1]
             queries = some_rows(self.in_proj, x, slice(width))
-            if len(queries) != len(source):  # copies: cuDNN takes no queries that stand in one place
+            if len(queries) != len(source):  # copies: cuDNN does not take broadcast queries
                 queries = mx.concatenate([queries] * len(source))
             memory = source.astype(x.dtype)
             keys, values = mx.split(some_rows(self.in_proj, memory, slice(width, None)), 2, axis=-1)
@@ -74,7 +74,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Layers that see the whole sequence, and a last norm. (B, S, D) → same, float32."""
+    """Layers with attention to the whole sequence, and a last norm. (B, S, D) → same, float32."""
 
     def __init__(self, width: int, heads: int, inner: int, layers: int, eps: float):
         super().__init__()
@@ -89,7 +89,7 @@ class Encoder(nn.Module):
 
 
 class ChunkedEmbedding(nn.Module):
-    """One table a codebook, each for its share of the width, side by side. (B, S, Q) → (B, S, D)."""
+    """One table per codebook, each for an equal share of the width. (B, S, Q) → (B, S, D)."""
 
     def __init__(self, n_codebooks: int, rows: int, width: int):
         super().__init__()
@@ -100,7 +100,7 @@ class ChunkedEmbedding(nn.Module):
 
 
 class SinePositions(nn.Module):
-    """Sines of positions from 0, scaled by one learned number. length → (length, D), float32."""
+    """Sinusoidal positions from 0, scaled by one learned number. length → (length, D), float32."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -115,7 +115,7 @@ class SinePositions(nn.Module):
 def speaker_vector(
     encoder: Encoder, identity: mx.array, codes: mx.array, positions: mx.array, mask: mx.array | None
 ) -> mx.array:
-    """What the encoder makes of the identity row in front of a reference's embedded frames.
+    """Encode a reference's embedded frames and return the output of the identity row before them.
 
     identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None.
     → (B, D) float32.
@@ -124,18 +124,18 @@ def speaker_vector(
 
 
 def speaker_rows(identity: mx.array, codes: mx.array, positions: mx.array) -> mx.array:
-    """The identity row, then a reference's embedded frames. → (B, P + 1, D), float32."""
+    """Concatenate the identity row and a reference's embedded frames. → (B, P + 1, D), float32."""
     first = mx.broadcast_to(identity, (codes.shape[0], 1, identity.shape[-1]))
     rows = mx.concatenate([first, codes], axis=1)
     return rows.astype(mx.float32) + positions
 
 
 def some_rows(linear: nn.Linear | nn.QuantizedLinear, x: mx.array, rows: slice) -> mx.array:
-    """What a linear layer's rows make of x: part of a packed projection. (B, S, D) → (B, S, rows)."""
+    """Apply some rows of a linear layer: part of a packed projection. (B, S, D) → (B, S, rows)."""
     weight, bias = linear.weight[rows], linear.bias[rows]
     if isinstance(linear, nn.Linear):
         return mx.addmm(bias, x, weight.T)
-    biases = linear.get("biases")  # of groups; not every mode has them
+    biases = linear.get("biases")  # per group; not in every mode
     product = mx.quantized_matmul(
         x,
         weight,
@@ -149,10 +149,10 @@ def some_rows(linear: nn.Linear | nn.QuantizedLinear, x: mx.array, rows: slice) 
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:
-    """(B, S, H·E) → (B, H, S, E)."""
+    """Split heads. (B, S, H·E) → (B, H, S, E)."""
     return mx.unflatten(x, -1, (heads, -1)).transpose(0, 2, 1, 3)
 
 
 def merge_heads(x: mx.array) -> mx.array:
-    """(B, H, S, E) → (B, S, H·E)."""
+    """Merge heads. (B, H, S, E) → (B, S, H·E)."""
     return x.transpose(0, 2, 1, 3).flatten(2)

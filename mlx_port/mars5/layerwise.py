@@ -1,4 +1,4 @@
-"""MARS5's networks, a layer at a time."""
+"""Run MARS5's networks one layer at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CodecLMLayers(Layers):
     wide = ("heard", "speaker")
 
     def reference(self, x: Tensors, index: int) -> Tensors:
-        """The identity row, and embedded codes."""
+        """The identity row and embedded codes."""
         network, codes = self.network, x["reference"]
         positions = network.pos_embedding(codes.shape[1] + 1)
         heard = speaker_rows(network.spk_identity_emb.weight, network.ref_chunked_emb(codes), positions)
@@ -35,11 +35,11 @@ class CodecLMLayers(Layers):
         return {"speaker": self.network.spk_encoder.norm(x["heard"])[:, 0]}
 
     def embedding(self, x: Tensors, index: int) -> Tensors:
-        """The speaker's vector, and embedded ids."""
+        """The speaker's vector and embedded ids."""
         return {"rows": self.network.rows(x["speaker"], x["ids"])}
 
     def layer(self, x: Tensors, index: int) -> Tensors:
-        """All rows, in several calls with a cache."""
+        """One layer over all rows, in several calls with a cache."""
         rows, layer, config = x["rows"], self.network.ar.layers[index], self.network.config
         positions = RotaryPositions(rows.shape[1], config.head_dim, config.rope_theta)
         cache, pieces = RingCache(config.sliding_window, rows.shape[1]), []
@@ -52,7 +52,7 @@ class CodecLMLayers(Layers):
         return {"rows": self.network.ar.norm(x["rows"])}
 
     def head(self, x: Tensors, index: int) -> Tensors:
-        """Vectors to logits."""
+        """The logits."""
         return {"logits": self.network.head(x["rows"])}
 
 
@@ -63,7 +63,7 @@ class ResidualTransformerLayers(Layers):
     wide = ("heard", "nothing", "speakers", "text", "frames")
 
     def reference(self, x: Tensors, index: int) -> Tensors:
-        """The identity row, and embedded codes; `nothing` is the identity row alone."""
+        """The identity row and embedded codes; `nothing` is only the identity row."""
         network, codes = self.network, x["reference"]
         identity, positions = network.spk_identity_emb.weight, network.ref_pos_embedding(codes.shape[1] + 1)
         embedded = network.ref_embedder(codes)
@@ -84,7 +84,7 @@ class ResidualTransformerLayers(Layers):
         return {"speakers": mx.concatenate(rows)}
 
     def inputs(self, x: Tensors, index: int) -> Tensors:
-        """What encoder and decoder read at a timestep, and what it is made of."""
+        """The inputs of encoder and decoder at a timestep, and their parts."""
         network, t = self.network, x["timestep"]
         source = network.read(
             x["ids"], x["speakers"], frames=x["codes"].shape[1], timesteps=cast(int, t.item()) + 1
@@ -114,6 +114,6 @@ class ResidualTransformerLayers(Layers):
         return {"frames": self.network.tfm.decoder.norm(x["frames"])}
 
     def heads(self, x: Tensors, index: int) -> Tensors:
-        """Vectors to logits of each codebook."""
+        """The logits of each codebook."""
         books = range(self.network.config.n_output_codebooks)
         return {f"logits{q}": self.network.head(x["frames"], [q])[:, :, 0] for q in books}

@@ -1,4 +1,4 @@
-"""MARS5's pipeline on this side: loaded from a folder, or built from networks."""
+"""MARS5's pipeline on this side, loaded from a folder or built from networks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Mars5Pipeline(pipeline.Mars5Pipeline):
 
     @classmethod
     def load(cls, path: str | Path, *, dtype: str | None = None) -> Mars5Pipeline:
-        """A MARS5 from a folder that convert-weights wrote; arguments and errors as of `mlx_port.load`.
+        """Load a MARS5 from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
 
         Raises UsageError for a folder of another model.
         """
@@ -35,7 +35,7 @@ class Mars5Pipeline(pipeline.Mars5Pipeline):
 
 
 def assemble(parts: Parts) -> Mars5Pipeline:
-    """The pipeline. Raises ResourceError, before weights are read, where memory would not hold it."""
+    """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
 
     def check(_: object) -> None:
         check_loading(
@@ -61,5 +61,5 @@ def compose(
     vocoder: Vocos,
     vocabulary: CodecVocabulary,
 ) -> Mars5Pipeline:
-    """The pipeline of networks that are there."""
+    """Build the pipeline of loaded networks."""
     return Mars5Pipeline(Mars5Engine(network, transformer, codec, vocoder, vocabulary))

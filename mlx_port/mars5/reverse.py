@@ -1,4 +1,4 @@
-"""Running MARS5's diffusion backwards: from noise to the codes of all codebooks."""
+"""MARS5's reverse diffusion: from noise to the codes of all codebooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tts_core.noise import Noise
 class Step:
     """One step down, the plain form: every operation is built from Python.
 
-    `finite` tells whether all logits so far were numbers.
+    `finite` is True while all logits so far are finite.
     """
 
     def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
@@ -41,7 +41,7 @@ class Step:
         self.finite = mx.array(True)
 
     def __call__(self, codes: mx.array, t: mx.array, numbers: mx.array) -> mx.array:
-        """codes: (S, Q) entering timestep t, (1,) int32.  numbers: those of `numbers_for`. → (S, Q)."""
+        """Run a step. codes: (S, Q) entering timestep t, (1,) int32.  numbers: of `numbers_for`. → (S, Q)."""
         return self.compute(codes, t, numbers)
 
     def compute(self, codes: mx.array, t: mx.array, numbers: mx.array) -> mx.array:
@@ -61,33 +61,33 @@ class Step:
         return after
 
     def log_posterior(self, codes: mx.array, t: mx.array) -> mx.array:
-        """Of the cells from the first unknown frame and codebook on. (S, Q) → (S', Q', K)."""
+        """Compute it for the cells from the first unknown frame and codebook on. (S, Q) → (S', Q', K)."""
         clean = guided(self.logits(codes, t), self.settings.guidance_w, self.settings.x_0_temp)
         log_x0 = clean - mx.logsumexp(clean, axis=-1, keepdims=True)
-        # a row with NaN or infinity has none that is finite
+        # NaN or infinity makes the whole row non-finite
         self.finite = self.finite & mx.isfinite(log_x0[..., 0]).all()
         return posterior(log_x0, codes[self.first_frame :, self.first_book :], at_timestep(self.table, t))
 
     def logits(self, codes: mx.array, t: mx.array) -> mx.array:
-        """Of the same cells, for every row of the source. (S, Q) → (R, S', Q', K)."""
+        """Compute logits of the same cells, for every row of the source. (S, Q) → (R, S', Q', K)."""
         hidden = self.network.hidden(codes[None], self.source, t)[:, self.first_frame :]
         return self.network.head(hidden, range(self.first_book, codes.shape[1]))
 
 
 def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
-    """The fastest form that there is."""
+    """Build the only form of the step."""
     return Step(network, source, cells, settings)
 
 
 class ReverseDiffusion:
-    """A residual transformer with the one vector that all of its runs share."""
+    """A residual transformer with its unconditional speaker vector, which all runs share."""
 
     def __init__(self, network: ResidualTransformer):
         self.network = network
         self._nobody: mx.array | None = None
 
     def read(self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion) -> Source:
-        """What a run reads besides codes. text: (N,) ids.  reference: (Q, P), the speaker's codes."""
+        """Build a run's inputs besides codes. text: (N,) ids.  reference: (Q, P), the speaker's codes."""
         speakers = self.network.speaker(mx.array(reference.T[None]))
         if settings.guided:
             if self._nobody is None:
@@ -110,11 +110,11 @@ class ReverseDiffusion:
         noise: Noise,
         check: Callable[[], None] | None = None,
     ) -> np.ndarray:
-        """All codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
+        """Draw all codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
 
         text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.  check: called
-        between timesteps, may raise.
-        Raises GenerationError where the network gives NaN or infinity.
+        between timesteps; it may raise.
+        Raises GenerationError if the network computes NaN or infinity.
         """
         for codes in self.states(text, reference, cells, settings, noise=noise):
             if check is not None:
@@ -131,12 +131,12 @@ class ReverseDiffusion:
         *,
         noise: Noise,
     ) -> Iterator[mx.array]:
-        """The state that enters each timestep, T - 1 first, and at the end the clean one. (S, Q) int32 each.
+        """Yield the state entering each timestep, T - 1 first, and finally the clean one. (S, Q) int32 each.
 
         Nothing is read from the device before the end.
         """
         source = self.read(text, reference, cells, settings)
-        mx.async_eval(source)  # else every step would compute it again
+        mx.async_eval(source)  # else every step would recompute it
         step = make_step(self.network, source, cells, settings)
         codes = mx.array(cells.codes)
         for place, t in enumerate(reverse_order(settings.timesteps)[:-1]):

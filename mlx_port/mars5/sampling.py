@@ -1,8 +1,8 @@
-"""Drawing MARS5's next id from logits, all of it on the device.
+"""Sampling of MARS5's next id from logits, entirely on the device.
 
-Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used.
-Differs from upstream: which of several equal ids a nucleus cut keeps does not hang on a sort's order (all are
-kept); ids are drawn by the inverse of the cumulative distribution, from one number each.
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
+Differs from upstream: a nucleus cut keeps all of several equal ids, independent of the order of a sort; ids
+are drawn with the inverse cumulative distribution, from one number each.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from tts_core.mars5.sampling import TYPICAL_OFF
 
 
 def occurrences(ids: mx.array, vocab_size: int) -> mx.array:
-    """How often each id is among `ids`; `vocab_size` itself stands where none is. (B, N) → (B, V) float32."""
+    """Count each id in `ids`; the value `vocab_size` marks an empty place. (B, N) → (B, V) float32."""
     counts = mx.zeros((ids.shape[0], vocab_size + 1))
     rows = mx.arange(ids.shape[0])[:, None]
     return counts.at[rows, ids].add(mx.ones(ids.shape))[:, :vocab_size]
 
 
 def penalize_repeats(logits: mx.array, counts: mx.array, options: Mars5Options) -> mx.array:
-    """Lower ids that occurred: by their number, and once more for being there. (B, V) each."""
+    """Lower the logits of ids that occurred: by count, plus a constant for presence. (B, V) each."""
     return logits - counts * options.freq_penalty - (counts > 0) * options.presence_penalty
 
 
 def forbid_text(logits: mx.array, lowest: int) -> mx.array:
-    """-inf below id `lowest`. (B, V)."""
+    """Set logits below id `lowest` to -inf. (B, V)."""
     return mx.where(mx.arange(logits.shape[-1]) < lowest, -mx.inf, logits)
 
 
@@ -37,9 +37,9 @@ def penalize_end(logits: mx.array, end: int, penalty: mx.array) -> mx.array:
 
 
 def keep_top(logits: mx.array, top_k: int, top_p: float) -> mx.array:
-    """-inf where an id is not among the `top_k`, or the more probable ones hold more than `top_p`. (B, V).
+    """Set to -inf ids outside the `top_k`, or whose more probable ids sum to more than `top_p`. (B, V).
 
-    One sort serves both. Ties at an edge stay.
+    One sort serves both. Ties at a cut stay.
     """
     limited = 0 < top_k < logits.shape[-1]
     if not limited and top_p >= 1:
@@ -55,7 +55,7 @@ def keep_top(logits: mx.array, top_k: int, top_p: float) -> mx.array:
 
 
 def keep_typical(logits: mx.array, mass: float) -> mx.array:
-    """-inf where ids whose surprise is nearer to the expected one already hold `mass`. (B, V)."""
+    """Set to -inf ids once those with surprise nearer to the expected one sum to `mass`. (B, V)."""
     if mass > TYPICAL_OFF:
         return logits
     surprise = -_log_softmax(logits)
@@ -72,10 +72,10 @@ def keep_typical(logits: mx.array, mass: float) -> mx.array:
 def log_probabilities(
     logits: mx.array, counts: mx.array, penalty: mx.array, options: Mars5Options, *, lowest: int, end: int
 ) -> mx.array:
-    """The logarithms of what an id is drawn with. (B, V) float32 → same.
+    """Compute the log-probabilities that an id is drawn from. (B, V) float32 → same.
 
-    counts: occurrences among the last ids; zeros where nothing is held against repeats yet.
-    penalty: one number, what the end loses now. lowest: the first id that may be drawn. end: ends speech.
+    counts: occurrences among the last ids; zeros while repeats have no penalty yet.
+    penalty: one number, lowers the end's logit. lowest: first id that may be drawn. end: id of the end.
     """
     logits = penalize_repeats(logits, counts, options)
     logits = forbid_text(logits, lowest)
@@ -88,7 +88,7 @@ def log_probabilities(
 
 
 def draw(log_probs: mx.array, uniform: mx.array) -> mx.array:
-    """The first id up to which probabilities hold more than `uniform`. (B, V), one number → (B,) int32."""
+    """Draw the first id whose cumulative probability exceeds `uniform`. (B, V), one number → (B,) int32."""
     probs = mx.exp(log_probs)
     sums = mx.cumsum(probs, axis=-1)
     possible = probs > 0  # a parallel sum may fall by a rounding where nothing is added
@@ -99,5 +99,5 @@ def draw(log_probs: mx.array, uniform: mx.array) -> mx.array:
 
 
 def _log_softmax(logits: mx.array) -> mx.array:
-    """Logarithms of probabilities over the last axis."""
+    """Compute log-softmax over the last axis."""
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)

@@ -13,17 +13,17 @@ from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.sequence import CodecSequence
 
-MARK = -1  # in the place of an id that was drawn from logits which are no numbers
+MARK = -1  # replaces an id drawn from NaN or infinite logits
 Draw = Callable[[mx.array, mx.array], mx.array]
 
 
 class Step:
     """The plain form: every operation is built from Python.
 
-    The first call reads the prompt, each later one the id that was drawn before it; none reads the device.
+    The first call processes the prompt, each later one the last drawn id. Calls do not wait for the device.
     """
 
-    ahead = 1  # steps that are worth launching before an id is read
+    ahead = 1  # steps launched before an id is read
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Step:
         options: Mars5Options,
         choose: Draw = draw,
     ):
-        """speaker: (1, D).  sequence: empty; its prompt is read.  choose: as `sampling.draw`."""
+        """speaker: (1, D).  sequence: empty; its prompt is read.  choose: a function like `sampling.draw`."""
         self.network, self.speaker, self.options, self.choose = network, speaker, options, choose
         self.lowest, self.end = sequence.vocabulary.lowest, sequence.vocabulary.end
         self.prompt = mx.array(sequence.prompt.tokens)[None]
@@ -46,7 +46,7 @@ class Step:
         self.position, self.generated = 0, 0
 
     def __call__(self, uniform: float) -> mx.array:
-        """The next id, -1 where its logits are not all finite. → (1,) int32."""
+        """Draw the next id; -1 if its logits are not all finite. → (1,) int32."""
         network = self.network
         rows = (
             network.embed(self.recent[:, -1:]) if self.generated else network.rows(self.speaker, self.prompt)
@@ -62,13 +62,13 @@ class Step:
         return ids
 
     def drawn(self, logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array) -> mx.array:
-        """An id from logits. (1, V); seen: (1, N) ids that are penalized if they repeat → (1,)."""
+        """Draw an id from logits. (1, V); seen: (1, N) ids whose repetition is penalized → (1,)."""
         counts = occurrences(seen, logits.shape[-1])
         scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
         return mx.where(mx.isfinite(logits).all(axis=-1), self.choose(scores, uniform), MARK)
 
     def read(self, ids: mx.array) -> int:
-        """Wait for what a call gave."""
+        """Wait for the result of a call."""
         return int(np.array(ids)[0])
 
 
@@ -79,5 +79,5 @@ def make_step(
     options: Mars5Options,
     choose: Draw = draw,
 ) -> Step:
-    """The fastest form that there is."""
+    """Build the only form of the step."""
     return Step(network, speaker, sequence, options, choose)

@@ -1,8 +1,8 @@
-"""From the first stage's two codebooks to all of them: one look of the second stage, and a draw.
+"""From the first stage's two codebooks to all of them: one pass of the second stage, and sampling.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), fam/llm/mixins/non_causal.py.
-Differs from upstream: codes are read by their places, where upstream reads them by value, so that one drawn
-out of its place shifts its whole book.
+Differs from upstream: codes are read by position. Upstream reads them by value, so that one misplaced id
+shifts its whole book.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tts_core.metavoice.config import CODEBOOK_SIZE
 from tts_core.metavoice.sampling import SECOND_STAGE_STEP, waiting_times
 from tts_core.noise import Noise
 
-TEMPERATURE, TOP_K = 1.0, 200  # upstream's, whatever its user asks for
+TEMPERATURE, TOP_K = 1.0, 200  # as in upstream, which ignores its user's values here
 
 
 def fill_codebooks(
@@ -31,10 +31,10 @@ def fill_codebooks(
     temperature: float = TEMPERATURE,
     top_k: int | None = TOP_K,
 ) -> np.ndarray:
-    """All codebooks of the frames that fit behind the text, each code where it belongs.
+    """Predict all codebooks of the frames that fit after the text.
 
     text: (S,) ids with the second stage's offset, end of text last.  codes: (2, F).  embedding: (E,) float32.
-    → (Q, F) int32. Where padding is drawn the most probable code stands.
+    → (Q, F) int32. Padding, if drawn, is replaced by the most probable code.
     """
     rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
     places = slice(len(text), min(len(text) + codes.shape[1], rows.shape[1]))
@@ -45,14 +45,14 @@ def fill_codebooks(
 
 
 def predict(network: SecondStage, rows: np.ndarray, embedding: np.ndarray | None) -> mx.array:
-    """Logits of the other codebooks for one item. (2, W), (E,) → (Q - 2, W, V) float32."""
+    """Compute logits of the other codebooks for one item. (2, W), (E,) → (Q - 2, W, V) float32."""
     host = Host(network.transformer.wpe)
     speakers = None if embedding is None else host.to_device(embedding[None])
     return network(host.to_device(rows[None]), speakers)[0]
 
 
 def draw(logits: mx.array, noise: Noise, *, temperature: float, top_k: int | None) -> mx.array:
-    """One id for each of (..., V) logits, all independent of each other. → (...)."""
+    """Draw one id for each row of logits (..., V), independently. → (...)."""
     probs = probabilities_slow(logits, temperature, None, top_k)
     if top_k == 1:
         return race(probs, None)
@@ -61,5 +61,5 @@ def draw(logits: mx.array, noise: Noise, *, temperature: float, top_k: int | Non
 
 
 def _read(network: SecondStage, ids: mx.array) -> np.ndarray:
-    """Wait for the device. The only place that does."""
+    """Wait for the device and read; nothing else waits."""
     return Host(network.transformer.wpe).to_host(ids).astype(np.int32)

@@ -3,7 +3,7 @@
 Upstream: metavoiceio/metavoice-src, July 2024 (Apache-2.0), fam/llm/fast_model.py and model.py; parameter
 names are those of its published checkpoint.
 Differs from upstream: the head is the token embedding itself, not a copy; the residual stream of a float16
-network is float32, as half of bfloat16's exponent might not hold it.
+network is float32, as it may exceed float16's range.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SelfAttention(nn.Module):
         self.c_proj = nn.Linear(width, width, bias=bias)
 
     def __call__(self, x: mx.array, cache: KeyValueCache) -> mx.array:
-        """The rows follow those that the cache holds; each sees only itself and what is before it."""
+        """Attend from new rows, which follow the cached ones; each sees only itself and earlier rows."""
         queries, keys, values = (
             split_heads(part, self.heads) for part in mx.split(self.c_attn(x), 3, axis=-1)
         )
@@ -94,7 +94,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Ids to vectors. (R, T) → (R, T, D)."""
+    """Embeddings, blocks and a last norm. (R, T) → (R, T, D)."""
 
     def __init__(self, config: FirstStageConfig):
         super().__init__()
@@ -110,7 +110,7 @@ class Transformer(nn.Module):
         return self.ln_f(x)
 
     def embed(self, tokens: mx.array, speakers: mx.array, start: int) -> mx.array:
-        """Sum of token, position and speaker."""
+        """Sum token, position and speaker embeddings."""
         x = self.wtes[0](tokens) + self.wpe.weight[start : start + tokens.shape[1]] + speakers
         return x.astype(mx.float32) if x.dtype == mx.float16 else x
 
@@ -125,37 +125,37 @@ class FirstStage(nn.Module):
         self.speaker_cond_pos = nn.Linear(config.speaker_embedding_size, config.hidden_size, bias=False)
 
     def speakers(self, embeddings: mx.array) -> mx.array:
-        """What speakers add at every position; zeros are a row without a speaker. (R, E) → (R, 1, D)."""
+        """Project speaker vectors, added at every position; zeros are no speaker. (R, E) → (R, 1, D)."""
         weight = self.speaker_cond_pos.weight
         return self.speaker_cond_pos(embeddings.astype(weight.dtype))[:, None]
 
     def __call__(self, tokens: mx.array, speakers: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
-        """Logits for the id behind each of `tokens`, which follow those that the cache holds.
+        """Compute logits for the id after each of `tokens`, which follow the cached ones.
 
         (R, T), (R, 1, D) → (R, T, V) float32.
         """
         return self.head(self.transformer(tokens, speakers, cache))
 
     def next_logits(self, tokens: mx.array, speakers: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
-        """Logits for the id behind the last of `tokens` alone. (R, T), (R, 1, D) → (R, V) float32."""
+        """Compute logits only for the id after the last of `tokens`. (R, T), (R, 1, D) → (R, V) float32."""
         return self.head(self.transformer(tokens, speakers, cache)[:, -1])
 
     def head(self, hidden: mx.array) -> mx.array:
-        """Logits of vectors: products with the token embedding. (..., D) → (..., V) float32, cast after
-        the product.
+        """Compute logits as products with the token embedding. (..., D) → (..., V) float32, cast after the
+        product.
         """
         return self.transformer.wtes[0].as_linear(hidden).astype(mx.float32)
 
     def new_cache(self, reserve: int) -> list[KeyValueCache]:
-        """An empty cache for every layer, with room for `reserve` ids a row."""
+        """Create an empty cache for every layer, with room for `reserve` ids per row."""
         return [KeyValueCache(reserve) for _ in self.transformer.h]
 
 
 def split_heads(x: mx.array, heads: int) -> mx.array:
-    """(R, T, H·E) → (R, H, T, E)."""
+    """Split heads. (R, T, H·E) → (R, H, T, E)."""
     return mx.unflatten(x, -1, (heads, -1)).swapaxes(1, 2)
 
 
 def merge_heads(x: mx.array) -> mx.array:
-    """(R, H, T, E) → (R, T, H·E)."""
+    """Merge heads. (R, H, T, E) → (R, T, H·E)."""
     return mx.flatten(x.swapaxes(1, 2), 2)

@@ -1,4 +1,4 @@
-"""MetaVoice's pipeline on this side: loaded from files, or built from networks."""
+"""MetaVoice's pipeline on this side, loaded from files or built from networks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MetaVoicePipeline(pipeline.MetaVoicePipeline):
 
     @classmethod
     def load(cls, path: str | Path, *, dtype: str | None = None) -> MetaVoicePipeline:
-        """A MetaVoice from a folder that convert-weights wrote; arguments and errors as of `mlx_port.load`.
+        """Load a MetaVoice from a folder of convert-weights; arguments and errors as in `mlx_port.load`.
 
         Raises UsageError for a folder of another model.
         """
@@ -30,9 +30,9 @@ class MetaVoicePipeline(pipeline.MetaVoicePipeline):
 
 
 def assemble(parts: Parts) -> MetaVoicePipeline:
-    """The pipeline; EnCodec is read only where multi-band diffusion, which needs it, is there too.
+    """Build the pipeline; EnCodec is loaded only together with multi-band diffusion, which needs it.
 
-    Raises ResourceError, before weights are read, where memory would not hold it.
+    Raises ResourceError, before weights are read, for too little memory.
     """
     check_loading(
         parts.configs,

@@ -1,6 +1,6 @@
-"""Drawing MetaVoice's next token, and its second stage's codes.
+"""Sampling of MetaVoice's next token, and of its second stage's codes.
 
-The rules on MLX arrays; their slow definition in NumPy is tests/tts_core/metavoice/sampling_rules.py.
+The rules on MLX arrays; tests/tts_core/metavoice/sampling_rules.py defines them in plain NumPy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tts_core.metavoice.sampling import LOWEST_TEMPERATURE, FirstStageSampling
 
 
 def guide(rows: Sequence[mx.array], cfg_scale: float, text_cfg_scale: float = 1.0) -> mx.array:
-    """Classifier-free guidance by speaker and text. One to three rows, (..., V) each."""
+    """Apply classifier-free guidance on speaker and text. One to three rows, (..., V) each."""
     if len(rows) == 1:
         return rows[0]
     guided = (cfg_scale + text_cfg_scale - 1) * rows[0] + (1 - cfg_scale) * rows[1]
@@ -21,7 +21,7 @@ def guide(rows: Sequence[mx.array], cfg_scale: float, text_cfg_scale: float = 1.
 
 
 def keep_top_k(logits: mx.array, top_k: int | None) -> mx.array:
-    """The `top_k` largest of each row, -inf elsewhere; ties at the edge stay. (..., V)."""
+    """Keep the `top_k` largest of each row, else -inf; ties at the cut stay. (..., V)."""
     if top_k is None or top_k >= logits.shape[-1]:
         return logits
     edge = mx.topk(logits, top_k, axis=-1).min(axis=-1, keepdims=True)
@@ -29,7 +29,7 @@ def keep_top_k(logits: mx.array, top_k: int | None) -> mx.array:
 
 
 def probabilities(logits: mx.array, sampling: FirstStageSampling) -> mx.array:
-    """What a token is drawn from, by the rule that `sampling` names. (..., V) float32 → same."""
+    """Compute the probabilities of a token by the rule in `sampling`. (..., V) float32 → same."""
     rule = probabilities_fast if sampling.rule == "fast" else probabilities_slow
     return rule(logits, sampling.temperature, sampling.top_p, sampling.top_k)
 
@@ -37,7 +37,7 @@ def probabilities(logits: mx.array, sampling: FirstStageSampling) -> mx.array:
 def probabilities_fast(
     logits: mx.array, temperature: float, top_p: float | None, top_k: int | None
 ) -> mx.array:
-    """The fast rule: from the least probable up, ids go while their sum is at most 1 - top_p.
+    """Apply the fast rule: from the least probable up, drop ids while their sum is at most 1 - top_p.
 
     (..., V) float32 → same. The most probable id always stays.
     """
@@ -54,14 +54,14 @@ def probabilities_fast(
 def probabilities_slow(
     logits: mx.array, temperature: float, top_p: float | None, top_k: int | None
 ) -> mx.array:
-    """The slow rule, and the second stage's. (..., V) float32 → same."""
+    """Apply the slow rule, which the second stage uses too. (..., V) float32 → same."""
     probs = mx.softmax(keep_top_k(logits / temperature, top_k), axis=-1)
     return probs if top_p is None else keep_top_p(probs, top_p)
 
 
 def keep_top_p(probs: mx.array, top_p: float) -> mx.array:
-    """From the most probable down, ids stay until their sum is above `top_p`, the one that crosses it
-    included; what stays is scaled to 1. (..., V) float32 → same.
+    """Keep the most probable ids until their sum exceeds `top_p`, including the one that crosses it, and
+    scale their sum to 1. (..., V) float32 → same.
     """
     falling = -mx.sort(-probs, axis=-1)
     held = mx.cumsum(falling, axis=-1)
@@ -72,24 +72,24 @@ def keep_top_p(probs: mx.array, top_p: float) -> mx.array:
 
 
 def at_the_edge(x: mx.array, ordered: mx.array, kept: mx.array, *, last: bool) -> mx.array:
-    """Which of `x` stay, when `kept` says which of the same numbers, sorted, do: as a stable sort would have
-    it, whatever sort the backend has. (..., V) each → (..., V) bool.
+    """Map `kept`, a selection of the sorted values `ordered`, back to `x` as a stable sort would, on any
+    backend. (..., V) each → (..., V) bool.
 
-    last: of equal numbers at the edge those at the end stay, else those at the beginning.
+    last: of equal values at the cut keep the last ones, else the first ones.
     """
     edge = mx.where(kept, ordered, mx.inf).min(axis=-1, keepdims=True)
     above, equal = x > edge, (x == edge).astype(x.dtype)
     room = kept.astype(x.dtype).sum(axis=-1, keepdims=True) - above.astype(x.dtype).sum(
         axis=-1, keepdims=True
     )
-    rank = mx.cumsum(equal, axis=-1)  # of an equal number, from 1
+    rank = mx.cumsum(equal, axis=-1)  # rank among equal values, from 1
     if last:
         rank = equal.sum(axis=-1, keepdims=True) + 1 - rank
     return above | ((equal > 0) & (rank <= room))
 
 
 def race(probs: mx.array, waiting: mx.array | None) -> mx.array:
-    """One id per row with its probability: the first to arrive, waiting times being exponential.
+    """Draw one id per row with its probability: the first arrival, for exponential waiting times.
 
     (..., V) each → (...) uint32. Without waiting times the most probable one.
     """

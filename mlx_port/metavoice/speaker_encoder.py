@@ -1,4 +1,4 @@
-"""Speaker encoder: an LSTM turns slices of speech into one vector of unit length.
+"""Speaker encoder: an LSTM that turns slices of speech into one vector of unit length.
 
 Paper: Wan et al. 2017, "Generalized end-to-end loss for speaker verification", arXiv 1710.10467. Upstream:
 metavoiceio/metavoice-src (Apache-2.0) fam/quantiser/audio/speaker_encoder, July 2024; the mel front end is
@@ -19,11 +19,11 @@ from tts_core.errors import UsageError
 from tts_core.metavoice.config import SpeakerEncoderConfig
 from tts_core.metavoice.speaker_slices import utterance_slices
 
-SLICES_AT_ONCE = 64  # bounds the memory; a minute and a half of speech
+SLICES_AT_ONCE = 64  # limits the memory; a minute and a half of speech
 
 
 class SpeakerEncoder(nn.Module):
-    """Mel slices to unit vectors. (P, T, n_mels) → (P, E), all numbers ≥ 0."""
+    """LSTM and projection of mel slices to unit vectors. (P, T, n_mels) → (P, E), all numbers ≥ 0."""
 
     def __init__(self, config: SpeakerEncoderConfig):
         super().__init__()
@@ -36,21 +36,21 @@ class SpeakerEncoder(nn.Module):
         return unit(nn.relu(self.linear(hidden[-1])))
 
     def embed(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
-        """One voice from one or several recordings of it: the mean of their vectors.
+        """Encode one voice as the mean vector of one or more recordings of it.
 
-        utterances: (L,) samples at 16 kHz each, silence at the ends cut off.
-        Returns (E,). Raises UsageError where nothing can be made of a recording.
+        utterances: (L,) samples at 16 kHz each, without silence at the ends.
+        Returns (E,). Raises UsageError if there is no recording or no voice in it.
         """
         if not utterances:
             raise UsageError("speaker: no recording was given")
         voice = unit(mx.stack([self._utterance(samples) for samples in utterances]).mean(axis=0))
         found = np.array(voice)
         if not np.isfinite(found).all():
-            raise UsageError("speaker: no voice can be made out in the reference; give a clear recording")
+            raise UsageError("speaker: the reference has no recognizable voice; give a clear recording")
         return found
 
     def _utterance(self, samples: np.ndarray) -> mx.array:
-        """(L,) → (E,)."""
+        """Encode one recording. (L,) → (E,)."""
         slices = utterance_slices(samples, self.config.n_mels)
         starts = range(0, len(slices), SLICES_AT_ONCE)
         parts = [self(mx.array(slices[start : start + SLICES_AT_ONCE])) for start in starts]
@@ -59,5 +59,5 @@ class SpeakerEncoder(nn.Module):
 
 
 def unit(x: mx.array) -> mx.array:
-    """x / |x| over the last axis."""
+    """Compute x / |x| over the last axis."""
     return x / mx.linalg.norm(x, axis=-1, keepdims=True)

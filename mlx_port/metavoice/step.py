@@ -1,4 +1,4 @@
-"""One column of ids for a batch of texts: ids in, the next ids out."""
+"""One step for a batch of texts: a column of ids in, the next ids out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tts_core.metavoice.sampling import FirstStageSampling
 
 
 def stacked(tokens: mx.array, sampling: FirstStageSampling, end_of_text: int) -> mx.array:
-    """Rows of texts with all, without speaker, without text, as far as needed. (B, T) → (G·B, T)."""
+    """Stack the rows of guidance: full, without speaker, without text, as needed. (B, T) → (G·B, T)."""
     if sampling.rows < 3:
         return mx.tile(tokens, (sampling.rows, 1))
     return mx.concatenate([tokens, tokens, mx.where(tokens > END_OF_AUDIO, end_of_text, tokens)])
@@ -24,8 +24,8 @@ def stacked(tokens: mx.array, sampling: FirstStageSampling, end_of_text: int) ->
 class Step:
     """The plain form: every operation is built from Python.
 
-    embeddings: of the speakers, (B, E).  room: positions to be read in all.  end_of_text: the id that
-    replaces text in rows without it.
+    embeddings: of the speakers, (B, E).  room: total positions.  end_of_text: the id that replaces text in
+    rows without it.
     """
 
     def __init__(
@@ -43,21 +43,21 @@ class Step:
         self.cache: list[KeyValueCache] = network.new_cache(room)
 
     def __call__(self, tokens: mx.array, waiting: mx.array | None) -> mx.array:
-        """The ids behind the last of `tokens`; -1 for a text whose logits are not all finite.
+        """Draw the ids after the last of `tokens`; -1 for a text whose logits are not all finite.
 
         (B, T), (B, V) waiting times or None for the most probable → (B,).
         """
         return self.compute(tokens, waiting, self.cache)
 
     def compute(self, tokens: mx.array, waiting: mx.array | None, cache: Sequence[KeyValueCache]) -> mx.array:
-        """The step's arithmetic."""
+        """Compute the step."""
         logits = self.logits(tokens, cache)
         guided = guide(list(logits), self.sampling.cfg_scale, self.sampling.text_cfg_scale)
         ids = race(probabilities(guided, self.sampling), waiting)
         return marked(ids[:, None], mx.flatten(logits, 0, 1)[:, None])[:, 0]
 
     def logits(self, tokens: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
-        """Of texts with all, without speaker, without text: (G, B, V) float32."""
+        """Compute logits of the rows of guidance, (G, B, V) float32."""
         rows = stacked(tokens, self.sampling, self.end_of_text)
         logits = self.network.next_logits(rows, self.speakers, cache)
         return mx.unflatten(logits, 0, (-1, tokens.shape[0]))
@@ -66,5 +66,5 @@ class Step:
 def make_step(
     network: FirstStage, embeddings: mx.array, sampling: FirstStageSampling, *, room: int, end_of_text: int
 ) -> Step:
-    """The only form: MLX builds its graph while the device computes."""
+    """Build the only form of the step: MLX builds its graph while the device computes."""
     return Step(network, embeddings, sampling, room=room, end_of_text=end_of_text)

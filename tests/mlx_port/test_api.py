@@ -86,7 +86,7 @@ def test_a_cache_that_cannot_be_written(
     assert api.converted_voice().is_relative_to(tmp_path / "tmp")
     assert len(conversions) == 1
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "cache"))
-    with pytest.raises(ResourceError, match="set XDG_CACHE_HOME to one that can be written"):
+    with pytest.raises(ResourceError, match="set XDG_CACHE_HOME to a writable one"):
         api.converted_voice()
 
 

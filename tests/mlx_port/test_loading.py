@@ -167,7 +167,7 @@ DAMAGES = {
         change("config.json", lambda c: c.update(quantization={"bits": 4})),
         "config.json: KeyError.'group_size'",
     ),
-    "a list": (lambda folder: (folder / "config.json").write_text("[]"), "holds no JSON object"),
+    "a list": (lambda folder: (folder / "config.json").write_text("[]"), "contains no JSON object"),
     "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "is not JSON"),
     "no config": (remove("config.json"), "without config.json"),
     "no codec config": (remove("codec/config.json"), "codec: a folder without config.json"),

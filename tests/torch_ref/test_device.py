@@ -133,7 +133,7 @@ def test_the_choice_is_logged_in_one_line(dtype: str | None, caplog: pytest.LogC
         voice = torch_ref.DiaPipeline.load(DIA, codec=CODEC, device="cpu", dtype=dtype)
     [record] = [record for record in caplog.records if record.name == "torch_ref"]
     message = record.getMessage()
-    assert message.startswith(f"device cpu (as asked), dtype {dtype or 'float32'} (")
+    assert message.startswith(f"device cpu (as requested), dtype {dtype or 'float32'} (")
     assert "\n" not in message
     weight = voice.engine.network.logits_dense.weight
     assert policy.name_of(weight.dtype) == (dtype or "float32")

@@ -1,7 +1,7 @@
-"""Splitting sound into bands that add up to it exactly, and matching the level of each band to a reference.
+"""Split sound into bands that add up to it exactly, and match the level of each band to a reference.
 
-Definition: adefossez/julius 0.2.7 (MIT) bands.py; facebookresearch/audiocraft (MIT) re_eq. Written anew: the
-filters are a convolution in windows, no FFT. Differs from upstream: a silent band is left silent, where
+Definition: adefossez/julius 0.2.7 (MIT) bands.py; facebookresearch/audiocraft (MIT) re_eq. Rewritten: the
+filters are a convolution in windows, no FFT. Differs from upstream: a silent band stays silent, where
 upstream divides by zero.
 """
 
@@ -17,7 +17,7 @@ SILENT = 1e-12  # standard deviation below which a band is not amplified further
 
 
 def split_bands(x: Tensor, n_bands: int, sample_rate: int) -> Tensor:
-    """(B, L) → (B, n_bands, L), the lowest band first; beyond its ends a signal goes on at its last value."""
+    """Split a signal, extended by its end values, into bands. (B, L) → (B, n_bands, L), lowest band first."""
     filters = torch.as_tensor(lowpass_filters(n_bands, sample_rate).copy()).to(x.dtype).to(x.device)
     half = filters.shape[1] // 2
     padded = torch.cat([x[:, :1].expand(-1, half), x, x[:, -1:].expand(-1, half)], dim=1)
@@ -28,7 +28,7 @@ def split_bands(x: Tensor, n_bands: int, sample_rate: int) -> Tensor:
 def match_levels(
     wave: Tensor, reference: Tensor, sample_rate: int, *, n_bands: int = 32, strictness: float = 1.0
 ) -> Tensor:
-    """`wave` with each band's standard deviation brought to that of the reference. (L,), (L',) → (L,).
+    """Scale each band of `wave` to the reference's standard deviation. (L,), (L',) → (L,).
 
     strictness: exponent of the gains; 0 changes nothing, 1 matches fully.
     """
@@ -39,5 +39,5 @@ def match_levels(
 
 
 def _deviation(bands: Tensor) -> Tensor:
-    """(N, L) → (N, 1), unbiased."""
+    """Compute the unbiased standard deviation. (N, L) → (N, 1)."""
     return bands.std(dim=1, keepdim=True)

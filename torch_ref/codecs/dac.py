@@ -49,7 +49,7 @@ class ResidualUnit(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Residual units, then a convolution that halves the rate `stride` times over.
+    """Residual units, then a convolution that divides the rate by `stride`.
 
     (B, C, T) → (B, 2C, T/stride).
     """
@@ -135,7 +135,7 @@ class VectorQuantizer(nn.Module):
         self.codebook = nn.Embedding(codebook_size, codebook_dim)
 
     def encode(self, latents: Tensor) -> Tensor:
-        """Nearest entries; the first of equals. (B, C, T) → (B, T) int32."""
+        """Find the nearest entries, the first of equal ones. (B, C, T) → (B, T) int32."""
         encodings = F.normalize(self.in_proj(latents).transpose(1, 2), dim=-1)  # (B, T, E)
         entries = F.normalize(self.codebook.weight, dim=-1)
         distance = (
@@ -144,12 +144,12 @@ class VectorQuantizer(nn.Module):
         return first_largest(-distance).to(torch.int32)
 
     def decode(self, codes: Tensor) -> Tensor:
-        """The raw entries, projected back. (B, T) → (B, C, T)."""
+        """Look up entries and project them back. (B, T) → (B, C, T)."""
         return self.out_proj(self.codebook(codes).transpose(1, 2))
 
 
 class ResidualVectorQuantizer(nn.Module):
-    """Each codebook describes what the ones before it left over."""
+    """Residual quantization: each codebook encodes the residual of those before it."""
 
     def __init__(self, config: DacConfig):
         super().__init__()
@@ -158,7 +158,7 @@ class ResidualVectorQuantizer(nn.Module):
         )
 
     def encode(self, latents: Tensor) -> Tensor:
-        """(B, C, T) → (B, Q, T) int32."""
+        """Encode latents. (B, C, T) → codes (B, Q, T) int32."""
         codes = []
         for quantizer in cast(list[VectorQuantizer], self.quantizers):
             codes.append(quantizer.encode(latents))
@@ -166,16 +166,16 @@ class ResidualVectorQuantizer(nn.Module):
         return torch.stack(codes, dim=1)
 
     def decode(self, codes: Tensor) -> Tensor:
-        """(B, q, T) with q ≤ Q → (B, C, T)."""
+        """Sum the entries of codes. (B, q, T) with q ≤ Q → (B, C, T)."""
         quantizers = cast(list[VectorQuantizer], self.quantizers)
         parts = [quantizers[q].decode(codes[:, q]) for q in range(codes.shape[1])]
         return torch.stack(parts).sum(dim=0)
 
 
 class Dac(nn.Module):
-    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T).
+    """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: the windows it works in; it may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: DacConfig, policy: CodecPolicy = DEFAULT):
@@ -189,7 +189,7 @@ class Dac(nn.Module):
 
     @torch.inference_mode()
     def encode(self, samples: Tensor | np.ndarray) -> Tensor:
-        """Codes of a waveform, padded right with zeros to whole frames.
+        """Encode a waveform, zero-padded on the right to whole frames.
 
         (B, L) array or tensor → (B, Q, ceil(L / hop)) int32.
         """
@@ -210,9 +210,9 @@ class Dac(nn.Module):
 
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
-        """Waveform of codes, window by window.
+        """Decode codes to a waveform, window by window.
 
-        (B, q, T) array or tensor, q ≤ Q → (B, L), L as `decoded_length` says.
+        (B, q, T) array or tensor, q ≤ Q → (B, L), L from `decoded_length`.
         """
         codes = torch.as_tensor(codes).to(self.decoder.conv2.weight.device)
         cuts = self.policy.decode_cuts(codes.shape[2])
@@ -221,10 +221,10 @@ class Dac(nn.Module):
 
     @torch.inference_mode()
     def decode_frames(self, codes: Tensor, start: int, stop: int) -> Tensor:
-        """The samples of frames [start, stop), equal to that part of a whole decode.
+        """Decode frames [start, stop) to samples that equal the same part of a whole decode.
 
-        codes: (B, q, T), where T reaches to the end, or at least `tts_core.codecs.dac.decode_lookahead`
-        frames beyond `stop`.
+        codes: (B, q, T), up to the end, or at least `tts_core.codecs.dac.decode_lookahead` frames past
+        `stop`.
         """
         total = codes.shape[2]
         window = decode_window(self.config, start, stop, total)

@@ -2,8 +2,8 @@
 
 Paper: Défossez et al. 2022, arXiv 2210.13438. Upstream: facebookresearch/encodec 0.1.1, MIT; parameter names
 are those of transformers' EncodecModel, weight norm folded.
-Differs from upstream: encode and decode run in windows with exact context, the LSTM's state carried on. The
-causal mono model alone: no loudness step, no chunks.
+Differs from upstream: encode and decode run in windows with exact context, with the LSTM's state passed on.
+Only the causal mono model: no loudness step, no chunks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tts_core.codecs.policy import DEFAULT, CodecPolicy
 
 
 class CausalConv1d(nn.Module):
-    """A convolution that looks back only, the signal mirrored at its ends. (B, C, T) → (B, C', ceil(T/s))."""
+    """A causal convolution of a signal mirrored at its ends. (B, C, T) → (B, C', ceil(T/s))."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1):
         super().__init__()
@@ -42,7 +42,7 @@ class CausalConv1d(nn.Module):
 
 
 class CausalConvTranspose1d(nn.Module):
-    """A transposed convolution without the tail that later frames would add to. (B, C, T) → (B, C', s·T)."""
+    """A transposed convolution without its last, incomplete samples. (B, C, T) → (B, C', s·T)."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int):
         super().__init__()
@@ -54,7 +54,7 @@ class CausalConvTranspose1d(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions, narrower inside, beside a third. (B, C, T) → same."""
+    """Two convolutions with a narrow middle, plus a third as shortcut. (B, C, T) → same."""
 
     def __init__(self, channels: int, kernel_size: int, compress: int):
         super().__init__()
@@ -72,7 +72,7 @@ class ResidualBlock(nn.Module):
 
 
 class RecurrentBlock(nn.Module):
-    """LSTM layers around which the input is added. (B, C, T) and a state → same, and the state after it."""
+    """LSTM layers with a skip connection. (B, C, T) and a state → same, and the next state."""
 
     def __init__(self, channels: int, num_layers: int):
         super().__init__()
@@ -84,14 +84,14 @@ class RecurrentBlock(nn.Module):
 
 
 class Memory(NamedTuple):
-    """What a window leaves for the next: the last frames behind the LSTM, and its state."""
+    """State passed from one window to the next: the last outputs of the LSTM, and its state."""
 
     frames: Tensor  # (B, C, T)
     state: LSTMState
 
 
 class CausalStack(nn.Module):
-    """Convolutions, an LSTM, convolutions, none of which looks ahead: over a whole signal or in windows."""
+    """Causal convolutions, an LSTM, causal convolutions, over a whole signal or in windows."""
 
     def __init__(self, before: list[nn.Module], recurrent: RecurrentBlock, after: list[nn.Module]):
         super().__init__()
@@ -102,10 +102,10 @@ class CausalStack(nn.Module):
         return self.window(x, 0, None, 0)[0]
 
     def window(self, x: Tensor, context: int, memory: Memory | None, tail: int) -> tuple[Tensor, Memory]:
-        """The outputs for one window, and what the next one needs.
+        """Compute the outputs for one window, and the memory for the next one.
 
-        x: (B, C, T), its first `context` frames only there for the convolutions before the LSTM.  memory:
-        None at the signal's start.  tail: frames that the convolutions behind the LSTM look back.
+        x: (B, C, T), whose first `context` frames are only for the convolutions before the LSTM.  memory:
+        None at the signal's start.  tail: frames that the convolutions after the LSTM look back.
         """
         for layer in self.layers[: self.middle]:
             x = layer(x)
@@ -155,7 +155,7 @@ class Decoder(CausalStack):
 
 
 class Codebook(nn.Module):
-    """Entries that latents are compared with."""
+    """Codebook entries, to which latents are compared."""
 
     def __init__(self, codebook_size: int, width: int):
         super().__init__()
@@ -170,18 +170,18 @@ class VectorQuantizer(nn.Module):
         self.codebook = Codebook(codebook_size, width)
 
     def encode(self, latents: Tensor) -> Tensor:
-        """Nearest entries; the first of equals. (B, T, C) → (B, T) int32."""
+        """Find the nearest entries, the first of equal ones. (B, T, C) → (B, T) int32."""
         entries = self.codebook.embed
         distance = latents.square().sum(-1, keepdim=True) - 2 * latents @ entries.T + entries.square().sum(-1)
         return first_largest(-distance).to(torch.int32)
 
     def decode(self, codes: Tensor) -> Tensor:
-        """(B, T) → (B, T, C)."""
+        """Look up entries. (B, T) → (B, T, C)."""
         return F.embedding(codes, self.codebook.embed)
 
 
 class ResidualVectorQuantizer(nn.Module):
-    """Each codebook describes what the ones before it left over."""
+    """Residual quantization: each codebook encodes the residual of those before it."""
 
     def __init__(self, config: EncodecConfig):
         super().__init__()
@@ -190,7 +190,7 @@ class ResidualVectorQuantizer(nn.Module):
         )
 
     def encode(self, latents: Tensor, n_codebooks: int) -> Tensor:
-        """(B, C, T) → (B, n_codebooks, T) int32."""
+        """Encode latents. (B, C, T) → codes (B, n_codebooks, T) int32."""
         rest, codes = latents.transpose(1, 2), []
         for quantizer in cast(list[VectorQuantizer], self.layers[:n_codebooks]):
             codes.append(quantizer.encode(rest))
@@ -198,16 +198,16 @@ class ResidualVectorQuantizer(nn.Module):
         return torch.stack(codes, dim=1)
 
     def decode(self, codes: Tensor) -> Tensor:
-        """(B, q, T) with q ≤ Q → (B, C, T)."""
+        """Sum the entries of codes. (B, q, T) with q ≤ Q → (B, C, T)."""
         layers = cast(list[VectorQuantizer], self.layers)
         parts = [layers[q].decode(codes[:, q]) for q in range(codes.shape[1])]
         return torch.stack(parts).sum(dim=0).transpose(1, 2)
 
 
 class Encodec(nn.Module):
-    """The whole codec. Its doors take and give samples (B, L) and codes (B, Q, T).
+    """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: the windows it works in; it may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: EncodecConfig, policy: CodecPolicy = DEFAULT):
@@ -221,7 +221,7 @@ class Encodec(nn.Module):
 
     @torch.inference_mode()
     def encode(self, samples: Tensor | np.ndarray, n_codebooks: int) -> Tensor:
-        """Codes of a waveform, window by window.
+        """Encode a waveform, window by window.
 
         (B, L) array or tensor → (B, n_codebooks, ceil(L / hop)) int32. Raises UsageError for a number of
         codebooks that the model does not have.
@@ -240,7 +240,7 @@ class Encodec(nn.Module):
 
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
-        """Waveform of codes, window by window.
+        """Decode codes to a waveform, window by window.
 
         (B, q, T) array or tensor, q ≤ Q → (B, hop T). Raises UsageError for more codebooks than the model
         has.
@@ -258,11 +258,11 @@ class Encodec(nn.Module):
 
 
 def mirrored(x: Tensor, left: int, right: int) -> Tensor:
-    """x with its ends mirrored outwards, the outermost sample not repeated.
+    """Extend x at both ends by mirroring, without repeating the outermost sample.
 
     (B, C, T) → (B, C, left + T + right).
-    Where x is too short to be mirrored, zeros are put behind it first, and as many samples are cut off behind
-    in the end: upstream's rule for clips of a few frames.
+    If x is too short to mirror, zeros are appended first, and the same number of samples is cut from the
+    result: upstream's rule for clips of a few frames.
     """
     if left == right == 0:
         return x

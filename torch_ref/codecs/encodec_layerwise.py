@@ -1,4 +1,4 @@
-"""EnCodec, a layer at a time. In float32, torch's also in float64."""
+"""Run EnCodec one layer at a time, in float32; in torch also in float64."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EncodecLayers(Layers):
         return {"latents": _stacked(self.network.encoder, x["hidden"], index)}
 
     def quantizer(self, x: Tensors, index: int) -> Tensors:
-        """One codebook: what it searches by, its codes behind those before, and what it leaves over."""
+        """One codebook: its input, its codes appended to those before, and the new residual."""
         quantizer = self.network.quantizer.layers[index]
         latents = x["latents"].transpose(1, 2)
         codes = quantizer.encode(latents)
@@ -34,7 +34,7 @@ class EncodecLayers(Layers):
         }
 
     def dequantizer(self, x: Tensors, index: int) -> Tensors:
-        """Codes of all codebooks to latents."""
+        """All codebooks, from codes to latents."""
         return {"latents": self.network.quantizer.decode(x["codes"])}
 
     def decoder_input(self, x: Tensors, index: int) -> Tensors:
@@ -51,7 +51,7 @@ class EncodecLayers(Layers):
 
 
 def _stacked(stack: CausalStack, x: Tensor, index: int) -> Tensor:
-    """A layer, with the activation before it if there is one."""
+    """Run a layer, with the activation before it, if any."""
     before, layer = stack.layers[index - 1], stack.layers[index]
     made = layer(before(x) if index and isinstance(before, nn.ELU) else x)
     return made[0] if isinstance(layer, RecurrentBlock) else made

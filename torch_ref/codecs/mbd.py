@@ -1,8 +1,8 @@
-"""Multi-band diffusion: one denoising U-Net for each band turns noise into sound, given a codec's latents.
+"""Multi-band diffusion: a denoising U-Net per band turns noise into sound, conditioned on a codec's latents.
 
 Paper: San Roman et al. 2023, arXiv 2308.02560. Upstream: facebookresearch/audiocraft@896ec7c models/unet.py,
 models/multibanddiffusion.py and modules/diffusion_schedule.py, MIT; parameter names are those of its file.
-Differs from upstream: a band's weights are there only while it runs; the schedule is float64.
+Differs from upstream: a band's weights are loaded only while it runs; the schedule is float64.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class DecoderLayer(nn.Module):
 
 
 class DiffusionUnet(nn.Module):
-    """The noise in a band at a diffusion step. (B, 1, T), latents (B, C, F) → (B, 1, T)."""
+    """Estimate of the noise in a band at a diffusion step. (B, 1, T), latents (B, C, F) → (B, 1, T)."""
 
     def __init__(self, config: MbdUnetConfig, num_steps: int):
         super().__init__()
@@ -112,8 +112,8 @@ class DiffusionUnet(nn.Module):
             z = encoder(z) + table.weight[step][:, None]
             skips.append(z)
         frames = torch.as_tensor(nearest_frames(z.shape[2], condition.shape[2])).to(x.device)
-        # upstream adds the condition in place, to the tensor that is the last skip as well, and goes on with
-        # zeros: the condition reaches the decoder through that skip alone
+        # upstream adds the condition in place, to a tensor that is also the last skip, and continues with
+        # zeros: the condition reaches the decoder only through that skip
         skips[-1] = z + self.conv_codec(condition)[:, :, frames]
         z = torch.zeros_like(z)
         for decoder in self.decoders:
@@ -123,7 +123,7 @@ class DiffusionUnet(nn.Module):
 
 
 class Processor(nn.Module):
-    """Brings a sampled band's own sub-bands to the level that they have in real sound. (B, L) → same."""
+    """Rescales the sub-bands of a sampled band to their level in real sound. (B, L) → same."""
 
     def __init__(self, config: MbdProcessorConfig, sample_rate: int):
         super().__init__()
@@ -136,7 +136,7 @@ class Processor(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         mean = self.sum_x / self.counts
         deviation = (self.sum_x2 / self.counts - mean.square()).clamp(min=0).sqrt()
-        target = self.sum_target_x2 / self.counts  # a variance: upstream takes no root of it
+        target = self.sum_target_x2 / self.counts  # a variance: upstream does not take its root
         power = torch.as_tensor(self.config.power_std, dtype=x.dtype).to(x.device)
         gain = (deviation / target) ** power
         bands = split_bands(x, self.config.n_bands, self.sample_rate)
@@ -144,7 +144,7 @@ class Processor(nn.Module):
 
 
 class Band(nn.Module):
-    """One band: its network, and its processor, if it has one."""
+    """One band: its network, and its processor, if any."""
 
     def __init__(self, config: MbdBandConfig, sample_rate: int):
         super().__init__()
@@ -153,7 +153,7 @@ class Band(nn.Module):
         self.processor = Processor(config.processor, sample_rate) if config.processor else None
 
     def sample(self, condition: Tensor, moves: Sequence[Transition], draw: Callable[[int], Tensor]) -> Tensor:
-        """Noise, cleaned transition by transition, before the processor. Latents (B, C, F) → (B, L).
+        """Denoise random samples transition by transition, without the processor. Latents (B, C, F) → (B, L).
 
         draw: row → (B, L) of normal numbers; row 0 is the start, row i the fresh noise of transition i.
         """
@@ -168,16 +168,16 @@ class Band(nn.Module):
         return x[:, 0]
 
     def process(self, x: Tensor) -> Tensor:
-        """What the processor makes of a sampled band. (B, L) → same."""
+        """Apply the processor to a sampled band. (B, L) → same."""
         return x if self.processor is None else self.processor(x)
 
 
 class MultiBandDiffusion:
-    """All bands, loaded one after the other."""
+    """All bands, loaded one at a time."""
 
     def __init__(self, config: MbdConfig, band_weights: Callable[[int], Mapping[str, Tensor]]):
         """band_weights: band's number → its tensors by the names of `band_parameter_shapes`
-        (tts_core.codecs.mbd), on the device and in the dtype to compute in. They are dropped when the band is
+        (tts_core.codecs.mbd), on the device and in the dtype to compute in. They are freed when the band is
         done.
         """
         self.config = config
@@ -193,12 +193,12 @@ class MultiBandDiffusion:
         steps: Sequence[int] | None = None,
         check: Callable[[], None] | None = None,
     ) -> list[Tensor]:
-        """Sound for each codec wave and its latents, all bands at the levels of the wave.
+        """Sample a waveform for each item's latents, its bands at the levels of the codec's own waveform.
 
-        latents: (C, F) each.  references: (L,) each, the codec decoder's waves.  noise: one source each; row
-        b n + i is draw i of band b, n the number of transitions.  steps: None takes `default_steps`.
+        latents: (C, F) each.  references: (L,) each, the codec decoder's waveforms.  noise: one source each;
+        row b n + i is draw i of band b, n the number of transitions.  steps: None uses `default_steps`.
         check: called before each transition; may raise.
-        Returns (L,) each. Raises UsageError for steps or shapes that do not fit, before anything is loaded.
+        Returns (L,) each. Raises UsageError for steps or shapes that do not fit, before loading any weights.
         """
         check_items(
             self.config, [np.shape(x) for x in latents], [np.shape(x) for x in references], len(noise)
@@ -218,7 +218,7 @@ class MultiBandDiffusion:
         ]
 
     def band(self, index: int) -> Band:
-        """One band with its weights."""
+        """Load one band with its weights."""
         with torch.device("meta"):
             band = Band(self.config.bands[index], self.config.sample_rate)
         band.load_state_dict(self.band_weights(index), strict=True, assign=True)
@@ -234,7 +234,7 @@ class MultiBandDiffusion:
         noise: Sequence[NormalNoise],
         check: Callable[[], None] | None,
     ) -> list[Tensor]:
-        """One band of every item, processed; its weights are gone when this returns."""
+        """Sample and process one band of every item; its weights are freed on return."""
         band = self.band(index)
         weight, parts = band.unet.embedding.weight, []
         for latent, wave, source in zip(latents, references, noise, strict=True):

@@ -1,4 +1,4 @@
-"""Vocos: EnCodec's codes to a waveform, through a spectrum and its inverse transform.
+"""Vocos: from EnCodec's codes to a waveform, through a spectrum and its inverse transform.
 
 Paper: Siuzdak 2023, arXiv 2306.00814. Upstream: gemelo-ai/vocos 0.1.0, MIT; parameter names are the published
 ones.
@@ -26,11 +26,11 @@ from tts_core.codecs.vocos import (
     decode_window,
 )
 
-WINDOWS = CodecPolicy(1024)  # a narrow network at one rate: a frame takes little
+WINDOWS = CodecPolicy(1024)  # a narrow network at one rate: a frame needs little memory
 
 
 class EncodecFeatures(nn.Module):
-    """Codes to the sum of their codebooks' entries. (B, q, T) with q ≤ Q → (B, T, C)."""
+    """Sum of the codebooks' entries of codes. (B, q, T) with q ≤ Q → (B, T, C)."""
 
     def __init__(self, config: VocosConfig):
         super().__init__()
@@ -45,7 +45,7 @@ class EncodecFeatures(nn.Module):
 
 
 class AdaptiveLayerNorm(nn.Module):
-    """Layer norm whose gain and offset are chosen by the bandwidth. (B, T, D) → same."""
+    """Layer norm with a gain and offset per bandwidth. (B, T, D) → same."""
 
     def __init__(self, num_bandwidths: int, width: int):
         super().__init__()
@@ -76,7 +76,7 @@ class ConvNeXtBlock(nn.Module):
 
 
 class Backbone(nn.Module):
-    """(B, T, C) → (B, T, D)."""
+    """Convolution, norm and blocks. (B, T, C) → (B, T, D)."""
 
     def __init__(self, config: VocosConfig):
         super().__init__()
@@ -93,7 +93,7 @@ class Backbone(nn.Module):
 
 
 class ISTFTHead(nn.Module):
-    """Log magnitudes and phases, and the samples of that spectrum. (B, T, D) → (B, L)."""
+    """Log magnitudes and phases, and their inverse transform. (B, T, D) → samples (B, L)."""
 
     def __init__(self, config: VocosConfig):
         super().__init__()
@@ -107,9 +107,9 @@ class ISTFTHead(nn.Module):
 
 
 class Vocos(nn.Module):
-    """The whole vocoder. Its doors take codes (B, q, T), give samples (B, L) float32.
+    """The whole vocoder. Public methods take codes (B, q, T) and return samples (B, L) float32.
 
-    policy: the windows it works in; it may be replaced at any time.
+    policy: window sizes; it may be replaced at any time.
     """
 
     def __init__(self, config: VocosConfig, policy: CodecPolicy = WINDOWS):
@@ -122,10 +122,10 @@ class Vocos(nn.Module):
 
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray, bandwidth_id: int) -> Tensor:
-        """Waveform of codes, window by window.
+        """Decode codes to a waveform, window by window.
 
-        (B, q, T) array or tensor, q ≤ Q → (B, hop T).  bandwidth_id: which of the published bandwidths (1.5,
-        3, 6 and 12 kbps) the norms are set to.  Raises UsageError for one that the model does not have, and
+        (B, q, T) array or tensor, q ≤ Q → (B, hop T).  bandwidth_id: index of the norms' bandwidth (1.5,
+        3, 6 and 12 kbps in the published model).  Raises UsageError for one that the model does not have, and
         for too many codebooks.
         """
         codes = torch.as_tensor(codes).to(self.head.out.weight.device)
@@ -136,10 +136,10 @@ class Vocos(nn.Module):
 
     @torch.inference_mode()
     def decode_frames(self, codes: Tensor, start: int, stop: int, bandwidth_id: int) -> Tensor:
-        """The samples of frames [start, stop), equal to that part of a whole decode.
+        """Decode frames [start, stop) to samples that equal the same part of a whole decode.
 
-        codes: (B, q, T), where T reaches to the end, or at least `tts_core.codecs.vocos.decode_lookahead`
-        frames beyond `stop`.
+        codes: (B, q, T), up to the end, or at least `tts_core.codecs.vocos.decode_lookahead` frames past
+        `stop`.
         """
         check_request(self.config, codes.shape[1], bandwidth_id)
         window = decode_window(self.config, start, stop, codes.shape[2])

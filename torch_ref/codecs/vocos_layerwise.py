@@ -1,4 +1,4 @@
-"""Vocos, a layer at a time. In float32, torch's also in float64."""
+"""Run Vocos one layer at a time, in float32; in torch also in float64."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class VocosLayers(Layers):
     KIND = "vocos"
 
     def features(self, x: Tensors, index: int) -> Tensors:
-        """Codes of all codebooks to vectors."""
+        """All codebooks, from codes to vectors."""
         return {"rows": self.network.feature_extractor(x["codes"])}
 
     def embedding(self, x: Tensors, index: int) -> Tensors:
-        """The first convolution and the norm behind it."""
+        """The first convolution and the norm after it."""
         backbone = self.network.backbone
         rows = backbone.embed(x["rows"].transpose(1, 2)).transpose(1, 2)
         return {"rows": backbone.norm(rows, int(x["bandwidth"]))}
@@ -29,5 +29,5 @@ class VocosLayers(Layers):
         return {"rows": self.network.backbone.final_layer_norm(x["rows"])}
 
     def head(self, x: Tensors, index: int) -> Tensors:
-        """Spectra, and their samples."""
+        """The spectrum and its samples."""
         return {"audio": self.network.head(x["rows"])}

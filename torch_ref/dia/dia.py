@@ -2,9 +2,9 @@
 
 Upstream: nari-labs/dia layers.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0; parameter names are those of
 transformers' DiaForConditionalGeneration.
-Differs from upstream: texts are encoded unpadded; the unconditional row, whose encoding is one vector
-repeated, is encoded as one token, and its cross-attention, a softmax over one key, is a constant; rotary
-tables are made in float64.
+Differs from upstream: texts are encoded without padding; the unconditional row, whose encoding is one
+repeated vector, is encoded as one token, and its cross-attention, a softmax over one key, is a constant;
+rotary tables are computed in float64.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Cache = KeyValueCache | FixedCache
 
 
 class Source(NamedTuple):
-    """What the decoder's rows attend to: one entry a layer, made once per batch of texts.
+    """Inputs of cross-attention: one entry per layer, computed once per batch of texts.
 
-    keys, values: (B, H, S, E).  mask: (B, 1, 1, S), True at text, or None where all texts are equally long.
-    unconditional: (1, 1, D) per layer, the cross-attention of every row behind the first B; None where there
-    are none.
+    keys, values: (B, H, S, E).  mask: (B, 1, 1, S), True at text, or None if all texts are equally long.
+    unconditional: (1, 1, D) per layer, the cross-attention of every row after the first B; None without such
+    rows.
     """
 
     keys: list[Tensor]
@@ -66,7 +66,7 @@ class SelfAttention(nn.Module):
         self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
 
     def forward(self, x: Tensor, rotation: Rotation, cache: Cache | None = None) -> Tensor:
-        """With a cache the rows follow those it holds, and each sees only itself and what is before it."""
+        """With a cache, rows follow the cached ones, and each attends only to itself and earlier rows."""
         queries = rotate(split_heads(self.q_proj(x), self.head_dim), rotation)
         keys = rotate(split_heads(self.k_proj(x), self.head_dim), rotation)
         values = split_heads(self.v_proj(x), self.head_dim)
@@ -92,7 +92,7 @@ class CrossAttention(nn.Module):
         self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
 
     def project(self, encoded: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of encoded text. (B, S, source width) → (B, K, S, E) each."""
+        """Compute keys and values of encoded text. (B, S, source width) → (B, K, S, E) each."""
         keys = split_heads(self.k_proj(encoded), self.head_dim)
         values = split_heads(self.v_proj(encoded), self.head_dim)
         return keys if rotation is None else rotate(keys, rotation), values
@@ -124,7 +124,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Byte ids to vectors, every id a real one (no padding). (B, S) → (B, S, D)."""
+    """Text encoder, for byte ids without padding. (B, S) → (B, S, D)."""
 
     def __init__(self, config: DiaEncoderConfig):
         super().__init__()
@@ -142,7 +142,7 @@ class Encoder(nn.Module):
 
 
 class MultiChannelEmbedding(nn.Module):
-    """Sum over the channels of one embedding each; token t of channel c is row c·V + t.
+    """Sum of one embedding per channel; token t of channel c is row c·V + t.
 
     (B, T, C) → (B, T, D).
     """
@@ -186,7 +186,7 @@ class DecoderLayer(nn.Module):
         source: Source,
         index: int,
     ) -> Tensor:
-        """index: this layer's place in `source`. Rows behind the source's B are unconditional."""
+        """index: this layer's index in `source`. Rows after the source's B are unconditional."""
         x = x + self.self_attention(self.pre_sa_norm(x), rotation, cache)
         texts = source.keys[index].shape[0]
         attended = self.cross_attention(
@@ -200,7 +200,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Grid rows to vectors. (R, T, C) → (R, T, D)."""
+    """Decoder of grid rows. (R, T, C) → (R, T, D)."""
 
     def __init__(self, config: DiaDecoderConfig, text_positions: int, *, cross_rope: bool):
         super().__init__()
@@ -215,10 +215,10 @@ class Decoder(nn.Module):
         )
 
     def source(self, encoded: Tensor, mask: Tensor | None, unconditional: Tensor | None = None) -> Source:
-        """Project encoded texts once for all rows to come.
+        """Project encoded texts once for all later rows.
 
         encoded: (B, S, source width).  mask: (B, 1, 1, S) or None.  unconditional: (1, 1, source width), the
-        encoding of one zero token, or None where no unconditional rows follow.
+        encoding of one zero token, or None without unconditional rows.
         """
         rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
         layers = cast(list[DecoderLayer], self.layers)
@@ -229,7 +229,7 @@ class Decoder(nn.Module):
         return Source([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
 
     def _constant(self, layer: DecoderLayer, encoded: Tensor) -> Tensor:
-        """Cross-attention to a single key: its softmax is 1 for any query and any rotation.
+        """Compute cross-attention to a single key, whose softmax is 1 for any query and any rotation.
 
         (1, 1, ·) → (1, 1, D).
         """
@@ -248,7 +248,7 @@ class Decoder(nn.Module):
 
 
 class DiaModel(nn.Module):
-    """Encoder and decoder under the prefix that the published names have."""
+    """Encoder and decoder under the prefix of the published names."""
 
     def __init__(self, config: DiaConfig):
         super().__init__()
@@ -271,9 +271,9 @@ class Dia(nn.Module):
         )
 
     def read(self, texts: Sequence[Tensor], unconditional: Tensor | None = None) -> Source:
-        """Encode texts, each alone, so that none depends on its neighbors' length. (S,) int each.
+        """Encode texts one at a time, so that each is independent of the others' length. (S,) int each.
 
-        unconditional: as `encode_nothing` returns it; None where no unconditional rows follow.
+        unconditional: from `encode_nothing`; None without unconditional rows.
         """
         encoded = [self.model.encoder(ids[None])[0] for ids in texts]
         longest = max(len(rows) for rows in encoded)
@@ -285,34 +285,34 @@ class Dia(nn.Module):
         return self.model.decoder.source(padded, mask, unconditional)
 
     def encode_nothing(self) -> Tensor:
-        """The unconditional text: zero ids all encode to this one vector. → (1, 1, source width)."""
+        """Encode the unconditional text: all zero ids have this same vector. → (1, 1, source width)."""
         weight = self.model.encoder.embedding.weight
         return self.model.encoder(torch.zeros(1, 1, dtype=torch.long, device=weight.device))
 
     def forward(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
-        """Logits for the row behind each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
+        """Compute logits for the row after each of `tokens`. (R, T, C) → (R, T, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source))
 
     def next_logits(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
-        """Logits for the row behind the last of `tokens` alone. (R, T, C) → (R, C, V) float32."""
+        """Compute logits only for the row after the last of `tokens`. (R, T, C) → (R, C, V) float32."""
         return self.head(self.model.decoder(tokens, cache, source)[:, -1:])[:, 0]
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits of decoder rows. (R, T, D) → (R, T, C, V) float32, cast after the product."""
+        """Compute logits of decoder rows. (R, T, D) → (R, T, C, V) float32, cast after the product."""
         decoder = self.config.decoder_config
         logits = self.logits_dense(hidden).unflatten(-1, (decoder.num_channels, decoder.vocab_size))
         return at_least_float32(logits)
 
     def new_cache(self) -> list[KeyValueCache]:
-        """An empty cache for every decoder layer."""
+        """Create an empty cache for every decoder layer."""
         return [KeyValueCache() for _ in self.model.decoder.layers]
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
-    """(B, T, H·E) → (B, H, T, E)."""
+    """Split heads. (B, T, H·E) → (B, H, T, E)."""
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
-    """(B, H, T, E) → (B, T, H·E)."""
+    """Merge heads. (B, H, T, E) → (B, T, H·E)."""
     return x.transpose(1, 2).flatten(2)

@@ -1,4 +1,4 @@
-"""Trace NaN or infinity in Dia's logits to the layer that it comes from."""
+"""Trace NaN or infinity in Dia's logits to the layer that produced it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tts_core.nn.guard import not_finite
 
 
 def fault(network: Dia, tokens: Tensor, rows: Tensor, *, guided: bool, text: int) -> GenerationError:
-    """The error that names the first layer with NaN or infinity, found by running a text's rows again, alone.
+    """Build the error that names the first layer with NaN or infinity, by running a text's rows again.
 
-    tokens: (S,) ids of the text.  rows: (1, T, C), the rows before the one that was marked.
-    text: its place in the batch, from 1.
+    tokens: (S,) ids of the text.  rows: (1, T, C), the rows before the marked one.
+    text: its position in the batch, from 1.
     """
     dtype = name_of(network.model.decoder.embeddings.embed.weight.dtype)
     with watched(network) as found, torch.inference_mode():

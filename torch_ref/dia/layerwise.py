@@ -1,4 +1,4 @@
-"""Dia, a layer at a time."""
+"""Run Dia one layer at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class DiaLayers(Layers):
     KIND = "dia"
 
     def text_embedding(self, x: Tensors, index: int) -> Tensors:
-        """Ids to vectors; `zero` is the one zero id that stands for no text."""
+        """The embedding of ids; `zero` is the single zero id of the unconditional text."""
         embedding = self.network.model.encoder.embedding
         return {"text": embedding(x["ids"]), "nothing": embedding(x["zero"])}
 
     def encoder_layer(self, x: Tensors, index: int) -> Tensors:
-        """Text and no text, each alone."""
+        """One layer, for the text and for the unconditional text separately."""
         encoder = self.network.model.encoder
         layer = encoder.layers[index]
         return {name: layer(x[name], encoder.rotary(0, x[name].shape[1])) for name in ("text", "nothing")}
@@ -32,14 +32,14 @@ class DiaLayers(Layers):
         return {"text": norm(x["text"]), "nothing": norm(x["nothing"])}
 
     def row_embedding(self, x: Tensors, index: int) -> Tensors:
-        """Grid rows to vectors."""
+        """The embedding of grid rows."""
         return {"rows": self.network.model.decoder.embeddings(x["tokens"])}
 
     def decoder_layer(self, x: Tensors, index: int) -> Tensors:
-        """All rows, in several calls with a cache; and the keys and values of cross-attention."""
+        """One layer over all rows, in several calls with a cache; also cross-attention's keys and values."""
         decoder = self.network.model.decoder
         layer, layers = decoder.layers[index], decoder.layers
-        decoder.layers = nn.ModuleList([layer])  # the others have no weights to make a source with
+        decoder.layers = nn.ModuleList([layer])  # the others have no weights to build a source
         source = decoder.source(x["text"], None, x["nothing"])
         decoder.layers = layers
         cache, pieces = KeyValueCache(), []
@@ -54,5 +54,5 @@ class DiaLayers(Layers):
         return {"rows": self.network.model.decoder.norm(x["rows"])}
 
     def head(self, x: Tensors, index: int) -> Tensors:
-        """Vectors to logits."""
+        """The logits."""
         return {"logits": self.network.head(x["rows"])}

@@ -1,4 +1,4 @@
-"""Dia's pipeline on this side: loaded from a folder, or built from networks."""
+"""Dia's pipeline on this side, loaded from a folder or built from networks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DiaPipeline(pipeline.DiaPipeline):
         codec: str | Path | None = None,
         cross_rope: bool | None = None,
     ) -> DiaPipeline:
-        """A Dia from published or converted files; arguments and errors as of `torch_ref.load`.
+        """Load a Dia from published or converted files; arguments and errors as in `torch_ref.load`.
 
         Raises UsageError for files of another model.
         """
@@ -42,9 +42,9 @@ class DiaPipeline(pipeline.DiaPipeline):
 
 
 def assemble(parts: Parts) -> DiaPipeline:
-    """The pipeline; its codec works in windows that the memory left has room for.
+    """Build the pipeline; its codec uses windows that fit the remaining memory.
 
-    Raises ResourceError, before weights are read, where memory would not hold it.
+    Raises ResourceError, before weights are read, for too little memory.
     """
     check_loading(
         parts.configs["dia"],
@@ -64,5 +64,5 @@ def assemble(parts: Parts) -> DiaPipeline:
 
 
 def compose(network: Dia, codec: Dac, rules: TextRules = NO_RULES) -> DiaPipeline:
-    """The pipeline of networks that are there."""
+    """Build the pipeline of loaded networks."""
     return DiaPipeline(DiaEngine(network, codec), rules)

@@ -1,6 +1,6 @@
-"""Drawing Dia's next row.
+"""Sampling of Dia's next row.
 
-The rules on tensors; their slow definition in NumPy is tests/tts_core/dia/sampling_rules.py.
+The rules on tensors; tests/tts_core/dia/sampling_rules.py defines them in plain NumPy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def guide(cond: Tensor, uncond: Tensor, cfg_scale: float) -> Tensor:
 
 
 def keep_top_k(ranking: Tensor, logits: Tensor, top_k: int) -> Tensor:
-    """`logits` where `ranking` is among its row's `top_k` largest, -inf elsewhere; ties at the edge stay."""
+    """Keep `logits` where `ranking` is among its row's `top_k` largest, else -inf; ties at the cut stay."""
     if not 0 < top_k < ranking.shape[-1]:
         return logits
     edge = ranking.topk(top_k, dim=-1).values[..., -1:]
@@ -26,7 +26,7 @@ def keep_top_k(ranking: Tensor, logits: Tensor, top_k: int) -> Tensor:
 
 
 def keep_top_p(logits: Tensor, top_p: float) -> Tensor:
-    """Drop ids whose more probable predecessors already hold more than `top_p`; ties at the edge stay."""
+    """Drop ids whose more probable predecessors sum to more than `top_p`; ties at the cut stay."""
     if top_p >= 1:
         return logits
     probs = logits.softmax(dim=-1)
@@ -37,14 +37,14 @@ def keep_top_p(logits: Tensor, top_p: float) -> Tensor:
 
 
 def forbid_special(logits: Tensor, eos: int) -> Tensor:
-    """-inf above EOS everywhere, and at EOS in every channel but the first. (..., C, V)."""
+    """Set logits to -inf above EOS everywhere, and at EOS in every channel but the first. (..., C, V)."""
     ids = torch.arange(logits.shape[-1], device=logits.device)
     channel = torch.arange(logits.shape[-2], device=logits.device)[:, None]
     return logits.masked_fill((ids > eos) | ((ids == eos) & (channel > 0)), -torch.inf)
 
 
 def candidates_0626(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -> Tensor:
-    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
+    """Compute the logits that the 0626 rule samples from, or whose argmax it takes at temperature 0.
 
     (..., C, V) float32.
     """
@@ -52,7 +52,7 @@ def candidates_0626(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) 
     guided = guide(cond, uncond, sampling.cfg_scale)
     allowed = forbid_special(cond, eos)
     logits = keep_top_k(guided, allowed, sampling.top_k)
-    # where guidance picks forbidden ids alone upstream fails; every allowed id is a candidate then
+    # if guidance picks only forbidden ids, upstream fails; here every allowed id is then a candidate
     logits = torch.where(logits.isneginf().all(dim=-1, keepdim=True), allowed, logits)
     if sampling.temperature == 0:
         return logits
@@ -64,7 +64,7 @@ def candidates_0626(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) 
 
 
 def candidates_v01(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -> Tensor:
-    """The logits that the v0.1 rule draws from: guided ones, channel 0's EOS scaled. (..., C, V) float32."""
+    """Compute the logits that the v0.1 rule samples from: guided, channel 0's EOS scaled. (..., C, V)."""
     logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
     logits[..., 0, eos] *= V01_EOS_SCALE
     if sampling.temperature == 0:
@@ -77,5 +77,8 @@ def candidates_v01(cond: Tensor, uncond: Tensor, sampling: Sampling, eos: int) -
 
 
 def draw(logits: Tensor, uniform: Tensor) -> Tensor:
-    """One id per row with probability softmax(logits), by the Gumbel maximum. (..., V) each → (...) int64."""
+    """Draw one id per row with probability softmax(logits), by the Gumbel maximum.
+
+    (..., V) each → (...) int64.
+    """
     return first_largest(logits - torch.log(-torch.log(uniform)))

@@ -15,13 +15,13 @@ from torch_ref.layers.capture import capture
 from torch_ref.layers.selection import first_largest
 from tts_core.dia.sampling import Sampling
 
-FIRST_CAPACITY = 512  # rows that a captured step attends to at first; doubled when full
+FIRST_CAPACITY = 512  # rows that a captured step attends to initially; doubled when full
 
 
 class Step:
     """The plain form: every operation is launched from Python.
 
-    guided: whether unconditional rows run along, behind the conditional ones.
+    guided: run unconditional rows too, after the conditional ones.
     """
 
     def __init__(self, network: Dia, source: Source, sampling: Sampling, *, guided: bool):
@@ -29,27 +29,27 @@ class Step:
         self.cache: list[KeyValueCache] = network.new_cache()
 
     def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
-        """Ids for the row behind the last of `rows`; -1 for a text whose logits are not all finite.
+        """Draw ids for the row after the last of `rows`; -1 for a text whose logits are not all finite.
 
         (B, T, C), (B, C, V) or None for greedy → (B, C).
         """
         return self.compute(rows, uniform, self.cache, self.source)
 
     def compute(self, rows: Tensor, uniform: Tensor | None, cache: Sequence[Cache], source: Source) -> Tensor:
-        """The step's arithmetic, on any kind of cache."""
+        """Compute the step with any kind of cache."""
         texts, config = rows.shape[0], self.network.config
         tokens = torch.cat((rows, rows)) if self.guided else rows
         logits = self.network.next_logits(tokens, cache, source)
         candidates = candidates_v01 if config.cross_rope else candidates_0626
-        # without guidance both are the conditional rows, and the guided logits are these
+        # without guidance both are the conditional rows, which guidance leaves unchanged
         kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
         return marked(first_largest(kept) if uniform is None else draw(kept, uniform), logits)
 
 
 class GraphStep(Step):
-    """The same step captured as a CUDA graph: one launch a row instead of a thousand.
+    """The step captured as a CUDA graph: one launch per row instead of a thousand.
 
-    The first call (the prefill) runs plainly; then the cache moves into fixed buffers and the step is
+    The first call (the prefill) is not captured; then the cache moves into fixed buffers and the step is
     captured.
     """
 
@@ -58,7 +58,7 @@ class GraphStep(Step):
         self.capacity = FIRST_CAPACITY
         self.graph: torch.cuda.CUDAGraph | None = None
         self.fixed: list[FixedCache] = []
-        self.still: list[Tensor] = []  # what the graph reads and nothing else holds
+        self.still: list[Tensor] = []  # keeps alive tensors that only the graph reads
         self.ids: Tensor | None = None
 
     def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
@@ -76,7 +76,7 @@ class GraphStep(Step):
         return self.ids
 
     def _fix(self, rows: Tensor, uniform: Tensor | None) -> None:
-        """Put the cache into buffers with room, and capture the step on them."""
+        """Move the cache into larger buffers, and capture the step on them."""
         if self.graph is None:
             self.filled = self.cache[0].length
         held = self._release()
@@ -103,7 +103,7 @@ class GraphStep(Step):
         self.graph, self.ids = capture(run, device, again=again)
 
     def _release(self) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of every layer, held by nothing else; the last graph is gone."""
+        """Free the last graph and return the only references to keys and values of every layer."""
         if self.graph is None:
             held = [cache.buffers for cache in self.cache if cache.buffers is not None]
             for cache in self.cache:
@@ -117,9 +117,9 @@ class GraphStep(Step):
 def _moved(
     held: list[tuple[Tensor, Tensor]], capacity: int, filled: int, position: Tensor, mask: Tensor
 ) -> list[FixedCache]:
-    """The first `filled` rows of every layer in buffers of `capacity` rows.
+    """Copy the first `filled` rows of every layer into buffers of `capacity` rows.
 
-    Takes the layers out of `held` one by one, so that only one of them is there twice.
+    Removes the layers from `held` one by one, so that only one of them is in memory twice.
     """
     fixed: list[FixedCache] = []
     while held:
@@ -137,6 +137,6 @@ def _grown(buffer: Tensor, capacity: int, filled: int) -> Tensor:
 
 
 def make_step(network: Dia, source: Source, sampling: Sampling, *, guided: bool) -> Step:
-    """The fastest form that the network's device has."""
+    """Build the fastest form of the step for the network's device."""
     form = GraphStep if network.logits_dense.weight.is_cuda else Step
     return form(network, source, sampling, guided=guided)

@@ -1,1 +1,1 @@
-"""Our layers inside other packages, which are imported only when they are used."""
+"""Our layers in other packages, which are imported only when used."""

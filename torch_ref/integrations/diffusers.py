@@ -3,12 +3,12 @@
     from torch_ref.integrations.diffusers import install, uninstall
     from torch_ref.layers.attention import AttentionPolicy
 
-    install(pipeline)  # UNet and ControlNet, native attention where that is exact
+    install(pipeline)  # UNet and ControlNet, with native attention if it is exact
     install(pipeline.unet, AttentionPolicy(budget_bytes=64 * 2**20, native=False))
     uninstall(pipeline)
 
-The layer computes what diffusers' AttnProcessor2_0 and IPAdapterAttnProcessor2_0 (Apache-2.0, 0.42) compute,
-with another attention call and masks that are not repeated per head. docs/use/attention.md lists the failures
+The layer computes the same as diffusers' AttnProcessor2_0 and IPAdapterAttnProcessor2_0 (Apache-2.0, 0.42),
+with another attention call and without repeating masks per head. docs/use/attention.md lists the failures
 without it, and shows how InvokeAI takes the same function.
 """
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 
-REPLACED = (  # what these compute is what this module computes
+REPLACED = (  # processors that compute the same as this module
     "AttnProcessor",
     "AttnProcessor2_0",
     "SlicedAttnProcessor",
@@ -39,14 +39,14 @@ class RegionalPrompt(Protocol):
     """InvokeAI's RegionalPromptData, or anything with its method."""
 
     def get_cross_attn_mask(self, query_seq_len: int, key_seq_len: int) -> Tensor:
-        """(B, L or 1, S) added to the scores of cross-attention between L positions and S tokens."""
+        """Return a mask (B, L or 1, S), added to cross-attention's scores of L positions and S tokens."""
         ...
 
 
 class ChunkedAttnProcessor:
-    """A diffusers attention processor over torch_ref's attention. Holds no weights.
+    """A diffusers attention processor with torch_ref's attention and no weights.
 
-    Takes these cross_attention_kwargs: `regional_prompt_data` (added to the mask of cross-attention),
+    It takes these cross_attention_kwargs: `regional_prompt_data` (added to the mask of cross-attention),
     `ip_adapter_masks` (layers with an IP-Adapter), `scale` and `percent_through` (no effect, as in
     diffusers).
     """
@@ -66,18 +66,18 @@ class ChunkedAttnProcessor:
         regional_prompt_data: RegionalPrompt | None = None,
         percent_through: Any = None,
     ) -> Tensor:
-        """hidden_states (B, L, C) or (B, C, height, width) → same. attn: the layer with the weights."""
+        """Attend. hidden_states (B, L, C) or (B, C, height, width) → same. attn: layer with the weights."""
         text = encoder_hidden_states
         return _attend(attn, hidden_states, text, attention_mask, temb, regional_prompt_data, self.policy)
 
 
 @functools.cache
 def _adapter_class() -> type:
-    """ChunkedAttnProcessor for IP-Adapter layers: one of diffusers' own, so that scales are set as before."""
+    """Define the processor for IP-Adapter layers, a subclass of diffusers' own, so that scales can be set."""
     from diffusers.models.attention_processor import IPAdapterAttnProcessor2_0
 
     class ChunkedIPAdapterAttnProcessor(IPAdapterAttnProcessor2_0):
-        """Holds the weights of the processor that it replaces."""
+        """IP-Adapter processor with the weights of the one that it replaces."""
 
         policy: AttentionPolicy | None
         replaced: tuple[Any, ...]
@@ -109,10 +109,10 @@ def _adapter_class() -> type:
 
 
 def install(pipeline_or_model: Any, policy: AttentionPolicy | None = None) -> int:
-    """Put the processor into every attention layer of a model, or of a pipeline's UNet and ControlNets.
+    """Install the processor in every attention layer of a model, or of a pipeline's UNet and ControlNets.
 
     Returns the number of layers. Installing again only changes the policy.
-    Raises ValueError where a layer computes something else, before any layer is changed.
+    Raises ValueError if a layer computes something else, before any layer is changed.
     """
     models = _models(pipeline_or_model)
     strange = {
@@ -123,7 +123,8 @@ def install(pipeline_or_model: Any, policy: AttentionPolicy | None = None) -> in
     }
     if strange:
         raise ValueError(
-            f"install: these layers compute something else: {', '.join(sorted(strange))}; leave them out"
+            f"install: these layers compute something else: {', '.join(sorted(strange))}; "
+            "give a model without them"
         )
     for model in models:
         model.set_attn_processor(
@@ -133,7 +134,7 @@ def install(pipeline_or_model: Any, policy: AttentionPolicy | None = None) -> in
 
 
 def uninstall(pipeline_or_model: Any) -> int:
-    """Put the processors back that `install` replaced. Returns the number of layers."""
+    """Restore the processors that `install` replaced. Returns the number of layers."""
     layers = 0
     for model in _models(pipeline_or_model):
         processors = dict(model.attn_processors)
@@ -226,17 +227,17 @@ def _attend(
 
 
 def _heads(x: Tensor, heads: int) -> Tensor:
-    """(B, T, H E) → (B, H, T, E)."""
+    """Split heads. (B, T, H E) → (B, H, T, E)."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def _joined(x: Tensor) -> Tensor:
-    """(B, H, T, E) → (B, T, H E)."""
+    """Merge heads. (B, H, T, E) → (B, T, H E)."""
     return x.transpose(1, 2).flatten(2)
 
 
 def _mask(mask: Tensor | None, query: Tensor, keys: int) -> Tensor | None:
-    """A view (1 or B, 1 or H, L or 1, S). Given: (B, S), (B, L or 1, S), (B H, L or 1, S) or already so."""
+    """View a mask (B, S), (B, L or 1, S) or (B H, L or 1, S) as (1 or B, 1 or H, L or 1, S)."""
     if mask is None:
         return None
     batch, heads = query.shape[:2]
@@ -259,7 +260,7 @@ def _image_attention(
     query: Tensor,
     policy: AttentionPolicy | None,
 ) -> Tensor | float:
-    """What an IP-Adapter adds: attention to each image's tokens, times its scale and its mask. (B, L, H E).
+    """Attend to each image's tokens for an IP-Adapter, times scale and mask. (B, L, H E).
 
     images: per adapter (B, N, S, D), or (B, S, D) without masks. masks: per adapter (1, N, height, width) or
     None.
@@ -287,7 +288,7 @@ def _image_attention(
 def _parts(
     states: Tensor, scale: float | list[float], mask: Tensor | None, query: Tensor
 ) -> Iterator[tuple[Tensor, float, Tensor | None]]:
-    """Tokens, scale and mask (B, L, 1) of each image; an adapter's images together where it has no mask."""
+    """Yield tokens, scale and mask (B, L, 1) of each image; without masks, of all an adapter's images."""
     if mask is None:
         if isinstance(scale, list):
             raise ValueError("IP-Adapter: one scale per image needs a mask per image; give ip_adapter_masks")

@@ -1,1 +1,1 @@
-"""Layers that more than one network uses."""
+"""Layers used by more than one network."""

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, exact on every device: torch's kernel where it can be trusted, else blocks.
+"""Scaled dot-product attention, exact on every device: torch's kernel if it is reliable there, else blocks.
 
 Blocks: queries and keys are cut, and a running maximum, sum and weighted value in float32 (float64 for
 float64) join the key blocks. Milakov and Gimelshein, "Online normalizer calculation for softmax",
@@ -39,21 +39,21 @@ def scaled_dot_product_attention(
     *,
     policy: AttentionPolicy | None = None,
 ) -> Tensor:
-    """softmax(query key^T scale + mask) value, with the contract of torch's function of this name.
+    """Compute softmax(query key^T scale + mask) value, with the contract of torch's function of this name.
 
     query (..., H, L, E), key (..., K, S, E), value (..., K, S, Ev); returns (..., H, L, Ev) in query's dtype.
     H is a multiple of K with enable_gqa; K and V are not repeated. scale: 1/sqrt(E) if None.
     attn_mask: boolean (True = keep) or added to the scores, broadcast to (..., H, L, S). is_causal: row i
-    sees keys <= i, also where L differs from S. Rows without keys give 0. dropout_p: the blocks draw other
-    numbers than the whole call.
+    sees keys <= i, also if L differs from S. Rows without keys give 0. dropout_p: blocks draw other numbers
+    than the whole call.
     Raises ValueError for attn_mask together with is_causal, and for shapes and dtypes that do not fit.
     """
     if is_causal and attn_mask is not None:
-        raise ValueError("attention: attn_mask and is_causal are both given; put causality into the mask")
+        raise ValueError("attention: both attn_mask and is_causal are given; put causality into the mask")
     policy = policy or DEFAULT
     if enable_gqa and query.shape[-2] == 1 and not is_causal and _shared_by_heads(query, key, attn_mask):
-        # One row per head: a group's heads are rows of its key head. No repeated K/V in any kernel, 1.5x on a
-        # CPU.
+        # With one row per head, a group's heads become rows of its key head: no kernel repeats K/V; 1.5x
+        # faster on a CPU.
         rows = query.reshape(*key.shape[:-2], -1, query.shape[-1])
         out = scaled_dot_product_attention(rows, key, value, attn_mask, dropout_p, scale=scale, policy=policy)
         return out.reshape(*query.shape[:-1], value.shape[-1])
@@ -68,7 +68,7 @@ def scaled_dot_product_attention(
 
 
 def _shared_by_heads(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
-    """Whether batches agree and the mask is the same for every head."""
+    """Return True if batch dimensions agree and the mask is the same for every head."""
     same = query.shape[:-3] == key.shape[:-3] and query.shape[-3] % key.shape[-3] == 0
     return same and (mask is None or (mask.shape[-2] == 1 and (mask.dim() < 3 or mask.shape[-3] == 1)))
 
@@ -76,7 +76,7 @@ def _shared_by_heads(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
 def _plain(
     query: Tensor, mask: Tensor | None, scale: float | None
 ) -> tuple[Tensor, Tensor | None, float | None]:
-    """The same with less for MPS to get wrong: a mask in query's dtype, in float32 the default scale."""
+    """Rewrite a call to avoid faults of MPS: a mask in query's dtype, in float32 the default scale."""
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -math.inf)
     if scale is not None and query.dtype == torch.float32:
@@ -91,17 +91,17 @@ def _trusted(
     backend: limits.Backend | None,
     policy: AttentionPolicy,
 ) -> bool:
-    """Whether torch's kernel is exact here and keeps its scores within the budget."""
+    """Return True if torch's kernel is exact here and keeps its scores within the budget."""
     query, key = call[:2]
     pairs = query.numel() // max(query.shape[-1], 1) * key.shape[-2]
     small = pairs * 4 <= (policy.budget_bytes or DEFAULT.budget_bytes or 0)
     plain = backend is None or (backend.device == "cuda" and last_contiguous(call[3], key.shape[-2]))
     if small and plain and pairs <= 2**32:
-        return True  # no other rule for CUDA concerns fewer scores: decoding does not wait for the table
+        return True  # CUDA has no other rule for so few scores: decoding skips the table
     if not limits.attention_trusted(*call, scale, enable_gqa):
         return False
     if small or (backend is not None and backend.device == "mps"):
-        return small  # on MPS some shapes have their whole score matrix built
+        return small  # on MPS some shapes build the whole score matrix
     return torch.ops.aten._fused_sdp_choice(*call, scale=scale, enable_gqa=enable_gqa) in FUSED
 
 
@@ -136,7 +136,7 @@ def _blocks(
     graph = torch.is_grad_enabled() and any(
         x is not None and x.requires_grad for x in (query, key, value, mask)
     )
-    # a copy for a mask's cast, two for dropout, three more for a backward pass
+    # one copy for a mask's cast, two for dropout, three more for a backward pass
     copies = 1 + (mask is not None) + 2 * (dropout_p > 0) + 3 * graph
     widths = query.shape[-1], value.shape[-1]
     sizes = Scores(math.prod(lead), group, rows, keys, *widths, compute.itemsize, is_causal, copies)
@@ -172,8 +172,9 @@ def _attend(
     compute: torch.dtype,
     k_chunk: int,
 ) -> Tensor:
-    """All keys for a block of rows: (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) → (..., K, G, r, Ev).
+    """Attend from a block of rows to all keys.
 
+    (..., K, G, r, E), (..., K, S, E), (..., K, S, Ev) → (..., K, G, r, Ev).
     first_row: the block's first global row if attention is causal.
     """
     lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-2], value.shape[:-2])
@@ -189,14 +190,14 @@ def _attend(
         acc = query.new_zeros((*query.shape[:-1], value.shape[-1]), dtype=compute)
         for span in spans(keys, k_chunk):
             part = _lanes(key[..., span, :], lead).transpose(-2, -1)
-            if mixed:  # `top` counts for nothing: beta is 0
+            if mixed:  # `top` is ignored: beta is 0
                 scores = torch.baddbmm(top, query, part, out_dtype=compute, beta=0, alpha=scale)
             else:
                 scores = query @ part.to(compute)
             _forbid(scores.view(*lead, group, rows, -1), mask, first_row, span)
             # The result does not depend on the maximum, so no gradient flows through it.
             new_top = torch.maximum(top, scores.detach().amax(-1, keepdim=True))
-            # only a mask leaves rows without keys so far
+            # only a mask can leave rows without keys so far
             shift = new_top if mask is None else new_top.masked_fill(new_top == -math.inf, 0.0)
             kept = torch.exp(top - shift)
             scores = scores.sub_(shift).exp_()
@@ -205,14 +206,14 @@ def _attend(
                 scores = F.dropout(scores, dropout_p)
             acc = acc.mul_(kept).baddbmm_(scores, _lanes(value[..., span, :], lead).to(compute))
             top = new_top
-            del scores  # before the next block's are made
+            del scores  # before computing the next block's
         out = acc / total.masked_fill(total == 0, 1.0)
         return out.view(*lead, group, rows, -1)
 
 
 def _mixed(query: Tensor, key: Tensor) -> bool:
-    """Whether one matmul takes half precision and gives float32: products of half-precision numbers are exact
-    in float32, so this is the cast's result on tensor cores.
+    """Return True if a matmul of half-precision inputs can return float32: products are exact in float32, so
+    this equals casting first, but runs on tensor cores.
     """
     if not MIXED or not query.is_cuda or query.dtype not in (torch.float16, torch.bfloat16):
         return False
@@ -227,7 +228,7 @@ def _lanes(x: Tensor, lead: Sequence[int]) -> Tensor:
 
 
 def _forbid(scores: Tensor, mask: Tensor | None, first_row: int | None, span: slice) -> None:
-    """Put mask and causality into the scores (..., K, G, r, k) of the keys in `span`, in place."""
+    """Apply mask and causality to the scores (..., K, G, r, k) of the keys in `span`, in place."""
     if mask is not None:
         part = mask if mask.shape[-1] == 1 else mask[..., span]
         if part.dtype == torch.bool:
@@ -240,7 +241,7 @@ def _forbid(scores: Tensor, mask: Tensor | None, first_row: int | None, span: sl
 
 
 def _leading(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[tuple[int, ...], int]:
-    """The common leading dimensions (..., K) and the query heads per key head."""
+    """Return the common leading dimensions (..., K) and the query heads per key head."""
     if query.dtype != key.dtype or query.dtype != value.dtype:
         raise ValueError(f"attention: dtypes {query.dtype}, {key.dtype}, {value.dtype} differ; give one")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
@@ -258,7 +259,7 @@ def _leading(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tup
 
 
 def _aligned(mask: Tensor, scores: Sequence[int]) -> Tensor:
-    """A view of the mask with one dimension for each of the scores', every one of size 1 or full."""
+    """Return a view of the mask with as many dimensions as the scores, each of size 1 or full."""
     if (
         mask.dim() < 2
         or mask.dim() > len(scores)
@@ -271,12 +272,12 @@ def _aligned(mask: Tensor, scores: Sequence[int]) -> Tensor:
 
 
 def _lift(x: Tensor, rank: int) -> Tensor:
-    """A view of x with leading dimensions of size 1 up to `rank`."""
+    """Return a view of x with leading dimensions of size 1 up to `rank`."""
     return x[(None,) * (rank - x.dim())]
 
 
 def _cut(x: Tensor, index: Sequence[slice]) -> Tensor:
-    """A view of x; dimensions of size 1 stay, for broadcasting."""
+    """Slice x; dimensions of size 1 stay, for broadcasting."""
     return x[tuple(span if size > 1 else slice(None) for span, size in zip(index, x.shape, strict=False))]
 
 

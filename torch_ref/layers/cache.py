@@ -1,4 +1,4 @@
-"""Keys and values of the rows that a decoder has read, and which of them a new row may see."""
+"""Caches of keys and values, and the masks of new rows over them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK = 256  # rows by which the buffers grow
 class KeyValueCache:
     """Buffers (B, K, capacity, E) that grow by chunks; owned by the caller, one per layer and batch.
 
-    reserve: rows that are allocated at once, and as long as they suffice nothing is copied or left over.
+    reserve: rows allocated at once; up to this number nothing is copied.
     """
 
     def __init__(self, reserve: int = 0):
@@ -32,7 +32,7 @@ class KeyValueCache:
         return all_keys[:, :, : self.length], all_values[:, :, : self.length]
 
     def rule(self, rows: int) -> tuple[bool, Tensor | None]:
-        """(is_causal, mask) for the last `rows`: each sees itself and what is before it."""
+        """Return (is_causal, mask) for the last `rows`: each sees itself and all earlier rows."""
         if rows == 1 or self.buffers is None:
             return False, None
         if rows == self.length:
@@ -41,7 +41,7 @@ class KeyValueCache:
         return False, everything.tril(self.length - rows)
 
     def grown(self, like: Tensor, capacity: int, which: int) -> Tensor:
-        """A buffer of `capacity` rows that starts with what the present one (0: keys, 1: values) holds."""
+        """Create a buffer of `capacity` rows and copy the current one (0: keys, 1: values) into it."""
         batch, heads, _, width = like.shape
         larger = like.new_zeros(batch, heads, capacity, width)
         if self.buffers is not None:
@@ -51,11 +51,11 @@ class KeyValueCache:
 
 
 class RingCache:
-    """Buffers (B, K, capacity, E) of fixed size: a row behind the last one takes the place of the oldest.
+    """Ring buffers (B, K, capacity, E) of fixed size: once full, a new row replaces the oldest one.
 
-    window: how many rows before its own a row of the first call sees. capacity: rows to keep; what the whole
-    request needs, or `window`, whichever is less. Owned by the caller, one per layer. The first call brings
-    any number of rows, every later one a single row, which sees all that are kept.
+    window: number of earlier rows that a row of the first call sees. capacity: rows to keep, the smaller of
+    `window` and the request's total. Owned by the caller, one per layer. The first call adds any number of
+    rows, every later one a single row, which sees all rows that are kept.
     """
 
     def __init__(self, window: int, capacity: int):
@@ -64,13 +64,13 @@ class RingCache:
         self.length = 0
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Append rows. (B, K, T, E) each → what they may see: the rows themselves, or a view of all kept."""
+        """Append rows. (B, K, T, E) each → rows that they may see: themselves, or a view of all kept."""
         start, self.length = self.length, self.length + keys.shape[2]
         if self.buffers is None:
             self.buffers = self.kept(keys), self.kept(values)
             return keys, values
         if keys.shape[2] != 1:
-            raise ValueError(f"cache: {keys.shape[2]} rows behind the first call; give them one by one")
+            raise ValueError(f"cache: {keys.shape[2]} rows after the first call; give them one by one")
         all_keys, all_values = self.buffers
         slot, seen = start % self.capacity, min(self.length, self.capacity)
         all_keys[:, :, slot : slot + 1] = keys
@@ -78,7 +78,7 @@ class RingCache:
         return all_keys[:, :, :seen], all_values[:, :, :seen]
 
     def rule(self, rows: int) -> tuple[bool, Tensor | None]:
-        """(is_causal, mask) for the last `rows`: each sees itself and `window` rows before it."""
+        """Return (is_causal, mask) for the last `rows`: each sees itself and `window` earlier rows."""
         if rows == 1 or self.buffers is None:
             return False, None
         if rows <= self.window + 1:
@@ -87,7 +87,7 @@ class RingCache:
         return False, everything.tril().triu(-self.window)
 
     def kept(self, rows: Tensor) -> Tensor:
-        """A buffer with the last of the first rows, the row of position p in slot p % capacity."""
+        """Build a buffer of the first call's last rows; position p is in slot p % capacity."""
         batch, heads, length, width = rows.shape
         buffer = rows.new_zeros(batch, heads, self.capacity, width)
         first = max(0, length - self.capacity)
@@ -99,21 +99,21 @@ class RingCache:
 
 
 class FixedCache:
-    """Buffers of fixed size and address, written at a position that stands on the device: for captured steps.
+    """Buffers of fixed size and address, written at a position stored on the device: for captured steps.
 
     keys, values: (B, K, capacity, E).  position: (1,) int64, the row to write.  mask: (1, 1, 1, capacity),
-    True up to `position`; both are shared by all layers and kept by the owner. Takes one row at a time.
+    True up to `position`; both are shared by all layers and owned by the caller. Takes one row at a time.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, position: Tensor, mask: Tensor):
         self.keys, self.values, self.length, self.mask = keys, values, position, mask
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write one row; returns the whole buffers. (B, K, 1, E) each → (B, K, capacity, E) each."""
+        """Write one row and return the whole buffers. (B, K, 1, E) each → (B, K, capacity, E) each."""
         self.keys.index_copy_(2, self.length, keys)
         self.values.index_copy_(2, self.length, values)
         return self.keys, self.values
 
     def rule(self, rows: int) -> tuple[bool, Tensor | None]:
-        """(is_causal, mask): the row sees itself and what is before it."""
+        """Return (is_causal, mask): the row sees itself and all earlier rows."""
         return False, self.mask

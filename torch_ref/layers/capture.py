@@ -1,4 +1,4 @@
-"""Work captured as a CUDA graph: one launch instead of a thousand."""
+"""Capture of work as a CUDA graph: one launch instead of a thousand."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor
 def capture(
     run: Callable[[], Tensor], device: torch.device, *, again: Callable[[], None]
 ) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """The graph of `run`, and the tensor that every replay of it fills.
+    """Capture the graph of `run`, and return it with the tensor that every replay fills.
 
-    run: reads and writes tensors that stay where they are, which the caller holds as long as the graph:
-    it does not; called twice, once to warm up.  again: puts back what the first call has moved on.
+    run: reads and writes tensors at fixed addresses. The caller must keep them alive as long as the graph,
+    which does not. It is called twice, first as a warm-up.  again: undoes the changes of the warm-up.
     """
     side = _side_stream(device.index if device.index is not None else torch.cuda.current_device())
     side.wait_stream(torch.cuda.current_stream(device))
@@ -31,5 +31,5 @@ def capture(
 
 @functools.cache
 def _side_stream(index: int) -> torch.cuda.Stream:
-    """One for all captures: cuBLAS keeps a workspace (32 MB on an H200) for every stream that it has met."""
+    """Return one stream for all captures: cuBLAS keeps a workspace (32 MB on an H200) per stream."""
     return torch.cuda.Stream(index)

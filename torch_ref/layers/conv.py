@@ -1,8 +1,7 @@
-"""1-D convolutions over (B, C, T) that keep every size within what the device can do.
+"""1-D convolutions over (B, C, T) that keep every size within the device's limit.
 
-Where a device has such a limit (torch_ref.limits: 65,536 in some versions of MPS), the same outputs come from
-windows over time, and over output channels where a weight has more of them; elsewhere from the one native
-call.
+If a device has such a limit (torch_ref.limits: 65,536 in some versions of MPS), outputs are computed in
+windows over time, and over output channels if a weight has more of them; otherwise in one native call.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ def conv1d(
 ) -> Tensor:
     """torch.nn.functional.conv1d in calls whose batch, times and output channels are at most `longest`.
 
-    (B, C, T), (C', C / groups, K) → (B, C', T').  longest: None takes the device's limit, if it has one.
-    Raises ValueError where one output needs more inputs than `longest`.
+    (B, C, T), (C', C / groups, K) → (B, C', T').  longest: None uses the device's limit, if any.
+    Raises ValueError if one output needs more inputs than `longest`.
     """
-    x = x.contiguous()  # transposed views come out wrong on MPS before torch 2.9
+    x = x.contiguous()  # transposed views give wrong results on MPS before torch 2.9
     longest = longest_convolution(x.device) if longest is None else longest
     kernel, out = weight.shape[2], weight.shape[0]
     layer = windows.Conv(kernel, stride, dilation, padding)
@@ -96,10 +95,10 @@ def conv_transpose1d(
 ) -> Tensor:
     """torch.nn.functional.conv_transpose1d in calls whose batch, times and channels are at most `longest`.
 
-    (B, C, T), (C, C' / groups, K) → (B, C', T').  longest: None takes the device's limit, if it has one.
+    (B, C, T), (C, C' / groups, K) → (B, C', T').  longest: None uses the device's limit, if any.
     Every output is computed in one call, from all inputs that reach it.
-    Raises ValueError for an output_padding that is not below stride or dilation (MPS lets it pass), and where
-    one output needs more than `longest`.
+    Raises ValueError for an output_padding that is not below stride or dilation (MPS does not check it), and
+    if one output needs more than `longest`.
     """
     if output_padding >= max(stride, dilation):
         raise ValueError(
@@ -131,7 +130,7 @@ def conv_transpose1d(
         total = torch.stack([call(*part, None) for part in parts]).sum(dim=0)
         return total if bias is None else total + bias[:, None]
 
-    span = longest - 2 * reach - 2 * stride  # outputs of a window: its inputs' own outputs fit as well
+    span = longest - 2 * reach - 2 * stride  # outputs of a window: all outputs of its inputs fit too
     if span < 1:
         raise ValueError(f"conv_transpose1d: one input reaches {reach} outputs, too many for {longest}")
     cuts = []
@@ -147,7 +146,7 @@ def conv_transpose1d(
             cut = whole[:, :, max(0, begin) :][:, :, : stop - start]
         cuts.append(
             F.pad(cut, (0, stop - start - cut.shape[2]))
-        )  # output_padding: no input reaches its outputs
+        )  # output_padding: outputs that no input reaches
     joined = torch.cat(cuts, dim=2)
     return joined if bias is None else joined + bias[:, None]
 
@@ -155,7 +154,7 @@ def conv_transpose1d(
 def _groups(
     x: Tensor, weight: Tensor, bias: Tensor | None, groups: int, longest: int, out_axis: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None, int]]:
-    """(input, weight, bias, groups) of as many whole groups at a time as fit; at least one."""
+    """Yield (input, weight, bias, groups) for as many whole groups as fit at a time; at least one."""
     into = x.shape[1] // groups
     out = weight.shape[1] if out_axis else weight.shape[0] // groups
     rows = weight.shape[0] // groups

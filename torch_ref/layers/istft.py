@@ -2,7 +2,7 @@
 
 No FFT, no complex dtype, no fold: MPS lacks each of them in some release (torch_ref/limits). Griffin and Lim,
 "Signal estimation from modified short-time Fourier transform", 1984. Definitions: torch.istft for "center";
-for "same" gemelo-ai/vocos spectral_ops.py (MIT), written anew. Differs from upstream: no known difference.
+for "same" gemelo-ai/vocos spectral_ops.py (MIT), rewritten. Differs from upstream: no known difference.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tts_core.audio.mel import inverse_basis, periodic_hann
 
 
 class InverseSTFT(nn.Module):
-    """Frames of a one-sided spectrum to samples. Holds no parameters.
+    """Inverse transform of a one-sided spectrum to samples, without parameters.
 
     window: (n_fft,), periodic Hann if None. padding "center" gives hop_length (T - 1) samples, "same"
     hop_length T.
-    Raises ValueError where windows leave gaps, or for "same" where n_fft - hop_length is odd.
+    Raises ValueError if windows leave gaps, or for "same" if n_fft - hop_length is odd.
     """
 
     _basis: Tensor
@@ -46,13 +46,13 @@ class InverseSTFT(nn.Module):
         self.hop_length = hop_length
         self.trim = (n_fft - hop_length) // 2 if padding == "same" else n_fft // 2
         self.n_fft = n_fft
-        # on the CPU even where a network is laid out on the meta device: no checkpoint fills them
+        # on the CPU even if the network is created on the meta device: no checkpoint fills them
         made = {"dtype": torch.float32, "device": "cpu"}
         self.register_buffer("_basis", torch.tensor(basis, **made), persistent=False)
         self.register_buffer("_weight", torch.tensor(weight, **made), persistent=False)
 
     def forward(self, real: Tensor, imag: Tensor) -> Tensor:
-        """real, imag: (B, n_fft/2 + 1, T) → samples (B, L), float32 at least."""
+        """real, imag: (B, n_fft/2 + 1, T) → samples (B, L), at least float32."""
         spectrum = at_least_float32(torch.cat([real, imag], dim=1))
         frames = spectrum.transpose(1, 2) @ self._basis.to(spectrum.dtype)  # (B, T, R hop)
         samples = self._overlap_add(frames)
@@ -61,7 +61,7 @@ class InverseSTFT(nn.Module):
         return samples[:, self.trim : end] / envelope[:, self.trim : end]
 
     def _overlap_add(self, frames: Tensor) -> Tensor:
-        """(B, T, R hop) -> (B, (T + R - 1) hop): block r of a frame lands r blocks later."""
+        """(B, T, R hop) -> (B, (T + R - 1) hop): block r of a frame is added r blocks later."""
         batch, steps, width = frames.shape
         reach = width // self.hop_length
         blocks = frames.reshape(batch, steps, reach, self.hop_length)

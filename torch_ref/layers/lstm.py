@@ -1,4 +1,4 @@
-"""Long short-term memory, layer on layer, over whole sequences or piece by piece.
+"""Stacked long short-term memory, over whole sequences or piece by piece.
 
 Hochreiter and Schmidhuber, "Long short-term memory", 1997; gates in torch's order: input, forget, cell,
 output.
@@ -16,7 +16,7 @@ LSTMState = tuple[Tensor, Tensor]  # hidden and cell values after a step, (layer
 
 
 class LSTM(nn.LSTM):
-    """torch's own layers; cell by cell where the device's LSTM is not trusted (torch_ref.limits).
+    """torch's own layers; computed cell by cell if the device's LSTM is not reliable (torch_ref.limits).
 
     (B, T, C) and a state, None at the start → (B, T, H) and the state after the last step. T is at least 1.
     """
@@ -36,7 +36,7 @@ class LSTM(nn.LSTM):
         for layer in range(self.num_layers):
             weight_ih, weight_hh, bias_ih, bias_hh = self.all_weights[layer]
             h, c, outputs = hidden[layer], cell[layer], []
-            for gates in F.linear(x, weight_ih, bias_ih + bias_hh):  # every step's inputs in one product
+            for gates in F.linear(x, weight_ih, bias_ih + bias_hh):  # the inputs of all steps in one product
                 i, f, g, o = (gates + F.linear(h, weight_hh)).chunk(4, dim=-1)
                 c = f.sigmoid() * c + i.sigmoid() * g.tanh()
                 h = o.sigmoid() * c.tanh()

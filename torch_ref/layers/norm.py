@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """`x` itself in float32 or float64, a float32 copy of narrower types."""
+    """Return float32 and float64 unchanged, narrower types as a float32 copy."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x²) + eps) · weight over the last axis. (..., D) → same.
 
-    The weight stays float32 whatever the network's dtype, and the product with it is float32 too.
+    The weight stays float32 for any dtype of the network, and the product with it is float32 too.
     Source: nari-labs/dia layers.py@876125e (transformers casts to the network's dtype before the weight).
     """
 
@@ -31,7 +31,7 @@ class RMSNorm(nn.Module):
 class LayerNorm(nn.Module):
     """(x - mean) / sqrt(variance + eps) · weight + bias over the last axis. (..., D) → same.
 
-    Weight and bias stay float32 whatever the network's dtype, as RMSNorm's weight does.
+    Weight and bias stay float32 for any dtype of the network, like RMSNorm's weight.
     """
 
     def __init__(self, width: int, eps: float):
@@ -48,7 +48,7 @@ class LayerNorm(nn.Module):
 class GroupNorm(nn.Module):
     """(x - mean) / sqrt(variance + eps) · weight + bias, statistics over a group's channels and all of time.
 
-    (B, C, T) → same. Weight and bias stay float32 whatever the network's dtype.
+    (B, C, T) → same. Weight and bias stay float32 for any dtype of the network.
     """
 
     def __init__(self, groups: int, width: int, eps: float):

@@ -12,7 +12,7 @@ Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each
 
 
 class RotaryPositions(nn.Module):
-    """Tables for positions 0 .. length-1; no weights."""
+    """Rotary tables for positions 0 .. length-1, without weights."""
 
     _cos: Tensor
     _sin: Tensor
@@ -24,21 +24,21 @@ class RotaryPositions(nn.Module):
         self.register_buffer("_sin", torch.from_numpy(sin), persistent=False)
 
     def forward(self, start: int | Tensor, length: int) -> Rotation:
-        """Tables of `length` positions from `start`; a `start` on the device, shape (1,), takes length 1."""
+        """Return tables of `length` positions from `start`; a `start` on the device, (1,), needs length 1."""
         if not isinstance(start, int):
             return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn each pair by its position's angle, in float32. (B, H, T, E) → same."""
+    """Rotate each pair by its position's angle, in float32. (B, H, T, E) → same."""
     cos, sin = rotation
     first, second = at_least_float32(x).chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
 def rotate_pairs(x: Tensor, rotation: Rotation) -> Tensor:
-    """The same for neighbors: component 2i pairs with component 2i + 1. (B, H, T, E) → same."""
+    """Rotate interleaved pairs: component 2i with component 2i + 1. (B, H, T, E) → same."""
     cos, sin = rotation
     first, second = at_least_float32(x).unflatten(-1, (-1, 2)).unbind(-1)
     turned = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1)

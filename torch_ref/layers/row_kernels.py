@@ -1,7 +1,7 @@
-"""What a decoder does with a token of a few rows, as Triton kernels: few launches, bound by weights' bytes.
+"""Triton kernels for decoding one token of a few rows: few launches, limited by the bytes of the weights.
 
-Each does what the plain layers do, with their roundings to the network's dtype, and sums in float32. Every
-weight is read once for all rows, by programs that hold a few of its own whole.
+Each kernel computes the plain layers with the same roundings to the network's dtype, and sums in float32.
+Every weight is read once for all rows; each program reads a few whole rows of it.
 Attention over parts of the keys that are joined afterwards: Dao et al., "Flash-Decoding for long-context
 inference", 2023.
 """
@@ -27,15 +27,15 @@ tl: Any = import_module("triton.language") if triton else None
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 CAPABILITY = (8, 0)  # the lowest that Triton supports
 MOST_ROWS = 3  # of x at once
-# Measured on an H200 in bfloat16: a row of MARS5 0.79 ms, of MetaVoice 1.00, two of them 1.35. Tiles half or
-# twice as large take 3 to 13 % more; 8 warps 3 and 9 %, but for one row of MetaVoice, 1 % less; other keys
-# and parts (16 to 64, 8 to 32) 1 to 9 %.
-TILE, WARPS = 4096, 4  # numbers of a weight per program, its rows whole, and the program's warps
+# Measured on an H200 in bfloat16: a row of MARS5 0.79 ms, of MetaVoice 1.00, two rows of MetaVoice 1.35.
+# Tiles of half or twice the size take 3 to 13 % more; 8 warps 3 and 9 % more, except for one row of
+# MetaVoice, 1 % less; other keys and parts (16 to 64, 8 to 32) 1 to 9 % more.
+TILE, WARPS = 4096, 4  # numbers of a weight per program, in whole rows, and the program's warps
 KEYS, SPLITS = 32, 16  # keys at once, and parts of the keys per head
 
 
 def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
-    """Whether the kernels run on a network with this weight: on NVIDIA GPUs, if Triton is installed."""
+    """Return True if the kernels run on a network with this weight: on NVIDIA GPUs with Triton installed."""
     if triton is None or torch.version.hip is not None or not weight.is_cuda:
         return False
     whole = head_dim >= 16 and head_dim & (head_dim - 1) == 0
@@ -44,7 +44,7 @@ def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
 
 
 def normed_linear(x: Tensor, gain: Tensor, eps: float, weights: tuple[Tensor, ...]) -> Tensor:
-    """Linear maps of RMS-normed x. (R, D), weights: one or three of (N, D) → (len(weights), R, N)."""
+    """Apply linear maps to RMS-normed x. (R, D), weights: one or three of (N, D) → (len(weights), R, N)."""
     first, second, third = weights if len(weights) == 3 else weights * 3
     rows, width = first.shape
     out = first.new_empty(len(weights), len(x), rows)
@@ -54,7 +54,7 @@ def normed_linear(x: Tensor, gain: Tensor, eps: float, weights: tuple[Tensor, ..
 
 
 def gated_linear(x: Tensor, gain: Tensor, eps: float, gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate y) · (up y) of RMS-normed x, y. (R, D), (N, D) each → (R, N)."""
+    """Compute silu(gate y) · (up y), y being RMS-normed x. (R, D), (N, D) each → (R, N)."""
     rows, width = gate.shape
     out = gate.new_empty(len(x), rows)
     grid, sizes = _programs(x, gate)
@@ -63,7 +63,7 @@ def gated_linear(x: Tensor, gain: Tensor, eps: float, gate: Tensor, up: Tensor) 
 
 
 def add_linear(x: Tensor, hidden: Tensor, weight: Tensor) -> None:
-    """x += hidden weightᵀ, in place. (R, N), (R, D), (N, D)."""
+    """Compute x += hidden weightᵀ in place. (R, N), (R, D), (N, D)."""
     grid, sizes = _programs(hidden, weight)
     _add_linear[grid](x, hidden, weight, *weight.shape, **sizes)
 
@@ -71,11 +71,11 @@ def add_linear(x: Tensor, hidden: Tensor, weight: Tensor) -> None:
 def attend(
     projected: Tensor, position: Tensor, keys: Tensor, values: Tensor, rotation: Rotation | None = None
 ) -> Tensor:
-    """Put each row's key and value into a ring of them, attend to all that are kept.
+    """Store each row's key and value in a ring buffer and attend to all that are kept.
 
     projected: (3, R, H·E), query, key, value.  position: (1,) int64, the rows', on the device.  keys, values:
-    (R, H, capacity, E), slot = position % capacity.  rotation: tables of all positions, by which query and
-    key are turned as neighbors before. → (R, H·E).
+    (R, H, capacity, E), slot = position % capacity.  rotation: tables of all positions; query and key
+    are first rotated in interleaved pairs. → (R, H·E).
     """
     heads, capacity, width = len(keys) * keys.shape[1], *keys.shape[2:]
     parts = torch.empty(heads, SPLITS, width, dtype=torch.float32, device=keys.device)
@@ -106,7 +106,7 @@ def attend(
 
 
 def _programs(x: Tensor, weight: Tensor) -> tuple[tuple[int], dict[str, int]]:
-    """How many programs a weight takes, and what each of them holds."""
+    """Return the grid of programs for a weight, and the sizes of each program."""
     rows, width = weight.shape
     block = triton.next_power_of_2(width)
     each = max(1, TILE // block)
@@ -129,7 +129,7 @@ def _normed_linear(
     if part == 2:
         weight = third
     row, col, place, there = _tile(rows, width, ROWS, BLOCK)
-    # the weight is asked for before anything waits
+    # start loading the weight before anything waits
     tile = tl.load(weight + place, mask=there, other=0.0)
     each = _rows(x, col, width, R)
     factor = tl.load(gain + col, mask=col < width, other=0.0)
@@ -175,7 +175,7 @@ def _add_linear(
 
 @_jit
 def _tile(rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """A program's rows of a weight, its columns, their places, and which of them there are."""
+    """Return a program's rows of a weight, its columns, their offsets, and the mask of valid ones."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     col = tl.arange(0, BLOCK)
     there = (row[:, None] < rows) & (col[None, :] < width)
@@ -184,7 +184,7 @@ def _tile(rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
 
 @_jit
 def _rows(x, col, width, R: tl.constexpr):
-    """Three rows of x; those beyond R are the first again, and nobody's."""
+    """Load three rows of x; those beyond R repeat the first and are not used."""
     inside = col < width
     first = tl.load(x + col, mask=inside, other=0.0)
     second, third = first, first
@@ -197,7 +197,7 @@ def _rows(x, col, width, R: tl.constexpr):
 
 @_jit
 def _normed(x, factor, width, eps, kind: tl.constexpr):
-    """The RMS norm in float32, rounded to the gain's dtype before its product and to `kind` behind it."""
+    """Compute the RMS norm in float32, rounded to the gain's dtype before the product, to `kind` after it."""
     wide = x.to(tl.float32)
     scale = 1 / tl.sqrt(tl.sum(wide * wide, axis=0) / width + eps)
     normal = (wide * scale).to(factor.dtype).to(tl.float32)
@@ -218,7 +218,7 @@ def _attend(
     projected, cos, sin, position, keys, values, parts, sums, capacity, heads, scale,
     TURNED: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """One row's head over one part of the keys: weighted values, not yet divided."""
+    """Attend from one head of a row to one part of the keys: weighted values, not yet normalized."""
     head, split = tl.program_id(0), tl.program_id(1)
     at = tl.load(position).to(tl.int32)
     slot = at % capacity
@@ -234,7 +234,7 @@ def _attend(
         k = tl.load(projected + (heads + head) * WIDTH + col)
     v = tl.load(projected + (2 * heads + head) * WIDTH + col)
     base = head.to(tl.int64) * capacity * WIDTH
-    if split == 0:  # nobody reads this row from memory now: all have it at hand
+    if split == 0:  # no program reads this row from memory now: all have computed it
         tl.store(keys + base + slot * WIDTH + col, k)
         tl.store(values + base + slot * WIDTH + col, v)
     each = (seen + SPLITS - 1) // SPLITS

@@ -1,4 +1,4 @@
-"""Choosing the largest of a row, the same on every backend."""
+"""argmax with the same result on every backend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def first_largest(x: Tensor) -> Tensor:
-    """argmax over the last axis; the first of equals. (..., V) → (...) int64; V where a row holds NaN.
+    """Compute argmax over the last axis, the first of equals. (..., V) → (...) int64; V if a row has NaN.
 
     torch.argmax is not used: on MPS before macOS 14 it may give -2**63.
     """

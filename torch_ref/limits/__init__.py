@@ -1,6 +1,6 @@
-"""What each backend cannot do, as data, and a way to hold a run against it.
+"""Limits of each backend as data, and a mode that checks a run against them.
 
-A package, since its table alone is longer than a file should be: one module per kind of operator.
+The table has one module per kind of operator.
 """
 
 from torch_ref.limits.backend import Backend, backend_of, minimum_macos

@@ -1,8 +1,8 @@
-"""scaled_dot_product_attention.
+"""Limits of scaled_dot_product_attention.
 
 Kernels by release: before 2.5 composite operators; 2.5 an MPSGraph kernel; 2.8 vector kernels for up to 8
-query rows; 2.13 prefill kernels. What they do not take goes through the graph ("general" below), with a whole
-score matrix. A call that needs a gradient or dropout is composite in all of them.
+query rows; 2.13 prefill kernels. All other calls use the graph ("general" below), with a whole score matrix.
+A call that needs a gradient or dropout is composite in every release.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PREFILL_WIDTHS = (32, 64, 72, 80, 96, 128, 256)
 
 
 def score_shape(call: Call) -> tuple[int, ...]:
-    """(..., H, L, S)."""
+    """Return the shape of the scores, (..., H, L, S)."""
     query, key = call["query"], call["key"]
     return (*query.shape[:-1], key.shape[-2])
 
 
 def _kernel(call: Call) -> bool:
-    """Whether the call reaches MPS's own kernels: no gradient, no dropout."""
+    """Return True if the call uses MPS's own kernels: no gradient, no dropout."""
     inputs = [call[name] for name in ("query", "key", "value")]
     return not call["dropout_p"] and not (torch.is_grad_enabled() and any(x.requires_grad for x in inputs))
 
@@ -40,7 +40,7 @@ def _vector(call: Call) -> bool:
 
 
 def _general(call: Call) -> bool:
-    """Whether the whole score matrix is built."""
+    """Return True if the whole score matrix is built."""
     if not _kernel(call):
         return True
     query, mask = call["query"], call["attn_mask"]
@@ -57,7 +57,7 @@ def _grouped(call: Call) -> bool:
 
 
 def last_contiguous(mask: Tensor | None, keys: int) -> bool:
-    """Whether a mask, expanded to all keys, has stride 1 there: what the memory-efficient kernel asks for."""
+    """Return True if a mask, expanded to all keys, has stride 1: the memory-efficient kernel needs it."""
     return mask is None or keys == 1 or (mask.shape[-1] == keys and mask.stride(-1) == 1)
 
 
@@ -134,7 +134,7 @@ def _empty_row(call: Call) -> bool:
     if mask is None:
         return False
     if call.history is None:
-        return True  # its values would have to be fetched from the device
+        return True  # checking its values would need a read from the device
     if mask.device.type == "meta":
         return False
     kept = mask if mask.dtype == torch.bool else mask > -math.inf

@@ -1,4 +1,4 @@
-"""The value that selects rules: which device, which torch, which macOS, which chip."""
+"""The backend that selects rules: device, torch version, macOS version and chip."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ MINIMUM_MACOS = (
 
 
 def parse(text: str) -> Version:
-    """Numbers of a version: "2.13.0+cpu" gives (2, 13, 0). Raises ValueError where there are none."""
+    """Parse the numbers of a version: "2.13.0+cpu" gives (2, 13, 0). Raises ValueError without any."""
     found = re.match(r"\d+(\.\d+)*", text)
     if not found:
-        raise ValueError(f"version: {text!r} starts with no number; give one such as 2.6.0")
+        raise ValueError(f"version: {text!r} does not start with a number; give one such as 2.6.0")
     return tuple(int(part) for part in found.group().split("."))
 
 
 def minimum_macos(torch_version: str) -> str:
-    """The oldest macOS that the wheels of this torch run on."""
+    """Return the oldest macOS that the wheels of this torch run on."""
     reached = [macos for first, macos in MINIMUM_MACOS if parse(first) <= parse(torch_version)]
     return reached[-1] if reached else MINIMUM_MACOS[0][1]
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A device together with what decides its limits. None means unknown, and then the worst is assumed.
+    """A device and the versions that decide its limits. None means unknown: the worst is assumed.
 
     chip: "Apple M2 Pro" or "M2" for MPS; the compute capability, such as "7.5", for CUDA.
     """
@@ -57,12 +57,12 @@ class Backend:
 
     @property
     def torch_version(self) -> Version:
-        """For comparison with rules' bounds."""
+        """Parsed version, for comparison with the rules' bounds."""
         return parse(self.torch)
 
     @classmethod
     def here(cls, device: str) -> Backend:
-        """This machine's backend for a device type; asks the system once."""
+        """Return this machine's backend for a device type; queries the system once."""
         return _here(device)
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ def _here(device: str) -> Backend:
                 command, capture_output=True, text=True, timeout=5, check=True
             ).stdout.strip()
         except (OSError, subprocess.SubprocessError):
-            chip = None  # unknown: the rules of every chip hold
+            chip = None  # unknown: the rules of every chip apply
         return Backend("mps", torch.__version__, platform.mac_ver()[0] or None, chip or None)
     if device == "cuda":
         chip = ".".join(map(str, torch.cuda.get_device_capability()))
@@ -93,7 +93,7 @@ ENFORCED: ContextVar[Backend | None] = ContextVar("enforced backend", default=No
 
 
 def backend_of(device: torch.device) -> Backend | None:
-    """The backend whose rules hold for a device: the enforced one, else this machine's; None for a CPU."""
+    """Return the backend whose rules apply to a device: enforced, else this machine's; None for a CPU."""
     enforced = ENFORCED.get()
     if enforced is not None or device.type == "cpu":
         return enforced

@@ -1,4 +1,4 @@
-"""Convolution and padding."""
+"""Limits of convolution and padding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECKED = (Where(("2.5", "2.6")), Where(("2.6", None), (None, "15.1")))
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
-    """Sizes of what aten.convolution returns."""
+    """Return the shape of aten.convolution's result."""
     x, weight = call["input"].shape, call["weight"].shape
     per_axis = zip(x[2:], weight[2:], *(call[name] for name in GEOMETRY), strict=False)
     if call["transposed"]:

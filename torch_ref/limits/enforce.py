@@ -1,13 +1,14 @@
-"""Run a model on a CPU as if on a backend: every operator call is held against the rules active there.
+"""Run a model on a CPU as if on a backend: check every operator call against the rules active there.
 
-It is an emulation of documented limits, not of the device. Where a tensor would be:
-- on the device: what exists before, what is made with device=torch.device(...), and whatever is computed from
-those;
-- on the host, and not watched: what .cpu(), .to("cpu") or device="cpu" give, and what is computed from those
-alone;
-- open: what is made without a device. Its operators are watched, its dtypes only once it meets the device.
-Torch does not report torch.from_numpy: what it gives counts as on the device (torch.as_tensor is open).
-torch.nn.functional.multi_head_attention_forward is seen only by the operators below it.
+It emulates documented limits, not the device. Each tensor counts as one of these:
+- on the device: existing tensors, those created with device=torch.device(...), and results computed from
+these;
+- on the host, and not checked: results of .cpu(), .to("cpu") or device="cpu", and results computed only from
+these;
+- open: tensors created without a device. Their operators are checked, their dtypes only once they are used
+together with the device.
+Torch does not report torch.from_numpy: its tensors count as on the device (torch.as_tensor is open).
+torch.nn.functional.multi_head_attention_forward is checked only by the operators inside it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ATTENTION_ARGUMENTS = {
 
 @dataclass
 class Watch:
-    """What a run did: calls held against rules, how often each rule was broken, and its first message."""
+    """The record of a run: number of checked calls, violations per rule, and the first message of each."""
 
     backend: Backend
     fails: bool
@@ -56,12 +57,12 @@ class Watch:
     places: WeakIdKeyDictionary = field(
         default_factory=WeakIdKeyDictionary
     )  # of tensors that are not on the device
-    placed: set[int] = field(default_factory=set)  # id() of every tensor that was ever among them
-    harmless: set[tuple[torch.dtype, torch.Size]] = field(default_factory=set)  # tensors that break no rule
-    inside: bool = False  # within a call that was judged as a whole
+    placed: set[int] = field(default_factory=set)  # id() of every tensor that was ever in `places`
+    harmless: set[tuple[torch.dtype, torch.Size]] = field(default_factory=set)  # tensors without a violation
+    inside: bool = False  # inside a call that was checked as a whole
 
     def check(self, op: str, values: dict[str, Any]) -> None:
-        """Hold one call against the rules. Raises LimitError for the first that it breaks, if so told."""
+        """Check one call against the rules. Raises LimitError for the first violation if `fails`."""
         self.calls += 1
         call = Call(op, values, self.backend, self.history)
         for rule, message in hits(call):
@@ -70,7 +71,7 @@ class Watch:
             self.history.record(call)
 
     def check_tensors(self, tensors: Iterable[Tensor]) -> None:
-        """Hold every tensor on the device against the rules for tensors."""
+        """Check every tensor on the device against the rules for tensors."""
         for x in tensors:
             if (x.dtype, x.shape) in self.harmless or self._place_of(x) != "device":
                 continue
@@ -81,14 +82,14 @@ class Watch:
                 self.harmless.add((x.dtype, x.shape))
 
     def report(self, rule: Rule, message: str) -> None:
-        """Note a broken rule, and raise it if so told."""
+        """Record a violation, and raise it if `fails`."""
         self.broken.setdefault(rule.id, message)
         self.counts[rule.id] += 1
         if self.fails:
             raise LimitError(rule, message, self.backend)
 
     def place(self, tensors: Iterable[Tensor]) -> Place:
-        """Where a call on these tensors runs; "none" without any."""
+        """Return the place where a call on these tensors runs; "none" without any."""
         found = {self._place_of(x) for x in tensors}
         order: tuple[Place, ...] = ("device", "host", "open")
         for place in order:
@@ -97,7 +98,7 @@ class Watch:
         return "none"
 
     def put(self, nest: Any, place: Place) -> None:
-        """Say where results are."""
+        """Set the place of results."""
         for x in tensors_in((nest,)):
             if place == "device":
                 self.places.pop(x, None)
@@ -106,7 +107,7 @@ class Watch:
                 self.places[x] = place
 
     def _place_of(self, x: Tensor) -> Place:
-        # a lookup by weak reference is slow, and most tensors were never among them
+        # a lookup by weak reference is slow, and most tensors were never in `places`
         return cast("Place", self.places.get(x, "device")) if id(x) in self.placed else "device"
 
 
@@ -114,7 +115,7 @@ SCALARS = {int, bool, float, type(None), torch.dtype, torch.device, str}
 
 
 def tensors_in(nests: Iterable[Any]) -> list[Tensor]:
-    """Every tensor in nested arguments (a tenth of torch's tree_leaves' time, and it runs for every call)."""
+    """List every tensor in nested arguments; runs for every call, in a tenth of tree_leaves' time."""
     found: list[Tensor] = []
     for one in nests:
         if isinstance(one, Tensor):
@@ -154,7 +155,7 @@ def _self(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     return {"self": args[0]}
 
 
-# Functions that torch takes apart before an operator mode sees them; the first is one kernel on MPS.
+# Functions that torch decomposes before an operator mode sees them; the first is one kernel on MPS.
 FUNCTIONS: dict[Any, tuple[str, Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]]] = {
     F.scaled_dot_product_attention: ("scaled_dot_product_attention", _attention),
     F.linear: ("linear", _linear),
@@ -167,7 +168,7 @@ COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class _Functions(TorchFunctionMode):
-    """Sees calls as they are written: composite functions, and where tensors are made."""
+    """Mode that sees calls as written: composite functions, and the creation of tensors."""
 
     def __init__(self, watch: Watch):
         super().__init__()
@@ -187,7 +188,7 @@ class _Functions(TorchFunctionMode):
             out = func(*args, **kwargs)
         finally:
             watch.inside = outer
-        if place == "none":  # a tensor is made
+        if place == "none":  # a tensor is created
             place = _device_place(kwargs.get("device"))
             watch.put(out, place)
             watch.check_tensors(tensors_in((out,)))
@@ -196,7 +197,7 @@ class _Functions(TorchFunctionMode):
         return out
 
     def _moved(self, func: Any, args: Any, kwargs: Any, place: Place) -> Any:
-        """.to and .cpu: a new alias where torch returns the tensor itself, since it changes sides here."""
+        """Handle .to and .cpu: return a new alias if torch returns the same tensor, as its place changes."""
         out = func(*args, **kwargs)
         for target in [*args[1:], *kwargs.values(), *(["cpu"] if func is Tensor.cpu else [])]:
             if isinstance(target, (str, torch.device)):
@@ -214,7 +215,7 @@ def _device_place(device: Any) -> Place:
 
 
 class _Operators(TorchDispatchMode):
-    """Sees the operators that reach a device."""
+    """Mode that sees the operators that reach a device."""
 
     def __init__(self, watch: Watch):
         super().__init__()
@@ -222,14 +223,14 @@ class _Operators(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled here, and to keep dynamo out costs more than the rules do
+        return False  # nothing is compiled here, and keeping dynamo out costs more than the rules
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         watch = self.watch
-        if _composite(func):  # in inference mode operators arrive whole
+        if _composite(func):  # in inference mode operators are not decomposed
             with self:
-                return func._op_dk(COMPOSITE, *args, **kwargs)  # as on the device, not torch's Python copy
+                return func._op_dk(COMPOSITE, *args, **kwargs)  # as on the device, not torch's Python version
         given = tensors_in((*args, *kwargs.values()))
         place = watch.place(given)
         seen = place in ("device", "open") and not watch.inside
@@ -252,7 +253,7 @@ def _composite(func: Any) -> bool:
 
 
 def _bind(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Arguments by the names of the operator's schema, defaults filled in."""
+    """Bind arguments to the names of the operator's schema, with defaults."""
     declared = func._schema.arguments
     values = {argument.name: argument.default_value for argument in declared if argument.has_default_value()}
     values.update(zip((argument.name for argument in declared), args, strict=False))
@@ -271,14 +272,13 @@ def _watched(backend: Backend, fails: bool) -> Iterator[Watch]:
 
 
 def enforce(backend: Backend) -> Any:
-    """Context in which a call that the backend could not run, or would run wrongly, raises LimitError.
+    """Raise LimitError in the context for a call that the backend cannot run, or would compute incorrectly.
 
-    Layers of torch_ref take the backend's rules for their own inside it, as they would on the device.
-    Gives the Watch of the run.
+    Layers of torch_ref apply the backend's rules inside it, as on the device. Yields the run's Watch.
     """
     return _watched(backend, True)
 
 
 def observe(backend: Backend) -> Any:
-    """The same, but broken rules are noted in Watch.broken and the run goes on."""
+    """Record violations in Watch.broken, without stopping the run. Yields the run's Watch."""
     return _watched(backend, False)

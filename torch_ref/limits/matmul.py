@@ -1,4 +1,4 @@
-"""Matrix products and F.linear."""
+"""Limits of matrix products and F.linear."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _operands(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def _result(call: Call) -> int:
-    """Elements of the product."""
+    """Count the elements of the product."""
     left, right = _operands(call)
     return left.numel() // max(left.shape[-1], 1) * right.shape[-1]
 

@@ -1,4 +1,4 @@
-"""What a rule is: an operator, the condition on its call, where it holds, what happens, what to do."""
+"""Rules: operators, a condition on the call, affected versions, effect and remedy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Evidence = Literal["source", "binary", "thread", "claimed"]
 
 @dataclass(frozen=True)
 class Where:
-    """Versions that have a limit: first <= version < before, where None is open. chips: any if empty."""
+    """Versions that have a limit: first <= version < before; None is open. chips: any if empty."""
 
     torch: tuple[str | None, str | None] = (None, None)
     macos: tuple[str | None, str | None] = (None, None)
     chips: tuple[str, ...] = ()
 
     def covers(self, backend: Backend) -> bool:
-        """Whether the limit holds there; what a backend does not tell is assumed to be the worst."""
+        """Return True if the limit applies; for unknown versions of a backend the worst is assumed."""
         return (
             _within(backend.torch, self.torch)
             and (backend.macos is None or _within(backend.macos, self.macos))
@@ -62,7 +62,7 @@ def _range(what: str, bounds: tuple[str | None, str | None]) -> str:
 
 @dataclass
 class GraphCache:
-    """What MPSGraph remembers: the first mask and scale of each key that torch keeps a graph for."""
+    """Model of MPSGraph's cache: the first mask and scale of each key that torch keeps a graph for."""
 
     first: dict[tuple[Any, ...], tuple[tuple[int, ...] | None, Any, float | None]] = field(
         default_factory=dict
@@ -70,25 +70,25 @@ class GraphCache:
 
     @staticmethod
     def key(call: Call) -> tuple[Any, ...]:
-        """getTensorsStringKey({q, k, v}) : is_causal : has_mask."""
+        """Build torch's key, getTensorsStringKey({q, k, v}) : is_causal : has_mask."""
         shapes = tuple((tuple(call[name].shape), call[name].dtype) for name in ("query", "key", "value"))
         return (*shapes, call["is_causal"], call["attn_mask"] is not None)
 
     @staticmethod
     def entry(call: Call) -> tuple[tuple[int, ...] | None, Any, float | None]:
-        """Mask shape, mask dtype and scale of a call."""
+        """Return mask shape, mask dtype and scale of a call."""
         mask = call["attn_mask"]
         scale = call["scale"] if call["scale"] is not None else call["query"].shape[-1] ** -0.5
         return (None, None, scale) if mask is None else (tuple(mask.shape), mask.dtype, scale)
 
     def record(self, call: Call) -> None:
-        """Keep the entry of a key's first call."""
+        """Store the entry of a key's first call."""
         self.first.setdefault(self.key(call), self.entry(call))
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operator call: arguments by name. Without history, for planning, what may fail counts as failing."""
+    """An operator call: arguments by name. Without history, as in planning, a possible failure counts."""
 
     op: str
     values: Mapping[str, Any]
@@ -99,7 +99,7 @@ class Call:
         return self.values[name]
 
     def tensors(self) -> Iterator[Tensor]:
-        """Every tensor argument."""
+        """Yield every tensor argument."""
         for value in self.values.values():
             if isinstance(value, Tensor):
                 yield value
@@ -109,11 +109,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Rule:
-    """One limit. `breaks` tells whether a call meets the condition; a string is the message for that call.
+    """One limit. `breaks` returns True if a call meets the condition, or a string, the message for that call.
 
     ops: names of aten operators, of functions that torch composes ("linear", "lstm", "imag", "weight_norm",
-    "scaled_dot_product_attention"), or "tensor" for a limit on every tensor, given as "x", by its dtype and
-    shape alone: others of the same are not asked about again.
+    "scaled_dot_product_attention"), or "tensor" for a limit on every tensor, passed as "x". Such a limit may
+    depend only on dtype and shape: each pair is checked once.
     """
 
     id: str
@@ -129,11 +129,11 @@ class Rule:
     device: Literal["mps", "cuda"] = "mps"
 
     def active(self, backend: Backend) -> bool:
-        """Whether the rule holds on this backend."""
+        """Return True if the rule applies to this backend."""
         return backend.device == self.device and any(where.covers(backend) for where in self.where)
 
     def hit(self, call: Call) -> str | None:
-        """The backend's message if this call breaks the rule."""
+        """Return the backend's message if this call violates the rule."""
         found = self.breaks(call)
         return found if isinstance(found, str) else self.message if found else None
 
@@ -144,17 +144,17 @@ NO_DTYPE = "Trying to convert {} to the MPS backend but it does not have support
 
 
 def torch_range(first: str | None, before: str | None = None) -> tuple[Where, ...]:
-    """Releases [first, before) on every macOS."""
+    """Select releases [first, before) on every macOS."""
     return (Where((first, before)),)
 
 
 def always(call: Call) -> bool:
-    """For an operator that fails whatever its arguments."""
+    """Match every call, for an operator that always fails."""
     return True
 
 
 class LimitError(RuntimeError):
-    """A call that the emulated backend cannot run, or would run wrongly. `rule` is the rule's id."""
+    """A call that the emulated backend cannot run, or would compute incorrectly. `rule` is the rule's id."""
 
     def __init__(self, rule: Rule, message: str, backend: Backend):
         super().__init__(f"{message} [{rule.id}; {backend}; {rule.effect}]: {rule.remedy}")

@@ -1,4 +1,4 @@
-"""Sampling, scans, sorting and indexing."""
+"""Limits of sampling, scans, sorting and indexing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule, and the questions that layers, tests and commands ask about them."""
+"""The table of all rules, and its queries for layers, tests and commands."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ RULES: tuple[Rule, ...] = (
 
 @functools.cache
 def active(backend: Backend) -> tuple[Rule, ...]:
-    """The rules that hold on a backend, in the order of the table."""
+    """List the rules that apply to a backend, in the order of the table."""
     return tuple(rule for rule in RULES if rule.active(backend))
 
 
 @functools.cache
 def by_operator(backend: Backend) -> dict[str, tuple[Rule, ...]]:
-    """Active rules by the operator that they watch."""
+    """Group active rules by operator."""
     found: dict[str, list[Rule]] = {}
     for rule in active(backend):
         for op in rule.ops:
@@ -39,7 +39,7 @@ def by_operator(backend: Backend) -> dict[str, tuple[Rule, ...]]:
 
 
 def hits(call: Call) -> Iterator[tuple[Rule, str]]:
-    """Active rules that a call breaks, with the backend's message."""
+    """Yield active rules that a call violates, with the backend's message."""
     for rule in by_operator(call.backend).get(call.op, ()):
         message = rule.hit(call)
         if message is not None:
@@ -56,7 +56,7 @@ def attention_trusted(
     scale: float | None,
     enable_gqa: bool,
 ) -> bool:
-    """Whether no rule of the backend that runs `query` could forbid this call of torch's attention."""
+    """Return True if no rule of `query`'s backend may be violated by this call of torch's attention."""
     backend = backend_of(query.device)
     if backend is None:
         return True
@@ -74,7 +74,7 @@ def attention_trusted(
 
 
 def longest_convolution(device: torch.device) -> int | None:
-    """The largest size that a convolution may have on a device; None if there is no limit."""
+    """Return the largest size of a convolution on a device; None without a limit."""
     backend = backend_of(device)
     watched = {"conv-65536", "conv-transpose-65536", "conv-channels-silent", "conv-weight-grad-65536"}
     if backend is None or not any(rule.id in watched for rule in active(backend)):
@@ -83,7 +83,7 @@ def longest_convolution(device: torch.device) -> int | None:
 
 
 def lstm_trusted(device: torch.device, layers: int) -> bool:
-    """Whether no rule forbids an LSTM of that many layers, one direction, time first."""
+    """Return True if no rule forbids an LSTM of this many layers, one direction, time first."""
     backend = backend_of(device)
     values = {"num_layers": layers, "bidirectional": False, "batch_first": False, "projections": False}
     return backend is None or next(hits(Call("lstm", values, backend)), None) is None

@@ -1,4 +1,4 @@
-"""Dtypes, sizes of any tensor, and layers with state."""
+"""Limits of dtypes, of tensor sizes, and of layers with state."""
 
 from __future__ import annotations
 

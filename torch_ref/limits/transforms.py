@@ -1,4 +1,4 @@
-"""Folding, Fourier transforms and complex numbers."""
+"""Limits of folding, Fourier transforms and complex numbers."""
 
 from __future__ import annotations
 

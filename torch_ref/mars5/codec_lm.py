@@ -1,9 +1,10 @@
 """MARS5's autoregressive network: a voice and ids of text and speech in, logits of the next id out.
 
-Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used. Parameter
-names are the published ones. Sliding window: Beltagy, Peters and Cohan, "Longformer", arXiv:2004.05150.
-Differs from upstream: the speaker vector is made once, not in every step; angles and sines are made in
-float64 and rounded once; rotations are real products; norms and logits are float32 in every dtype.
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
+Parameter names are the published ones. Sliding window: Beltagy, Peters and Cohan, "Longformer",
+arXiv:2004.05150.
+Differs from upstream: the speaker vector is computed once, not in every step; angles and sines are computed
+in float64 and rounded once; rotations are real products; norms and logits are float32 in every dtype.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Attention(nn.Module):
         self.wo = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, rotation: Rotation, cache: Cache) -> Tensor:
-        """The rows follow those that the cache holds."""
-        both = torch.cat((self.wq(x), self.wk(x)), dim=-1)  # turned together: half the launches
+        """Attend from new rows, which follow the cached ones."""
+        both = torch.cat((self.wq(x), self.wk(x)), dim=-1)  # rotated together: half the launches
         queries, keys = rotate_pairs(split_heads(both, 2 * self.heads), rotation).chunk(2, dim=1)
         keys, values = cache.extend(keys, split_heads(self.wv(x), self.heads))
         causal, mask = cache.rule(x.shape[1])
@@ -97,7 +98,7 @@ class Transformer(nn.Module):
 
 
 class CodecLM(nn.Module):
-    """The whole network. Positions count the speaker vector, which has position 0, and the ids behind it."""
+    """The whole network. The speaker vector has position 0; the ids follow it."""
 
     def __init__(self, config: CodecLMConfig):
         super().__init__()
@@ -117,12 +118,12 @@ class CodecLM(nn.Module):
         self.ar = Transformer(config)
 
     def speaker(self, codes: Tensor) -> Tensor:
-        """The reference as one vector. (B, P, Q) → (B, D).
+        """Encode the reference as one vector. (B, P, Q) → (B, D).
 
-        All frames from the first one on whose first code is the padding row are left out.
+        Frames are dropped from the first one whose first code is the padding row.
         """
         padding = codes[..., 0] == self.config.codebook_rows - 1
-        gone = F.pad(padding.int(), (1, 0))  # the identity row never is
+        gone = F.pad(padding.int(), (1, 0))  # the identity row is never padding
         there = gone.cumsum(dim=1) == 0
         positions = self.pos_embedding(codes.shape[1] + 1)
         return speaker_vector(
@@ -134,27 +135,27 @@ class CodecLM(nn.Module):
         )
 
     def rows(self, speaker: Tensor, ids: Tensor) -> Tensor:
-        """What the blocks read first: the speaker vector and the prompt. (B, D), (B, N) → (B, N + 1, D)."""
+        """Build the first input rows: the speaker vector and the prompt. (B, D), (B, N) → (B, N + 1, D)."""
         words = self.embed(ids)
         return torch.cat((speaker[:, None].to(words.dtype), words), dim=1)
 
     def forward(self, rows: Tensor, rotation: Rotation, cache: Sequence[Cache]) -> Tensor:
-        """Logits behind each row. (B, T, D) → (B, T, V), at least float32."""
+        """Compute logits after each row. (B, T, D) → (B, T, V), at least float32."""
         return self.head(self.ar(rows, rotation, cache))
 
     def next_logits(self, rows: Tensor, rotation: Rotation, cache: Sequence[Cache]) -> Tensor:
-        """Logits behind the last row alone. (B, T, D) → (B, V), at least float32."""
+        """Compute logits only after the last row. (B, T, D) → (B, V), at least float32."""
         return self.head(self.ar(rows, rotation, cache)[:, -1])
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits of the blocks' output. (..., D) → (..., V), cast after the product."""
+        """Compute logits of the blocks' output. (..., D) → (..., V), cast after the product."""
         return at_least_float32(self.ar.output(hidden))
 
     def positions(self, length: int) -> RotaryPositions:
-        """Rotary tables of positions 0 .. length-1, where the network is."""
+        """Build rotary tables of positions 0 .. length-1, on the network's device."""
         tables = RotaryPositions(length, self.config.head_dim, self.config.rope_theta)
         return tables.to(self.embed.weight.device)
 
     def new_cache(self, capacity: int) -> list[RingCache]:
-        """An empty cache for every layer. capacity: positions that the request may come to."""
+        """Create an empty cache for every layer. capacity: most positions of the request."""
         return [RingCache(self.config.sliding_window, capacity) for _ in self.ar.layers]

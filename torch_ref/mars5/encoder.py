@@ -1,9 +1,9 @@
-"""The transformer layers that both of MARS5's networks are made of, and what stands before them.
+"""Transformer layers and embeddings of both of MARS5's networks.
 
-Names are the published ones of Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of
-it was used. Gated feed-forward: Shazeer, "GLU variants improve transformer", arXiv:2002.05202.
-Differs from upstream: sines are made in float64 and rounded once. Between layers all is float32, also where
-the products are not.
+Names are the published ones of Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its
+code was used. Gated feed-forward: Shazeer, "GLU variants improve transformer", arXiv:2002.05202.
+Differs from upstream: sines are computed in float64 and rounded once. Between layers everything is float32,
+even if the products are not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SwiGLU(nn.Module):
         self.V = nn.Linear(width, inner, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        # differs from mlx_port: on MPS half-precision products of three axes, without bias, are not steady
+        # differs from mlx_port: on MPS equal half-precision products of three axes without bias may differ
         rows = x.flatten(0, -2)
         return (F.silu(self.W(rows)) * self.V(rows)).unflatten(0, x.shape[:-1])
 
@@ -41,7 +41,7 @@ class MultiheadAttention(nn.Module):
         self.out_proj = nn.Linear(width, width)
 
     def forward(self, x: Tensor, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """source: what is attended to, where that is not x; more rows than x's one share x.
+        """source: attended rows, if not x; if it has more batch rows than x, they share x's single one.
 
         mask: (B, 1, 1, keys), True at keys to see; None sees all.
         """
@@ -74,7 +74,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Layers that see the whole sequence, and a last norm. (B, S, D) → same, float32 or wider."""
+    """Layers with attention to the whole sequence, and a last norm. (B, S, D) → same, float32 or wider."""
 
     def __init__(self, width: int, heads: int, inner: int, layers: int, eps: float):
         super().__init__()
@@ -89,7 +89,7 @@ class Encoder(nn.Module):
 
 
 class ChunkedEmbedding(nn.Module):
-    """One table a codebook, each for its share of the width, side by side. (B, S, Q) → (B, S, D)."""
+    """One table per codebook, each for an equal share of the width. (B, S, Q) → (B, S, D)."""
 
     def __init__(self, n_codebooks: int, rows: int, width: int):
         super().__init__()
@@ -100,7 +100,7 @@ class ChunkedEmbedding(nn.Module):
 
 
 class SinePositions(nn.Module):
-    """Sines of positions from 0, scaled by one learned number. length → (length, D), float32 or wider."""
+    """Sinusoidal positions from 0, scaled by one learned number. length → (length, D), float32 or wider."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -116,7 +116,7 @@ class SinePositions(nn.Module):
 def speaker_vector(
     encoder: Encoder, identity: Tensor, codes: Tensor, positions: Tensor, mask: Tensor | None
 ) -> Tensor:
-    """What the encoder makes of the identity row in front of a reference's embedded frames.
+    """Encode a reference's embedded frames and return the output of the identity row before them.
 
     identity: (1, D).  codes: (B, P, D).  positions: (P + 1, D).  mask: (B, 1, 1, P + 1) or None.
     → (B, D), float32 or wider.
@@ -125,16 +125,16 @@ def speaker_vector(
 
 
 def speaker_rows(identity: Tensor, codes: Tensor, positions: Tensor) -> Tensor:
-    """The identity row, then a reference's embedded frames. → (B, P + 1, D), float32 or wider."""
+    """Concatenate the identity row and a reference's embedded frames. → (B, P + 1, D), float32 or wider."""
     rows = torch.cat((identity.expand(codes.shape[0], 1, -1), codes), dim=1)
     return at_least_float32(rows) + positions
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, S, H·E) → (B, H, S, E)."""
+    """Split heads. (B, S, H·E) → (B, H, S, E)."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
-    """(B, H, S, E) → (B, S, H·E)."""
+    """Merge heads. (B, H, S, E) → (B, S, H·E)."""
     return x.transpose(1, 2).flatten(2)

@@ -1,6 +1,6 @@
-"""MARS5's engine: ids one by one, the diffusion, codec and vocoder.
+"""MARS5's engine: autoregressive ids, diffusion, codec and vocoder.
 
-Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used.
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tts_core.noise import Noise
 
 
 class Mars5Engine:
-    """MARS5's networks. network: the autoregressive one; transformer: the diffusion's."""
+    """MARS5's networks. network: autoregressive; transformer: of the diffusion."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class Mars5Engine:
         self.host = Host(network.embed)
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
-        """(L,) float32 samples → (Q, P) int32 codes."""
+        """Encode samples. (L,) float32 → codes (Q, P) int32."""
         return self.host.to_host(self.codec.encode(samples[None], self.nar_config.n_codebooks))[0]
 
     def extend(
         self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise
     ) -> Iterator[CodecSequence]:
-        """Draw ids until the sequence is done; yields it after each. codes: (Q, P), the reference's."""
+        """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's."""
         return extend(self.network, codes, sequence, options, noise)
 
     def diffuse(
@@ -60,9 +60,9 @@ class Mars5Engine:
         noise: Noise,
         check: Callable[[], None],
     ) -> np.ndarray:
-        """All codebooks of the cells' frames. → (Q, S) int32. check: called between timesteps, may raise."""
+        """Draw all codebooks of the cells' frames. → (Q, S) int32. check: called between timesteps."""
         return self.diffusion.run(text, reference, cells, settings, noise=noise, check=check)
 
     def decode(self, codes: np.ndarray, bandwidth_id: int) -> np.ndarray:
-        """(Q, T) int32 codes → (L,) float32 samples."""
+        """Decode codes. (Q, T) int32 → samples (L,) float32."""
         return self.host.to_host(self.vocoder.decode(codes[None], bandwidth_id))[0].astype(np.float32)

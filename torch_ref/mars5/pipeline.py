@@ -1,4 +1,4 @@
-"""MARS5's pipeline on this side: loaded from a folder, or built from networks."""
+"""MARS5's pipeline on this side, loaded from a folder or built from networks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Mars5Pipeline(pipeline.Mars5Pipeline):
         codec: str | Path | None = None,
         config: str | Path | None = None,
     ) -> Mars5Pipeline:
-        """A MARS5 from published or converted files; arguments and errors as of `torch_ref.load`.
+        """Load a MARS5 from published or converted files; arguments and errors as in `torch_ref.load`.
 
         Raises UsageError for files of another model.
         """
@@ -44,7 +44,7 @@ class Mars5Pipeline(pipeline.Mars5Pipeline):
 
 
 def assemble(parts: Parts) -> Mars5Pipeline:
-    """The pipeline. Raises ResourceError, before weights are read, where memory would not hold it."""
+    """Build the pipeline. Raises ResourceError, before weights are read, for too little memory."""
     check_loading(
         parts.configs,
         dtype=name_of(parts.dtype),
@@ -65,5 +65,5 @@ def compose(
     vocoder: Vocos,
     vocabulary: CodecVocabulary,
 ) -> Mars5Pipeline:
-    """The pipeline of networks that are there."""
+    """Build the pipeline of loaded networks."""
     return Mars5Pipeline(Mars5Engine(network, transformer, codec, vocoder, vocabulary))

@@ -1,10 +1,10 @@
 """MARS5's residual transformer: noisy codes of all codebooks in, logits of the clean ones out.
 
-Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, no code of it was used. Parameter
-names are the published ones.
-Differs from upstream: sines are made in float64 and rounded once; conditional and unconditional rows share
-what only the speaker tells apart; the unconditional speaker, one visible row in a masked reference, is that
-row alone.
+Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none of its code was used.
+Parameter names are the published ones.
+Differs from upstream: sines are computed in float64 and rounded once; conditional and unconditional rows
+share all inputs that do not depend on the speaker; the unconditional speaker, upstream a single visible row
+in a masked reference, is computed from only that row.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tts_core.nn.positions import timestep_table
 
 
 class Source(NamedTuple):
-    """What stays the same over all timesteps, made once per call of the network's owner.
+    """Inputs that are the same for all timesteps, computed once per run.
 
-    text: (R, N + 1, D), speaker vectors in front; R rows may share one row of codes.  positions: (S, D).
-    encoder_steps, decoder_steps: (T, D), one vector a timestep; all of them float32 or wider.
-    text_mask: (R, 1, 1, N + 1), frame_mask: (B, 1, 1, S), True at what is there; None where all is.
+    text: (R, N + 1, D), after speaker vectors; R rows may share one row of codes.  positions: (S, D).
+    encoder_steps, decoder_steps: (T, D), one vector per timestep; all of them float32 or wider.
+    text_mask: (R, 1, 1, N + 1), frame_mask: (B, 1, 1, S), True at valid positions; None if all are.
     """
 
     text: Tensor
@@ -58,14 +58,14 @@ class DecoderLayer(nn.Module):
         self.activation = SwiGLU(width, inner)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
-        """memory: (R, N + 1, D); one row of x serves all of its rows."""
+        """memory: (R, N + 1, D); if x has one row, all of memory's rows share it."""
         x = x + self.self_attn(self.norm1(x), mask=mask)
         x = x + self.multihead_attn(self.norm2(x), memory, memory_mask)
         return x + self.linear2(self.activation(self.norm3(x).to(self.linear2.weight.dtype)))
 
 
 class Decoder(nn.Module):
-    """Layers over frames that attend to encoded text, and a last norm. (B, S, D) → (R, S, D)."""
+    """Layers over frames with attention to encoded text, and a last norm. (B, S, D) → (R, S, D)."""
 
     def __init__(self, width: int, heads: int, inner: int, layers: int, eps: float):
         super().__init__()
@@ -79,7 +79,7 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder under the prefix that the published names have."""
+    """Encoder and decoder under the prefix of the published names."""
 
     def __init__(self, config: ResidualTransformerConfig):
         super().__init__()
@@ -89,7 +89,7 @@ class Transformer(nn.Module):
 
 
 class ResidualTransformer(nn.Module):
-    """The whole network. Codes stand as (B, S, Q): frames, then codebooks."""
+    """The whole network. Codes are (B, S, Q): frames, then codebooks."""
 
     def __init__(self, config: ResidualTransformerConfig):
         super().__init__()
@@ -118,7 +118,7 @@ class ResidualTransformer(nn.Module):
         )
 
     def speaker(self, codes: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The reference as one vector. (B, P, Q) → (B, D).  lengths: (B,) frames that are no padding."""
+        """Encode the reference as one vector. (B, P, Q) → (B, D).  lengths: (B,) frames without padding."""
         positions = self.ref_pos_embedding(codes.shape[1] + 1)
         mask = None if lengths is None else _visible(codes.shape[1] + 1, lengths + 1)
         return speaker_vector(
@@ -126,7 +126,7 @@ class ResidualTransformer(nn.Module):
         )
 
     def no_speaker(self) -> Tensor:
-        """The unconditional rows' vector, a constant of the checkpoint. → (1, D)."""
+        """Compute the unconditional rows' vector, a constant of the checkpoint. → (1, D)."""
         nothing = self.spk_identity_emb.weight.new_zeros(1, 0, self.config.hidden_size)
         positions = self.ref_pos_embedding(1)
         return speaker_vector(self.spk_encoder, self.spk_identity_emb.weight, nothing, positions, None)
@@ -141,10 +141,10 @@ class ResidualTransformer(nn.Module):
         text_lengths: Tensor | None = None,
         frame_lengths: Tensor | None = None,
     ) -> Source:
-        """Embed all that no timestep changes.
+        """Embed the inputs that do not depend on the timestep.
 
         text: (B, N) ids.  speakers: (R, D); for B = 1 any number of rows share the text.
-        text_lengths, frame_lengths: (B,), what is no padding; None where nothing is.
+        text_lengths, frame_lengths: (B,), without padding; None if nothing is padded.
         """
         words = at_least_float32(self.text_embed(text)).expand(len(speakers), -1, -1)
         rows = torch.cat((speakers[:, None], words), dim=1)
@@ -164,27 +164,27 @@ class ResidualTransformer(nn.Module):
         return at_least_float32(mlp(torch.as_tensor(table, dtype=weight.dtype, device=weight.device)))
 
     def forward(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
-        """Logits of every cell. codes: (B, S, Q); t: (B,) or (1,) int → (R, S, Q, K), at least float32."""
+        """Compute all logits. codes: (B, S, Q); t: (B,) or (1,) int → (R, S, Q, K), at least float32."""
         return self.head(self.hidden(codes, source, t), range(self.config.n_output_codebooks))
 
     def hidden(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
-        """What the heads see. (B, S, Q) → (R, S, D)."""
+        """Compute the heads' input. (B, S, Q) → (R, S, D)."""
         memory = self.tfm.encoder(self.encoder_input(source, t), source.text_mask)
         memory = memory.to(self.text_embed.weight.dtype)  # once for all layers
         frames = self.decoder_input(codes, source, t)
         return self.tfm.decoder(frames, memory, source.frame_mask, source.text_mask)
 
     def encoder_input(self, source: Source, t: Tensor) -> Tensor:
-        """Text rows at their timesteps. → (R, N + 1, D)."""
+        """Add timesteps to the text rows. → (R, N + 1, D)."""
         return source.text + source.encoder_steps[t][:, None]
 
     def decoder_input(self, codes: Tensor, source: Source, t: Tensor) -> Tensor:
-        """Embedded codes at their timesteps. (B, S, Q) → (B, S, D)."""
+        """Embed codes and add timesteps. (B, S, Q) → (B, S, D)."""
         embedded = at_least_float32(self.residual_encoder(codes))
         return embedded + source.positions + source.decoder_steps[t][:, None]
 
     def head(self, hidden: Tensor, codebooks: Sequence[int]) -> Tensor:
-        """Logits of some codebooks. (R, S, D) → (R, S, len(codebooks), K), cast after the products."""
+        """Compute some codebooks' logits. (R, S, D) → (R, S, len(codebooks), K), cast after the products."""
         logits = []
         for q in codebooks:
             norm, linear = cast(nn.Sequential, self.residual_decoder[q])
@@ -198,5 +198,5 @@ def _timestep_mlp(config: ResidualTransformerConfig) -> nn.Sequential:
 
 
 def _visible(count: int, lengths: Tensor) -> Tensor:
-    """(B,) lengths → (B, 1, 1, count), True below each."""
+    """Build a mask, True below each length. (B,) → (B, 1, 1, count)."""
     return (torch.arange(count, device=lengths.device) < lengths[:, None])[:, None, None]

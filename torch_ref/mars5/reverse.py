@@ -1,4 +1,4 @@
-"""Running MARS5's diffusion backwards: from noise to the codes of all codebooks."""
+"""MARS5's reverse diffusion: from noise to the codes of all codebooks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tts_core.noise import Noise
 class Step:
     """One step down, the plain form: every operation is launched from Python.
 
-    `finite` tells whether all logits so far were numbers.
+    `finite` is True while all logits so far are finite.
     """
 
     def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
@@ -45,11 +45,11 @@ class Step:
         self.finite = torch.ones((), dtype=torch.bool, device=self.table.device)
 
     def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        """codes: (S, Q) entering timestep t, (1,) int64.  numbers: those of `numbers_for`. → (S, Q)."""
+        """Run a step. codes: (S, Q) entering timestep t, (1,) int64.  numbers: of `numbers_for`. → (S, Q)."""
         return self.compute(codes, t, numbers)
 
     def compute(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        """The step's arithmetic."""
+        """Compute the step."""
         at, per_cell = at_timestep(self.table, t), self.settings.draws == "per cell"
         log_p = self.log_posterior(codes, t)
         own = numbers[:, self.first_frame :, self.first_book :]
@@ -64,20 +64,20 @@ class Step:
         return after
 
     def log_posterior(self, codes: Tensor, t: Tensor) -> Tensor:
-        """Of the cells from the first unknown frame and codebook on. (S, Q) → (S', Q', K)."""
+        """Compute it for the cells from the first unknown frame and codebook on. (S, Q) → (S', Q', K)."""
         clean = guided(self.logits(codes, t), self.settings.guidance_w, self.settings.x_0_temp)
         log_x0 = clean.log_softmax(dim=-1)
-        self.finite &= log_x0[..., 0].isfinite().all()  # a row with NaN or infinity has none that is finite
+        self.finite &= log_x0[..., 0].isfinite().all()  # NaN or infinity makes the whole row non-finite
         return posterior(log_x0, codes[self.first_frame :, self.first_book :], at_timestep(self.table, t))
 
     def logits(self, codes: Tensor, t: Tensor) -> Tensor:
-        """Of the same cells, for every row of the source. (S, Q) → (R, S', Q', K)."""
+        """Compute logits of the same cells, for every row of the source. (S, Q) → (R, S', Q', K)."""
         hidden = self.network.hidden(codes[None], self.source, t)[:, self.first_frame :]
         return self.network.head(hidden, range(self.first_book, codes.shape[1]))
 
 
 class GraphStep(Step):
-    """The same step captured as a CUDA graph: one launch a step instead of a thousand. Gives one buffer."""
+    """The step captured as a CUDA graph: one launch per step instead of a thousand. Returns one buffer."""
 
     def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
         super().__init__(network, source, cells, settings)
@@ -89,7 +89,7 @@ class GraphStep(Step):
             self.graph, self.after = capture(
                 lambda: self.codes.copy_(self.compute(self.codes, self.t, self.numbers)),
                 codes.device,
-                again=lambda: None,  # all that the warm-up moved on is filled below
+                again=lambda: None,  # everything that the warm-up changed is set below
             )
         self.codes.copy_(codes)
         self.t.copy_(t)
@@ -99,13 +99,13 @@ class GraphStep(Step):
 
 
 def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
-    """The fastest form that the network's device has."""
+    """Build the fastest form of the step for the network's device."""
     form = GraphStep if network.text_embed.weight.is_cuda else Step
     return form(network, source, cells, settings)
 
 
 class ReverseDiffusion:
-    """A residual transformer with the one vector that all of its runs share."""
+    """A residual transformer with its unconditional speaker vector, which all runs share."""
 
     def __init__(self, network: ResidualTransformer):
         self.network = network
@@ -113,7 +113,7 @@ class ReverseDiffusion:
 
     @torch.inference_mode()
     def read(self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion) -> Source:
-        """What a run reads besides codes. text: (N,) ids.  reference: (Q, P), the speaker's codes."""
+        """Build a run's inputs besides codes. text: (N,) ids.  reference: (Q, P), the speaker's codes."""
         speakers = self.network.speaker(self._to_device(reference.T[None]).long())
         if settings.guided:
             if self._nobody is None:
@@ -136,11 +136,11 @@ class ReverseDiffusion:
         noise: Noise,
         check: Callable[[], None] | None = None,
     ) -> np.ndarray:
-        """All codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
+        """Draw all codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
 
         text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.  check: called
-        between timesteps, may raise.
-        Raises GenerationError where the network gives NaN or infinity.
+        between timesteps; it may raise.
+        Raises GenerationError if the network computes NaN or infinity.
         """
         for codes in self.states(text, reference, cells, settings, noise=noise):
             if check is not None:
@@ -158,7 +158,7 @@ class ReverseDiffusion:
         *,
         noise: Noise,
     ) -> Iterator[Tensor]:
-        """The state that enters each timestep, T - 1 first, and at the end the clean one. (S, Q) int64 each.
+        """Yield the state entering each timestep, T - 1 first, and finally the clean one. (S, Q) int64 each.
 
         A state may be overwritten by the next. Nothing is read from the device before the end.
         """

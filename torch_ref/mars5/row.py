@@ -1,4 +1,4 @@
-"""The blocks of CodecLM for one row whose position stands on the device, as a captured step needs them."""
+"""The blocks of CodecLM for one row whose position is stored on the device, for captured steps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOST_POSITIONS = 2**31  # more than any table has
 
 
 class PlainRow:
-    """By the network's own layers, on the rings' buffers."""
+    """One row through the network's own layers, on the ring buffers."""
 
     def __init__(
         self, network: CodecLM, cache: Sequence[RingCache], rotary: RotaryPositions, position: Tensor
     ):
-        """cache: after the prompt.  position: (1,) int64, the row's; kept by the owner."""
+        """cache: after the prompt.  position: (1,) int64, the row's; owned by the caller."""
         self.network, self.rotary, self.position = network, rotary, position
         self.capacity = cache[0].capacity
         self.places = torch.arange(self.capacity, device=position.device)
@@ -33,24 +33,24 @@ class PlainRow:
         self.cache = [FixedCache(*both, self.slot, self.mask) for both in buffers]
 
     def __call__(self, row: Tensor) -> Tensor:
-        """Logits behind the row. (1, 1, D) → (1, V), at least float32."""
+        """Compute logits after the row. (1, 1, D) → (1, V), at least float32."""
         self.slot.copy_(self.position % self.capacity)
         self.mask.copy_(self.places <= self.position)
         return self.network.next_logits(row, self.rotary(self.position, 1), self.cache)
 
 
 class FusedRow:
-    """The same by kernels: six launches a block. What is rounded, and where, is as in the layers."""
+    """One row through kernels: six launches per block, with the same roundings as the layers."""
 
     def __init__(
         self, network: CodecLM, cache: Sequence[RingCache], rotary: RotaryPositions, position: Tensor
     ):
-        """As of PlainRow."""
+        """Arguments as in PlainRow."""
         self.network, self.cache, self.position = network, cache, position
         self.tables = rotary(0, MOST_POSITIONS)
 
     def __call__(self, row: Tensor) -> Tensor:
-        """Logits behind the row. (1, 1, D) → (1, V), float32."""
+        """Compute logits after the row. (1, 1, D) → (1, V), float32."""
         x = row[:, 0].clone()
         for block, rows in zip(cast(list[Block], self.network.ar.layers), self.cache, strict=True):
             attention, feed = block.attention, block.feed_forward
@@ -73,6 +73,6 @@ class FusedRow:
 
 
 def fastest_row(network: CodecLM) -> type[PlainRow] | type[FusedRow]:
-    """The kernels where they run, else the layers."""
+    """Choose the kernels if they run on this network, else the layers."""
     usable = row_kernels.usable(network.embed.weight, network.config.head_dim)
     return FusedRow if usable else PlainRow

@@ -16,12 +16,12 @@ from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.sequence import CodecSequence
 
-MARK = -1  # in the place of an id that was drawn from logits which are no numbers
+MARK = -1  # replaces an id drawn from NaN or infinite logits
 Draw = Callable[[Tensor, Tensor], Tensor]
 
 
-class _Letter(NamedTuple):
-    """An id on its way to the host: its place there, and what tells that it has arrived."""
+class _Pending(NamedTuple):
+    """An id being copied to the host: its index there, and the event of its arrival."""
 
     place: int
     arrived: torch.cuda.Event | None
@@ -30,10 +30,10 @@ class _Letter(NamedTuple):
 class Step:
     """The plain form: every operation is launched from Python.
 
-    The first call reads the prompt, each later one the id that was drawn before it; none reads the device.
+    The first call processes the prompt, each later one the last drawn id. Calls do not wait for the device.
     """
 
-    ahead = 0  # steps that are worth launching before an id is read
+    ahead = 0  # steps launched before an id is read
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Step:
         options: Mars5Options,
         choose: Draw = draw,
     ):
-        """speaker: (1, D).  sequence: empty; its prompt is read.  choose: as `sampling.draw`."""
+        """speaker: (1, D).  sequence: empty; its prompt is read.  choose: a function like `sampling.draw`."""
         self.network, self.speaker, self.options, self.choose = network, speaker, options, choose
         self.lowest, self.end = sequence.vocabulary.lowest, sequence.vocabulary.end
         device = speaker.device
@@ -57,7 +57,7 @@ class Step:
         self.position, self.generated = 0, 0
 
     def __call__(self, uniform: float) -> Any:
-        """The next id, -1 where its logits are not all finite, as `read` takes it."""
+        """Draw the next id, for `read`; -1 if its logits are not all finite."""
         network = self.network
         rows = (
             network.embed(self.recent[:, -1:]) if self.generated else network.rows(self.speaker, self.prompt)
@@ -73,20 +73,20 @@ class Step:
         return ids
 
     def drawn(self, logits: Tensor, seen: Tensor, penalty: Tensor, uniform: Tensor) -> Tensor:
-        """An id from logits. (1, V); seen: (1, N) ids that are penalized if they repeat → (1,)."""
+        """Draw an id from logits. (1, V); seen: (1, N) ids whose repetition is penalized → (1,)."""
         counts = occurrences(seen, logits.shape[-1])
         scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
         return self.choose(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)
 
     def read(self, ids: Any) -> int:
-        """Wait for what a call gave."""
+        """Wait for the result of a call."""
         return int(ids.item())
 
 
 class GraphStep(Step):
-    """The same step captured as a CUDA graph, sampling included: one launch and one read an id.
+    """The step captured as a CUDA graph, sampling included: one launch and one read per id.
 
-    The first call reads the prompt plainly. Then all that a step depends on stands on the device, so that the
+    The first call, on the prompt, is not captured. Then all state of a step is on the device, so that the
     next step is launched before the last id is read: the device never waits for Python.
     """
 
@@ -107,7 +107,7 @@ class GraphStep(Step):
         self.sent = torch.empty(sequence.room, dtype=torch.float32, pin_memory=pinned)
         self.received = torch.empty(sequence.room, dtype=torch.long, pin_memory=pinned)
 
-    def __call__(self, uniform: float) -> _Letter:
+    def __call__(self, uniform: float) -> _Pending:
         if self.generated == 0:
             return self._post(super().__call__(uniform), 0)
         count = self.generated
@@ -119,25 +119,25 @@ class GraphStep(Step):
         self.generated += 1
         return self._post(self.ids, count)
 
-    def read(self, ids: _Letter) -> int:
+    def read(self, ids: _Pending) -> int:
         if ids.arrived is not None:
             ids.arrived.synchronize()
         return int(self.received[ids.place])
 
-    def _post(self, ids: Tensor, place: int) -> _Letter:
-        """Send an id to the host, behind the step that makes it and before any later one."""
+    def _post(self, ids: Tensor, place: int) -> _Pending:
+        """Copy an id to the host, after its own step and before any later one."""
         self.received[place : place + 1].copy_(ids, non_blocking=True)
         if not ids.is_cuda:
-            return _Letter(place, None)
+            return _Pending(place, None)
         arrived = torch.cuda.Event()
         arrived.record()
-        return _Letter(place, arrived)
+        return _Pending(place, arrived)
 
     def _captured(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """Put what changes from step to step onto the device, and capture the step: its graph and its ids."""
+        """Move all changing state to the device and capture the step. Returns its graph and its ids."""
         device, vocab_size = self.speaker.device, self.network.config.vocab_size
         self.token = self.recent[:, -1:].long()
-        self.seen = torch.full((1, self.window), vocab_size, device=device)  # a ring; that id is none
+        self.seen = torch.full((1, self.window), vocab_size, device=device)  # a ring; that value is empty
         self.seen[:, : self.recent.shape[1]] = self.recent
         self.at = torch.tensor([self.position], device=device)
         self.count = torch.tensor([self.generated], device=device)
@@ -153,7 +153,7 @@ class GraphStep(Step):
         return capture(self._advance, device, again=again)
 
     def _advance(self) -> Tensor:
-        """One step, on the device alone. → (1,) ids."""
+        """Run one step, entirely on the device. → (1,) ids."""
         logits = self.row(self.network.embed(self.token))
         nothing = self.network.config.vocab_size
         seen = torch.where(self.count > PENALTIES_ABOVE, self.seen, nothing)
@@ -172,6 +172,6 @@ def make_step(
     options: Mars5Options,
     choose: Draw = draw,
 ) -> Step:
-    """The fastest form that the network's device has."""
+    """Build the fastest form of the step for the network's device."""
     form = GraphStep if speaker.is_cuda else Step
     return form(network, speaker, sequence, options, choose)

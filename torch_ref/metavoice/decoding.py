@@ -1,4 +1,4 @@
-"""Codes of all codebooks to a waveform, by Vocos or by multi-band diffusion."""
+"""Decode codes of all codebooks to a waveform, with Vocos or multi-band diffusion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tts_core.noise import NormalNoise
 
 
 class VocosDecoder:
-    """One pass, in windows; nothing is drawn. policy: the windows."""
+    """Vocos in windows, without sampling."""
 
     def __init__(self, vocoder: Vocos, host: Host):
         self.vocoder, self.host, self.policy = vocoder, host, CodecPolicy()
@@ -30,7 +30,7 @@ class VocosDecoder:
         *,
         check: Callable[[], None] | None = None,
     ) -> list[np.ndarray]:
-        """(Q, F) of each piece → (L,) float32 samples each. check: called before each window; may raise."""
+        """Decode pieces (Q, F) to samples (L,) float32 each. check: called before each window; may raise."""
         return [self._decode(one, check) for one in codes]
 
     def _decode(self, codes: np.ndarray, check: Callable[[], None] | None) -> np.ndarray:
@@ -45,7 +45,7 @@ class VocosDecoder:
 
 
 class DiffusionDecoder:
-    """EnCodec's latents and wave, and the diffusion that makes a better wave of them, a band at a time."""
+    """Multi-band diffusion, conditioned on EnCodec's latents and waveform, one band at a time."""
 
     def __init__(self, codec: Encodec, diffusion: MultiBandDiffusion, host: Host):
         self.codec, self.diffusion, self.host = codec, diffusion, host
@@ -57,7 +57,7 @@ class DiffusionDecoder:
         *,
         check: Callable[[], None] | None = None,
     ) -> list[np.ndarray]:
-        """(Q, F) of each piece, F > 0, and a source of numbers → (L,) float32 samples each.
+        """Decode pieces (Q, F), F > 0, each with a noise source, to samples (L,) float32 each.
 
         check: called before each timestep; may raise.
         """
@@ -70,5 +70,5 @@ class DiffusionDecoder:
 
     @torch.inference_mode()
     def _latents(self, codes: np.ndarray) -> Tensor:
-        """(Q, F) → (C, F)."""
+        """Compute the codec's latents. (Q, F) → (C, F)."""
         return self.codec.quantizer.decode(self.host.to_device(codes[None]))[0]

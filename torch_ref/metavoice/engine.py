@@ -1,4 +1,4 @@
-"""MetaVoice's engine: a voice's vector, the two stages, and the decoders.
+"""MetaVoice's engine: speaker vectors, the two stages, and the decoders.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0).
 """
@@ -30,7 +30,7 @@ from tts_core.noise import NormalNoise
 class MetaVoiceEngine:
     """MetaVoice's networks with their tokenizers, and a cache of voices. configs: of all parts, by kind.
 
-    network: the first stage.  diffusion: with its codec, None where the model has none.
+    network: the first stage.  diffusion: with its codec; None if the model has none.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MetaVoiceEngine:
             self.decoders["mbd"] = DiffusionDecoder(*diffusion, self.host)
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
-        """(L,) float32 samples at 16 kHz of each recording → the voice's vector, (E,) float32."""
+        """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
         return self.voices.embedding(utterances, self.speaker_encoder.embed).copy()
 
     def say(
@@ -67,7 +67,7 @@ class MetaVoiceEngine:
         batch_size: int,
         check: Callable[[], None],
     ) -> list[np.ndarray]:
-        """The first stage's ids of pieces, their text included, (N,) int32 each. vectors: (P, E)."""
+        """Run the first stage on pieces. Returns ids, text included, (N,) int32 each. vectors: (P, E)."""
         return generate_tokens(
             self.network,
             [piece.first for piece in pieces],
@@ -81,7 +81,7 @@ class MetaVoiceEngine:
         )
 
     def fill(self, piece: Piece, codes: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """The second stage: (2, F) int32 codes, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
+        """Run the second stage. codes: (2, F) int32, F > 0 → all codebooks, (Q, F) int32. vector: (E,)."""
         return fill_codebooks(self.second_stage, piece.second, codes, vector, piece.noise)
 
     def decode(
@@ -92,5 +92,5 @@ class MetaVoiceEngine:
         *,
         check: Callable[[], None],
     ) -> list[np.ndarray]:
-        """(Q, F) int32 codes of each piece, F > 0 → (L,) float32 samples each."""
+        """Decode the codes of each piece. (Q, F) int32, F > 0 → samples (L,) float32 each."""
         return self.decoders[decoder].decode(codes, noise, check=check)

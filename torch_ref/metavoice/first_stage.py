@@ -3,7 +3,7 @@
 Upstream: metavoiceio/metavoice-src, July 2024 (Apache-2.0), fam/llm/fast_model.py and model.py; parameter
 names are those of its published checkpoint.
 Differs from upstream: the head is the token embedding itself, not a copy; the residual stream of a float16
-network is float32, as half of bfloat16's exponent might not hold it.
+network is float32, as it may exceed float16's range.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SelfAttention(nn.Module):
         self.c_proj = nn.Linear(width, width, bias=bias)
 
     def forward(self, x: Tensor, cache: Cache) -> Tensor:
-        """The rows follow those that the cache holds; each sees only itself and what is before it."""
+        """Attend from new rows, which follow the cached ones; each sees only itself and earlier rows."""
         queries, keys, values = (split_heads(part, self.heads) for part in self.c_attn(x).chunk(3, dim=-1))
         keys, values = cache.extend(keys, values)
         causal, mask = cache.rule(queries.shape[2])
@@ -97,7 +97,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Ids to vectors. (R, T) → (R, T, D)."""
+    """Embeddings, blocks and a last norm. (R, T) → (R, T, D)."""
 
     def __init__(self, config: FirstStageConfig):
         super().__init__()
@@ -113,7 +113,7 @@ class Transformer(nn.Module):
         return self.ln_f(x)
 
     def embed(self, tokens: Tensor, speakers: Tensor, start: int | Tensor) -> Tensor:
-        """Sum of token, position and speaker; a `start` on the device, shape (1,), takes one token a row."""
+        """Sum token, position and speaker embeddings; a `start` on the device, (1,), needs T = 1."""
         at = start if isinstance(start, Tensor) else slice(start, start + tokens.shape[1])
         x = self.wtes[0](tokens) + self.wpe.weight[at] + speakers
         return x.float() if x.dtype == torch.float16 else x
@@ -129,38 +129,38 @@ class FirstStage(nn.Module):
         self.speaker_cond_pos = nn.Linear(config.speaker_embedding_size, config.hidden_size, bias=False)
 
     def speakers(self, embeddings: Tensor) -> Tensor:
-        """What speakers add at every position; zeros are a row without a speaker. (R, E) → (R, 1, D)."""
+        """Project speaker vectors, added at every position; zeros are no speaker. (R, E) → (R, 1, D)."""
         weight = self.speaker_cond_pos.weight
         return self.speaker_cond_pos(embeddings.to(weight.dtype))[:, None]
 
     def forward(self, tokens: Tensor, speakers: Tensor, cache: Sequence[Cache]) -> Tensor:
-        """Logits for the id behind each of `tokens`, which follow those that the cache holds.
+        """Compute logits for the id after each of `tokens`, which follow the cached ones.
 
         (R, T), (R, 1, D) → (R, T, V) float32.
         """
         return self.head(self.transformer(tokens, speakers, cache))
 
     def next_logits(self, tokens: Tensor, speakers: Tensor, cache: Sequence[Cache]) -> Tensor:
-        """Logits for the id behind the last of `tokens` alone. (R, T), (R, 1, D) → (R, V) float32."""
+        """Compute logits only for the id after the last of `tokens`. (R, T), (R, 1, D) → (R, V) float32."""
         return self.head(self.transformer(tokens, speakers, cache)[:, -1])
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits of vectors: products with the token embedding. (..., D) → (..., V) float32, cast after
-        the product.
+        """Compute logits as products with the token embedding. (..., D) → (..., V) float32, cast after the
+        product.
         """
         table = cast(nn.Embedding, self.transformer.wtes[0])
         return at_least_float32(F.linear(hidden, table.weight))
 
     def new_cache(self, reserve: int) -> list[KeyValueCache]:
-        """An empty cache for every layer, with room for `reserve` ids a row."""
+        """Create an empty cache for every layer, with room for `reserve` ids per row."""
         return [KeyValueCache(reserve) for _ in self.transformer.h]
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(R, T, H·E) → (R, H, T, E)."""
+    """Split heads. (R, T, H·E) → (R, H, T, E)."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
-    """(R, H, T, E) → (R, T, H·E)."""
+    """Merge heads. (R, H, T, E) → (R, T, H·E)."""
     return x.transpose(1, 2).flatten(2)

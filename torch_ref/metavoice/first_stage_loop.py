@@ -1,9 +1,9 @@
-"""MetaVoice's first loop: text ids and speakers in, the ids of two interleaved codebooks out.
+"""MetaVoice's first loop: text ids and speakers in, ids of two interleaved codebooks out.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), its fast and its slow inference, which with one
 text are the same loop.
-Differs from upstream: room is taken for what is asked for; a text may end with its first id; a limit is each
-text's own, and so are its random numbers.
+Differs from upstream: caches have the requested size; a text may end with its first id; each text has its own
+limit and random numbers.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def generate_tokens(
     batch_size: int | None = None,
     check: Callable[[], None] | None = None,
 ) -> list[np.ndarray]:
-    """Continue each text by at most as many ids as its limit; the end of audio is the last of them if drawn.
+    """Continue each text by at most its limit of ids; the last one is the end of audio, if drawn.
 
-    prompts: (S,) ids of each text, end of text included.  embeddings: (B, E) float32.  noise: one source a
-    text, read at the place of each id that is made.  batch_size: texts side by side, None for all.
+    prompts: (S,) ids of each text, end of text included.  embeddings: (B, E) float32.  noise: one source per
+    text, read at the index of each new id.  batch_size: texts run in parallel; None for all.
     check: called between columns; may raise.
-    Returns prompt and made ids, (N,) int32 each, in the order of the prompts; none depends on its neighbors.
-    Raises UsageError where a prompt and its limit are more than the network's positions, GenerationError for
-    logits that are no numbers.
+    Returns prompt and new ids, (N,) int32 each, in the order of the prompts, each independent of the batch.
+    Raises UsageError if a prompt and its limit exceed the network's positions, GenerationError for NaN or
+    infinite logits.
     """
     check_room(prompts, limits, network.config.max_position_embeddings)
     groups = grouped(prompts, batch_size or max(1, len(prompts)))
@@ -78,10 +78,11 @@ def _fill(
     places: Sequence[int],
     check: Callable[[], None] | None,
 ) -> None:
-    """One read from the device a column. Where no prompt goes on, the next column is begun before this one is
-    read: the device does not wait for the host. A text that ends costs one column too many.
+    """Fill the rows with one read from the device per column. Once all prompts have ended, the next column is
+    started before the current one is read, so the device does not wait for the host; an ending text then
+    computes one extra column.
 
-    places: of the texts among all, from 0, for messages.
+    places: indices of the texts among all, from 0, for messages.
     """
     network, sampling = step.network, step.sampling
     waiting = _waiting(host, network, rows.steps(), sampling, noise)
@@ -113,7 +114,7 @@ def _waiting(
     sampling: FirstStageSampling,
     noise: Sequence[Noise],
 ) -> Tensor | None:
-    """(B, V) float32 on the device; ones for rows that draw nothing, None where no row's choice is random."""
+    """Draw waiting times (B, V) float32 on the device; ones for rows without a draw, None if no row draws."""
     if sampling.greedy:
         return None
     ids = network.config.vocab_size
@@ -125,7 +126,7 @@ def _waiting(
 
 
 def _fault(host: Host, step: Step, rows: TokenRows, item: int, place: int) -> GenerationError:
-    """The error that names the first layer with NaN or infinity, found by running a text again, alone."""
+    """Build the error that names the first layer with NaN or infinity, by running a text again by itself."""
     network = step.network
     tokens = host.to_device(rows.ids[item : item + 1, : rows.filled])
     speakers = step.speakers.unflatten(0, (step.sampling.rows, -1))[:, item]
@@ -137,14 +138,14 @@ def _fault(host: Host, step: Step, rows: TokenRows, item: int, place: int) -> Ge
 
 
 class _Read(NamedTuple):
-    """A copy on its way to the host. done: None where there is nothing to wait for."""
+    """A copy to the host in progress. done: None if there is nothing to wait for."""
 
     copy: Tensor
     done: torch.cuda.Event | None
 
 
 def begin_read(x: Tensor) -> _Read:
-    """Copy as it is now, behind what the device has been given to do. Waits for nothing."""
+    """Start a copy of the current value, after the work already queued on the device. Does not wait."""
     if not x.is_cuda:
         return _Read(x.clone(), None)
     copy = torch.empty_like(x, device="cpu", pin_memory=True).copy_(x, non_blocking=True)
@@ -154,7 +155,7 @@ def begin_read(x: Tensor) -> _Read:
 
 
 def finish_read(read: _Read) -> np.ndarray:
-    """Wait for the device and read. The only place that does."""
+    """Wait for the device and read; nothing else waits."""
     if read.done is not None:
         read.done.synchronize()
     return read.copy.cpu().numpy()

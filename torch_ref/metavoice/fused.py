@@ -1,4 +1,4 @@
-"""The first stage's layers for one token of a few rows, by kernels: six launches a layer."""
+"""The first stage's layers for one token of a few rows, as kernels: six launches per layer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch_ref.metavoice.first_stage import Block, FirstStage
 
 
 class FusedLayers:
-    """Token vectors to logits, over caches that lie still. What is rounded, and where, is as in layers."""
+    """From token vectors to logits, with caches of fixed address and the same roundings as the layers."""
 
     def __init__(self, network: FirstStage, caches: Sequence[FixedCache]):
         self.network, self.caches = network, caches
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(R, 1, D), which is overwritten → (R, V) float32."""
+        """Compute logits; overwrites x. (R, 1, D) → (R, V) float32."""
         x = x[:, 0]
         for block, cache in zip(cast(list[Block], self.network.transformer.h), self.caches, strict=True):
             attention, mlp = block.attn, block.mlp
@@ -36,7 +36,7 @@ class FusedLayers:
 
 
 def fused_layers(network: FirstStage, caches: Sequence[FixedCache], rows: int) -> FusedLayers | None:
-    """The fused form where there is one: where the kernels run, for few rows, without biases."""
+    """Build the fused form if the kernels run, for few rows, without biases; else None."""
     weight, config = network.transformer.wpe.weight, network.config
     if config.bias or not row_kernels.usable(weight, config.head_dim, rows=rows):
         return None

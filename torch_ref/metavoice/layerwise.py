@@ -1,4 +1,4 @@
-"""MetaVoice's networks, a layer at a time."""
+"""Run MetaVoice's networks one layer at a time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class SpeakerEncoderLayers(Layers):
     KIND = "metavoice_speaker_encoder"
 
     def lstm(self, x: Tensors, index: int) -> Tensors:
-        """What each layer holds behind the last frame."""
+        """The state of each layer after the last frame."""
         h, c = self.network.lstm(x["slices"])[1]
         return {f"state{i}": torch.stack((h[i], c[i])) for i in range(index + 1)}
 
     def linear(self, x: Tensors, index: int) -> Tensors:
-        """A vector for each slice, and the voice's."""
+        """The vectors of each slice and of the voice."""
         vectors = unit(self.network.linear(x[f"state{index}"][0]).relu())
         return {"vectors": vectors, "speaker": unit(vectors.mean(dim=0))}
 
@@ -39,15 +39,15 @@ class FirstStageLayers(Layers):
         self.wide = ("rows",) if dtype == "float16" else ()
 
     def speakers(self, x: Tensors, index: int) -> Tensors:
-        """What the voice adds at every position."""
+        """The voice's vector, added at every position."""
         return {"voice": self.network.speakers(x["embeddings"])}
 
     def embedding(self, x: Tensors, index: int) -> Tensors:
-        """Ids, positions and voice to vectors."""
+        """The sum of ids, positions and voice."""
         return {"rows": self.network.transformer.embed(x["tokens"], x["voice"], 0)}
 
     def layer(self, x: Tensors, index: int) -> Tensors:
-        """All rows, in several calls with a cache."""
+        """One layer over all rows, in several calls with a cache."""
         layer, cache, pieces = self.network.transformer.h[index], KeyValueCache(), []
         for start, stop in passes(x["rows"].shape[1]):
             pieces.append(layer(x["rows"][:, start:stop], cache))
@@ -58,7 +58,7 @@ class FirstStageLayers(Layers):
         return {"last": self.network.transformer.ln_f(x["rows"])}
 
     def head(self, x: Tensors, index: int) -> Tensors:
-        """Vectors to logits."""
+        """The logits."""
         return {"logits": self.network.head(x["last"])}
 
 
@@ -68,11 +68,11 @@ class SecondStageLayers(Layers):
     KIND = "metavoice_second_stage"
 
     def speakers(self, x: Tensors, index: int) -> Tensors:
-        """What the voice adds at every position."""
+        """The voice's vector, added at every position."""
         return {"voice": self.network.speaker_cond_pos(x["embeddings"])[:, None]}
 
     def embedding(self, x: Tensors, index: int) -> Tensors:
-        """Rows of ids, positions and voice to vectors."""
+        """The sum of rows of ids, positions and voice."""
         return {"rows": self.network.transformer.embed(x["tokens"], x["voice"])}
 
     def layer(self, x: Tensors, index: int) -> Tensors:
@@ -84,5 +84,5 @@ class SecondStageLayers(Layers):
         return {"rows": self.network.transformer.ln_f(x["rows"])}
 
     def heads(self, x: Tensors, index: int) -> Tensors:
-        """Vectors to logits of each codebook."""
+        """The logits of each codebook."""
         return {f"logits{q}": head(x["rows"]) for q, head in enumerate(self.network.lm_heads)}

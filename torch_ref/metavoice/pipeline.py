@@ -1,4 +1,4 @@
-"""MetaVoice's pipeline on this side: loaded from files, or built from networks."""
+"""MetaVoice's pipeline on this side, loaded from files or built from networks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MetaVoicePipeline(pipeline.MetaVoicePipeline):
         codec: str | Path | None = None,
         include: Sequence[str] = (),
     ) -> MetaVoicePipeline:
-        """A MetaVoice from published or converted files; arguments and errors as of `torch_ref.load`.
+        """Load a MetaVoice from published or converted files; arguments and errors as in `torch_ref.load`.
 
         Raises UsageError for files of another model.
         """
@@ -40,9 +40,9 @@ class MetaVoicePipeline(pipeline.MetaVoicePipeline):
 
 
 def assemble(parts: Parts) -> MetaVoicePipeline:
-    """The pipeline; EnCodec is read only where multi-band diffusion, which needs it, is there too.
+    """Build the pipeline; EnCodec is loaded only together with multi-band diffusion, which needs it.
 
-    Raises ResourceError, before weights are read, where memory would not hold it.
+    Raises ResourceError, before weights are read, for too little memory.
     """
     check_loading(
         parts.configs,

@@ -1,8 +1,8 @@
-"""MetaVoice's second stage: one look at text and two codebooks, logits of the other codebooks out.
+"""MetaVoice's second stage: text and two codebooks in, logits of the other codebooks out, in one pass.
 
 Upstream: metavoiceio/metavoice-src, July 2024 (Apache-2.0), fam/llm/model.py and mixins/non_causal.py;
 parameter names are those of its published checkpoint.
-Differs from upstream: no known difference. Padding is not masked: the window is always whole.
+Differs from upstream: no known difference. Padding is not masked: the window is always full.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LayerNorm(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Attention of every position to every position. (B, W, D) → same."""
+    """Self-attention over all positions. (B, W, D) → same."""
 
     def __init__(self, width: int, heads: int, bias: bool):
         super().__init__()
@@ -73,7 +73,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Rows of ids to vectors. (B, rows, W) → (B, W, D)."""
+    """Embeddings, blocks and a last norm. (B, rows, W) → (B, W, D)."""
 
     def __init__(self, config: SecondStageConfig):
         super().__init__()
@@ -89,7 +89,7 @@ class Transformer(nn.Module):
         return self.ln_f(x)
 
     def embed(self, tokens: Tensor, speakers: Tensor | None) -> Tensor:
-        """Sum of all rows, position and speaker."""
+        """Sum the embeddings of all rows, position and speaker."""
         x = self.wtes[0](tokens[:, 0])
         for row, table in enumerate(self.wtes[1:], start=1):
             x = x + table(tokens[:, row])
@@ -110,9 +110,9 @@ class SecondStage(nn.Module):
         )
 
     def forward(self, tokens: Tensor, embeddings: Tensor | None) -> Tensor:
-        """Logits of every predicted codebook at every place.
+        """Compute logits of every predicted codebook at every position.
 
-        tokens: (B, rows, W), W the whole window.  embeddings: of speakers, (B, E), or None. → (B, Q, W, V)
+        tokens: (B, rows, W), W the full window.  embeddings: of speakers, (B, E), or None. → (B, Q, W, V)
         float32.
         """
         speakers = None

@@ -1,4 +1,4 @@
-"""One column of ids for a batch of texts: ids in, the next ids out."""
+"""One step for a batch of texts: a column of ids in, the next ids out."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch_ref.metavoice.sampling import guide, probabilities, race
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import FirstStageSampling
 
-MASK_ALIGNMENT = 16  # a mask whose rows are no multiple of it is copied by every layer's attention
+MASK_ALIGNMENT = 16  # attention copies masks in every layer unless rows are a multiple of this
 
 
 def stacked(tokens: Tensor, sampling: FirstStageSampling, end_of_text: int) -> Tensor:
-    """Rows of texts with all, without speaker, without text, as far as needed. (B, T) → (G·B, T)."""
+    """Stack the rows of guidance: full, without speaker, without text, as needed. (B, T) → (G·B, T)."""
     if sampling.rows < 3:
         return tokens.repeat(sampling.rows, 1)
     return torch.cat([tokens, tokens, torch.where(tokens > END_OF_AUDIO, end_of_text, tokens)])
@@ -29,8 +29,8 @@ def stacked(tokens: Tensor, sampling: FirstStageSampling, end_of_text: int) -> T
 class Step:
     """The plain form: every operation is launched from Python.
 
-    embeddings: of the speakers, (B, E).  room: positions to be read in all.  end_of_text: the id that
-    replaces text in rows without it.
+    embeddings: of the speakers, (B, E).  room: total positions.  end_of_text: the id that replaces text in
+    rows without it.
     """
 
     def __init__(
@@ -48,29 +48,29 @@ class Step:
         self.cache: list[KeyValueCache] = network.new_cache(room)
 
     def __call__(self, tokens: Tensor, waiting: Tensor | None) -> Tensor:
-        """The ids behind the last of `tokens`; -1 for a text whose logits are not all finite.
+        """Draw the ids after the last of `tokens`; -1 for a text whose logits are not all finite.
 
         (B, T), (B, V) waiting times or None for the most probable → (B,).
         """
         return self.compute(tokens, waiting, self.cache)
 
     def compute(self, tokens: Tensor, waiting: Tensor | None, cache: Sequence[Cache]) -> Tensor:
-        """The step's arithmetic, on any kind of cache."""
+        """Compute the step with any kind of cache."""
         logits = self.logits(tokens, cache)
         guided = guide(list(logits), self.sampling.cfg_scale, self.sampling.text_cfg_scale)
         ids = race(probabilities(guided, self.sampling), waiting)
         return marked(ids[:, None], logits.flatten(0, 1)[:, None])[:, 0]
 
     def logits(self, tokens: Tensor, cache: Sequence[Cache]) -> Tensor:
-        """Of texts with all, without speaker, without text: (G, B, V) float32."""
+        """Compute logits of the rows of guidance, (G, B, V) float32."""
         rows = stacked(tokens, self.sampling, self.end_of_text)
         return self.network.next_logits(rows, self.speakers, cache).unflatten(0, (-1, tokens.shape[0]))
 
 
 class GraphStep(Step):
-    """The same step captured as a CUDA graph, its layers fused where they can be: one launch an id.
+    """The step captured as a CUDA graph, with fused layers if possible: one launch per id.
 
-    The first call (the prefill) runs plainly; the step is captured on the buffers that it has filled.
+    The first call (the prefill) is not captured; the step is captured on the buffers that it filled.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class GraphStep(Step):
         super().__init__(network, embeddings, sampling, room=whole, end_of_text=end_of_text)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.layers: FusedLayers | None = None
-        self.still: list[Tensor] = []  # what the graph reads and writes, and nothing else holds
+        self.still: list[Tensor] = []  # keeps alive tensors that only the graph uses
 
     def logits(self, tokens: Tensor, cache: Sequence[Cache]) -> Tensor:
-        """As of Step, of single ids by the fused layers where there are any."""
+        """Compute logits as in Step; for single ids with the fused layers, if any."""
         if self.layers is None:
             return super().logits(tokens, cache)
         rows = stacked(tokens, self.sampling, self.end_of_text)
@@ -133,7 +133,7 @@ class GraphStep(Step):
 
 
 def fix(cache: KeyValueCache, position: Tensor, mask: Tensor) -> FixedCache:
-    """The same buffers, no copy, written at a position that stands on the device."""
+    """Reuse the buffers, without a copy, for writes at a position stored on the device."""
     assert cache.buffers is not None
     keys, values = cache.buffers
     return FixedCache(keys, values, position, mask)
@@ -142,6 +142,6 @@ def fix(cache: KeyValueCache, position: Tensor, mask: Tensor) -> FixedCache:
 def make_step(
     network: FirstStage, embeddings: Tensor, sampling: FirstStageSampling, *, room: int, end_of_text: int
 ) -> Step:
-    """The fastest form that the network's device has."""
+    """Build the fastest form of the step for the network's device."""
     form = GraphStep if embeddings.is_cuda else Step
     return form(network, embeddings, sampling, room=room, end_of_text=end_of_text)

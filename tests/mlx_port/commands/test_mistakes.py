@@ -116,7 +116,8 @@ def test_a_temperature_is_told_its_range(folder, voice, refused):
 def test_a_part_is_not_a_model(model, part, title, folder, voice, refused):
     whole = folder(model)
     err = refused(2, *speak(whole / part))
-    assert f"holds {title} alone, a part of a converted model; give the whole model's folder: {whole}" in err
+    part_of = f"contains only {title}, a part of a converted model"
+    assert f"{part_of}; give the whole model's folder: {whole}" in err
 
 
 @pytest.mark.parametrize(

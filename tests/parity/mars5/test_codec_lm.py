@@ -84,7 +84,7 @@ def test_ring(side: Side, first: int, capacity: int) -> None:
         for got, expected in zip(seen, wanted, strict=True):
             rows = side.numpy(got)[0, 0]
             assert sorted(map(tuple, rows)) == sorted(map(tuple, expected[0, 0]))
-    with pytest.raises(ValueError, match="2 rows behind the first call"):
+    with pytest.raises(ValueError, match="2 rows after the first call"):
         ring.extend(*(side.array(rows[:, :, :2]) for rows in every))
 
 

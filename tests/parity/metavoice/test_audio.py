@@ -320,7 +320,7 @@ def test_no_voice_is_an_error(kind: str) -> None:
     tensors = speaker_tensors()
     tensors["linear.bias"] = np.full_like(tensors["linear.bias"], -100)
     side = AudioSide(kind, lambda network: Weights(SPEAKER, tensors))
-    with pytest.raises(UsageError, match="no voice can be made out"):
+    with pytest.raises(UsageError, match="no recognizable voice"):
         side.encoder.embed([normal(33, 3000)])
     with pytest.raises(UsageError, match="no recording"):
         side.encoder.embed([])
