@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from converters.files.omegaconf_pickle import OmegaConfCheckpoint, holds_omegaconf
-from converters.files.readers import PICKLES, Checkpoint, SafetensorsCheckpoint, TorchCheckpoint, read_index
+from converters.files.pickles import PICKLES, TorchCheckpoint
+from converters.files.readers import Checkpoint, SafetensorsCheckpoint, read_index
 from tts_core.errors import CheckpointError
 
 
@@ -45,7 +45,7 @@ def open_checkpoint(files: Sequence[Path]) -> Checkpoint:
     """The reader for one pickle or for safetensors files that belong together."""
     if files[0].suffix not in PICKLES:
         return SafetensorsCheckpoint(files)
-    return OmegaConfCheckpoint(files[0]) if holds_omegaconf(files[0]) else TorchCheckpoint(files[0])
+    return TorchCheckpoint(files[0])
 
 
 def _folders(source: Path) -> list[Path]:

@@ -12,7 +12,8 @@ import pytest
 
 from converters import published
 from converters.convert import convert
-from converters.files.readers import SafetensorsCheckpoint, TorchCheckpoint
+from converters.files.pickles import TorchCheckpoint
+from converters.files.readers import SafetensorsCheckpoint
 from converters.maps.layouts import recognise
 from converters.published import open_published
 from tests.converters.folders import (

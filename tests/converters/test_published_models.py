@@ -19,7 +19,8 @@ from safetensors.numpy import load_file
 from converters import cli
 from converters.card import card_of
 from converters.convert import convert, outline
-from converters.files.readers import SafetensorsCheckpoint, TorchCheckpoint
+from converters.files.pickles import TorchCheckpoint
+from converters.files.readers import SafetensorsCheckpoint
 from converters.published import open_published
 from tests.converters.folders import DAC_HF, V_0626_HF, left_in, write_safetensors
 from tests.tiny.mbd import CONFIG as MBD_CONFIG

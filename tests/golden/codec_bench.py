@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from converters.files.readers import PICKLES, SafetensorsCheckpoint, TorchCheckpoint
+from converters.files.pickles import PICKLES, TorchCheckpoint
+from converters.files.readers import SafetensorsCheckpoint
 from converters.maps.layouts import layouts
 from converters.rules.plan import Drop, Rule, plan
 from tests.golden.bench import Bench

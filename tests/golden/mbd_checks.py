@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from converters.files.omegaconf_pickle import OmegaConfCheckpoint
+from converters.files.pickles import TorchCheckpoint
 from tests.golden.cases import Vectors, existing
 from tests.golden.metavoice_audio_bench import AudioBench, audio_bench, near
 from tests.tiny.metavoice_audio import AudioSide, Rows
@@ -109,7 +109,7 @@ def _check_sizes(about: dict[str, Any], side: AudioSide) -> None:
 def _check_filters(folder: Path, side: AudioSide) -> None:
     """The processors' own filters, which are not read: they are what we compute."""
     config = side.diffusion.config
-    checkpoint = OmegaConfCheckpoint(folder / "mbd_comp_8.pt")
+    checkpoint = TorchCheckpoint(folder / "mbd_comp_8.pt")
     for b, band in enumerate(config.bands):
         if band.processor:
             stored = checkpoint.read(f"{b}.processor_state.split_bands.lowpass.filters")[:, 0]

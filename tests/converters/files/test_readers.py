@@ -1,20 +1,16 @@
 """Readers: what the libraries wrote comes back, and every damaged or hostile file is one clear error."""
 
-import io
 import json
 import os
-import pickle
-import sys
-import warnings
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from converters.files.readers import SafetensorsCheckpoint, TorchCheckpoint, read_index
-from tests.converters.folders import DAC_PTH, V_0626, V_0626_HF, write_raw, write_safetensors
-from tts_core.errors import CheckpointError, NotFoundError
+from converters.files.pickles import TorchCheckpoint
+from converters.files.readers import SafetensorsCheckpoint, read_index
+from tests.converters.folders import V_0626_HF, write_raw, write_safetensors
+from tts_core.errors import CheckpointError
 from tts_core.files.header import read_header
 
 WEIGHTS = V_0626_HF / "model.safetensors"
@@ -156,148 +152,3 @@ def test_a_tensor_in_two_files(tmp_path):
         write_safetensors(tmp_path / f"{name}.safetensors", {"a": np.ones(2, np.float32)})
     with pytest.raises(CheckpointError, match=r"a is also in one\.safetensors"):
         SafetensorsCheckpoint([tmp_path / "one.safetensors", tmp_path / "two.safetensors"])
-
-
-# pickles
-
-
-def test_pickle_with_metadata():
-    pytest.importorskip("torch", reason="torch reads pickles")
-    checkpoint = TorchCheckpoint(DAC_PTH)
-    assert checkpoint.metadata["kwargs"]["latent_dim"] == 64
-    assert len(checkpoint.shapes) == 301
-
-
-def test_legacy_pickle_is_read_without_mapping(tmp_path):
-    torch = pytest.importorskip("torch", reason="torch writes the file")
-    tensors = torch.load(V_0626 / "dia-v1.pth", weights_only=True)
-    torch.save(tensors, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
-    checkpoint = TorchCheckpoint(tmp_path / "old.pth")
-    for name, tensor in tensors.items():
-        np.testing.assert_array_equal(checkpoint.read(name), tensor.numpy())
-
-
-def test_tensors_that_share_or_skip_storage(tmp_path):
-    torch = pytest.importorskip("torch", reason="torch writes the file")
-    base = torch.arange(12.0).reshape(3, 4)
-    torch.save({"base": base, "t": base.T, "part": base[1:, 1:3]}, tmp_path / "x.pth")
-    checkpoint = TorchCheckpoint(tmp_path / "x.pth")
-    np.testing.assert_array_equal(checkpoint.read("t"), base.numpy().T)
-    np.testing.assert_array_equal(checkpoint.read("part"), base.numpy()[1:, 1:3])
-
-
-class Hostile:
-    """Runs `touch` on unpickling, where that is allowed."""
-
-    def __init__(self, target: Path):
-        self.target = target
-
-    def __reduce__(self):
-        return os.system, (f"touch {self.target}",)
-
-
-@pytest.mark.parametrize("form", ["zip", "legacy", "bare"])
-def test_hostile_pickle_is_refused_and_does_nothing(tmp_path, form):
-    torch = pytest.importorskip("torch", reason="torch reads pickles")
-    path, proof = tmp_path / "dia.pth", tmp_path / "executed"
-    content = {"a": torch.ones(2), "b": Hostile(proof)}
-    if form == "bare":
-        path.write_bytes(pickle.dumps(content))
-    else:
-        torch.save(content, path, _use_new_zipfile_serialization=form == "zip")
-    with pytest.raises(CheckpointError, match=r"dia\.pth: refused: ") as caught:
-        TorchCheckpoint(path)
-    assert "\n" not in str(caught.value)
-    assert form == "bare" or ".system, which is code" in str(caught.value)
-    assert not proof.exists()
-
-
-def test_truncated_pickle_at_every_member(tmp_path):
-    pytest.importorskip("torch", reason="torch reads pickles")
-    data = DAC_PTH.read_bytes()
-    with zipfile.ZipFile(DAC_PTH) as archive:
-        cuts = {member.header_offset for member in archive.infolist()[::20]}
-        cuts |= {member.header_offset + 30 for member in archive.infolist()[:2]}
-        cuts |= {archive.start_dir, archive.start_dir + 1, len(data) - 1, 0, 3, 4}
-    path = tmp_path / "x.pth"
-    for cut in sorted(cuts):
-        path.write_bytes(data[:cut])
-        with pytest.raises(CheckpointError) as caught:
-            TorchCheckpoint(path)
-        assert str(path) in str(caught.value)
-        assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ([1, 2], "holds a list"),
-        ({}, "expected a dict of tensors"),
-        ({"a": 3}, "'a' is a int"),
-        ({"state_dict": {"a": "text"}}, "'a' is a str"),
-    ],
-)
-def test_pickles_of_other_things(tmp_path, content, said):
-    torch = pytest.importorskip("torch", reason="torch writes the file")
-    torch.save(content, tmp_path / "x.pth")
-    with pytest.raises(CheckpointError, match=said):
-        TorchCheckpoint(tmp_path / "x.pth")
-
-
-def test_sparse_tensor(tmp_path):
-    torch = pytest.importorskip("torch", reason="torch writes the file")
-    torch.save({"a": torch.eye(3).to_sparse()}, tmp_path / "x.pth")
-    with pytest.raises(CheckpointError, match="a is not a plain dense tensor"):
-        TorchCheckpoint(tmp_path / "x.pth")
-
-
-def rezip(source: Path, target: Path, compression: int, skip: str = "") -> None:
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression) as new:
-        for name in old.namelist():
-            if not skip or not name.endswith(skip):
-                new.writestr(name, old.read(name))
-
-
-def test_compressed_or_foreign_zip(tmp_path):
-    pytest.importorskip("torch", reason="torch reads pickles")
-    rezip(DAC_PTH, tmp_path / "small.pth", zipfile.ZIP_DEFLATED)
-    with pytest.raises(CheckpointError, match="compressed after saving"):
-        TorchCheckpoint(tmp_path / "small.pth")
-    rezip(DAC_PTH, tmp_path / "other.pth", zipfile.ZIP_STORED, skip="data.pkl")
-    with pytest.raises(CheckpointError, match=r"no data\.pkl"):
-        TorchCheckpoint(tmp_path / "other.pth")
-
-
-def test_a_flipped_bit_among_the_names(tmp_path):
-    pytest.importorskip("torch", reason="torch reads pickles")
-    data = bytearray(DAC_PTH.read_bytes())
-    data[data.index(b"encoder.block.0.bias") + 3] ^= 1
-    (tmp_path / "x.pth").write_bytes(data)
-    with pytest.raises(CheckpointError, match=r"Bad CRC-32"):
-        TorchCheckpoint(tmp_path / "x.pth")
-
-
-def test_a_pickle_saved_without_checksums(tmp_path):
-    torch = pytest.importorskip("torch", reason="torch writes the file")
-    torch.serialization.set_crc32_options(False)
-    try:
-        torch.save({"a": torch.ones(2)}, tmp_path / "x.pth")
-    finally:
-        torch.serialization.set_crc32_options(True)
-    assert TorchCheckpoint(tmp_path / "x.pth").read("a").tolist() == [1, 1]
-
-
-def test_scripted_model(tmp_path):
-    torch = pytest.importorskip("torch", reason="torch writes the file")
-    stream = io.BytesIO()
-    with warnings.catch_warnings(action="ignore"):  # scripting is deprecated; files of it remain
-        torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)), stream)
-    (tmp_path / "x.pth").write_bytes(stream.getvalue())
-    with pytest.raises(CheckpointError, match=r"x\.pth"):
-        TorchCheckpoint(tmp_path / "x.pth")
-
-
-def test_without_torch_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(NotFoundError, match=r"pip install 'mlx-port\[torch\]'"):
-        TorchCheckpoint(DAC_PTH)

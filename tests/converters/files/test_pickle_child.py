@@ -1,0 +1,78 @@
+"""The child process in which a doubtful pickle is tried: its answer, and its limits of time and memory."""
+
+import os
+import time
+
+import pytest
+
+from converters.files import pickle_child
+from converters.files.pickle_child import try_in_child
+from converters.files.pickles import TorchCheckpoint
+from tests.converters.files.opcodes import START, entries, tensor, text, write_zip
+from tests.converters.files.test_pickles import used_again
+from tts_core.errors import CheckpointError, ResourceError
+
+torch = pytest.importorskip("torch", reason="torch reads pickles")
+
+
+def test_a_file_that_comes_through(tmp_path):
+    torch.save({"model": {"a": torch.ones(2)}, "x": torch.float32}, tmp_path / "x.pt")
+    try_in_child(tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (b'[4, "x.pt: damaged"]', CheckpointError, "x.pt: damaged"),
+        (b'[5, "x.pt: cannot be read"]', ResourceError, "x.pt: cannot be read"),
+        (b'[6, "internal"]', CheckpointError, "internal"),
+    ],
+)
+def test_the_error_of_a_child(answer, kind, said):
+    fault = pickle_child._fault(answer)
+    assert type(fault) is kind
+    assert str(fault) == said
+
+
+@pytest.mark.parametrize("answer", [b"", b"Fatal Python error", b"[4", b"{}", b"[4]", b"4", b"[[], 4]"])
+def test_an_answer_that_is_none(answer):
+    assert pickle_child._fault(answer) is None
+
+
+def test_a_hash_that_never_ends(tmp_path, monkeypatch):
+    """A key of tuples of tuples: 600 bytes, 2 ** 60 steps. The name is not UTF-8."""
+    monkeypatch.setattr(pickle_child, "SECONDS", 1.0)
+    path = tmp_path / os.fsdecode(b"x\xff.pt")
+    pickled = entries(
+        text("state_dict"), entries(text("a"), tensor()), text("b"), used_again(60), text("c"), b"}h\x3cNs"
+    )
+    write_zip(path, START + pickled + b".")
+    start = time.monotonic()
+    with pytest.raises(CheckpointError, match=r"refused: reading it takes more than 1 s of processor time"):
+        TorchCheckpoint(path)
+    assert time.monotonic() - start < 60
+
+
+def test_memory_without_end(tmp_path):
+    """torch reads a bytearray of any size: four gigabytes of zeros here."""
+    pickled = entries(
+        text("state_dict"),
+        entries(text("a"), tensor()),
+        text("b"),
+        b"c__builtin__\nbytearray\n\x8a\x05" + (4 << 30).to_bytes(5, "little") + b"\x85R",
+    )
+    write_zip(tmp_path / "x.pt", START + pickled + b".")
+    with pytest.raises(CheckpointError, match=r"takes more than .* 1024 MB of memory"):
+        TorchCheckpoint(tmp_path / "x.pt")
+
+
+def test_the_parent_watches_too(tmp_path, monkeypatch):
+    """Where the system limits no memory, and for a child that never answers."""
+    torch.save({"model": {"a": torch.ones(2)}, "x": torch.float32}, tmp_path / "x.pt")
+    monkeypatch.setattr(pickle_child, "MEMORY", -(1 << 30))
+    with pytest.raises(CheckpointError, match="refused: reading it takes more than -1024 MB of memory"):
+        try_in_child(tmp_path / "x.pt")
+    monkeypatch.setattr(pickle_child, "MEMORY", 1 << 30)
+    monkeypatch.setattr(pickle_child, "_STARTED", -2 * pickle_child.SECONDS)
+    with pytest.raises(CheckpointError, match="refused: reading it takes more than 0 s"):
+        try_in_child(tmp_path / "x.pt")
