@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import mlx.core as mx
 import numpy as np
@@ -10,10 +10,19 @@ import numpy as np
 from mlx_port.memory import backend_name, free_bytes, peak_bytes, reset_peak
 
 
+class Weighted(Protocol):
+    """A layer with a weight."""
+
+    @property
+    def weight(self) -> mx.array:
+        """The weight, on the network's device and in its dtype."""
+        ...
+
+
 class Host:
     """MLX's default device, and the dtype of a layer's weight."""
 
-    def __init__(self, layer: Any):
+    def __init__(self, layer: Weighted):
         self.layer = layer
 
     @property

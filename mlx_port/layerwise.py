@@ -31,7 +31,7 @@ class Layers:
     wide: Sequence[str] = ()  # arrays that are float32 between layers for any dtype
 
     def __init__(self, config: Any, weights: Stored, dtype: str):
-        self.network = self.build(config)  # lazy: what is not filled is never made
+        self.network = self.build(config)  # lazy: unfilled parts are never evaluated
         self.network.eval()
         if weights.quantization:
             quantize_linears(self.network, dict(weights.quantization), self.KIND)

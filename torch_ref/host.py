@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,10 +12,19 @@ from torch_ref.device import name_of
 from torch_ref.memory import backend_name, free_bytes, peak_bytes, reset_peak
 
 
+class Weighted(Protocol):
+    """A layer with a weight."""
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight, on the network's device and in its dtype."""
+        ...
+
+
 class Host:
     """The device and dtype of a layer's weight."""
 
-    def __init__(self, layer: Any):
+    def __init__(self, layer: Weighted):
         self.layer = layer
 
     @property

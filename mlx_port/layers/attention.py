@@ -1,4 +1,4 @@
-"""Scaled dot-product attention with torch's contract: mx.fast's kernel where it is exact, else blocks.
+"""Scaled dot-product attention with torch's contract: mx.fast's kernel if it is exact, else blocks.
 
 Blocks: queries and keys are cut, and a running maximum, sum and weighted value in float32 join the key
 blocks. Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867; Rabe and

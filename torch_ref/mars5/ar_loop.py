@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from torch_ref.device import name_of
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.sampling import draw
-from torch_ref.mars5.step import Draw, make_step
+from torch_ref.mars5.step import Draw, PendingId, make_step
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import not_finite
@@ -44,7 +43,7 @@ def extend(
     weight = network.embed.weight
     reference = torch.from_numpy(np.ascontiguousarray(codes.T[None])).to(weight.device)
     step = make_step(network, network.speaker(reference), sequence, options, choose)
-    launched: deque[Tensor] = deque()
+    launched: deque[PendingId] = deque()
     sent = 0
     while not sequence.done:
         while sent < sequence.room and len(launched) <= step.ahead:

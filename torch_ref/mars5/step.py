@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +25,9 @@ class _Pending(NamedTuple):
 
     place: int
     arrived: torch.cuda.Event | None
+
+
+PendingId = Tensor | _Pending  # an id that may not have arrived yet, (1,)
 
 
 class Step:
@@ -56,7 +59,7 @@ class Step:
         self.recent = self.prompt[:, :0]
         self.position, self.generated = 0, 0
 
-    def __call__(self, uniform: float) -> Any:
+    def __call__(self, uniform: float) -> PendingId:
         """Draw the next id, for `read`; -1 if its logits are not all finite."""
         network = self.network
         rows = (
@@ -78,8 +81,9 @@ class Step:
         scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
         return self.choose(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)
 
-    def read(self, ids: Any) -> int:
+    def read(self, ids: PendingId) -> int:
         """Wait for the result of a call."""
+        assert isinstance(ids, Tensor)
         return int(ids.item())
 
 
@@ -109,7 +113,9 @@ class GraphStep(Step):
 
     def __call__(self, uniform: float) -> _Pending:
         if self.generated == 0:
-            return self._post(super().__call__(uniform), 0)
+            first = super().__call__(uniform)
+            assert isinstance(first, Tensor)
+            return self._post(first, 0)
         count = self.generated
         if self.graph is None:
             self.graph, self.ids = self._captured()
@@ -119,7 +125,8 @@ class GraphStep(Step):
         self.generated += 1
         return self._post(self.ids, count)
 
-    def read(self, ids: _Pending) -> int:
+    def read(self, ids: PendingId) -> int:
+        assert isinstance(ids, _Pending)
         if ids.arrived is not None:
             ids.arrived.synchronize()
         return int(self.received[ids.place])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from tts_core.codecs import dac, encodec, mbd, vocos
 from tts_core.codecs.mbd_schedule import default_steps
-from tts_core.nn.ladder import Given, Rung, no_codes, signal
+from tts_core.nn.ladder import FrameSizes, Given, Rung, no_codes, signal
 from tts_core.nn.layer_order import State
 
 
@@ -62,7 +61,7 @@ def _channel(given: Given) -> State:
     return {"hidden": made["samples"][:, None], "codes": made["codes"]}
 
 
-def _sound(given: Given, codec: Any) -> State:
+def _sound(given: Given, codec: FrameSizes) -> State:
     samples = signal(codec, given.seconds, given.seed)
     return {"samples": samples, "codes": no_codes(samples, codec.hop_length)}
 

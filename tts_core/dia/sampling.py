@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tts_core.errors import UsageError
 
-V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, whatever its sign
+V01_EOS_SCALE = 0.8  # v0.1 multiplies channel 0's guided EOS logit by this, positive or negative
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -39,6 +39,7 @@ SLOWEST = 5  # characters per second; slower speech is a failed generation
 PAUSES = 2 * FRAME_RATE  # frames allowed to any text, for pauses
 LEAST_SECONDS, ADVISED_SECONDS = 2.0, 30.0  # of a reference
 _LOG = logging.getLogger("tts_core")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -407,7 +408,7 @@ def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
 
 def _voices(facts: Facts, prompts: PromptLike | Sequence[PromptLike], texts: int) -> list[Voice]:
     """Read one voice per text; a prompt that several texts share is read once."""
-    several = list(prompts) if isinstance(prompts, list | tuple) else [prompts] * texts
+    several = cast(list[PromptLike], [*prompts] if isinstance(prompts, list | tuple) else [prompts] * texts)
     known: dict[int, Voice] = {}
     for prompt in each("prompts", several, texts):
         if id(prompt) not in known:
@@ -439,9 +440,10 @@ def _check_seconds(seconds: float, where: str) -> None:
         )
 
 
-def each(name: str, value: object, texts: int) -> list[Any]:
+def each(name: str, value: Value | Sequence[Value], texts: int) -> list[Value]:
     """Return one value per text. Raises UsageError for more or fewer values."""
-    values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
+    several = isinstance(value, Sequence | np.ndarray)
+    values = [*cast(Sequence[Value], value)] if several else [cast(Value, value)] * texts
     if len(values) != texts:
         raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one, or one per text")
     return values

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 
 class Host(Protocol):
@@ -30,12 +28,4 @@ class Host(Protocol):
 
     def peak_bytes(self) -> int:
         """Return the peak since `reset_peak`, or the closest known figure."""
-        ...
-
-    def to_device(self, array: np.ndarray) -> Any:
-        """Copy an array to the device, for networks to read."""
-        ...
-
-    def to_host(self, x: Any) -> np.ndarray:
-        """Wait for the device and return the array."""
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -47,6 +47,25 @@ class Given:
         return codes[0, :books, np.arange(frames) % codes.shape[2]].T.astype(np.int32)
 
 
+class FrameSizes(Protocol):
+    """A codec's configuration: its rates and the length of a frame."""
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples per second, in Hz."""
+        ...
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames per second, in Hz."""
+        ...
+
+    @property
+    def hop_length(self) -> int:
+        """Samples per frame."""
+        ...
+
+
 @dataclass(frozen=True)
 class Rung:
     """One run of a network, or of half of it, from inputs to its last layer.
@@ -72,7 +91,7 @@ def ladder(model: str, given: Given) -> list[Rung]:
     return importlib.import_module(f"tts_core.{model}.ladder").ladder(given)
 
 
-def signal(config: Any, seconds: float, seed: int) -> np.ndarray:
+def signal(config: FrameSizes, seconds: float, seed: int) -> np.ndarray:
     """Generate whole frames of `sound` at a codec's rate. (1, L) float32 in [-1, 1]."""
     frames = max(2, round(seconds * config.frame_rate))
     return sound(config.sample_rate, frames * config.hop_length, seed)[None]
