@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from math import prod
@@ -34,6 +34,7 @@ from converters.rules.original_quant import stored as stored_original
 from tts_core import models
 from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.files.record import RECORD, WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -229,10 +230,9 @@ def convert(
     check_space(destination.absolute().parent, whole.nbytes)
     with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
         for plan in whole.plans:
-            written = _write_part(plan, folder / plan.kind.folder, progress or (lambda _: None))
-            check_written(folder / plan.kind.folder, written)
-        # a strict reload: what was written fits its own configuration
-        open_published(folder, offline=True, parts=list(published.parts))
+            place = folder / plan.kind.folder
+            check_written(place, _write_part(plan, place, progress or (lambda _: None)))
+            hashes.add(place.glob(f"*{WEIGHTS}"))  # while the next part is converted
         report = whole.report() | {
             "tool": "mlx-port",
             "version": _version(),
@@ -243,9 +243,17 @@ def convert(
                 {"name": file.name, "bytes": file.stat().st_size, "sha256": hashes.of(file)}
                 for file in plan.part.files
             ]
-        write_json(folder / "conversion.json", report)
         card = card_of(published, whole.dtype, quantization, report["version"])
         (folder / "README.md").write_text(card, "utf-8")
+        made = sorted(path for path in folder.rglob("*") if path.is_file())
+        hashes.add(made)
+        report["written"] = {
+            path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": hashes.of(path)}
+            for path in made
+        }
+        write_json(folder / RECORD, report)
+        # a strict reload: what was written fits its own configuration
+        open_published(folder, offline=True, parts=list(published.parts))
     return report
 
 
@@ -353,7 +361,14 @@ class _Hashes:
     def __init__(self, files: Sequence[Path]):
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1)
-        self._futures = {file: self._pool.submit(self._hash, file) for file in files}
+        self._futures: dict[Path, Future[str]] = {}
+        self.add(files)
+
+    def add(self, files: Iterable[Path]) -> None:
+        """Hash further files after those before; known ones are not hashed again."""
+        for file in files:
+            if file not in self._futures:
+                self._futures[file] = self._pool.submit(self._hash, file)
 
     def __enter__(self) -> _Hashes:
         return self

@@ -21,6 +21,7 @@ from converters.rules.plan import Move, dropped, plan
 from tts_core import models
 from tts_core.config import without_envelope
 from tts_core.errors import CheckpointError
+from tts_core.files.regular import read_text
 
 Config = TypeVar("Config")
 
@@ -116,9 +117,9 @@ def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], p
 
 def _document(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")  # line ends as they are
-    except (OSError, ValueError) as fault:
-        raise CheckpointError(f"{path}: a part of the model, but not to be read ({fault})") from None
+        return read_text(path)  # line ends as they are
+    except (FileNotFoundError, PermissionError) as fault:
+        raise CheckpointError(f"{path}: a part of the model, but not to be read ({fault.strerror})") from None
 
 
 def _entries_left(checkpoint: Checkpoint, layout: str) -> dict[str, str]:

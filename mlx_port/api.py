@@ -15,7 +15,8 @@ from typing import Any
 from mlx_port.dia.pipeline import DiaPipeline
 from mlx_port.loading import load
 from tts_core.config import FORMAT_VERSION
-from tts_core.errors import ResourceError, UsageError
+from tts_core.errors import ResourceError, SpeechError, UsageError
+from tts_core.files.record import Record
 from tts_core.pipeline import Pipeline, Progress, PromptLike
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA, cache_folders, fingerprint
@@ -91,8 +92,12 @@ def _convert_voice(folder: Path) -> None:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Return True if a copy exists. A copy appears whole; files removed from it later are not noticed."""
-    return (folder / "config.json").is_file()
+    """Return True if a copy exists with all files on record, in size; a cleaner may have removed some."""
+    try:
+        Record.read(folder).check_sizes()
+    except (SpeechError, OSError):
+        return False
+    return True
 
 
 def _remove_incomplete(folder: Path) -> None:

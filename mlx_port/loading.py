@@ -14,6 +14,8 @@ from mlx.utils import tree_flatten
 from mlx_port.stored import cast_floats, quantize_linears, read_config, read_tensors, understood
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
+from tts_core.files.record import Record
+from tts_core.files.regular import read_text
 from tts_core.pipeline import Pipeline
 
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
@@ -33,8 +35,10 @@ class Parts:
             kind: understood(models.network(kind).read_converted, raw, self.place(kind))
             for kind, raw in self._raw.items()
         }
+        self.record = Record.read(folder)
+        self._files = {kind: self.record.weights(models.network(kind).folder) for kind in kinds}
         self.documents = {
-            kind: {name: _read_text(self.place(kind) / name) for name in self._names(kind)} for kind in kinds
+            kind: {name: _document(self.place(kind) / name) for name in self._names(kind)} for kind in kinds
         }
         if model is not None:
             understood(lambda _: models.check_fits(model, self.configs, self.documents), {}, folder)
@@ -66,16 +70,20 @@ class Parts:
         how = self.quantization_of(kind)
         if how:
             understood(lambda _: quantize_linears(network, how, kind), {}, self.place(kind))
-        _fill(network, self.place(kind), kind, self._dtype())
+        _fill(network, self._read(kind), self.place(kind), kind, self._dtype())
         return network
 
     def tensors(self, kind: str, prefix: str) -> dict[str, mx.array]:
         """Read the tensors of a part whose names start with `prefix`, by the rest of their names."""
         return {
             name.removeprefix(prefix): cast_floats(name, value, self._dtype(), kind)
-            for name, value in _read(self.place(kind)).items()
+            for name, value in self._read(kind).items()
             if name.startswith(prefix)
         }
+
+    def check(self) -> None:
+        """Raise CheckpointError if a file of the parts changed since the conversion, by its sha256."""
+        self.record.check([models.network(kind).folder for kind in self.configs])
 
     def _check_tensors(self, kind: str) -> None:
         """Check names and shapes of a part that is never loaded as a whole network."""
@@ -84,25 +92,43 @@ class Parts:
         for name, shape in known.parameter_shapes(config).items():
             axes = known.mlx_axes(config, name, len(shape)) or range(len(shape))
             wanted[name] = f"float {tuple(shape[axis] for axis in axes)}"
-        _check(_read(self.place(kind)), wanted, self.place(kind))
+        _check(self._read(kind), wanted, self.place(kind))
+
+    def _read(self, kind: str) -> dict[str, mx.array]:
+        """Open all tensors of a part; MLX reads their data on first use."""
+        weights: dict[str, mx.array] = {}
+        for file in self._files[kind]:
+            held = read_tensors(file)
+            twice = sorted(held.keys() & weights.keys())
+            if twice:
+                raise CheckpointError(f"model: {file}: {twice[0]} is in another file, too; convert again")
+            weights |= held
+        return weights
 
     def _dtype(self) -> mx.Dtype | None:
         return None if self.dtype is None else DTYPES[self.dtype]
 
 
-def load(path: str | Path, *, dtype: str | None = None) -> Pipeline:
+def load(path: str | Path, *, dtype: str | None = None, check: bool = False) -> Pipeline:
     """Load the pipeline of the model in a folder that convert-weights wrote.
 
     dtype: float32, bfloat16 or float16 for the networks; None is each one's own. Norms and networks that
     always run in float32 (codecs, vocoders) stay float32.
+    check: first compare the sha256 of every file with conversion.json; sizes are always compared.
     Raises NotFoundError, CheckpointError (for published files, with the command that converts them),
     UsageError, and ResourceError for too little memory.
     """
-    parts = open_parts(path, dtype=dtype)
+    parts = open_parts(path, dtype=dtype, check=check)
     return importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
 
 
-def open_parts(path: str | Path, *, dtype: str | None = None, kinds: Sequence[str] | None = None) -> Parts:
+def open_parts(
+    path: str | Path,
+    *,
+    dtype: str | None = None,
+    kinds: Sequence[str] | None = None,
+    check: bool = False,
+) -> Parts:
     """Open the parts that `load` assembles, without reading tensors. kinds: parts to open; None for all."""
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
@@ -110,10 +136,15 @@ def open_parts(path: str | Path, *, dtype: str | None = None, kinds: Sequence[st
         raise UsageError(f"model: {path!r} is not a path; give a folder that convert-weights wrote")
     folder = Path(path)
     if kinds is not None:
-        return Parts(next((kind for kind in kinds if kind in models.NAMES), None), folder, kinds, dtype)
-    spec = models.model(read_config(folder, *models.NAMES)["model_type"])
-    extras = [kind for kind in spec.extras if (folder / models.network(kind).folder).is_dir()]
-    return Parts(spec.name, folder, spec.wanted(extras), dtype)
+        name = next((kind for kind in kinds if kind in models.NAMES), None)
+    else:
+        name = read_config(folder, *models.NAMES)["model_type"]
+        spec = models.model(name)
+        kinds = spec.wanted([kind for kind in spec.extras if (folder / models.network(kind).folder).is_dir()])
+    parts = Parts(name, folder, kinds, dtype)
+    if check:
+        parts.check()
+    return parts
 
 
 def open_networks(
@@ -124,17 +155,17 @@ def open_networks(
     return {kind: parts.network(kind) for kind in parts.configs}
 
 
-def _read_text(file: Path) -> str:
+def _document(file: Path) -> str:
     try:
-        return file.read_bytes().decode("utf-8")
-    except (OSError, ValueError) as error:
-        what = "it is missing" if isinstance(error, FileNotFoundError) else f"it cannot be read ({error})"
-        raise NotFoundError(f"model: {file}: a part of the model, but {what}; convert again") from None
+        return read_text(file)  # line ends as they are
+    except FileNotFoundError:
+        raise NotFoundError(f"model: {file}: a part of the model, but it is missing; convert again") from None
 
 
-def _fill(network: nn.Module, folder: Path, kind: str, dtype: mx.Dtype | None) -> None:
-    """Load all tensors; names and shapes must equal the network's."""
-    weights = _read(folder)
+def _fill(
+    network: nn.Module, weights: dict[str, mx.array], folder: Path, kind: str, dtype: mx.Dtype | None
+) -> None:
+    """Load all tensors and empty `weights`; names and shapes must equal the network's."""
     parameters = cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
     wanted = {name: _kind(value) for name, value in parameters}
     _check(weights, wanted, folder)
@@ -144,17 +175,6 @@ def _fill(network: nn.Module, folder: Path, kind: str, dtype: mx.Dtype | None) -
         mx.eval(ready[-1][1])  # read the files now, not during the first generation
     network.load_weights(ready, strict=True)
     network.eval()
-
-
-def _read(folder: Path) -> dict[str, mx.array]:
-    """Open all tensors of a folder; MLX reads their data on first use."""
-    files = sorted(folder.glob("model*.safetensors"))
-    if not files:
-        raise NotFoundError(f"model: {folder} has no model*.safetensors; convert again")
-    weights: dict[str, mx.array] = {}
-    for file in files:
-        weights |= read_tensors(file)
-    return weights
 
 
 def _check(weights: Mapping[str, mx.array], wanted: Mapping[str, str], folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,9 @@ from mlx import nn
 from tts_core import models
 from tts_core.config import FORMAT_VERSION, without_envelope
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.files.header import read_header
+from tts_core.files.json_object import read_json
+from tts_core.files.regular import opened
 
 Read = TypeVar("Read")
 WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".th")  # suffixes of published files
@@ -37,20 +39,21 @@ class Stored:
     def read(self, names: Sequence[str]) -> dict[str, mx.array]:
         """Open tensors; MLX reads their data on first use."""
         mx.clear_cache()  # memory of the previous layer
-        opened = {file: read_tensors(file) for file in {self._file_of[name] for name in names}}
-        return {name: opened[self._file_of[name]][name] for name in names}
+        held = {file: read_tensors(file) for file in {self._file_of[name] for name in names}}
+        return {name: held[self._file_of[name]][name] for name in names}
 
 
 def read_tensors(file: Path) -> dict[str, mx.array]:
     """Open the tensors of a safetensors file; MLX reads their data on first use.
 
-    Raises CheckpointError for a file that MLX cannot read.
+    Raises CheckpointError for a file whose header is out of bounds (tts_core.files.header).
     """
+    read_header(file)
     try:
-        with open(file, "rb") as opened:
+        with opened(file) as handle:
             place = str(file)
             if not place.isascii() and os.fsencode(place).decode("utf-8", "replace") != place:
-                place = f"/dev/fd/{opened.fileno()}"  # MLX takes UTF-8 names only
+                place = f"/dev/fd/{handle.fileno()}"  # MLX takes UTF-8 names only
             return cast(dict[str, mx.array], mx.load(place, format="safetensors"))
     except RuntimeError as error:
         raise CheckpointError(f"model: {file} cannot be read ({error}); convert again") from None
@@ -59,14 +62,9 @@ def read_tensors(file: Path) -> dict[str, mx.array]:
 def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
     """Read the config.json of a converted folder, with its envelope; it must be of one of these types."""
     file = folder / "config.json"
-    if not file.is_file():
+    if not os.path.lexists(file):
         raise _no_config(folder, model_types)
-    try:
-        config = json.loads(file.read_text())
-    except ValueError as error:
-        raise CheckpointError(f"model: {file} is not JSON ({error}); convert again") from None
-    if not isinstance(config, dict):
-        raise CheckpointError(f"model: {file} contains no JSON object; convert again")
+    config = read_json(file)
     kind = str(config.get("model_type"))
     converted = config.get("weights_layout") == "mlx"
     is_part = converted and kind not in models.NAMES and models.is_kind(kind)

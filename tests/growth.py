@@ -1,8 +1,9 @@
-"""The growth of work with its input: a ratio of times, so that no machine's speed matters."""
+"""The growth of work with its input, as ratios of times: no machine's speed matters. And its peak memory."""
 
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Callable
 
 MOST = 2.5  # times the work for twice the input
@@ -12,6 +13,16 @@ _ATTEMPTS, _REPEATS = 4, 3
 def growth(work: Callable[[int], object], size: int) -> float:
     """Divide the time of `work(2 * size)` by that of `work(size)`; the least of several attempts."""
     return min(_shortest(work, 2 * size) / _shortest(work, size) for _ in range(_ATTEMPTS))
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """Measure the most memory that Python and NumPy hold for `work` at a time."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def _shortest(work: Callable[[int], object], size: int) -> float:

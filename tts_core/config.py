@@ -8,7 +8,7 @@ from typing import Any
 
 from tts_core.errors import CheckpointError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2: conversion.json lists every file that was written
 ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
 MOST_LAYERS = 1000  # or codebooks: a config.json is untrusted and must not make us list endless tensors
 

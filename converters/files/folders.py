@@ -7,7 +7,10 @@ from pathlib import Path
 
 from converters.files.pickles import PICKLES, TorchCheckpoint
 from converters.files.readers import Checkpoint, SafetensorsCheckpoint, read_index
+from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError
+from tts_core.files.json_object import read_json
+from tts_core.files.record import RECORD, Record
 
 
 def safetensors(source: Path) -> Iterator[list[Path]]:
@@ -15,6 +18,8 @@ def safetensors(source: Path) -> Iterator[list[Path]]:
     if source.is_file():
         if source.name.endswith(".safetensors.index.json"):
             yield read_index(source)
+        elif source.suffix == ".safetensors" and is_converted(source.parent):
+            yield converted(source.parent)
         elif source.suffix == ".safetensors":
             shards = [files for index in _indexes(source.parent) if source in (files := read_index(index))]
             yield shards[0] if shards else [source]
@@ -25,11 +30,30 @@ def safetensors(source: Path) -> Iterator[list[Path]]:
             )
         return
     for folder in _folders(source):
+        if is_converted(folder):
+            yield converted(folder)
+            continue
         groups = [read_index(index) for index in _indexes(folder)]
         sharded = {file for group in groups for file in group}
+        yield from groups  # before single files: a copy beside the shards must not take their place
         single = (file for file in sorted(folder.glob("*.safetensors")) if not file.is_dir())
-        yield from ([file] for file in single if file not in sharded)
-        yield from groups
+        yield from ([file] for file in single if file not in sharded and not file.name.startswith("._"))
+
+
+def is_converted(folder: Path) -> bool:
+    """Whether convert-weights wrote a folder, in this format, by its config.json."""
+    config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
+    return config.get("weights_layout") == "mlx" and config.get("format_version") == FORMAT_VERSION
+
+
+def converted(folder: Path) -> list[Path]:
+    """List the weights of a converted folder, or of a part of one, as its record names them.
+
+    Raises what `tts_core.files.record.Record` raises.
+    """
+    is_part = not (folder / RECORD).exists() and (folder.parent / RECORD).exists()
+    record = Record.read(folder.parent if is_part else folder)
+    return record.weights(folder.name if is_part else "")
 
 
 def pickles(source: Path) -> Iterator[Path]:

@@ -24,6 +24,7 @@ class Flags:
     model: str | None
     backend: Literal["mlx", "torch"]
     dtype: str | None
+    check: bool
     ref_audio: tuple[str, ...]
     ref_text: tuple[str, ...]
     options: dict[str, Any]
@@ -82,6 +83,9 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
     help="Type of the weights.  [default: the folder's; with --backend torch by device]",
+)
+@click.option(
+    "--check", is_flag=True, help="Compare --model's files with the hashes of their conversion first."
 )
 @click.option(
     "--ref-audio",

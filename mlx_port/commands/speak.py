@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ import numpy as np
 from mlx_port.commands.generate import Flags
 from tts_core.audio.files import WavWriter, check_output, read_audio_at_its_rate, write_audio
 from tts_core.errors import GenerationError, NotFoundError, UsageError, not_there
+from tts_core.files.record import RECORD, Record
 from tts_core.models import NAMES, Model
 from tts_core.models import model as model_of
 from tts_core.options import info, options_class
@@ -42,6 +44,8 @@ def speak(flags: Flags) -> None:
         check_playback()
     if flags.dtype and flags.model is None:
         raise UsageError("dtype: the embedded voice runs in float32; give --dtype with a --model")
+    if flags.check:
+        check_hashes(flags.model)
     check_backend(flags.backend)
     text = read_text(flags.text)
     name, configs, documents = read_parts(flags.model, flags.backend)
@@ -121,6 +125,18 @@ def read_text(given: str | None) -> str:
         raise UsageError(
             f"text: byte {error.start + 1} of stdin is not UTF-8; save the text as UTF-8"
         ) from None
+
+
+def check_hashes(model: str | None) -> None:
+    """Raise CheckpointError unless all files that a conversion wrote are as it wrote them."""
+    folder = None if model is None else Path(model).expanduser()
+    if folder is None or not os.path.lexists(folder / RECORD):
+        raise UsageError(
+            f"check: {model or 'the embedded voice'} has no hashes on record; give --model a folder that "
+            "convert-weights wrote"
+        )
+    record = Record.read(folder)
+    record.check([part for part in record.parts() if (folder / part).exists()])  # loading misses the others
 
 
 def check_backend(backend: Literal["mlx", "torch"]) -> None:

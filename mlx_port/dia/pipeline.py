@@ -22,12 +22,12 @@ class DiaPipeline(pipeline.DiaPipeline):
     engine: DiaEngine
 
     @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None) -> DiaPipeline:
+    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> DiaPipeline:
         """Load a Dia from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
 
         Raises UsageError for a folder of another model.
         """
-        parts = open_parts(path, dtype=dtype)
+        parts = open_parts(path, dtype=dtype, check=check)
         check_model(parts.model, "dia")
         return assemble(parts)
 

@@ -24,12 +24,12 @@ class Mars5Pipeline(pipeline.Mars5Pipeline):
     engine: Mars5Engine
 
     @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None) -> Mars5Pipeline:
+    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> Mars5Pipeline:
         """Load a MARS5 from a folder that convert-weights wrote; arguments and errors as in `mlx_port.load`.
 
         Raises UsageError for a folder of another model.
         """
-        parts = open_parts(path, dtype=dtype)
+        parts = open_parts(path, dtype=dtype, check=check)
         check_model(parts.model, "mars5")
         return assemble(parts)
 

@@ -19,12 +19,12 @@ class MetaVoicePipeline(pipeline.MetaVoicePipeline):
     engine: MetaVoiceEngine
 
     @classmethod
-    def load(cls, path: str | Path, *, dtype: str | None = None) -> MetaVoicePipeline:
+    def load(cls, path: str | Path, *, dtype: str | None = None, check: bool = False) -> MetaVoicePipeline:
         """Load a MetaVoice from a folder of convert-weights; arguments and errors as in `mlx_port.load`.
 
         Raises UsageError for a folder of another model.
         """
-        parts = open_parts(path, dtype=dtype)
+        parts = open_parts(path, dtype=dtype, check=check)
         check_model(parts.model, "metavoice")
         return assemble(parts)
 

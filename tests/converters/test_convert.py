@@ -60,7 +60,7 @@ def test_a_converted_folder_holds_everything(source, tmp_path):
     envelope = {
         name: config.pop(name) for name in ("model_type", "weights_layout", "format_version", "dtype")
     }
-    assert envelope == {"model_type": "dia", "weights_layout": "mlx", "format_version": 1, "dtype": "float32"}
+    assert envelope == {"model_type": "dia", "weights_layout": "mlx", "format_version": 2, "dtype": "float32"}
     assert config == json.loads(json.dumps(source.parts["dia"].config.to_dict()))
     assert json.loads((tmp_path / "out/codec/config.json").read_text())["model_type"] == "dac"
     assert report == json.loads((tmp_path / "out/conversion.json").read_text())

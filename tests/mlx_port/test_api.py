@@ -1,6 +1,8 @@
 """The embedded voice's converted copy: made once in the cache, in a temporary folder where that fails."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,8 +15,18 @@ import pytest
 import converters.convert
 from converters.files.writer import appearing, check_destination
 from mlx_port import DiaPipeline, api, generate, load
+from tests.record import record_again
 from tts_core.errors import ResourceError, UsageError
 from tts_core.voice.embedded import fingerprint
+
+
+def write_copy(folder: Path, text: str) -> None:
+    """What a conversion leaves, but of one file."""
+    (folder / "config.json").write_text(text)
+    (folder / "conversion.json").write_text(
+        json.dumps({"written": {"config.json": {"bytes": 0, "sha256": ""}}})
+    )
+    record_again(folder)
 
 
 @pytest.fixture
@@ -24,7 +36,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     def convert(folder: Path) -> None:
         folder.mkdir()
-        (folder / "config.json").write_text("{}")
+        write_copy(folder, "{}")
         made.append(folder)
 
     monkeypatch.setattr(api, "_convert_voice", convert)
@@ -50,7 +62,7 @@ def test_another_voice_or_format_is_another_folder(
     first = api.converted_voice()
     monkeypatch.setattr(api, "fingerprint", lambda: "0" * 16)
     second = api.converted_voice()
-    monkeypatch.setattr(api, "FORMAT_VERSION", 2)  # an older version's copy must not be loaded
+    monkeypatch.setattr(api, "FORMAT_VERSION", 1)  # an older version's copy must not be loaded
     assert len({first, second, api.converted_voice()}) == 3
     assert len(conversions) == 3
 
@@ -98,7 +110,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path], None]],
         def convert(published: object, folder: Path, *, dtype: str) -> None:
             check_destination(folder, force=False)
             with appearing(folder) as work:
-                (work / "config.json").write_text("new")
+                write_copy(work, "new")
                 meanwhile(folder)
 
         monkeypatch.setattr(converters.convert, "convert", convert)
@@ -140,7 +152,7 @@ def test_what_is_left_of_a_copy_is_made_again(
     folder.parent.mkdir()
     left(folder)
     assert api.converted_voice() == folder
-    assert [path.name for path in folder.iterdir()] == ["config.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "conversion.json"]
     assert list(folder.parent.iterdir()) == [folder]
 
 
@@ -152,7 +164,7 @@ def test_a_copy_that_another_process_makes_is_taken(
 
     def other(folder: Path) -> None:
         folder.mkdir()
-        (folder / "config.json").write_text("the other's")
+        write_copy(folder, "the other's")
 
     quick(other)
     folder = api.converted_voice()
@@ -162,7 +174,7 @@ def test_a_copy_that_another_process_makes_is_taken(
 
     def late(source: Path, target: Path) -> None:
         monkeypatch.setattr(os, "rename", rename)
-        (folder / "config.json").write_text("the other's, late")
+        write_copy(folder, "the other's, late")
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", late)
@@ -172,7 +184,7 @@ def test_a_copy_that_another_process_makes_is_taken(
 
     def removed(source: Path, target: Path) -> None:
         monkeypatch.setattr(os, "rename", rename)
-        source.rmdir()
+        shutil.rmtree(source)
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", removed)

@@ -16,6 +16,7 @@ from mlx.utils import tree_flatten
 
 from mlx_port import DiaPipeline, load
 from mlx_port.api import converted_voice
+from tests.record import record_again
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.text.rules import NO_RULES, TextRules
@@ -123,6 +124,7 @@ def rewrite(name: str, edit: Callable[[dict[str, mx.array]], object]) -> Callabl
         mx.eval(list(weights.values()))
         edit(weights)
         mx.save_safetensors(str(folder / name), weights, {"format": "mlx"})
+        record_again(folder)
 
     return damage
 
@@ -143,16 +145,26 @@ def cut(name: str, keep: Callable[[int], int]) -> Callable[[Path], None]:
     return damage
 
 
+def as_written(damage: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Damage that the sizes on record do not show."""
+
+    def damage_all(folder: Path) -> None:
+        damage(folder)
+        record_again(folder)
+
+    return damage_all
+
+
 HEAD, NORM = "logits_dense.weight", "model.decoder.norm.weight"
 DAMAGES = {
     "another format": (
-        change("config.json", lambda c: c.update(format_version=2)),
-        "format 2, not 1; convert",
+        change("config.json", lambda c: c.update(format_version=1)),
+        "format 1, not 2; convert",
     ),
-    "no format": (change("config.json", lambda c: c.pop("format_version")), "format None, not 1; convert"),
+    "no format": (change("config.json", lambda c: c.pop("format_version")), "format None, not 2; convert"),
     "another codec format": (
         change("codec/config.json", lambda c: c.update(format_version=0)),
-        "codec has format 0, not 1",
+        "codec has format 0, not 2",
     ),
     "another model": (change("config.json", lambda c: c.update(model_type="parrot")), "not converted ones"),
     "unknown field": (change("config.json", lambda c: c.update(strange=1)), "strange"),
@@ -167,12 +179,12 @@ DAMAGES = {
         change("config.json", lambda c: c.update(quantization={"bits": 4})),
         "config.json: KeyError.'group_size'",
     ),
-    "a list": (lambda folder: (folder / "config.json").write_text("[]"), "contains no JSON object"),
-    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "is not JSON"),
+    "a list": (lambda folder: (folder / "config.json").write_text("[]"), "config.json: not a JSON object"),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json: not readable as JSON"),
     "no config": (remove("config.json"), "without config.json"),
     "no codec config": (remove("codec/config.json"), "codec: a folder without config.json"),
-    "no weights": (remove("model.safetensors"), "has no model"),
-    "no codec weights": (remove("codec/model.safetensors"), "codec has no model"),
+    "no weights": (remove("model.safetensors"), "model.safetensors: it is missing"),
+    "no codec weights": (remove("codec/model.safetensors"), "codec/model.safetensors: it is missing"),
     "missing tensor": (rewrite("model.safetensors", lambda w: w.pop(HEAD)), f"{HEAD} missing"),
     "unknown tensor": (
         rewrite("model.safetensors", lambda w: w.update(extra=w[NORM])),
@@ -197,14 +209,20 @@ DAMAGES = {
         rewrite("model.safetensors", lambda w: w.update({HEAD: w[HEAD].astype(mx.int32)})),
         rf"{HEAD} is mlx.core.int32 \(268, 44\), expected float",
     ),
-    "cut in the last tensor": (cut("model.safetensors", lambda size: size - 1), "cannot be read"),
-    "cut in the header": (cut("model.safetensors", lambda _: 100), "cannot be read"),
-    "cut in the length": (cut("model.safetensors", lambda _: 5), "cannot be read"),
-    "empty": (cut("model.safetensors", lambda _: 0), "cannot be read"),
-    "cut codec": (cut("codec/model.safetensors", lambda size: size // 2), "cannot be read"),
+    "cut in the last tensor": (
+        cut("model.safetensors", lambda size: size - 1),
+        r"model.safetensors: \d+ bytes, on record are \d+",
+    ),
+    "cut in the header": (as_written(cut("model.safetensors", lambda _: 100)), "truncated: its header takes"),
+    "cut in the length": (as_written(cut("model.safetensors", lambda _: 5)), "not a safetensors file"),
+    "empty": (as_written(cut("model.safetensors", lambda _: 0)), "not a safetensors file"),
+    "cut codec": (
+        cut("codec/model.safetensors", lambda size: size // 2),
+        "codec/model.safetensors: .* on record",
+    ),
     "no safetensors": (
-        lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 4096),
-        "cannot be read",
+        as_written(lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 4096)),
+        "not a safetensors file",
     ),
 }
 
@@ -217,6 +235,39 @@ def test_a_damaged_folder_is_one_clear_error(name: str, folder: Path) -> None:
         load(folder)
     one_line(caught.value)
     assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["", "codec"])
+def test_a_stray_file_does_not_replace_the_weights(place: str, folder: Path) -> None:
+    """A backup with other numbers under the same names, which was read last and won."""
+    file = folder / place / "model.safetensors"
+    weights = cast(dict[str, mx.array], mx.load(str(file)))
+    mx.save_safetensors(
+        str(folder / place / "model_backup.safetensors"), {n: 0 * v for n, v in weights.items()}
+    )
+    with pytest.raises(CheckpointError, match=r"model_backup.safetensors: not on record in conversion.json"):
+        load(folder)
+
+
+def flip(file: Path) -> None:
+    """The lowest bit of the last number."""
+    content = bytearray(file.read_bytes())
+    content[-4] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "codec/model.safetensors", "codec/config.json"])
+def test_hashes_are_compared_when_asked(name: str, folder: Path) -> None:
+    load(folder, check=True)
+    if name.endswith(".json"):
+        change(name, lambda config: config.update(sample_rate=1001))(folder)
+    else:
+        flip(folder / name)
+    if name.endswith(".safetensors"):
+        load(folder)
+    for read in (load, DiaPipeline.load):
+        with pytest.raises(CheckpointError, match=f"{name}: changed since the conversion"):
+            read(folder, check=True)
 
 
 def test_several_faults_are_told_together(folder: Path) -> None:
@@ -244,6 +295,7 @@ sys.modules["torch"] = None
 import mlx_port
 from mlx_port import DiaPipeline, load
 from mlx_port.api import converted_voice
+from tests.record import record_again
 print(load({str(converted)!r}).generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
 result = mlx_port.generate("[S1] Hi.", seed=1, max_frames=4)
 assert result.codes.shape == (8, 4) and result.samples == 4 * 480

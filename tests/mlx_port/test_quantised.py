@@ -16,6 +16,7 @@ from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port import DiaPipeline
+from tests.record import record_again
 from tts_core.voice.embedded import CODEC, DIA
 
 FRAMES = 20
@@ -104,6 +105,7 @@ def test_an_exception_may_have_its_own_bits(eight: tuple[DiaPipeline, int], tmp_
     wide = mx.dequantize(*[weights[name] for name in names], group_size=64, bits=8)
     weights |= zip(names, mx.quantize(wide, group_size=32, bits=4), strict=True)
     mx.save_safetensors(str(folder / "model.safetensors"), weights, {"format": "mlx"})
+    record_again(folder)
     head = DiaPipeline.load(folder).engine.network.logits_dense
     assert isinstance(head, nn.QuantizedLinear)
     assert (head.group_size, head.bits) == (32, 4)

@@ -92,7 +92,7 @@ def test_the_folder_is_laid_out_as_agreed(converted, model):
     }
     for kind in SOURCES[model]:
         config = json.loads((converted[model] / FOLDERS[kind] / "config.json").read_text())
-        assert (config["model_type"], config["weights_layout"], config["format_version"]) == (kind, "mlx", 1)
+        assert (config["model_type"], config["weights_layout"], config["format_version"]) == (kind, "mlx", 2)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -1,11 +1,13 @@
 """What torch_ref.load reads: published folders and converted ones, in every dtype."""
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 
 from converters.convert import convert
 from converters.published import open_published
@@ -39,6 +41,46 @@ def test_the_codec_from_elsewhere(published: Path, tmp_path: Path) -> None:
     assert voice.generate("[S1] Hello.", seed=1, max_frames=2).samples > 0
     with pytest.raises(NotFoundError, match="DAC"):
         load(bare)
+
+
+@pytest.mark.parametrize("place", ["", "codec"])
+def test_a_stray_file_in_a_converted_folder_is_refused(place: str, published: Path, tmp_path: Path) -> None:
+    """It was read in place of the converted weights, as it comes first in the alphabet."""
+    folder = tmp_path / "converted"
+    convert(open_published(published), folder)
+    weights = folder / place / "model.safetensors"
+    save_file(
+        {name: 0 * value for name, value in load_file(weights).items()}, weights.with_name("a.safetensors")
+    )
+    for source in (folder, weights):
+        with pytest.raises(CheckpointError, match=r" a.safetensors: not on record in conversion.json"):
+            load(source, codec=folder / "codec" if source == weights and not place else None)
+
+
+def test_another_size_of_a_converted_file_is_refused(published: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "converted"
+    convert(open_published(published), folder)
+    weights = folder / "codec/model.safetensors"
+    save_file({name: value[:1] for name, value in load_file(weights).items()}, weights)
+    with pytest.raises(
+        CheckpointError, match=r"codec/model.safetensors: \d+ bytes, on record are \d+; convert again"
+    ):
+        load(folder)
+
+
+def test_a_copy_beside_shards_is_not_read(published: Path, tmp_path: Path) -> None:
+    """The index names the shards; a whole copy of other numbers beside them came first."""
+    folder = Path(shutil.copytree(published, tmp_path / "shards"))
+    whole = load_file(folder / "model.safetensors")
+    names = sorted(whole)
+    parts = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
+    for file, held in parts.items():
+        save_file({name: whole[name] for name in held}, folder / file)
+    index = {name: file for file, held in parts.items() for name in held}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    save_file({name: 0 * value for name, value in whole.items()}, folder / "model.safetensors")
+    state = DiaPipeline.load(folder).engine.network.state_dict()
+    np.testing.assert_array_equal(state["logits_dense.weight"].numpy(), whole["logits_dense.weight"])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,8 @@ def _run(
     )
     reference, port = _sides()
     with _Line() as progress:
+        progress("hashes")
+        report.changed += _changed(destination, parts)
         run.verify(published, converted, reference, port, report, progress=progress)
     report.seconds_taken = time.perf_counter() - started
     report.peak_memory_bytes = _peak_bytes()
@@ -128,6 +131,21 @@ def _converted(destination: str) -> Published:
     if folder.is_dir():
         open_parts(folder)  # gives the same errors as loading for missing or broken files
     return open_published(destination, offline=True, flag="DST")
+
+
+def _changed(destination: str, kinds: Sequence[str]) -> list[str]:
+    """Files that are not as the conversion wrote them, by their hashes.
+
+    Not config.json: its entries are compared with the source's; the default sampling may be the user's own.
+    """
+    from pathlib import Path
+
+    from tts_core import models
+    from tts_core.files.record import Record
+
+    record = Record.read(Path(destination).expanduser())
+    changed = record.changed([models.network(kind).folder for kind in kinds])
+    return [name for name in changed if not name.endswith("config.json")]
 
 
 def _check_page(page: str) -> None:

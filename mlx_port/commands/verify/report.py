@@ -54,6 +54,7 @@ class Report:
     tensors: list[TensorClass] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)  # of the configurations
+    changed: list[str] = field(default_factory=list)  # files that are not as the conversion wrote them
     losses: dict[str, Loss] = field(default_factory=dict)  # by part, of parts not stored in float32
     seconds_taken: float = 0.0
     peak_memory_bytes: int = 0
@@ -78,7 +79,8 @@ class Report:
 
     def failures(self) -> list[str]:
         """List a line for each failed check, naming the layer, tensor or setting."""
-        found = [f"configuration: {line}" for line in self.differences]
+        found = [f"{name}: changed since the conversion, by its sha256" for name in self.changed]
+        found += [f"configuration: {line}" for line in self.differences]
         found += [
             f"{fault.part} {fault.tensor}: {fault.error:.2e} from its source, {fault.allowed:.2e} allowed"
             for fault in self.faults
@@ -141,6 +143,7 @@ class Report:
                 "tensors": [vars(one) for one in self.tensors],
                 "tensor_faults": [vars(fault) for fault in self.faults],
                 "configuration_differences": self.differences,
+                "changed_files": self.changed,
                 "parts": [vars(part) for part in self.parts()],
                 "conversion_loss": next(iter(losses.values()), None),  # of the language model
                 "conversion_losses": losses,

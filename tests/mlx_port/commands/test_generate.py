@@ -269,7 +269,7 @@ def test_published_weights_are_told_from_converted_ones(pipeline, capsys, tmp_pa
 
     refused(capsys, pipeline, 4, "run: convert-weights --hf-path", "-t", SECRET, "--model", DIA)
     (tmp_path / "config.json").write_text("{")
-    refused(capsys, pipeline, 4, "is not JSON", "-t", SECRET, "--model", tmp_path)
+    refused(capsys, pipeline, 4, "not readable as JSON", "-t", SECRET, "--model", tmp_path)
 
 
 @pytest.mark.parametrize(

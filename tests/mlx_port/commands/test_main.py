@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from converters import cli as converter
 from mlx_port.commands import main as cli
+from tests.record import record_again
 from tests.tiny.published_models import SOURCES
 from tts_core.printable import LONGEST
 
@@ -55,6 +56,8 @@ def rename(name: str, new: str) -> Edit:
         held = load_file(folder / "model.safetensors")
         held[new] = held.pop(name)
         save_file(held, folder / "model.safetensors", {"format": "mlx"})
+        if (folder / "conversion.json").exists():
+            record_again(folder)
 
     return edit
 
@@ -130,6 +133,25 @@ def test_what_a_conversion_drops_and_ignores(
     assert "not used: \\x1b]0;title" in text
     report = said((0,), convert, *where, "--mlx-path", tmp_path / "again", "--offline", "--json")
     assert NASTY in json.loads(report)["parts"]["metavoice"]["dropped"]
+
+
+def test_generate_checks_hashes_when_asked(
+    converted: Path, tmp_path: Path, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path(shutil.copytree(converted, tmp_path / "copy"))
+    spoken = ("generate", "--text", "[S1] Hi.", "--max-seconds", 0.02, "--seed", 1, "--quiet")
+    for backend in ("mlx", "torch"):
+        said((0,), cli.run, *spoken, "--model", folder, "--check", "--backend", backend)
+    file = folder / "codec/model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-4] ^= 1
+    file.write_bytes(content)
+    for backend in ("mlx", "torch"):
+        said((0,), cli.run, *spoken, "--model", folder, "--backend", backend)
+        text = said((4,), cli.run, *spoken, "--model", folder, "--check", "--backend", backend)
+        assert "codec/model.safetensors: changed since the conversion (sha256 in conversion.json)" in text
+    assert "check: the embedded voice has no hashes on record" in said((2,), cli.run, *spoken, "--check")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
 from mlx_port.commands.verify import run as verifying
 from tests.converters.folders import DAC, DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01
+from tests.record import record_again
 
 SOURCES = {"v_0626": (V_0626, DAC_PTH), "v_v01": (V_V01, DAC), "v_0626_hf": (V_0626_HF, DAC_HF)}
 QUICK = ("--rows", "20", "--seconds", "0.1")
@@ -47,6 +48,7 @@ def damaged(converted, tmp_path) -> Callable[..., Path]:
     def get(name: str, damage: Callable[[Path], None], *form) -> Path:
         shutil.copytree(converted(name, *form), tmp_path / "model")
         damage(tmp_path / "model")
+        record_again(tmp_path / "model")
         return tmp_path / "model"
 
     return get
@@ -98,6 +100,18 @@ def test_a_faithful_conversion_passes(name, converted, verify):
         assert re.search(rf"^{re.escape(stage)} .* ok$", done.out, re.MULTILINE), stage
     assert re.search(r"^codec, 9 quantizers: (\d+) of \1 codes equal$", done.out, re.MULTILINE)
     assert re.search(r"^dia, argmax of the logits \(float32\): (\d+) of \1 codes", done.out, re.MULTILINE)
+
+
+def test_a_bit_that_rounding_would_explain_is_found_by_its_hash(converted, tmp_path, verify):
+    folder = Path(shutil.copytree(converted("v_0626_hf"), tmp_path / "model"))
+    file = folder / "codec/model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-4] ^= 1
+    file.write_bytes(content)
+    done = verify("v_0626_hf", folder)
+    assert done.code == 1
+    changed = "FAIL codec/model.safetensors: changed since the conversion, by its sha256"
+    assert [line for line in done.out.splitlines() if line.startswith("FAIL")] == [changed]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -17,6 +17,7 @@ from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
+from tests.record import record_again
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
 from tests.tiny.published_models import AR, FIRST, edit, sources
@@ -61,6 +62,7 @@ def damaged(converted, tmp_path) -> Make:
             tensors = {key: value.copy() for key, value in load_file(file).items()}
             damage.change(tensors[damage.tensor])
             save_file(tensors, file, {"format": "mlx"})
+        record_again(folder)
         return folder
 
     return make

@@ -1,14 +1,13 @@
 """MARS5's tokenizers: the file format and its faults, identity of encode and decode, and the prompts."""
 
 import random
-import tracemalloc
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.growth import peak_bytes
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.mars5.tokens import CodecVocabulary, SpeechTokenizer, TextTokenizer, read_table
 
@@ -116,15 +115,6 @@ def doubling(base: int, doublings: int, repeats: int) -> str:
     chain = [(0, 0), *[(base + place, base + place) for place in range(doublings - 1)]]
     again = [(base + doublings - 2, base + doublings - 2)] * repeats
     return content(base, [*chain, *again], ["<|startoftext|>", "<|endoftext|>", "<|endofspeech|>"])
-
-
-def peak_bytes(work: Callable[[], object]) -> int:
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("kind", "base"), [(TextTokenizer, 256), (SpeechTokenizer, 1024)])
