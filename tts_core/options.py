@@ -57,6 +57,17 @@ def option(
     return field(default=default, metadata={_INFO: info})
 
 
+def speed_option() -> Any:
+    """The field `speed` of every model's options."""
+    return option(
+        1.0,
+        "Speed of the speech, its pitch unchanged; pauses given in seconds keep their length.",
+        "--speed",
+        low=0.5,
+        high=2,
+    )
+
+
 def info(one: Field[Any]) -> Info:
     """Return the facts about a field of an options dataclass."""
     return one.metadata[_INFO]

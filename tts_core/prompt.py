@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from tts_core.errors import UsageError
-
-
-class Word(NamedTuple):
-    """A spoken word and its times in seconds from the start of its recording; end may be unknown."""
-
-    text: str
-    start: float
-    end: float | None = None
+from tts_core.text.captions import Word as Word
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from tts_core.prompt import Prompt
+from tts_core.text.captions import Captions, Cue
 
 FinishReason = Literal["stop", "length"]
 
@@ -39,7 +40,7 @@ class GenerationResult:
     """One part of the speech, or all of it.
 
     audio: (L,) float32 NumPy samples in [-1, 1].
-    codes: (Q, T) int32, the frames that `audio` was decoded from.
+    codes: (Q, T) int32, the frames that `audio` was decoded from, before a change of speed and pauses.
     seed: of the random numbers; None if the caller gave the numbers.
     finish_reason: "stop" if the model ended the speech, "length" if max_frames did, None for a part before
     the last.
@@ -50,6 +51,7 @@ class GenerationResult:
     segment_idx: 0, 1, ... over the parts of a stream.
     stage_seconds: seconds spent so far in each stage of a model with several, by name, in order.
     pieces: pieces of a long text that ended in this part, in order; empty for models that do not report them.
+    cues: what the pieces that ended here say, and when, in seconds from the start of the whole speech.
     """
 
     audio: np.ndarray
@@ -66,6 +68,7 @@ class GenerationResult:
     is_final_chunk: bool = True
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     pieces: tuple[SpokenPiece, ...] = ()
+    cues: tuple[Cue, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -82,6 +85,10 @@ class GenerationResult:
         from tts_core.audio.files import write_audio
 
         write_audio(path, self.audio, self.sample_rate)
+
+    def captions(self) -> Captions:
+        """Its cues as captions: `result.captions().save("speech.srt")`, or .vtt."""
+        return Captions(self.cues)
 
     def __repr__(self) -> str:
         return (
@@ -101,6 +108,7 @@ def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
         real_time_factor=real_time_factor(last.processing_time_seconds, len(audio), last.sample_rate),
         segment_idx=0,
         pieces=tuple(spoken for piece in pieces for spoken in piece.pieces),
+        cues=tuple(cue for piece in pieces for cue in piece.cues),
     )
 
 
@@ -148,6 +156,7 @@ class Meter:
         peak_bytes: int,
         segment_idx: int = 0,
         finish_reason: FinishReason | None,
+        cues: Sequence[Cue] = (),
     ) -> GenerationResult:
         """Build a part of a stream with the times of the last `add`. audio: (L,) float32, codes: (Q, T).
 
@@ -167,4 +176,5 @@ class Meter:
             segment_idx=segment_idx,
             is_final_chunk=finish_reason is not None,
             stage_seconds=dict(self.stage_seconds),
+            cues=tuple(cues),
         )

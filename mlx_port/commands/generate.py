@@ -29,6 +29,7 @@ class Flags:
     ref_text: tuple[str, ...]
     options: dict[str, Any]
     output: str | None
+    captions: str | None
     play: bool
     stream: bool
     as_json: bool
@@ -102,6 +103,7 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
 @click.option(
     "-o", "--output", metavar="FILE", help="WAV, FLAC or MP3.  [default: speech.wav; none with --play]"
 )
+@click.option("--captions", metavar="FILE", help="SRT or VTT with the text of each piece and its times.")
 @click.option("--play", is_flag=True, help="Play the speech; needs mlx-port[play].")
 @click.option("--stream", is_flag=True, help="Write (WAV only) and play pieces as they are generated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")

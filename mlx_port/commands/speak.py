@@ -25,6 +25,7 @@ from tts_core.options import info, options_class
 from tts_core.printable import json_text, one_line
 from tts_core.prompt import Prompt, Reference
 from tts_core.results import GenerationResult, join
+from tts_core.text.captions import check_captions
 from tts_core.text.checks import check_words
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -38,6 +39,7 @@ INSTALL = {
 def speak(flags: Flags) -> None:
     """Run one call of the command. Every flag is checked before weights are loaded."""
     output = choose_output(flags)
+    captions = None if flags.captions is None else check_captions(flags.captions)
     if flags.play:
         from mlx_port.commands.playback import check_playback
 
@@ -57,6 +59,8 @@ def speak(flags: Flags) -> None:
         click.echo(one_line(f"{len(asked.pieces)} pieces, about {asked.seconds:.0f} s of speech"), err=True)
     pipeline = load_pipeline(flags.model, flags.backend, flags.dtype)
     result = collect(pipeline.speak(asked), flags, output, pipeline.sample_rate)
+    if captions is not None:
+        result.captions().save(captions)
     report(result, flags, output)
 
 
@@ -239,7 +243,7 @@ def check_numbers(piece: GenerationResult) -> None:
 
 def check_sound(result: GenerationResult) -> None:
     """Raise GenerationError if there is no sound."""
-    if result.samples == 0:
+    if not result.audio.any():
         raise GenerationError(
             f"generation: the model ended before any sound, with seed {result.seed}; try another --seed"
         )
@@ -265,6 +269,8 @@ def report(result: GenerationResult, flags: Flags, output: Path | None) -> None:
             cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
         where, memory = output or "played", f"{result.peak_memory_usage / 1e9:.2f} GB"
         lines = [f"{where}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}"]
+        if flags.captions is not None:
+            lines += [f"{flags.captions}: {len(result.cues)} captions"]
         lines += [speed(result.real_time_factor)]
         if result.stage_seconds:
             lines += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]
@@ -275,6 +281,7 @@ def report(result: GenerationResult, flags: Flags, output: Path | None) -> None:
 def _facts(result: GenerationResult, flags: Flags, output: Path | None) -> dict[str, Any]:
     return {
         "output": None if output is None else str(output),
+        "captions": flags.captions,
         "model": flags.model,
         "backend": flags.backend,
         "seed": result.seed,

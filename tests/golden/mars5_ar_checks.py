@@ -20,7 +20,8 @@ from tts_core.noise import HostNoise
 DEFAULT_MAX_LEN = 2000  # of the runs that the caches of ar_forward were made for
 RENAMED = {"nar_guidance_w": "cfg_scale"}  # names of the original → ours
 OURS = {  # options that the original's configuration lacks; deep_clone is given by each run
-    *("seed", "max_seconds", "max_frames", "piece_seconds", "as_written", "deep_clone", "noise", "draws")
+    *("seed", "max_seconds", "max_frames", "piece_seconds", "as_written", "deep_clone", "speed", "noise"),
+    "draws",
 }
 SETTINGS: set[str] = (
     {field.name for field in fields(Mars5Options)} - OURS - {*RENAMED.values()}

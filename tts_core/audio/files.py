@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import wave
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -77,16 +78,25 @@ def check_output(path: str | os.PathLike[str]) -> None:
     Raises UsageError for an unsupported suffix, a folder, or a folder without write permission; NotFoundError
     for a missing folder.
     """
+    check_place("output", path, FORMATS)
+
+
+def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[str]) -> Path:
+    """The path, if a file with one of these suffixes can be written there. what: its name in messages.
+
+    Raises as `check_output`.
+    """
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise UsageError(f"output: {path} ends in {path.suffix or 'no suffix'!r}; use {', '.join(FORMATS)}")
+    if path.suffix.lower() not in suffixes:
+        raise UsageError(f"{what}: {path} ends in {path.suffix or 'no suffix'!r}; use {', '.join(suffixes)}")
     if path.is_dir():
-        raise UsageError(f"output: {path} is a folder; give the name of a file")
+        raise UsageError(f"{what}: {path} is a folder; give the name of a file")
     folder = path.parent
     if not folder.exists():
-        raise NotFoundError(f"output: the folder {folder} does not exist; create it first")
+        raise NotFoundError(f"{what}: the folder {folder} does not exist; create it first")
     if not folder.is_dir() or not _takes_files(folder):
-        raise UsageError(f"output: {folder} cannot be written to; choose another folder")
+        raise UsageError(f"{what}: {folder} cannot be written to; choose another folder")
+    return path
 
 
 def _takes_files(folder: Path) -> bool:

@@ -21,18 +21,27 @@ class Joiner:
     def __init__(self, sample_rate: int, *, pause_seconds: float = PAUSE, fade_seconds: float = FADE):
         if pause_seconds < 0 or fade_seconds < 0:
             raise UsageError(f"join: pause {pause_seconds} and fade {fade_seconds} seconds; give 0 or more")
+        self.sample_rate = sample_rate
         self.pause = round(pause_seconds * sample_rate)
         self.fade = round(fade_seconds * sample_rate)
         self._held = np.zeros(0, np.float32)  # the piece's last samples so far; they may need to fade out
         self._faded_in = self.fade  # samples of the piece that are already faded in
 
-    def add(self, chunk: np.ndarray, *, last_of_piece: bool = False) -> np.ndarray:
-        """Add the next (L,) samples of the current piece and return the samples that are now final."""
+    def add(
+        self, chunk: np.ndarray, *, last_of_piece: bool = False, pause_seconds: float | None = None
+    ) -> np.ndarray:
+        """Add the next (L,) samples of the current piece and return the samples that are now final.
+
+        pause_seconds: after the last chunk of a piece, in place of the usual pause.
+        """
         samples = np.concatenate([self._held, self._fade_in(chunk.astype(np.float32))])
         keep = min(self.fade, len(samples))
         self._held = samples[len(samples) - keep :]
         ready = samples[: len(samples) - keep]
-        return ready if not last_of_piece else np.concatenate([ready, self._end_piece()])
+        if not last_of_piece:
+            return ready
+        pause = self.pause if pause_seconds is None else round(pause_seconds * self.sample_rate)
+        return np.concatenate([ready, self._end_piece(pause)])
 
     def finish(self) -> np.ndarray:
         """Return the rest of the last piece, unchanged."""
@@ -46,11 +55,11 @@ class Joiner:
         faded[: stop - start] *= rise(self.fade)[start:stop]
         return faded
 
-    def _end_piece(self) -> np.ndarray:
-        """End a piece that another follows: fade out its held end and add the pause."""
+    def _end_piece(self, pause: int) -> np.ndarray:
+        """End a piece that another follows: fade out its held end and add the pause, in samples."""
         end = self.finish()
         self._faded_in = 0
-        return np.concatenate([end * rise(self.fade)[: len(end)][::-1], np.zeros(self.pause, np.float32)])
+        return np.concatenate([end * rise(self.fade)[: len(end)][::-1], np.zeros(pause, np.float32)])
 
 
 def join(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from tts_core.options import check, option
+from tts_core.options import check, option, speed_option
 
 if TYPE_CHECKING:
     from tts_core.noise import Noise
@@ -61,6 +61,7 @@ class DiaOptions:
         choices=("auto",),
         unset=0,
     )
+    speed: float = speed_option()
     noise: Noise | Sequence[Noise] | None = option(
         None, "Random numbers instead of the seed's.", per_text=True
     )
@@ -81,5 +82,6 @@ class DiaChanges(TypedDict, total=False):
     max_seconds: float | None
     max_frames: int | Sequence[int] | None
     piece_seconds: float | Literal["auto"] | None
+    speed: float
     noise: Noise | Sequence[Noise] | None
     last_channel_free: bool

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
+from types import MappingProxyType
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from tts_core.dia.text import (
     check_bytes,
     check_turns,
     clean,
+    paused,
     prepare,
     speakable,
     tokenize,
@@ -38,6 +41,7 @@ WHOLE = 4 / 3  # of a piece: a text up to this length stays whole
 ANCHOR = 0.6  # of a piece: limit of each of two anchors
 AIM = 2 / 3  # of a piece: the wanted length; the rest leaves room for longer sentences
 TEXTS = 2.5  # pieces whose bytes fit the text window
+VOICE = 5.0  # seconds of speech that define a voice well
 
 _TAG = re.compile(r"\[S[12]\]")
 _TURN = -1  # rank of the end of a turn, better than SENTENCE
@@ -46,10 +50,22 @@ _WORSE = {_TURN: 0.0, SENTENCE: 0.2, CLAUSE: 0.7, WORD: 1.2}  # cost, in relativ
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a script. text: with its tag.  anchors: indices of the pieces that it is spoken after."""
+    """A piece of a script. text: with its tag.  anchors: indices of the pieces that it is spoken after.
+
+    said: the spoken part of `text`, None for all of it; a transcript before it is only read.  before, after:
+    seconds of silence that the text asks for.
+    """
 
     text: str
     anchors: tuple[int, ...] = ()
+    said: str | None = None
+    before: float | None = None
+    after: float | None = None
+
+    @property
+    def spoken(self) -> str:
+        """What is heard of it."""
+        return self.text if self.said is None else self.said
 
     @cached_property
     def tokens(self) -> np.ndarray:
@@ -59,7 +75,7 @@ class Piece:
     @property
     def seconds(self) -> float:
         """Estimated duration of the speech in seconds."""
-        return characters(self.text) / CHARACTERS_PER_SECOND
+        return characters(self.spoken) / CHARACTERS_PER_SECOND
 
 
 @dataclass(frozen=True)
@@ -95,7 +111,8 @@ def read(
     frame_rate: float,
     piece_seconds: PieceSeconds,
 ) -> list[Piece]:
-    """Cut a text into pieces; a text spoken at once is a single piece that includes the transcript.
+    """Cut a text into pieces; a text spoken at once is a single piece that includes the transcript. A piece
+    ends at every pause that the text asks for.
 
     transcript, prompt_frames: of the reference. frame_rate: of the codec, in Hz.
     Raises UsageError for a text that cannot be spoken, or does not fit after this reference.
@@ -105,27 +122,32 @@ def read(
         piece_seconds = window / AUTO
     elif piece_seconds is not None and not 1 <= piece_seconds < float("inf"):
         raise UsageError(f"piece_seconds: {piece_seconds} is not a number >= 1")
-    words = clean("text", text)
+    given = paused("text", text)
+    parts = [clean("text", part) for part in given.parts]
+    words = " ".join(parts)
     script, before, said = with_tag(words), "", ""
     if transcript is not None:
         before, said = with_tag(clean("transcript", transcript)), bare(transcript)
-    whole = Piece(f"{before} {words}" if before else script)
+    lead, *_, tail = (silence or None for silence in given.silences)
+    whole = Piece(script, before=lead, after=tail)
+    if before:
+        whole = replace(whole, text=f"{before} {words}", said=words)
     check_turns(whole.text)
-    if piece_seconds is None:
+    if piece_seconds is None and len(parts) == 1:
         check_bytes(text, words, whole.text, config.max_text_bytes)
         return [whole]
+    seconds = window / AUTO if piece_seconds is None else piece_seconds
     room = Size(
         int((window - prompt_frames / frame_rate) * CHARACTERS_PER_SECOND),
         config.max_text_bytes - len(tokenize(said)) - 4,  # spaces between, a single tag at the end
     )
-    if len(whole.tokens) <= config.max_text_bytes and characters(script) <= min(
-        piece_seconds * CHARACTERS_PER_SECOND * WHOLE, room.characters
-    ):
+    fits = len(whole.tokens) <= config.max_text_bytes and characters(script) <= min(
+        seconds * CHARACTERS_PER_SECOND * WHOLE, room.characters
+    )
+    if fits and len(parts) == 1:
         return [whole]
     check_turns(script)
-    most = Size(
-        int(min(piece_seconds * CHARACTERS_PER_SECOND, room.characters / AUTO)), int(room.bytes / TEXTS)
-    )
+    most = Size(int(min(seconds * CHARACTERS_PER_SECOND, room.characters / AUTO)), int(room.bytes / TEXTS))
     if room.bytes < 1:
         check_bytes(text, words, whole.text, config.max_text_bytes)  # raises: the transcript is too long
     if most.characters < CHARACTERS_PER_SECOND or most.bytes < CHARACTERS_PER_SECOND:
@@ -137,7 +159,17 @@ def read(
     if transcript is not None and not words.startswith(TAGS):  # the text continues the last turn
         last = turns(before)[-1].speaker
         script = f"[{last}]{script.removeprefix(TAGS[0])}"
-    return cut(script, most, heard={turn.speaker for turn in turns(said)})
+    ends = accumulate((len(part) + 1 for part in parts[:-1]), initial=len(script) - len(words))
+    pauses = dict(zip([*ends][1:], given.silences[1:-1], strict=True))
+    pieces = cut(script, most, heard={turn.speaker for turn in turns(said)}, pauses=pauses)
+    if piece_seconds is None and len(pieces) > len(parts):
+        raise UsageError(
+            f"piece_seconds: without pieces, this model speaks about {seconds:.1f} s between two pauses of a "
+            "text; leave piece_seconds out, or write more pauses"
+        )
+    pieces[0] = replace(pieces[0], before=lead)
+    pieces[-1] = replace(pieces[-1], after=tail)
+    return pieces
 
 
 def bare(transcript: str) -> str:
@@ -147,33 +179,46 @@ def bare(transcript: str) -> str:
     return said if speakable(last.words) else said[: last.start].rstrip()
 
 
-def cut(script: str, most: Size, *, heard: Collection[str | None] = ()) -> list[Piece]:
+def cut(
+    script: str,
+    most: Size,
+    *,
+    heard: Collection[str | None] = (),
+    pauses: Mapping[int, float] = MappingProxyType({}),
+) -> list[Piece]:
     """Cut a prepared script into pieces of at most `most`; each of two anchors is at most ANCHOR times that.
 
     heard: the speakers in the reference. Cuts fall after turns, else sentences, else clauses, else words;
     a word that does not fit is split. The joined pieces equal the script, apart from white space and repeated
     tags; a single tag at the end goes to the last piece.
+    pauses: position in the script → seconds of silence, in order; a piece ends at each. If the first piece is
+    too short for a voice because of a pause, the next ones are anchors too, up to the size of two.
     """
     said = [turn for turn in turns(script) if speakable(turn.words)]
     end = said[-1].stop
     first = {turn.speaker: turn.start for turn in reversed(said) if turn.speaker not in heard}
     pieces: list[Piece] = []
     anchors: tuple[int, ...] = ()
-    start = 0
+    start, ends = 0, [*pauses, end]
     while start < end:
         new = [place for place in first.values() if place >= start]
         opening = not heard and not pieces
-        stop = None
-        if new:  # try one anchor with all new speakers
-            stop = _stop(script, said, start, end, most if opening else most.times(ANCHOR), after=max(new))
+        stop, limit = None, ends[bisect_right(ends, start)]
+        if new and max(new) < limit:  # try one anchor with all new speakers
+            largest = most if opening else most.times(ANCHOR)
+            stop = _stop(script, said, start, limit, largest, after=max(new))
         if stop is None:
-            ahead = min((place for place in new if place > start), default=end)
+            ahead = min((place for place in new if start < place < limit), default=limit)
             half = start in new and not (opening and len(new) == 1)
             stop = _stop(script, said, start, ahead, most.times(ANCHOR) if half else most)
         assert stop is not None, "words can always be cut"
         text = _piece(script, said, start, stop if stop < end else len(script))
-        pieces.append(Piece(text, anchors))
-        if any(start <= place < stop for place in new):
+        held = [pieces[anchor].text for anchor in anchors]
+        pieces.append(Piece(text, anchors, after=pauses.get(stop)))
+        short = pauses and not heard and characters(" ".join(held)) < VOICE * CHARACTERS_PER_SECOND
+        if any(start <= place < stop for place in new) or (
+            short and most.times(2 * ANCHOR).holds(" ".join([*held, text]))
+        ):
             anchors = (*anchors, len(pieces) - 1)
         start = stop
     return pieces

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol, Unpack
 
 import numpy as np
 
-from tts_core.audio.joining import Joiner
-from tts_core.audio.joining import join as join_waves
+from tts_core.audio.delivery import Delivery
 from tts_core.codecs.dac import DacConfig, check_fits, decode_lookahead
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
@@ -23,7 +22,16 @@ from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script
 from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
-from tts_core.dia.request import Batch, Request, request, request_batch
+from tts_core.dia.request import (
+    Batch,
+    Request,
+    check_prompts,
+    one_each,
+    paused_inside,
+    request,
+    request_batch,
+    together,
+)
 from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
@@ -150,19 +158,24 @@ class DiaPipeline:
     ) -> list[GenerationResult]:
         """Speak several texts in one run of the decoder; each result equals that of the text by itself.
 
-        seed, max_frames and noise: one for all, or one per text. The times in the results are the batch's.
+        seed, max_frames and noise: one for all, or one per text. The times in the results are the batch's. A
+        text with a pause inside is spoken by itself.
         Raises UsageError, with the text's position, and ResourceError for too little memory.
         """
         meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
         asked = changed(options or DiaOptions(), changes)
+        if apart := paused_inside(texts):
+            return self._apart(apart, texts, prompts, asked, progress=progress, cancel=cancel)
         batch = request_batch(self.config, self.codec_config, texts, asked, prompts)
         self._check_memory(batch.job())
         self.engine.host.reset_peak()
         grid = self._run(batch.encoded(self.engine.encode), watch)
         codes = [grid.codes(item) for item in range(len(texts))]
-        audio = []
-        for item in codes:
-            audio.append(self.engine.decode(item))
+        audio, cues = [], []
+        for item, pacing in zip(codes, batch.pacings, strict=True):
+            delivery = Delivery(pacing, self.sample_rate)
+            audio.append(delivery.whole([self.engine.decode(item)]))
+            cues.append(delivery.cues())
             meter.add(len(audio[-1]))
         return [
             meter.result(
@@ -172,6 +185,7 @@ class DiaPipeline:
                 token_count=grid.filled,
                 peak_bytes=self.engine.host.peak_bytes(),
                 finish_reason=grid.finish_reason(item),
+                cues=cues[item],
             )
             for item in range(len(texts))
         ]
@@ -194,6 +208,38 @@ class DiaPipeline:
         grid = self._run(batch.encoded(self.engine.encode), Watch(None, None))
         return [grid.codes(item) for item in range(len(texts))]
 
+    def _apart(
+        self,
+        apart: Collection[int],
+        texts: Sequence[str],
+        prompts: Sequence[PromptLike] | None,
+        options: DiaOptions,
+        *,
+        progress: Tell | None,
+        cancel: threading.Event | None,
+    ) -> list[GenerationResult]:
+        """Speak a batch of which some texts, at the places `apart`, have pauses inside: each of those by
+        itself, the others in one run. All are checked before the first is spoken.
+        """
+        given = [None] * len(texts) if prompts is None else prompts
+        check_prompts(given, texts)
+        own = one_each(options, len(texts))
+        requests = {place: self.request(texts[place], own[place], given[place]) for place in apart}
+        rest = [place for place in range(len(texts)) if place not in requests]
+        results = {}
+        if rest:
+            batch = self.generate_batch(
+                [texts[place] for place in rest],
+                prompts=[given[place] for place in rest],
+                options=together([own[place] for place in rest]),
+                progress=progress,
+                cancel=cancel,
+            )
+            results = dict(zip(rest, batch, strict=True))
+        for place, one in requests.items():
+            results[place] = self._side_by_side(one, Watch(progress, cancel))
+        return [results[place] for place in range(len(texts))]
+
     def _check_memory(self, job: Job) -> None:
         host = self.engine.host
         check_running(
@@ -214,23 +260,27 @@ class DiaPipeline:
         if len(request.pieces) > 1:
             yield from self._pieces(Script(request), meter, watch)
             return
-        batch = request.batch()
+        batch, delivery = request.batch(), Delivery(request.pacing, self.sample_rate)
         for segment, (grid, start, stop, audio) in enumerate(self._windows(batch, watch)):
-            meter.add(len(audio))
-            watch.tell("speech", meter.seconds_made, request.seconds)
+            sound = delivery.add(audio)
             last = grid.done and stop == grid.frames(0)
+            if last:
+                sound = np.concatenate([sound, delivery.finish()])
+            meter.add(len(sound))
+            watch.tell("speech", meter.seconds_made, request.seconds)
             yield meter.result(
-                audio,
+                sound,
                 grid.codes(0)[:, start:stop],
                 seed=batch.seeds[0],
                 token_count=grid.filled,
                 peak_bytes=self.engine.host.peak_bytes(),
                 segment_idx=segment,
                 finish_reason=grid.finish_reason(0) if last else None,
+                cues=delivery.cues(),
             )
 
     def _pieces(self, script: Script, meter: Meter, watch: Watch) -> Iterator[GenerationResult]:
-        joiner, segment = Joiner(self.sample_rate), 0
+        delivery, segment = Delivery(script.request.pacing, self.sample_rate), 0
         for [place] in script.groups(1):
             batch, heard = script.batch([place]), []
             for grid, start, stop, audio in self._windows(batch, watch):
@@ -239,9 +289,9 @@ class DiaPipeline:
                 ended = grid.done and stop == codes.shape[1]
                 if ended:
                     script.add(place, batch, grid, 0, np.concatenate(heard))
-                sound = joiner.add(audio, last_of_piece=ended and not script.done)
+                sound = delivery.add(audio, last_of_piece=ended and not script.done)
                 if script.done:
-                    sound = np.concatenate([sound, joiner.finish()])
+                    sound = np.concatenate([sound, delivery.finish()])
                 meter.add(len(sound))
                 watch.tell("speech", meter.seconds_made, script.request.seconds)
                 part = meter.result(
@@ -252,6 +302,7 @@ class DiaPipeline:
                     peak_bytes=self.engine.host.peak_bytes(),
                     segment_idx=segment,
                     finish_reason=script.finish_reason if script.done else None,
+                    cues=delivery.cues(),
                 )
                 yield script.part(part, ended=[place] if ended else [], rows=0 if ended else grid.filled)
                 segment += 1
@@ -277,9 +328,10 @@ class DiaPipeline:
             grid = self._run(batch, watch)
             for item, place in enumerate(places):
                 script.add(place, batch, grid, item, self.engine.decode(grid.codes(item)))
-            made = script.frames / self.codec_config.frame_rate
+            made = script.frames / self.codec_config.frame_rate / request.pacing.speed
             watch.tell("speech", made, request.seconds)
-        audio = join_waves(script.waves(), self.sample_rate)
+        delivery = Delivery(request.pacing, self.sample_rate)
+        audio = delivery.whole(script.waves())
         meter.add(len(audio))
         whole = meter.result(
             audio,
@@ -288,6 +340,7 @@ class DiaPipeline:
             token_count=script.token_count,
             peak_bytes=host.peak_bytes(),
             finish_reason=script.finish_reason,
+            cues=delivery.cues(),
         )
         return script.part(whole, ended=sorted(script.spoken))
 

@@ -11,17 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import Piece, bare, read
 from tts_core.dia.sampling import Sampling
-from tts_core.dia.text import prepare, tokenize
+from tts_core.dia.text import paused, prepare, tokenize
 from tts_core.errors import UsageError
 from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
+from tts_core.text.breaks import Paused
 
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and characters that UTF-8 cannot encode
 PATIENCE, SECONDS_MORE = 2.0, 2.0  # a piece's limit: this factor of the expected time, plus these seconds
@@ -63,6 +65,7 @@ class Batch:
     noise: list[Noise]
     sampling: Sampling
     last_channel_free: bool = False
+    pacings: Sequence[Pacing] = ()
 
     @property
     def prompts(self) -> list[np.ndarray | None]:
@@ -119,6 +122,7 @@ class Request:
     seeds: list[int | None]
     noise: list[Noise]
     last_channel_free: bool
+    pacing: Pacing
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Request:
         """Return the request with its reference encoded."""
@@ -126,8 +130,8 @@ class Request:
 
     @property
     def seconds(self) -> float:
-        """Estimated duration of the speech in seconds."""
-        return sum(piece.seconds for piece in self.pieces)
+        """Estimated duration of the sound in seconds, with its pauses."""
+        return self.pacing.seconds(sum(piece.seconds for piece in self.pieces))
 
     def batch(self) -> Batch:
         """Build the run of a request with one piece."""
@@ -190,7 +194,14 @@ def request(
         [None] * len(seeds) if options.noise is not None else [*seeds],
         per_text(options.noise, seeds),
         options.last_channel_free,
+        pacing(pieces, options.speed),
     )
+
+
+def pacing(pieces: Sequence[Piece], speed: float) -> Pacing:
+    """How pieces follow each other."""
+    silences = (pieces[0].before, *(piece.after for piece in pieces))
+    return Pacing(tuple(piece.spoken for piece in pieces), silences, speed)
 
 
 def ask(
@@ -218,19 +229,18 @@ def request_batch(
     if not texts:
         raise UsageError("texts: the list is empty")
     prompts = [None] * len(texts) if prompts is None else prompts
-    if len(prompts) != len(texts):
-        raise UsageError(
-            f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None for a text without"
-        )
+    check_prompts(prompts, texts)
     voices = [read_voice(config, codec, prompt, f"prompt {i + 1}") for i, prompt in enumerate(prompts)]
-    tokens = []
+    tokens, pacings = [], []
     for place, (text, voice) in enumerate(zip(texts, voices, strict=True), start=1):
-        said = None if voice is None else voice.transcript
+        said, given = None if voice is None else voice.transcript, Paused.whole(text)
         if not exactly:
-            text = prepare(text, config.max_text_bytes, transcript=said)
+            given = read_whole(f"text {place}", text)
+            text = prepare(given.parts[0], config.max_text_bytes, transcript=said)
         elif said is not None:
             text = f"{said.rstrip()} {text.lstrip()}"
         tokens.append(_tokens(config, text, place))
+        pacings.append(Pacing(given.parts, given.silences, options.speed))
     seed = secrets.randbits(32) if options.seed is None else options.seed
     seeds = [check_seed(one) for one in numbers_per_text("seed", seed, len(texts))]
     return Batch(
@@ -241,6 +251,53 @@ def request_batch(
         per_text(options.noise, seeds),
         choose_sampling(config, options),
         options.last_channel_free,
+        pacings,
+    )
+
+
+def check_prompts(prompts: Sequence[PromptLike], texts: Sequence[str]) -> None:
+    """Raise UsageError unless there is a prompt, or None, for each text."""
+    if len(prompts) != len(texts):
+        raise UsageError(
+            f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None for a text without"
+        )
+
+
+def read_whole(where: str, text: str) -> Paused:
+    """A text that is spoken at once, without the pauses at its ends. Raises UsageError for others."""
+    found = paused(where, text)
+    if len(found.parts) > 1:
+        raise UsageError(f"{where}: its pauses cut it into {len(found.parts)} pieces; this takes one")
+    return found
+
+
+def paused_inside(texts: Sequence[str]) -> list[int]:
+    """Places of the texts that pauses cut into pieces. Raises UsageError for a pause that cannot be read."""
+    return [place for place, text in enumerate(texts) if len(paused(f"text {place + 1}", text).parts) > 1]
+
+
+def one_each(options: DiaOptions, texts: int) -> list[DiaOptions]:
+    """The options of each text of a batch. Raises UsageError for fewer values, or more, than texts."""
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    seeds = numbers_per_text("seed", seed, texts)
+    limits = [None] * texts
+    if options.max_frames is not None:
+        limits = numbers_per_text("max_frames", options.max_frames, texts)
+    noise = [None] * texts if options.noise is None else per_text(options.noise, seeds)
+    return [
+        replace(options, seed=one, max_frames=most, noise=source)
+        for one, most, source in zip(seeds, limits, noise, strict=True)
+    ]
+
+
+def together(options: Sequence[DiaOptions]) -> DiaOptions:
+    """The options of a batch from those of its texts, which `one_each` made."""
+    first = options[0]
+    return replace(
+        first,
+        seed=[one.seed for one in options],
+        max_frames=None if first.max_frames is None else [one.max_frames for one in options],
+        noise=None if first.noise is None else [one.noise for one in options],
     )
 
 
@@ -248,7 +305,14 @@ def _pieces(
     config: DiaConfig, codec: DacConfig, text: str, options: DiaOptions, voice: Voice | None
 ) -> list[Piece]:
     if voice is not None and voice.transcript is None:  # codes only; their transcript is in the text
-        return [Piece(prepare(text, config.max_text_bytes))]
+        given = paused("text", text)
+        if len(given.parts) > 1:
+            raise UsageError(
+                "text: its pauses cut it into pieces, and codes without a transcript continue one; give "
+                "Prompt.of(codes=..., text=...)"
+            )
+        [text], silences = given.cut(lambda part: [part])
+        return [Piece(prepare(text, config.max_text_bytes), (), None, *silences)]
     transcript, frames = (None, 0) if voice is None else (voice.transcript, voice.frames)
     return read(text, transcript, frames, config, codec.frame_rate, options.piece_seconds)
 

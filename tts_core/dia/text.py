@@ -11,7 +11,7 @@ A turn is a speaker's tag, [S1] or [S2], and the words up to the next tag. Nothi
     [S3], [ S1 ]                             an error: read as plain text, the tag itself would be spoken
     NUL and other control characters         an error: tags are encoded as the bytes 1 and 2. Tab and
                                              newline are kept, \\r\\n and \\r become \\n
-    only space and tags                      an error
+    only space and tags                      an error; of a whole text also only punctuation
     more bytes than the model takes          an error that says where to split
     space around the whole text              removed
 """
@@ -26,6 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tts_core.errors import UsageError
+from tts_core.text import breaks
+from tts_core.text.breaks import Paused
 
 SPEAKER_TAGS = {b"[S1]": b"\x01", b"[S2]": b"\x02"}  # Dia reads UTF-8 bytes; a tag is one byte
 TAGS = tuple(tag.decode() for tag in SPEAKER_TAGS)
@@ -35,6 +37,8 @@ _SMALL_TAG = re.compile(r"\[s([12])\]")
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’»)]*+(?=\s)")
 _SPACE = re.compile(r"\s+")
 _TURN_END = "the end of a turn"
+_NO_WORDS = "{}: there are no words in it; write the words to speak, after a tag if you like"
+_PUNCTUATION = ("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps")
 _SILENT = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")  # Unicode categories: control, format, surrogate, space
 
 
@@ -107,14 +111,29 @@ def clean(what: str, text: str) -> str:
             )
     words = _SMALL_TAG.sub(r"[S\1]", _plain_lines(text)).strip()
     if not speakable(_TAG_LIKE.sub("", words)):
-        raise UsageError(
-            f"{what}: there are no words in it; write the words to speak, after a tag if you like"
-        )
+        raise UsageError(_NO_WORDS.format(what))
     return words
 
 
 def _plain_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def has_words(text: str) -> bool:
+    """Return True if a text has more than tags, spaces and punctuation."""
+    silent = (*_SILENT, *_PUNCTUATION)
+    return any(unicodedata.category(char) not in silent for char in _TAG_LIKE.sub("", text))
+
+
+def paused(what: str, text: str) -> Paused:
+    """Cut a text at its pauses. what: its name in messages.
+
+    Raises UsageError for SSML, for a pause that cannot be read, and for a text without words.
+    """
+    found = breaks.read(what, text, spoken=has_words)
+    if not has_words(clean(what, found.blanked)):
+        raise UsageError(_NO_WORDS.format(what))
+    return found
 
 
 def speakable(words: str) -> bool:

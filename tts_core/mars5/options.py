@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from tts_core.options import check, option
+from tts_core.options import check, option, speed_option
 
 if TYPE_CHECKING:
     from tts_core.mars5.diffusion import Draws
@@ -132,6 +132,7 @@ class Mars5Options:
     max_prompt_dur: float = option(
         12.0, "Longest reference in seconds; the networks expect at most 12.", "--max-prompt-dur", low=0
     )
+    speed: float = speed_option()
     noise: Noise | Sequence[Noise | Sequence[Noise]] | None = option(
         None, "Random numbers instead of the seed's.", per_text=True
     )
@@ -177,5 +178,6 @@ class Mars5Changes(TypedDict, total=False):
     trim_db: float
     ref_audio_pad: float
     max_prompt_dur: float
+    speed: float
     noise: Noise | Sequence[Noise | Sequence[Noise]] | None
     draws: Draws

@@ -12,6 +12,7 @@ from tts_core.mars5.memory import estimate as estimate
 from tts_core.mars5.options import MAX_LEN, PIECE_SECONDS, Mars5Options
 from tts_core.mars5.reference import as_spoken
 from tts_core.mars5.request import cut
+from tts_core.text import breaks
 from tts_core.text.checks import check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
@@ -25,8 +26,10 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
         raise UsageError("batch: MARS5 speaks texts one at a time; omit the flag")
     rate, longest = configs["encodec"].frame_rate, int(CHARACTERS_PER_SECOND * PIECE_SECONDS)
     if text is not None:
-        check_words("text", text)
-        longest = max(map(len, cut(as_spoken(text), PIECE_SECONDS)))
+        paused = breaks.read("text", text)
+        check_words("text", paused.blanked)
+        pieces, _ = paused.cut(lambda part: cut(as_spoken(part), PIECE_SECONDS))
+        longest = max(map(len, pieces))
     reference = math.ceil(Mars5Options().max_prompt_dur * rate)
     frames = math.ceil((longest / CHARACTERS_PER_SECOND if seconds is None else seconds) * rate)
     if frames + reference > MAX_LEN:

@@ -15,7 +15,7 @@ from typing import Protocol, Unpack
 
 import numpy as np
 
-from tts_core.audio.joining import Joiner
+from tts_core.audio.delivery import Delivery
 from tts_core.audio.silence import loud_span
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.vocos import VocosConfig
@@ -244,7 +244,8 @@ class Mars5Pipeline:
         self, request: Request, meter: Meter, watch: Watch, before: float, expected: float
     ) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces. before: seconds of earlier texts.  expected: of all."""
-        joiner, left, tokens, cut_off = Joiner(self.sample_rate), request.max_frames, 0, False
+        delivery = Delivery(request.pacing, self.sample_rate)
+        left, tokens, cut_off = request.max_frames, 0, False
         for segment, piece in enumerate(request.pieces):
             watch.tell("AR", before + meter.seconds_made, expected)
             sequence = self._ids(request, piece, left, meter, watch)
@@ -260,10 +261,10 @@ class Mars5Pipeline:
             with meter.stage("vocoder"):
                 audio = self._decode(made)
             start, stop = loud_span(audio, request.options.trim_db)
-            sound = joiner.add(audio[start:stop], last_of_piece=not last)
+            sound = delivery.add(audio[start:stop], last_of_piece=not last)
             reason: FinishReason | None = None
             if last:
-                sound = np.concatenate([sound, joiner.finish()])
+                sound = np.concatenate([sound, delivery.finish()])
                 reason = "length" if cut_off else "stop"
             meter.add(len(sound))
             watch.tell("speech", before + meter.seconds_made, expected)
@@ -275,6 +276,7 @@ class Mars5Pipeline:
                 peak_bytes=self.engine.host.peak_bytes(),
                 segment_idx=segment,
                 finish_reason=reason,
+                cues=delivery.cues(),
             )
             if last:
                 return

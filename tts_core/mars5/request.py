@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tts_core.audio.delivery import Pacing
 from tts_core.errors import UsageError
 from tts_core.mars5.diffusion import Diffusion
 from tts_core.mars5.memory import Mars5Job
@@ -19,6 +20,8 @@ from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVoca
 from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
+from tts_core.text import breaks
+from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
 
@@ -60,6 +63,7 @@ class Request:
     max_frames: int | None
     seed: int | None
     frame_rate: float  # Hz, of the codec
+    pacing: Pacing
     where: str = "text"
 
     @property
@@ -71,7 +75,9 @@ class Request:
     def seconds(self) -> float:
         """Estimated duration of the speech in seconds."""
         expected = sum(piece.seconds for piece in self.pieces)
-        return expected if self.max_frames is None else min(expected, self.max_frames / self.frame_rate)
+        if self.max_frames is not None:
+            expected = min(expected, self.max_frames / self.frame_rate)
+        return self.pacing.seconds(expected)
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray], vocabulary: CodecVocabulary) -> Request:
         """Return the request with its reference encoded, and in a deep clone with its ids in the prompts.
@@ -129,12 +135,14 @@ def request(
 
     options.noise: one source, or one per piece. Raises UsageError naming the argument.
     """
-    check_words("text", text)
     check_one_speaker(text, "MARS5")
+    paused = breaks.read("text", text)
     seed, most = _seeds(options, 1)[0], _limits(options, sizes, 1)[0]
     voice = read_voice(prompt, sizes, options)
     noise = cast(OwnNoise, options.noise)
-    return _request(sizes, vocabulary, text, options, voice, "text", seed=seed, max_frames=most, noise=noise)
+    return _request(
+        sizes, vocabulary, paused, options, voice, "text", seed=seed, max_frames=most, noise=noise
+    )
 
 
 def request_batch(
@@ -172,7 +180,7 @@ def request_batch(
         _request(
             sizes,
             vocabulary,
-            text,
+            Paused.whole(text) if exactly else breaks.read(f"text {i + 1}", text),
             options,
             read[id(given[i])],
             f"text {i + 1}",
@@ -187,7 +195,7 @@ def request_batch(
 def _request(
     sizes: Sizes,
     vocabulary: CodecVocabulary,
-    text: str,
+    paused: Paused,
     options: Mars5Options,
     voice: Voice,
     where: str,
@@ -196,12 +204,12 @@ def _request(
     max_frames: int | None,
     noise: OwnNoise,
 ) -> Request:
-    check_words(where, text)
-    text = text if options.as_written else as_spoken(text)
-    for name, words in ((where, text), ("transcript", voice.transcript or "")):
+    check_words(where, paused.blanked)
+    parts = paused.parts if options.as_written else tuple(map(as_spoken, paused.parts))
+    for name, words in (*((where, part) for part in parts), ("transcript", voice.transcript or "")):
         if found := [token for token in vocabulary.text.specials if token in words]:
             raise UsageError(f"{name}: {found[0]} is a special token of the model; remove it")
-    texts = cut(text, options.piece_seconds)
+    texts, silences = replace(paused, parts=parts).cut(lambda part: cut(part, options.piece_seconds))
     sources = per_text(noise, [piece_seed(seed, place) for place in range(len(texts))])
     pieces = [
         Piece(piece, _prompt(vocabulary, piece, voice.transcript, options), source)
@@ -218,6 +226,7 @@ def _request(
         max_frames,
         None if noise is not None else seed,
         sizes.frame_rate,
+        Pacing(tuple(texts), silences, options.speed),
         where,
     )
     return _completed(made, vocabulary)

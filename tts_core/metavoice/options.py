@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from tts_core.options import check, option
+from tts_core.options import check, option, speed_option
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class MetaVoiceOptions:
         choices=DECODERS,
     )
     as_written: bool = option(False, "Do not spell out numbers and abbreviations.", "--as-written")
+    speed: float = speed_option()
     noise: SpeechNoise | Sequence[SpeechNoise] | None = option(
         None,
         "Random numbers instead of the seed's: one source, or one per piece; in a batch one per text.",
@@ -101,4 +102,5 @@ class MetaVoiceChanges(TypedDict, total=False):
     piece_seconds: float | None
     decoder: Literal["vocos", "mbd"]
     as_written: bool
+    speed: float
     noise: SpeechNoise | Sequence[SpeechNoise] | None

@@ -12,6 +12,7 @@ from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.memory import estimate as estimate
 from tts_core.metavoice.options import PIECE_SECONDS
 from tts_core.metavoice.request import FRAME_RATE, cut, piece_characters, usual_characters
+from tts_core.text import breaks
 from tts_core.text.checks import check_words
 from tts_core.text.spoken import spoken
 
@@ -28,8 +29,9 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     if text is None:
         ids = min(most, usual_characters(second)) + 1
     else:
-        check_words("text", text)
-        pieces = cut(spoken(text), most, second)
+        paused = breaks.read("text", text)
+        check_words("text", paused.blanked)
+        pieces, _ = paused.cut(lambda part: cut(spoken(part), most, second))
         ids = 1 + max(len(piece.encode("utf-8")) for piece in pieces)  # upper bound: no merged bytes
     room = most_frames(ids, first, second)
     if room < 1:

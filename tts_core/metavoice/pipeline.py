@@ -17,8 +17,7 @@ from typing import Protocol, Unpack
 
 import numpy as np
 
-from tts_core.audio.joining import Joiner
-from tts_core.audio.joining import join as join_waves
+from tts_core.audio.delivery import Delivery
 from tts_core.audio.loudness import normalize_loudness
 from tts_core.errors import UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, check_running
@@ -187,7 +186,8 @@ class MetaVoicePipeline:
         waves = iter(run.decode([one for made in codes for one in made], sources, batch.decoder))
         results = []
         for text, said, made in zip(batch.texts, heard, codes, strict=True):
-            audio = join_waves([next(waves) for _ in made], self.sample_rate)
+            delivery = Delivery(text.pacing, self.sample_rate)
+            audio = delivery.whole([next(waves) for _ in made])
             ended = len(said) == len(text.pieces) and all(one.ended for one in said)
             meter.add(len(audio))
             results.append(
@@ -198,6 +198,7 @@ class MetaVoicePipeline:
                     token_count=sum(one.ids for one in said),
                     peak_bytes=self.engine.host.peak_bytes(),
                     finish_reason="stop" if ended else "length",
+                    cues=delivery.cues(),
                 )
             )
         watch.tell(STAGES[-1], meter.seconds_made, run.expected)
@@ -256,7 +257,7 @@ class MetaVoicePipeline:
         """Yield the joined speech of all pieces, one part per piece."""
         self.engine.host.reset_peak()
         vector = run.speaker(request)
-        joiner, meter = Joiner(self.sample_rate), run.meter
+        delivery, meter = Delivery(request.pacing, self.sample_rate), run.meter
         made, ids, ended = 0, 0, True
         for place, piece in enumerate(request.pieces):
             limit = piece.limit(request.frames(place, made))
@@ -266,10 +267,10 @@ class MetaVoicePipeline:
             codes = run.fill(piece, said, vector)
             (audio,) = run.decode([codes], [piece.noise], request.decoder)
             last = place == len(request.pieces) - 1 or made == request.max_frames
-            sound = joiner.add(audio, last_of_piece=not last)
+            sound = delivery.add(audio, last_of_piece=not last)
             reason: FinishReason | None = None
             if last:
-                sound = np.concatenate([sound, joiner.finish()])
+                sound = np.concatenate([sound, delivery.finish()])
                 reason = "stop" if ended and place == len(request.pieces) - 1 else "length"
             meter.add(len(sound))
             run.watch.tell(STAGES[-1], meter.seconds_made, run.expected)
@@ -281,6 +282,7 @@ class MetaVoicePipeline:
                 peak_bytes=self.engine.host.peak_bytes(),
                 segment_idx=place,
                 finish_reason=reason,
+                cues=delivery.cues(),
             )
             if last:
                 return

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from tts_core.audio.delivery import Pacing
 from tts_core.audio.files import resample
 from tts_core.audio.silence import trim
 from tts_core.codecs.vocos import VocosConfig
@@ -28,6 +29,8 @@ from tts_core.metavoice.text import Tokenizers, check_characters, normalise, rea
 from tts_core.noise import HostNoise, check_seed, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
+from tts_core.text import breaks
+from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
 from tts_core.text.spoken import spoken
@@ -124,12 +127,15 @@ class Request:
     decoder: Decoder
     max_frames: int | None
     seed: int | None
+    pacing: Pacing
 
     @property
     def seconds(self) -> float:
         """Estimated duration of the speech in seconds."""
         expected = sum(piece.seconds for piece in self.pieces)
-        return expected if self.max_frames is None else min(expected, self.max_frames / FRAME_RATE)
+        if self.max_frames is not None:
+            expected = min(expected, self.max_frames / FRAME_RATE)
+        return self.pacing.seconds(expected)
 
     def job(self) -> MetaVoiceJob:
         """Return the memory job of the longest piece."""
@@ -206,7 +212,8 @@ def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLi
 
     Raises UsageError naming the argument.
     """
-    batch = _batch(facts, [text], options, lambda: [read_voice(facts, prompt)], [options.noise], ["text"])
+    paused = [breaks.read("text", text)]
+    batch = _batch(facts, paused, options, lambda: [read_voice(facts, prompt)], [options.noise], ["text"])
     return batch.texts[0]
 
 
@@ -245,12 +252,16 @@ def request_batch(
         options = replace(options, as_written=True, piece_seconds=None)
     noise = each("noise", options.noise, len(texts))
     where = [f"text {place}" for place in range(1, len(texts) + 1)]
-    return _batch(facts, texts, options, lambda: _voices(facts, prompts, len(texts)), noise, where)
+    paused = [
+        Paused.whole(text) if exactly else breaks.read(name, text)
+        for text, name in zip(texts, where, strict=True)
+    ]
+    return _batch(facts, paused, options, lambda: _voices(facts, prompts, len(texts)), noise, where)
 
 
 def _batch(
     facts: Facts,
-    texts: Sequence[str],
+    texts: Sequence[Paused],
     options: MetaVoiceOptions,
     read_voices: Callable[[], Sequence[Voice]],
     noise: Sequence[SpeechNoise | Sequence[SpeechNoise] | None],
@@ -268,8 +279,8 @@ def _batch(
     pieces = [_pieces(facts, options, *one) for one in zip(texts, frames, seeds, noise, where, strict=True)]
     return Batch(
         tuple(
-            Request(own, voice, sampling, options.decoder, most, None if source is not None else seed)
-            for own, voice, most, source, seed in zip(
+            Request(own, voice, sampling, options.decoder, most, None if source is not None else seed, pacing)
+            for (own, pacing), voice, most, source, seed in zip(
                 pieces, read_voices(), frames, noise, seeds, strict=True
             )
         )
@@ -279,19 +290,20 @@ def _batch(
 def _pieces(
     facts: Facts,
     options: MetaVoiceOptions,
-    text: str,
+    paused: Paused,
     max_frames: int | None,
     seed: int,
     noise: SpeechNoise | Sequence[SpeechNoise] | None,
     where: str,
-) -> tuple[Piece, ...]:
+) -> tuple[tuple[Piece, ...], Pacing]:
     """Clean, spell out, cut and tokenize a text."""
-    check_words(where, text)
+    check_words(where, paused.blanked)
     first, second = facts.tokenizers.first_stage, facts.tokenizers.second_stage
     windows = facts.first.max_position_embeddings, facts.second.max_position_embeddings
-    said = text if options.as_written else spoken(text)
     most = None if options.piece_seconds is None else piece_characters(options.piece_seconds)
-    texts = cut(said, most, windows[1])
+    texts, silences = paused.cut(
+        lambda part: cut(part if options.as_written else spoken(part), most, windows[1])
+    )
     made = []
     for place, (words, source) in enumerate(
         zip(texts, _sources(noise, seed, len(texts)), strict=True), start=1
@@ -304,7 +316,7 @@ def _pieces(
         asked = PAUSES + FRAME_RATE * len(words) // SLOWEST if max_frames is None else max_frames
         expected = len(words) / CHARACTERS_PER_SECOND
         made.append(Piece(ids, other, min(room, asked), windows[0] - len(ids), expected, source))
-    return tuple(made)
+    return tuple(made), Pacing(tuple(texts), silences, options.speed)
 
 
 def piece_characters(piece_seconds: float) -> int:

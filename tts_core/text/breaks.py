@@ -60,6 +60,11 @@ class Paused:
     silences: tuple[float, ...]
     blanked: str
 
+    @classmethod
+    def whole(cls, text: str) -> Paused:
+        """A text without pauses."""
+        return cls((text,), (0.0, 0.0), text)
+
     def cut(self, cut: Callable[[str], Iterable[str]]) -> tuple[list[str], Silences]:
         """Cut every part into pieces. Returns all pieces, and the silence before the first and after each:
         None where a part goes on, and at the end where no pause is written.
@@ -89,7 +94,7 @@ def read(where: str, text: str, *, spoken: Callable[[str], bool] = has_words) ->
     """
     marks = [*_marks(where, text)]
     if not marks:
-        return Paused((text,), (0.0, 0.0), text)
+        return Paused.whole(text)
     parts: list[list[str]] = []
     silences, pending = [0.0], list[str]()
     for said, seconds in _said(text, marks):

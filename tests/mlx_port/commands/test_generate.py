@@ -326,6 +326,7 @@ def test_json(pipeline, capsys):
     assert (code, err, out.count("\n")) == (0, "", 1)
     assert json.loads(out) == {
         "output": "speech.wav",
+        "captions": None,
         "model": None,
         "backend": "mlx",
         "seed": 5,
@@ -442,7 +443,8 @@ def test_the_embedded_voice_has_its_own_dtype(pipeline, capsys):
 def test_flags_of_other_models(pipeline, capsys, flags):
     """Refused with the list of the model's own."""
     name = "deep" if flags == ["--shallow"] else flags[0].removeprefix("--")
-    own = "--cfg-scale, --temperature, --top-p, --top-k, --seed, --max-seconds, --piece-seconds\n"
+    own = "--cfg-scale, --temperature, --top-p, --top-k, --seed, --max-seconds, --piece-seconds, "
+    own += "--speed\n"
     message = f"error: {name}: dia takes no --{name}; it takes {own}"
     refused(capsys, pipeline, 2, message, "--text", f"[S1] {SECRET}.", *flags)
 

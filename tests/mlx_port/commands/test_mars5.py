@@ -103,6 +103,7 @@ def test_every_option_has_a_flag(pipeline, capsys, folder, voice):
         "trim_db": 30.0,
         "ref_audio_pad": 0.5,
         "max_prompt_dur": 11.0,
+        "speed": 1.25,
     }
     known = {one.name: one.default for one in fields(Mars5Options) if info(one).flags}
     assert known.keys() == given.keys() | {"as_written", "deep_clone"}

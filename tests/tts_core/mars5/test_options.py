@@ -36,6 +36,7 @@ def test_defaults_are_the_originals():
         "max_seconds": None,
         "max_frames": None,
         "seed": None,
+        "speed": 1.0,
         "noise": None,
         "draws": "per cell",
     }

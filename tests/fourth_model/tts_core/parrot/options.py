@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from tts_core.options import check, option
+from tts_core.options import check, option, speed_option
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class ParrotOptions:
     seed: int | None = option(0, "Shifts every code.", "--seed", low=0, high=2**64 - 1)
     frames_per_word: int = option(12, "Codec frames for a word.", "--frames-per-word", low=1)
     max_frames: int | None = option(None, "Stop after this many codec frames.", low=1)
+    speed: float = speed_option()
 
     def __post_init__(self) -> None:
         check(self)
@@ -26,3 +27,4 @@ class ParrotChanges(TypedDict, total=False):
     seed: int | None
     frames_per_word: int
     max_frames: int | None
+    speed: float

@@ -8,6 +8,7 @@ from typing import Protocol, Unpack
 
 import numpy as np
 
+from tts_core.audio.delivery import Delivery
 from tts_core.codecs.dac import DacConfig
 from tts_core.memory.fits import check_running
 from tts_core.nn.host import Host
@@ -115,12 +116,15 @@ class ParrotPipeline:
 
     def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
         meter, seed = Meter(self.sample_rate), request.options.seed or 0
+        delivery = Delivery(request.pacing, self.sample_rate)
         for place, word in enumerate(request.pieces):
             codes = self.engine.codes(request.features(word), seed)
-            audio = self.engine.decode(codes)
+            last = place == len(request.pieces) - 1
+            audio = delivery.add(self.engine.decode(codes), last_of_piece=not last)
+            if last:
+                audio = np.concatenate([audio, delivery.finish()])
             meter.add(len(audio))
             watch.tell("speech", meter.seconds_made, request.seconds)
-            last = place == len(request.pieces) - 1
             yield meter.result(
                 audio,
                 codes,
@@ -129,4 +133,5 @@ class ParrotPipeline:
                 peak_bytes=self.engine.host.peak_bytes(),
                 segment_idx=place,
                 finish_reason="stop" if last else None,
+                cues=delivery.cues(),
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
 from tts_core.errors import UsageError
 from tts_core.memory.terms import Estimate
@@ -15,6 +16,8 @@ from tts_core.parrot.config import ParrotConfig
 from tts_core.parrot.memory import ParrotJob, estimate
 from tts_core.parrot.options import ParrotOptions
 from tts_core.pipeline import PromptLike
+from tts_core.text import breaks
+from tts_core.text.checks import check_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +28,13 @@ class Request:
     codec: DacConfig
     pieces: tuple[str, ...]
     options: ParrotOptions
+    pacing: Pacing
 
     @property
     def seconds(self) -> float:
         """Length of the speech."""
-        return len(self.pieces) * self.options.frames_per_word / self.codec.frame_rate
+        speech = len(self.pieces) * self.options.frames_per_word / self.codec.frame_rate
+        return self.pacing.seconds(speech)
 
     def features(self, piece: str) -> np.ndarray:
         """(1, T, D) float32: noise of the word's bytes."""
@@ -49,10 +54,11 @@ def request(
     """Check one text. Raises UsageError."""
     if prompt is not None:
         raise UsageError("prompt: Parrot has one voice; leave it out")
-    words = tuple(text.split())
-    if not words:
-        raise UsageError("text: there are no words in it; write what is to be said")
-    return Request(config, codec, words, options)
+    paused = breaks.read("text", text)
+    check_words("text", paused.blanked)
+    words, silences = paused.cut(str.split)
+    pacing = Pacing(tuple(words), silences, options.speed)
+    return Request(config, codec, pacing.texts, options, pacing)
 
 
 def ask(

@@ -1,0 +1,125 @@
+"""Pieces as one sound: their speed, their pauses sample by sample, and the times of their captions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tts_core.audio.delivery import Delivery, Pacing
+from tts_core.audio.joining import FADE, PAUSE, join
+from tts_core.audio.stretch import stretch
+from tts_core.text.captions import Cue, Word
+
+RATE = 8000
+
+
+def wave(seconds: float, seed: int) -> np.ndarray:
+    """(L,) samples, none of them zero."""
+    sound = np.random.default_rng(seed).uniform(0.1, 0.5, round(seconds * RATE))
+    return sound.astype(np.float32)
+
+
+WAVES = [wave(0.3, 1), wave(0.2, 2), wave(0.25, 3)]
+TEXTS = ("One.", "Two.", "Three.")
+
+
+def whole(pacing: Pacing, waves: list[np.ndarray] = WAVES) -> tuple[np.ndarray, tuple[Cue, ...]]:
+    delivery = Delivery(pacing, RATE)
+    return delivery.whole(waves), delivery.cues()
+
+
+def test_without_pauses_or_speed_it_only_joins() -> None:
+    made, cues = whole(Pacing(TEXTS, (None,) * 4))
+    np.testing.assert_array_equal(made, join(WAVES, RATE))
+    assert [(cue.text, round(cue.start, 6), round(cue.end, 6)) for cue in cues] == [
+        ("One.", 0, 0.3),
+        ("Two.", 0.5, 0.7),
+        ("Three.", 0.9, 1.15),
+    ]
+
+
+def test_one_piece_is_unchanged() -> None:
+    made, cues = whole(Pacing(("One.",), (None, None)), WAVES[:1])
+    np.testing.assert_array_equal(made, WAVES[0])
+    assert cues == (Cue("One.", 0, 0.3),)
+
+
+@pytest.mark.parametrize("speed", [1.0, 0.8, 1.7])
+def test_silence_is_as_long_as_written(speed: float) -> None:
+    """At the start, between, and at the end, at every speed; the usual pause follows the speed."""
+    made, cues = whole(Pacing(TEXTS, (0.1, 0.333, None, 1.5), speed))
+    lengths = [round(len(one) / speed) for one in WAVES]
+    silences = [round(seconds * RATE) for seconds in (0.1, 0.333, PAUSE / speed, 1.5)]
+    starts = np.cumsum([0, *(a + b for a, b in zip(silences, lengths, strict=False))])
+    assert len(made) == sum(lengths) + sum(silences)
+    for start, silence in zip(starts, silences, strict=True):
+        assert not made[start : start + silence].any()
+    for cue, start, silence, length in zip(cues, starts, silences, lengths, strict=False):
+        assert made[start + silence : start + silence + length - 200].all()  # a slowed end dies away
+        assert (cue.start, cue.end) == ((start + silence) / RATE, (start + silence + length) / RATE)
+
+
+def test_the_speech_is_that_of_the_pieces() -> None:
+    """Stretched, and faded at joins only."""
+    made, cues = whole(Pacing(TEXTS, (0.1, 0.5, 0.5, 0.5), 1.3))
+    fade = round(FADE * RATE)
+    for place, cue in enumerate(cues):
+        start, stop = round(cue.start * RATE), round(cue.end * RATE)
+        alone = stretch(WAVES[place], RATE, 1.3)
+        np.testing.assert_array_equal(made[start + fade : stop - fade], alone[fade:-fade])
+    np.testing.assert_array_equal(made[800 : 800 + fade], stretch(WAVES[0], RATE, 1.3)[:fade])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 900), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.lists(st.sampled_from((None, 0.01, 0.2)), min_size=5, max_size=5),
+    st.sampled_from((1.0, 0.5, 1.4)),
+)
+def test_chunks_give_what_whole_pieces_give(
+    lengths: list[list[int]], silences: list[float | None], speed: float
+) -> None:
+    """Sample for sample, the captions too; and what has come out never depends on what comes later."""
+    sound = wave(1, 5)
+    pieces = [[sound[sum(cuts[:i]) :][:cut] for i, cut in enumerate(cuts)] for cuts in lengths]
+    pacing = Pacing(TEXTS[:1] * len(pieces), tuple(silences[: len(pieces) + 1]), speed)
+    expected, captions = whole(pacing, [np.concatenate(chunks) for chunks in pieces])
+    delivery, out, cues = Delivery(pacing, RATE), [], []
+    for place, chunks in enumerate(pieces):
+        for i, chunk in enumerate(chunks):
+            last = i == len(chunks) - 1 and place < len(pieces) - 1
+            out.append(delivery.add(chunk, last_of_piece=last))
+            cues += delivery.cues()
+            made = np.concatenate(out)
+            np.testing.assert_array_equal(made, expected[: len(made)])
+    np.testing.assert_array_equal(np.concatenate([*out, delivery.finish()]), expected)
+    assert tuple([*cues, *delivery.cues()]) == captions
+
+
+def test_a_text_that_stops_early_has_no_silence_after() -> None:
+    """A limit of frames ended it after the second of three pieces."""
+    made, cues = whole(Pacing(TEXTS, (None, 0.5, 0.5, 2.0)), WAVES[:2])
+    assert len(made) == len(WAVES[0]) + 0.5 * RATE + len(WAVES[1])
+    assert [cue.text for cue in cues] == ["One.", "Two."]
+
+
+def test_a_piece_without_sound_has_no_caption() -> None:
+    made, cues = whole(Pacing(TEXTS, (None, 0.5, 0.5, None)), [WAVES[0], WAVES[1][:0], WAVES[2]])
+    assert len(made) == len(WAVES[0]) + RATE + len(WAVES[2])
+    assert [(cue.text, cue.start) for cue in cues] == [("One.", 0), ("Three.", 1.3)]
+
+
+def test_words_follow_pauses_and_speed() -> None:
+    """Given in seconds of the piece's own sound."""
+    delivery = Delivery(Pacing(TEXTS[:2], (1.0, 0.5, None), 2.0), RATE)
+    delivery.time([Word("On", 0.0), Word("e.", 0.1, 0.3)])
+    delivery.add(WAVES[0], last_of_piece=True)
+    delivery.add(WAVES[1])
+    delivery.finish()
+    one, two = delivery.cues()
+    assert one.words == (Word("On", 1.0), Word("e.", 1.05, 1.15))
+    assert (two.words, two.start) == ((), 1.65)
+
+
+def test_expected_seconds() -> None:
+    assert Pacing(TEXTS, (0.5, None, 1.0, None), 2.0).seconds(3.0) == 3.0

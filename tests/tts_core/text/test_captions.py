@@ -1,0 +1,89 @@
+"""Captions as SubRip and WebVTT read them."""
+
+from pathlib import Path
+
+import pytest
+
+from tts_core.errors import NotFoundError, UsageError
+from tts_core.text.captions import Captions, Cue, Word
+
+TWO = Captions((Cue("Hello there.", 0, 1.2344), Cue("[S1] How are you? [S2] Well.", 61.5, 3725.9996)))
+
+
+def test_srt() -> None:
+    assert TWO.srt() == (
+        "1\n00:00:00,000 --> 00:00:01,234\nHello there.\n\n"
+        "2\n00:01:01,500 --> 01:02:06,000\n[S1] How are you?\n[S2] Well.\n"
+    )
+
+
+def test_vtt() -> None:
+    assert TWO.vtt() == (
+        "WEBVTT\n\n00:00:00.000 --> 00:00:01.234\nHello there.\n\n"
+        "00:01:01.500 --> 01:02:06.000\n[S1] How are you?\n[S2] Well.\n"
+    )
+
+
+def test_none() -> None:
+    assert (Captions(()).srt(), Captions(()).vtt(), len(Captions(()))) == ("", "WEBVTT\n", 0)
+
+
+def test_marks_of_the_formats_are_only_text() -> None:
+    """No tag, no arrow and no empty line of a text acts in a caption; nothing is lost on the screen."""
+    text = "a <b> & </i> <3 \n\n --> {\\an8} &amp; <00:01.000>"
+    cue = Captions((Cue(text, 0, 1),))
+    vtt, srt = cue.vtt().split("\n", 3)[3], cue.srt().split("\n", 2)[2]
+    assert vtt == "a &lt;b&gt; &amp; &lt;/i&gt; &lt;3 --&gt; {\\an8} &amp;amp;\n&lt;00:01.000&gt;\n"
+    assert srt.replace("\u200b", "").split() == text.split()
+    for mark in ("-->", "<b", "</", "{\\", "\n\n"):
+        assert mark not in srt
+    assert "<3" in srt
+
+
+def test_lines_are_short() -> None:
+    words = "Consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore et dolore magna aliqua."
+    lines = Captions((Cue(words, 0, 1),)).srt().splitlines()[2:]
+    assert " ".join(lines) == words
+    assert [len(line) for line in lines] == [35, 38, 20]
+    long = "x" * 60
+    assert Captions((Cue(f"a {long} b", 0, 1),)).srt().splitlines()[2:] == ["a", long, "b"]
+
+
+def test_words_are_marked_with_their_times() -> None:
+    """Inside the cue and in order, as WebVTT asks; a word that begins with the cue needs no mark."""
+    words = (
+        Word("Hello", 1.0),
+        Word(" <you>", 1.5),
+        Word("and", 1.5),
+        Word("me.", 2.25, 2.9),
+        Word("!", 3.0),
+    )
+    cue = Cue("Hello <you> and me. !", 1.0, 3.0, words)
+    assert Captions((cue,)).vtt().splitlines()[3] == (
+        "Hello <00:00:01.500>&lt;you&gt; and <00:00:02.250>me. !"
+    )
+    assert Captions((cue,)).srt().splitlines()[2] == "Hello <\u200byou> and me. !"
+
+
+def test_a_word_ends_where_the_next_begins() -> None:
+    words = (Word("Hello", 1.0), Word("you", 1.5, 1.8), Word("all.", 2.0))
+    assert [word.end for word in Cue("Hello you all.", 1.0, 3.0, words).timed()] == [1.5, 1.8, 3.0]
+    assert Cue("Hello.", 1.0, 3.0).timed() == ()
+
+
+@pytest.mark.parametrize("name", ["a.srt", "a.VTT"])
+def test_files(tmp_path: Path, name: str) -> None:
+    captions = Captions((Cue("Grüß Gott.", 0, 1),))
+    captions.save(tmp_path / name)
+    written = (tmp_path / name).read_bytes().decode()
+    assert written == (captions.srt() if name == "a.srt" else captions.vtt())
+
+
+def test_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^captions: a\.txt ends in '\.txt'; use \.srt, \.vtt"):
+        TWO.save("a.txt")
+    with pytest.raises(NotFoundError, match=r"^captions: the folder .*none does not exist"):
+        TWO.save(tmp_path / "none" / "a.srt")
+    (tmp_path / "folder.srt").mkdir()
+    with pytest.raises(UsageError, match="is a folder"):
+        TWO.save(tmp_path / "folder.srt")

@@ -1,0 +1,114 @@
+"""Join the pieces of a text, each at the speed asked for, with its pauses, and note when each is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tts_core.audio.joining import PAUSE, Joiner
+from tts_core.audio.stretch import Stretcher
+from tts_core.text.breaks import Silences
+from tts_core.text.captions import Cue, Word
+
+
+@dataclass(frozen=True)
+class Pacing:
+    """How the pieces of a text follow each other.
+
+    texts: of the pieces, for captions.  silences: seconds before the first piece and after each, one more
+    than there are texts; None is the usual pause between pieces, nothing at both ends.  speed: of the speech
+    and the usual pauses; those given in seconds keep their length.
+    """
+
+    texts: tuple[str, ...]
+    silences: Silences
+    speed: float = 1.0
+
+    def seconds(self, speech: float) -> float:
+        """About how long the sound is. speech: seconds of all pieces at speed 1, without pauses."""
+        return speech / self.speed + sum(silence or 0 for silence in self.silences)
+
+    def pause(self, place: int) -> float:
+        """Seconds of silence after a piece, where another follows."""
+        silence = self.silences[place + 1]
+        return PAUSE / self.speed if silence is None else silence
+
+
+class Delivery:
+    """The sound of one text: takes its pieces chunk by chunk, gives samples as far as they are final."""
+
+    def __init__(self, pacing: Pacing, sample_rate: int):
+        self.pacing, self.sample_rate = pacing, sample_rate
+        self._place = 0  # of the piece under way
+        self._joiner = Joiner(sample_rate) if len(pacing.texts) > 1 else None
+        self._stretcher = Stretcher(sample_rate, pacing.speed)
+        self._lead = self._silence(pacing.silences[0])
+        self._start = self._end = len(self._lead)  # of the piece under way, in samples of the sound
+        self._words: Sequence[Word] = ()
+        self._cues: list[Cue] = []
+
+    def add(self, chunk: np.ndarray, *, last_of_piece: bool = False) -> np.ndarray:
+        """The next (L,) samples of the piece under way → samples that nothing to come can change.
+
+        last_of_piece: another piece follows.
+        """
+        sound = self._stretcher.add(chunk)
+        if not last_of_piece:
+            return self._joined(sound)
+        sound = np.concatenate([sound, self._stretcher.finish()])
+        pause = self.pacing.pause(self._place)
+        joined = self._joined(sound, pause)
+        self._end_piece()
+        self._start = self._end = self._end + round(pause * self.sample_rate)
+        return joined
+
+    def finish(self) -> np.ndarray:
+        """The rest of the last piece; after the last of all, the silence that the text ends with."""
+        parts = [self._joined(self._stretcher.finish())]
+        if self._joiner is not None:
+            parts.append(self._joiner.finish())
+        self._end_piece()
+        if self._place == len(self.pacing.texts):
+            parts.append(self._silence(self.pacing.silences[-1]))
+        return np.concatenate(parts)
+
+    def time(self, words: Sequence[Word]) -> None:
+        """Note when the words of the piece under way begin, in seconds of its own sound at speed 1."""
+        self._words = words
+
+    def cues(self) -> tuple[Cue, ...]:
+        """The pieces that ended since this was last asked, those without sound left out."""
+        cues, self._cues = self._cues, []
+        return tuple(cues)
+
+    def whole(self, waves: Sequence[np.ndarray]) -> np.ndarray:
+        """All of the sound at once. waves: (L,) samples of the first pieces, or of all."""
+        parts = [self.add(wave, last_of_piece=place < len(waves) - 1) for place, wave in enumerate(waves)]
+        return np.concatenate([*parts, self.finish()])
+
+    def _joined(self, sound: np.ndarray, pause: float | None = None) -> np.ndarray:
+        """Final samples, after the silence at the start. pause: where the piece ends, seconds after it."""
+        self._end += len(sound)
+        if self._joiner is not None:
+            sound = self._joiner.add(sound, last_of_piece=pause is not None, pause_seconds=pause)
+        sound, self._lead = np.concatenate([self._lead, sound]), np.zeros(0, np.float32)
+        return sound
+
+    def _end_piece(self) -> None:
+        if self._end > self._start:
+            start, text = self._start / self.sample_rate, self.pacing.texts[self._place]
+            words = tuple(self._heard(word, start) for word in self._words)
+            self._cues.append(Cue(text, start, self._end / self.sample_rate, words))
+        self._place += 1
+        self._words = ()
+        self._stretcher = Stretcher(self.sample_rate, self.pacing.speed)
+
+    def _heard(self, word: Word, start: float) -> Word:
+        speed = self.pacing.speed
+        end = None if word.end is None else start + word.end / speed
+        return Word(word.text, start + word.start / speed, end)
+
+    def _silence(self, seconds: float | None) -> np.ndarray:
+        return np.zeros(round((seconds or 0) * self.sample_rate), np.float32)

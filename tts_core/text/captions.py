@@ -1,0 +1,140 @@
+"""Captions of speech: what is said when, as SubRip or WebVTT.
+
+Sources: W3C WebVTT 1 (cue text, timestamps); SubRip has no standard, its readers take no escapes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tts_core.audio.files import check_place
+from tts_core.errors import ResourceError
+
+FORMATS = (".srt", ".vtt")
+LINE = 42  # characters of a line on the screen, as broadcasters set it
+
+_UNSEEN = "\u200b"  # a space without width: takes marks apart that a reader would act on
+_SRT_MARKS = re.compile(r"(?<=--)(?=>)|(?<=<)(?=[A-Za-z/])|(?<=\{)(?=\\)")
+_VTT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_TURN = re.compile(r"\s+(?=\[S\d\])")
+
+
+class Word(NamedTuple):
+    """A spoken word and its times, in seconds from the start of its recording; end may be unknown."""
+
+    text: str
+    start: float
+    end: float | None = None
+
+
+@dataclass(frozen=True)
+class Cue:
+    """What is heard from `start` to `end`, in seconds from the start of the speech.
+
+    words: with their times, of models that give them, else none.
+    """
+
+    text: str
+    start: float
+    end: float
+    words: tuple[Word, ...] = ()
+
+    def timed(self) -> tuple[Word, ...]:
+        """Its words, all with an end: one without ends where the next begins, the last with the cue."""
+        ends = [*(word.start for word in self.words[1:]), self.end]
+        return tuple(
+            word._replace(end=after if word.end is None else word.end)
+            for word, after in zip(self.words, ends, strict=False)
+        )
+
+
+@dataclass(frozen=True)
+class Captions:
+    """Cues in order; `str` of them for each format, `save` for a file."""
+
+    cues: tuple[Cue, ...]
+
+    def __iter__(self) -> Iterator[Cue]:
+        return iter(self.cues)
+
+    def __len__(self) -> int:
+        return len(self.cues)
+
+    def srt(self) -> str:
+        """SubRip: numbered cues."""
+        return "\n".join(
+            f"{number}\n{_time(cue.start, ',')} --> {_time(cue.end, ',')}\n{_srt_text(cue)}\n"
+            for number, cue in enumerate(self.cues, start=1)
+        )
+
+    def vtt(self) -> str:
+        """WebVTT; where words have times, each is marked with the moment at which it begins."""
+        blocks = [
+            f"{_time(cue.start, '.')} --> {_time(cue.end, '.')}\n{_vtt_text(cue)}\n" for cue in self.cues
+        ]
+        return "\n".join(["WEBVTT\n", *blocks])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the format of the suffix, .srt or .vtt, as UTF-8.
+
+        Raises as `check_captions`, and ResourceError where the disk is full.
+        """
+        path = check_captions(path)
+        text = self.srt() if path.suffix.lower() == ".srt" else self.vtt()
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ResourceError(f"captions: {path} could not be written ({error.strerror})") from error
+
+
+def check_captions(path: str | os.PathLike[str]) -> Path:
+    """The path of a caption file. Raises UsageError for another suffix, a folder or an unwritable place,
+    NotFoundError for a missing folder.
+    """
+    return check_place("captions", path, FORMATS)
+
+
+def _time(seconds: float, point: str) -> str:
+    """hh:mm:ss and milliseconds."""
+    minutes, rest = divmod(_milliseconds(seconds), 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(1000 * seconds)
+
+
+def _lines(text: str) -> str:
+    """A text in lines of LINE characters at most, where words allow; each turn of a dialogue begins one."""
+    return "\n".join(line for turn in _TURN.split(text.strip()) for line in _wrapped(turn.split()))
+
+
+def _wrapped(words: Sequence[str]) -> list[str]:
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > LINE:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".lstrip()
+    return lines
+
+
+def _srt_text(cue: Cue) -> str:
+    return _SRT_MARKS.sub(_UNSEEN, _lines(cue.text))
+
+
+def _vtt_text(cue: Cue) -> str:
+    """Words begin with their time, where it is after those before it and inside the cue, as WebVTT asks."""
+    if not cue.words:
+        return _lines(cue.text).translate(_VTT_ESCAPES)
+    said, last = [], _milliseconds(cue.start)
+    for word in cue.words:
+        now, text = _milliseconds(word.start), word.text.strip().translate(_VTT_ESCAPES)
+        if last < now < _milliseconds(cue.end):
+            text, last = f"<{_time(word.start, '.')}>{text}", now
+        said.append(text)
+    return " ".join(said)
