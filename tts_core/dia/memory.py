@@ -175,6 +175,9 @@ def codec_windows(codec: DacConfig, *, dtype: str, backend: str, policy: CodecPo
 def _decoding(codec: DacConfig, frames: int, size: int, backend: str, policy: CodecPolicy) -> Term:
     fed = _most_fed(codec, frames, dac.decode_window, policy.decode_cuts)
     widest = max(_widths(codec.decoder_hidden_size, codec.hidden_size, dac.decoder_layers(codec), fed))
+    if backend == "torch-cpu" and size * widest < HEAP_BLOCK:
+        kept = int(HEAP_KEPT * LIVE[backend] * size * sum(_block_widths(codec, fed)))
+        return Term("codec", kept, f"{LIVE[backend]} tensors of every block, kept by the heap, {fed} frames")
     return _live("codec", size * widest, f"the decoder's widest layer, {fed} frames", backend)
 
 
@@ -185,8 +188,7 @@ def _encoding(codec: DacConfig, frames: int, size: int, backend: str, policy: Co
 
 
 def _live(name: str, tensor: int, layer: str, backend: str) -> Term:
-    kept = HEAP_KEPT if backend == "torch-cpu" and tensor < HEAP_BLOCK else 1
-    return Term(name, kept * LIVE[backend] * tensor, f"{LIVE[backend]} tensors of {layer}")
+    return Term(name, LIVE[backend] * tensor, f"{LIVE[backend]} tensors of {layer}")
 
 
 def _most_fed(
@@ -208,6 +210,14 @@ def _widths(width: int, latent: int, layers: list[dac.Layer], frames: int) -> li
         width //= 2 if isinstance(layer, ConvTranspose) else 1
         sizes.append(width * length)
     return sizes
+
+
+def _block_widths(codec: DacConfig, frames: int) -> Iterator[int]:
+    """Yield the elements of each decoder block's output."""
+    width = codec.decoder_hidden_size
+    for stride in codec.upsampling_ratios:
+        width, frames = width // 2, frames * stride
+        yield width * frames
 
 
 def check_loading(
