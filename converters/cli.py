@@ -182,7 +182,7 @@ def _run(
     if quantize and dequantize:
         raise UsageError("-q, -d: give one of them")
 
-    from converters.convert import convert, outline
+    from converters.convert import outline, write
     from converters.files.writer import check_destination
     from converters.published import open_published
     from converters.rules.original_quant import quantization_of
@@ -215,7 +215,7 @@ def _run(
         report = plan.report() | {"ignored_files": dict(published.ignored)}
     else:
         with _Bar(plan.nbytes) as bar:
-            report = convert(published, mlx_path, dtype=dtype, quantization=how, force=force, progress=bar)
+            report = write(published, plan, mlx_path, force=force, progress=bar)
     if as_json:
         click.echo(json_text(report, sort_keys=True))
     else:

@@ -222,7 +222,19 @@ def convert(
     Before the folder appears it is opened strictly, and every tensor is read back and compared.
     """
     whole = outline(published, dtype=dtype, quantization=quantization)
-    destination = Path(destination)
+    return write(published, whole, destination, force=force, progress=progress)
+
+
+def write(
+    published: Published,
+    whole: Outline,
+    destination: str | Path,
+    *,
+    force: bool = False,
+    progress: Callable[[int], object] | None = None,
+) -> dict[str, Any]:
+    """Write the folder of an outline of these parts; arguments and errors as of `convert`."""
+    destination, quantization = Path(destination), whole.quantization
     files = [file for plan in whole.plans for file in plan.part.files]
     if quantization is not None and not quantization.original:
         _mlx()

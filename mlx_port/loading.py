@@ -28,9 +28,17 @@ class Parts:
     kind → name → text.  dtype: of the networks, by name; None is each part's own.
     """
 
-    def __init__(self, model: str | None, folder: Path, kinds: Sequence[str], dtype: str | None):
+    def __init__(
+        self,
+        model: str | None,
+        folder: Path,
+        kinds: Sequence[str],
+        dtype: str | None,
+        root: dict[str, Any] | None = None,  # the model's config.json, where it is read already
+    ):
         self.model, self.folder, self.dtype = model, folder, dtype
-        self._raw = {kind: read_config(self.place(kind), kind) for kind in kinds}
+        read = {} if root is None else {str(model): root}
+        self._raw = {kind: read.get(kind) or read_config(self.place(kind), kind) for kind in kinds}
         self.configs = {
             kind: understood(models.network(kind).read_converted, raw, self.place(kind))
             for kind, raw in self._raw.items()
@@ -118,7 +126,14 @@ def load(path: str | Path, *, dtype: str | None = None, check: bool = False) -> 
     Raises NotFoundError, CheckpointError (for published files, with the command that converts them),
     UsageError, and ResourceError for too little memory.
     """
-    parts = open_parts(path, dtype=dtype, check=check)
+    return assemble(open_parts(path, dtype=dtype, check=check))
+
+
+def assemble(parts: Parts) -> Pipeline:
+    """Build the pipeline of opened parts; this reads their weights.
+
+    Raises CheckpointError for weights that do not fit, and ResourceError where memory would not hold them.
+    """
     return importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
 
 
@@ -136,12 +151,13 @@ def open_parts(
         raise UsageError(f"model: {path!r} is not a path; give a folder that convert-weights wrote")
     folder = Path(path)
     if kinds is not None:
-        name = next((kind for kind in kinds if kind in models.NAMES), None)
+        name, root = next((kind for kind in kinds if kind in models.NAMES), None), None
     else:
-        name = read_config(folder, *models.NAMES)["model_type"]
+        root = read_config(folder, *models.NAMES)
+        name = root["model_type"]
         spec = models.model(name)
         kinds = spec.wanted([kind for kind in spec.extras if (folder / models.network(kind).folder).is_dir()])
-    parts = Parts(name, folder, kinds, dtype)
+    parts = Parts(name, folder, kinds, dtype, root)
     if check:
         parts.check()
     return parts

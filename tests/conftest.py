@@ -4,8 +4,10 @@ import gc
 import importlib.util
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, wraps
+from typing import Any
 
 os.environ["MLX_ENABLE_TF32"] = "0"  # read when MLX is imported
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -40,6 +42,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, missing in MISSING.items():
             if item.get_closest_marker(mark) and (reason := missing()):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+class Calls(Counter[str]):
+    """Number of calls by name of the functions that are watched."""
+
+    def __init__(self, patch: pytest.MonkeyPatch):
+        super().__init__()
+        self._patch = patch
+
+    def watch(self, owner: Any, *names: str) -> None:
+        """Count the calls of these functions of a module or class."""
+        for name in names:
+            self._patch.setattr(owner, name, self._counted(name, getattr(owner, name)))
+
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*given: Any, **named: Any) -> Any:
+            self[name] += 1
+            return function(*given, **named)
+
+        return call
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Counts of calls during one test."""
+    return Calls(monkeypatch)
 
 
 @cache

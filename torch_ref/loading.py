@@ -79,6 +79,14 @@ def load(
     parts = open_parts(
         path, dtype=dtype, device=device, codec=codec, cross_rope=cross_rope, config=config, include=include
     )
+    return assemble(parts)
+
+
+def assemble(parts: Parts) -> Pipeline:
+    """Build the pipeline of opened parts; this reads their weights.
+
+    Raises CheckpointError for weights that do not fit, and ResourceError where memory would not hold them.
+    """
     return importlib.import_module(f"torch_ref.{parts.model}.pipeline").assemble(parts)
 
 

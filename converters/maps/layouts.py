@@ -41,16 +41,19 @@ class Found:
 
     checkpoint: Checkpoint
     hints: Hints = field(default_factory=Hints)
+    _read: dict[str, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def folder(self) -> Path:
         """Where its files are."""
         return self.checkpoint.files[0].parent
 
-    def json(self, name: str) -> dict[str, Any]:
-        """A JSON file beside it; empty where there is none."""
-        path = self.folder / name
-        return read_json(path) if path.is_file() else {}
+    def json(self, name: str) -> Mapping[str, Any]:
+        """A JSON file beside it, read once; empty where there is none."""
+        if name not in self._read:
+            path = self.folder / name
+            self._read[name] = read_json(path) if path.is_file() else {}
+        return self._read[name]
 
 
 def _never_missing(found: Found) -> str | None:

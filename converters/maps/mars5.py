@@ -88,7 +88,7 @@ def _read_residual_transformer(found: Found) -> ResidualTransformerConfig:
     return residual_transformer_from_shapes(found.checkpoint.shapes, _sizes(found, "nar"))
 
 
-def _sizes(found: Found, network: str) -> dict[str, Any] | None:
+def _sizes(found: Found, network: str) -> Mapping[str, Any] | None:
     """What is told of a network's sizes: in --config, in the file's own json, or in config.json."""
     given = found.hints.config
     told = {} if given is None else read_json(given)

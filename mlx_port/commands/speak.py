@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import click
 import numpy as np
@@ -50,14 +50,15 @@ def speak(flags: Flags) -> None:
         check_hashes(flags.model)
     check_backend(flags.backend)
     text = read_text(flags.text)
-    name, configs, documents = read_parts(flags.model, flags.backend)
+    parts = open_model(flags.model, flags.backend, flags.dtype)
+    name = str(parts.model)
     model, options = model_of(name), choose_options(name, flags.options)
     asked = import_module(f"tts_core.{name}.request").ask(
-        configs, documents, text, options, read_prompt(flags, model)
+        parts.configs, parts.documents, text, options, read_prompt(flags, model)
     )
     if len(asked.pieces) > 1 and not flags.quiet:
         click.echo(one_line(f"{len(asked.pieces)} pieces, about {asked.seconds:.0f} s of speech"), err=True)
-    pipeline = load_pipeline(flags.model, flags.backend, flags.dtype)
+    pipeline = load_pipeline(parts, flags.backend)
     result = collect(pipeline.speak(asked), flags, output, pipeline.sample_rate)
     if captions is not None:
         result.captions().save(captions)
@@ -151,30 +152,37 @@ def check_backend(backend: Literal["mlx", "torch"]) -> None:
         raise NotFoundError(f"backend {backend}: {INSTALL[backend]} ({error})") from None
 
 
-def read_parts(
-    model: str | None, backend: Literal["mlx", "torch"]
-) -> tuple[str, Mapping[str, Any], Mapping[str, Mapping[str, str]]]:
-    """Read the model's name, and configurations and documents of its parts by kind, but no weights."""
-    if model is not None:
-        folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
-        if not folder.exists() and not on_hub:
-            raise not_there("model", folder)
-        if backend == "mlx":
-            if on_hub:
-                raise NotFoundError(
-                    f"model: no folder {model}; if it is a hub repository, convert it first: "
-                    f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
-                )
-            from mlx_port.loading import open_parts
+class Opened(Protocol):
+    """A model's parts as either side's `open_parts` returns them."""
 
-            parts = open_parts(folder)
-            return str(parts.model), parts.configs, parts.documents
-    from converters.published import open_published
+    model: str | None
+    configs: Mapping[str, Any]  # kind → configuration
+    documents: Mapping[str, Mapping[str, str]]  # kind → name → text
 
-    published = open_published([model]) if model else open_published([DIA], codec=CODEC, offline=True)
-    found = published.parts.items()
-    configs, documents = {k: part.config for k, part in found}, {k: part.documents for k, part in found}
-    return str(published.model), configs, documents
+
+def open_model(model: str | None, backend: Literal["mlx", "torch"], dtype: str | None) -> Opened:
+    """Open the parts of the model on the backend's side, for the request and then for loading.
+
+    Weights are not read. model: None opens the embedded voice.
+    """
+    open_parts = _loading(backend).open_parts
+    if model is None and backend == "torch":
+        return open_parts(DIA, codec=CODEC, dtype="float32")
+    if model is None:
+        from mlx_port.api import converted_voice
+
+        return open_parts(converted_voice())
+    folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
+    if not folder.exists() and not on_hub:
+        raise not_there("model", folder)
+    if backend == "torch":
+        return open_parts(model, dtype=dtype)
+    if on_hub:
+        raise NotFoundError(
+            f"model: no folder {model}; if it is a hub repository, convert it first: "
+            f"convert-weights --hf-path {model} --mlx-path NEW_FOLDER"
+        )
+    return open_parts(folder, dtype=dtype)
 
 
 def _looks_like_a_repository(model: str) -> bool:
@@ -183,12 +191,13 @@ def _looks_like_a_repository(model: str) -> bool:
     return bool(name) and "/" not in name and owner not in ("", ".", "..", "~") and not Path(owner).exists()
 
 
-def load_pipeline(model: str | None, backend: Literal["mlx", "torch"], dtype: str | None) -> Any:
-    """Load the model on one side."""
-    side = import_module("mlx_port" if backend == "mlx" else "torch_ref")
-    if model is not None:
-        return side.load(model, dtype=dtype)
-    return import_module(f"{side.__name__}.api").embedded_voice()
+def load_pipeline(parts: Opened, backend: Literal["mlx", "torch"]) -> Any:
+    """Load the weights of opened parts."""
+    return _loading(backend).assemble(parts)
+
+
+def _loading(backend: Literal["mlx", "torch"]) -> Any:
+    return import_module("mlx_port.loading" if backend == "mlx" else "torch_ref.loading")
 
 
 def collect(

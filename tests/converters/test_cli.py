@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from converters import cli
+from converters import cli, convert
 from mlx_port.commands import main as mlx_port_main
 from tests.converters.folders import DAC_HF, DAC_PTH, GOLDEN, V_0626, V_0626_HF, left_in
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
@@ -40,6 +40,12 @@ def test_converts_and_says_what_it_wrote(tmp_path, capsys):
     assert f"wrote {tmp_path / 'out'}: 3.69 MB, float32" in captured.out
     assert captured.err == ""
     assert (tmp_path / "out/conversion.json").is_file()
+
+
+def test_a_conversion_is_planned_once(tmp_path, calls):
+    calls.watch(convert, "outline", "write")
+    assert run("--hf-path", V_0626_HF, "--codec", DAC_HF, "--mlx-path", tmp_path / "out") == 0
+    assert calls == {"outline": 1, "write": 1}
 
 
 def test_pickles_and_repeated_sources(tmp_path, capsys):

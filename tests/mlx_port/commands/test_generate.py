@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from mlx_port.api import converted_voice
 from mlx_port.commands import main as cli
 from mlx_port.commands import speak as cli_speak
 from tests.mlx_port.commands.fake import FakePipeline, Speaker, install
@@ -93,7 +94,7 @@ def test_flags_reach_the_pipeline(pipeline, capsys, reference):
 
 def test_unset_flags_are_left_to_the_model(pipeline, capsys):
     assert run(capsys, "-t", SECRET)[0] == 0
-    _, configs, _ = cli_speak.read_parts(None, "torch")
+    configs = cli_speak.open_model(None, "torch", None).configs
     assert pipeline.options == DiaOptions()
     assert pipeline.asked.voice is None
     assert pipeline.asked.sampling == configs["dia"].sampling
@@ -287,7 +288,7 @@ def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
 
 
 def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
-    _, configs, _ = cli_speak.read_parts(None, "torch")
+    configs = cli_speak.open_model(None, "torch", None).configs
     longest = (configs["dia"].max_frames - 1) * configs["dac"].hop_length
     flags = ["--ref-audio", reference, "--ref-text", "Hello.", "--piece-seconds", 0, "--quiet"]
     soundfile.write(reference, np.zeros(longest + 1, np.float32), 16000)
@@ -476,10 +477,9 @@ def test_stages_are_told(pipeline, capsys):
 
 
 def test_dtype_reaches_the_loader(pipeline, capsys, monkeypatch, tmp_path):
-    """`load_pipeline` is faked: what it is asked for is what counts."""
-    monkeypatch.setattr(
-        cli_speak, "read_parts", lambda model, backend, read=cli_speak.read_parts: read(None, backend)
-    )
-    code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--model", "somewhere", "--dtype", "bfloat16")
+    """`load_pipeline` is faked: the parts that it is given say what would be loaded."""
+    folder = str(converted_voice())
+    code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--model", folder, "--dtype", "bfloat16")
     assert (code, err) == (0, "")
-    assert pipeline.loaded == [("somewhere", "mlx", "bfloat16")]
+    [(parts, backend)] = pipeline.loaded
+    assert (str(parts.folder), parts.dtype, backend) == (folder, "bfloat16", "mlx")

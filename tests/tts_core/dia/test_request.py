@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import Calls
 from tests.tiny.dia import SAMPLING, dac_config, dia_config
+from tts_core.dia import pieces
+from tts_core.dia import request as module
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import Batch, request_batch
@@ -238,3 +241,13 @@ def test_uniform_numbers() -> None:
     np.testing.assert_array_equal(numbers[0], HostNoise(1).uniform(4, (4, 67)))
     assert (numbers[1] == 0.5).all()
     assert request(temperature=0).uniform(np.array([4, 4]), (4, 67)) is None
+
+
+def test_a_text_is_prepared_and_tokenized_once(calls: Calls) -> None:
+    """Until it reaches the decoder; the other call counts the bytes of a transcript that is not there."""
+    calls.watch(pieces, "clean", "tokenize")
+    calls.watch(module, "tokenize", "prepare", "read_voice")
+    asked = module.request(dia_config(), dac_config(), "[S1] Hello there.", DiaOptions(seed=1), None)
+    asked.job()
+    assert len(asked.batch().tokens) == len(asked.pieces) == 1
+    assert calls == {"clean": 1, "tokenize": 2, "read_voice": 1}

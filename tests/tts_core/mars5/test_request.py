@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import Calls
 from tests.tts_core.mars5.test_tokens import VOCABULARY
 from tts_core.errors import UsageError
+from tts_core.mars5 import request as module
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes, Voice, read_voice
 from tts_core.mars5.request import Request, for_vocoder, request, request_batch
@@ -234,3 +236,11 @@ def test_the_class_that_is_no_code() -> None:
     codes = np.array([[0, 1024], [1024, 5]])
     np.testing.assert_array_equal(for_vocoder(codes, 4, 1024), codes)
     np.testing.assert_array_equal(for_vocoder(codes, 2, 1024), [[0, 1024], [1023, 5]])
+
+
+def test_each_text_is_prepared_once(calls: Calls) -> None:
+    """Spelled out whole, cut whole, then each piece tokenized."""
+    calls.watch(module, "check_words", "as_spoken", "cut", "read_voice")
+    calls.watch(type(VOCABULARY), "shallow")
+    assert len(pieces("There in the inn. " * 20).pieces) == 3
+    assert calls == {"check_words": 1, "as_spoken": 1, "cut": 1, "read_voice": 1, "shallow": 3}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import Calls
 from tests.tiny.metavoice import tokenizers
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ as VOCODER
 from tts_core.errors import UsageError
@@ -229,21 +228,10 @@ def test_a_limit_in_seconds_is_one_in_frames() -> None:
         speech(LONG, max_seconds=1, max_frames=75)
 
 
-def test_each_text_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_text_is_prepared_once(calls: Calls) -> None:
     """Spelled out whole, cut whole, then each piece cleaned and tokenized for either stage."""
-    calls = Counter[str]()
-    table = type(tokenizers().first_stage)
-
-    def counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
-            calls[name] += 1
-            return original(*given)
-
-        return call
-
-    for name in ("spoken", "cut", "normalise", "check_words"):
-        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
-    monkeypatch.setattr(table, "encode", counted("encode", table.encode))
+    calls.watch(module, "spoken", "cut", "normalise", "check_words")
+    calls.watch(type(tokenizers().first_stage), "encode")
     speech(LONG)
     assert calls == {"spoken": 1, "cut": 1, "check_words": 1, "normalise": 4, "encode": 8}
 

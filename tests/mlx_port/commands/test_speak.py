@@ -1,0 +1,123 @@
+"""Work of `mlx-port generate` that is done once: files opened, parts planned, the request built."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+pytest.importorskip("torch", reason="torch is not installed: the published pickles need it")
+pytest.importorskip("mlx.core", reason="MLX is not installed")
+
+from converters import part, search
+from converters.convert import convert
+from converters.files import readers
+from converters.published import open_published
+from mlx_port.commands import main as cli
+from tests.conftest import Calls
+from tests.tiny import dia, mars5, metavoice_pipeline
+from tts_core.dia import pipeline as dia_pipeline
+from tts_core.dia import request as dia_request
+from tts_core.mars5 import pipeline as mars5_pipeline
+from tts_core.mars5 import request as mars5_request
+from tts_core.metavoice import pipeline as metavoice_module
+from tts_core.metavoice import request as metavoice_request
+
+INDEXES = ("model.safetensors.index.json", "codec/model.safetensors.index.json")  # for other programs
+BACKENDS = pytest.mark.parametrize("backend", ["mlx", "torch"])
+MODELS = {
+    "dia": (dia_request, dia_pipeline, ["--max-seconds", "0.2"]),
+    "mars5": (mars5_request, mars5_pipeline, ["--timesteps", "2", "--generate-max-len-override", "40"]),
+    "metavoice": (metavoice_request, metavoice_module, ["--max-seconds", "0.15"]),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Converted models by name, a published Dia, and a voice."""
+    root = tmp_path_factory.mktemp("models")
+    weights = dia.dia_weights(dia.dia_config(), seed=3, eos=1.3)
+    published = dia.write_published(root / "published", weights, dia.dac_weights(dia.published_dac_config()))
+    convert(open_published([published]), root / "dia", dtype="float32")
+    voice = np.asarray(metavoice_pipeline.reference(31.0).one.audio)
+    soundfile.write(root / "metavoice.wav", voice, metavoice_pipeline.RATE)
+    soundfile.write(root / "mars5.wav", voice[: 2 * metavoice_pipeline.RATE], metavoice_pipeline.RATE)
+    return {
+        "published": published,
+        "dia": root / "dia",
+        "mars5": mars5.converted(),
+        "metavoice": metavoice_pipeline.write_model(root),
+        "voices": root,
+    }
+
+
+def generate(
+    folders: dict[str, Path], model: str, backend: str, output: Path, *, published: bool = False
+) -> None:
+    voice = folders["voices"] / f"{model}.wav"
+    flags = ["--model", folders["published" if published else model], "--backend", backend, "-o", output]
+    flags += ["--ref-audio", voice] if voice.exists() else []
+    words = ["generate", "--text", "Hello there.", "--seed", "3", *MODELS[model][2], *flags]
+    assert cli.run(list(map(str, words))) == 0
+
+
+@BACKENDS
+@pytest.mark.parametrize("model", MODELS)
+def test_a_request_is_built_once(
+    folders: dict[str, Path], model: str, backend: str, calls: Calls, tmp_path: Path
+) -> None:
+    """And each part planned once: the folder that the request was built for is the one that is loaded."""
+    request, pipeline, _ = MODELS[model]
+    calls.watch(request, "ask", "request", "read_voice")
+    calls.watch(pipeline, "request")
+    calls.watch(search, "open_part")
+    calls.watch(part, "plan")
+    generate(folders, model, backend, tmp_path / "speech.wav")
+    parts = len(list(folders[model].rglob("config.json"))) if backend == "torch" else 0
+    assert calls == Counter(ask=1, request=1, read_voice=1, open_part=parts, plan=parts)
+
+
+def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often each file of a folder is opened from now on."""
+    counts: Counter[str] = Counter()
+
+    def watch(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def call(path: Any, *given: Any, **named: Any) -> Any:
+            place = Path(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else Path()
+            if place.is_relative_to(folder):
+                counts[place.relative_to(folder).as_posix()] += 1
+            return original(path, *given, **named)
+
+        monkeypatch.setattr(module, name, call)
+
+    for module in (builtins, io, os):
+        watch(module, "open")
+    return counts
+
+
+@BACKENDS
+def test_each_file_is_opened_once(
+    folders: dict[str, Path], backend: str, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In torch a published folder (tensors are read one by one after the header), in MLX a converted one."""
+    published = backend == "torch"
+    folder = folders["published" if published else "dia"]
+    calls.watch(readers, "read_header")
+    counts = opened(folder, monkeypatch)
+    generate(folders, "dia", backend, tmp_path / "speech.wav", published=published)
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    weights = {name for name in names if name.endswith(".safetensors")}
+    unread = set() if published else {"conversion.json", "README.md", *INDEXES}
+    assert set(counts) == names - unread
+    assert calls == (Counter(read_header=len(weights)) if published else {})
+    assert {name: count for name, count in counts.items() if count > 1 and name not in weights} == {}
+    assert published or all(counts[name] == 1 for name in weights)
