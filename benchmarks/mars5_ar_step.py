@@ -130,7 +130,7 @@ def plain_rows(ops: Any, rules: Any, job: Job) -> Rows:
 def torch_rows(job: Job, dtype: str, *, port: bool, plain: bool) -> Rows:
     import torch
 
-    from torch_ref.layers import row_kernels
+    from torch_ref.cuda import rows as row_kernels
     from torch_ref.mars5 import ar_loop, row, sampling, step
     from torch_ref.mars5.codec_lm import CodecLM
 

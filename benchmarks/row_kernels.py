@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from mars5_ar_step import copy_rate
 
-from torch_ref.layers import row_kernels
+from torch_ref.cuda import rows as row_kernels
 from torch_ref.layers.rope import RotaryPositions
 from tts_core.mars5.spec import MARS5_AR
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE

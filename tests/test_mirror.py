@@ -18,11 +18,13 @@ ALONE = {
     "torch_ref/loading.py:fill": "also used to fill single networks in tests; MLX's is one call",
     "torch_ref/layers/selection.py": "mx.argmax is right on every backend",
     "torch_ref/layers/norm.py:at_least_float32": "MLX's fast norm accumulates in float32 by itself",
-    "torch_ref/layers/capture.py": "CUDA graphs",
+    "torch_ref/cuda/": "captured steps and their kernels",
+    "torch_ref/dia/draws.py": "kernels of the captured step",
+    "torch_ref/dia/fused.py": "the captured step's layers",
+    "torch_ref/dia/slots.py": "the captured step, joined and left by texts",
     "torch_ref/dia/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/mars5/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/mars5/row.py": "part of GraphStep: the position stands on the device",
-    "torch_ref/layers/row_kernels.py": "Triton: part of captured steps",
     "torch_ref/mars5/reverse.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:fix": "part of GraphStep",
@@ -32,7 +34,6 @@ ALONE = {
     "mlx_port/api.py:voice_folders": "part of converted_voice",
     "mlx_port/codecs/dac.py:normalize": "torch has it: F.normalize",
     "mlx_port/mars5/encoder.py:some_rows": "of a quantised layer; torch_ref dequantises",
-    "torch_ref/layers/cache.py:FixedCache": "what a CUDA graph writes to",
 }
 # file:class or file:function → why methods, attributes or parameters differ
 DIFFERENT = {
@@ -49,6 +50,7 @@ DIFFERENT = {
         ["loading.py:load", "loading.py:open_parts", "loading.py:open_networks"],
         "torch_ref reads published layouts, the codec apart from them, and chooses a device",
     ),
+    "dia/step.py:make_step": "a captured step needs to know how many rows will come",
     "dia/pipeline.py:DiaPipeline": "torch_ref reads published layouts, and chooses a device",
     "metavoice/pipeline.py:MetaVoicePipeline": "torch_ref reads published layouts, and chooses a device",
     "mars5/pipeline.py:Mars5Pipeline": "torch_ref reads published layouts, and chooses a device",

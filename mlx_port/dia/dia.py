@@ -222,19 +222,20 @@ class Decoder(nn.Module):
         """
         rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
         pairs = [layer.cross_attention.project(encoded, rotation) for layer in self.layers]
-        constants = (
-            None if unconditional is None else [self._constant(layer, unconditional) for layer in self.layers]
-        )
+        constants = None if unconditional is None else self.constants(unconditional)
         return Source([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
 
-    def _constant(self, layer: DecoderLayer, encoded: mx.array) -> mx.array:
-        """Compute cross-attention to a single key, whose softmax is 1 for any query and any rotation.
+    def constants(self, encoded: mx.array) -> list[mx.array]:
+        """Compute each layer's cross-attention to a single key, whose softmax is 1 for any query and any rotation.
 
-        (1, 1, ·) → (1, 1, D).
+        (1, 1, source width) → (1, 1, D) per layer.
         """
-        keys, values = layer.cross_attention.project(encoded, None)
-        query = mx.zeros((1, 1, layer.pre_ca_norm.weight.shape[0]), dtype=encoded.dtype)
-        return layer.cross_attention(query, keys, values, None, None)
+        found = []
+        for layer in self.layers:
+            keys, values = layer.cross_attention.project(encoded, None)
+            query = mx.zeros((1, 1, layer.pre_ca_norm.weight.shape[0]), dtype=encoded.dtype)
+            found.append(layer.cross_attention(query, keys, values, None, None))
+        return found
 
     def __call__(self, tokens: mx.array, cache: Sequence[KeyValueCache], source: Source) -> mx.array:
         start = cache[0].length

@@ -5,13 +5,13 @@ Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import mlx.core as mx
 import numpy as np
 
 from mlx_port.codecs.dac import Dac
-from mlx_port.dia.dia import Dia, Source
+from mlx_port.dia.dia import Dia
 from mlx_port.dia.guard import fault
 from mlx_port.dia.step import make_step
 from mlx_port.host import Host
@@ -31,23 +31,20 @@ class DiaEngine:
         self._nothing: mx.array | None = None
 
     def rows(self, batch: Batch) -> Iterator[DelayGrid]:
-        """Fill the grid of a batch row by row; yield it after each row. One read from the device per row."""
-        config = self.network.config
-        grid = DelayGrid(config, batch.prompts, batch.max_frames, last_channel_free=batch.last_channel_free)
+        """Fill the grid of a batch row by row; yield it after each row."""
+        grid = DelayGrid(
+            self.config, batch.prompts, batch.max_frames, last_channel_free=batch.last_channel_free
+        )
         guided = batch.sampling.cfg_scale != 0
-        source = self._read(batch.tokens, guided=guided)
-        step = make_step(self.network, source, batch.sampling, guided=guided)
-        shape = grid.channels, config.decoder_config.vocab_size
-        rows = grid.rows[:, : grid.filled]
+        if guided and self._nothing is None:
+            self._nothing = self.network.encode_nothing()
+        draws = self._draws(batch, grid, guided=guided)
         while not grid.done:
-            numbers = batch.uniform(grid.steps(), shape)
-            uniform = None if numbers is None else self.host.to_device(numbers)
-            ids = self.host.to_host(step(self.host.to_device(rows), uniform))
+            ids = next(draws)
             if ids.min() < 0:
                 raise self._fault(ids, batch, grid, guided=guided)
             grid.accept(ids)
             yield grid
-            rows = grid.rows[:, grid.filled - 1 : grid.filled]
 
     @property
     def policy(self) -> CodecPolicy:
@@ -67,11 +64,19 @@ class DiaEngine:
         audio = self.codec.decode_frames(self.host.to_device(codes[None]), start, stop)
         return self.host.to_host(audio)[0].astype(np.float32)
 
-    def _read(self, tokens: Sequence[np.ndarray], *, guided: bool) -> Source:
-        if guided and self._nothing is None:
-            self._nothing = self.network.encode_nothing()
-        read = [self.host.to_device(ids) for ids in tokens]
-        return self.network.read(read, self._nothing if guided else None)
+    def _draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
+        """Ids for every next row of a grid, (B, C). One read from the device a row."""
+        tokens = [self.host.to_device(ids) for ids in batch.tokens]
+        source = self.network.read(tokens, self._nothing if guided else None)
+        step = make_step(self.network, source, batch.sampling, guided=guided)
+        shape = grid.channels, self.config.decoder_config.vocab_size
+        first = 0
+        while True:
+            numbers = batch.uniform(grid.steps(), shape)
+            uniform = None if numbers is None else self.host.to_device(numbers)
+            rows = self.host.to_device(grid.rows[:, first : grid.filled])
+            first = grid.filled
+            yield self.host.to_host(step(rows, uniform))
 
     def _fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
         item = int((ids < 0).any(axis=1).argmax())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 PACKAGES = ("tts_core", "converters", "torch_ref", "mlx_port")
 # files and classes that run on a GPU only: CUDA graphs and Triton kernels
-LEFT_OUT = {"row_kernels.py", "capture.py", "fused.py", "GraphStep", "FusedRow"}
+LEFT_OUT = {"cuda", "draws.py", "fused.py", "slots.py", "GraphStep", "FusedRow"}
 
 PHASE = re.compile(r" \((setup|call|teardown)\)$")  # as pytest tells it to processes that a test starts
 

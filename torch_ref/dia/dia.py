@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.layers.attention import scaled_dot_product_attention
-from torch_ref.layers.cache import FixedCache, KeyValueCache
+from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import RMSNorm, at_least_float32
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
@@ -223,19 +224,20 @@ class Decoder(nn.Module):
         rotation = self.cross_rotary(0, encoded.shape[1]) if self.cross_rope else None
         layers = cast(list[DecoderLayer], self.layers)
         pairs = [layer.cross_attention.project(encoded, rotation) for layer in layers]
-        constants = (
-            None if unconditional is None else [self._constant(layer, unconditional) for layer in layers]
-        )
+        constants = None if unconditional is None else self.constants(unconditional)
         return Source([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
 
-    def _constant(self, layer: DecoderLayer, encoded: Tensor) -> Tensor:
-        """Compute cross-attention to a single key, whose softmax is 1 for any query and any rotation.
+    def constants(self, encoded: Tensor) -> list[Tensor]:
+        """Compute each layer's cross-attention to a single key, whose softmax is 1 for any query and any rotation.
 
-        (1, 1, ·) → (1, 1, D).
+        (1, 1, source width) → (1, 1, D) per layer.
         """
-        keys, values = layer.cross_attention.project(encoded, None)
-        query = encoded.new_zeros(1, 1, layer.pre_ca_norm.weight.shape[0])
-        return layer.cross_attention(query, keys, values, None, None)
+        found = []
+        for layer in cast(list[DecoderLayer], self.layers):
+            keys, values = layer.cross_attention.project(encoded, None)
+            query = encoded.new_zeros(1, 1, layer.pre_ca_norm.weight.shape[0])
+            found.append(layer.cross_attention(query, keys, values, None, None))
+        return found
 
     def forward(self, tokens: Tensor, cache: Sequence[Cache], source: Source) -> Tensor:
         start = cache[0].length

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torch_ref.cuda.capture import capture
+from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.dia.dia import Cache, Dia, Source
 from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.guard import marked
-from torch_ref.layers.cache import FixedCache, KeyValueCache
-from torch_ref.layers.capture import capture
+from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.selection import first_largest
 from tts_core.dia.sampling import Sampling
-
-FIRST_CAPACITY = 512  # rows that a captured step attends to initially; doubled when full
 
 
 class Step:
@@ -47,46 +46,36 @@ class Step:
 
 
 class GraphStep(Step):
-    """The step captured as a CUDA graph: one launch per row instead of a thousand.
+    """The same step captured as a CUDA graph, for GPUs on which the kernels do not run.
 
-    The first call (the prefill) is not captured; then the cache moves into fixed buffers and the step is
-    captured.
+    The first call (the prefill) runs plainly; then the cache moves into buffers of `rows` grid rows and the
+    step is captured.
     """
 
-    def __init__(self, network: Dia, source: Source, sampling: Sampling, *, guided: bool):
+    def __init__(self, network: Dia, source: Source, sampling: Sampling, *, guided: bool, rows: int):
         super().__init__(network, source, sampling, guided=guided)
-        self.capacity = FIRST_CAPACITY
+        self.capacity = rows
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.fixed: list[FixedCache] = []
         self.still: list[Tensor] = []  # keeps alive tensors that only the graph reads
-        self.ids: Tensor | None = None
 
     def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
         if self.cache[0].length == 0:
             return super().__call__(rows, uniform)
-        if self.graph is None or self.filled == self.capacity:
-            self._fix(rows, uniform)
+        if self.graph is None:
+            self._capture(rows, uniform)
         assert self.graph is not None
-        assert self.ids is not None
         self.rows.copy_(rows)
         if uniform is not None:
             self.uniform.copy_(uniform)
         self.graph.replay()
-        self.filled += 1
         return self.ids
 
-    def _fix(self, rows: Tensor, uniform: Tensor | None) -> None:
-        """Move the cache into larger buffers, and capture the step on them."""
-        if self.graph is None:
-            self.filled = self.cache[0].length
-        held = self._release()
-        while self.filled >= self.capacity:
-            self.capacity *= 2
-        device = rows.device
+    def _capture(self, rows: Tensor, uniform: Tensor | None) -> None:
+        device, filled = rows.device, self.cache[0].length
         self.rows, self.uniform = rows.clone(), torch.empty(0) if uniform is None else uniform.clone()
-        position = torch.tensor([self.filled], device=device)
+        position = torch.tensor([filled], device=device)
         mask = torch.zeros(1, 1, 1, self.capacity, dtype=torch.bool, device=device)
-        self.fixed = _moved(held, self.capacity, self.filled, position, mask)
+        self.fixed = [self._moved(cache, position, mask) for cache in self.cache]
         places = torch.arange(self.capacity, device=device)
         self.still = [position, mask, places]
         noise = None if uniform is None else self.uniform
@@ -98,45 +87,22 @@ class GraphStep(Step):
             return ids
 
         def again() -> None:
-            position.fill_(self.filled)
+            position.fill_(filled)
 
         self.graph, self.ids = capture(run, device, again=again)
 
-    def _release(self) -> list[tuple[Tensor, Tensor]]:
-        """Free the last graph and return the only references to keys and values of every layer."""
-        if self.graph is None:
-            held = [cache.buffers for cache in self.cache if cache.buffers is not None]
-            for cache in self.cache:
-                cache.buffers = None
-        else:
-            held = [(fixed.keys, fixed.values) for fixed in self.fixed]
-        self.graph, self.fixed, self.ids = None, [], None
-        return held
+    def _moved(self, cache: KeyValueCache, position: Tensor, mask: Tensor) -> FixedCache:
+        """Copy a layer's rows into buffers of the whole capacity and free the old ones."""
+        assert cache.buffers is not None
+        held, cache.buffers = cache.buffers, None
+        larger = [one.new_zeros(*one.shape[:2], self.capacity, one.shape[3]) for one in held]
+        for new, one in zip(larger, held, strict=True):
+            new[:, :, : cache.length] = one[:, :, : cache.length]
+        return FixedCache(larger[0], larger[1], position, mask)
 
 
-def _moved(
-    held: list[tuple[Tensor, Tensor]], capacity: int, filled: int, position: Tensor, mask: Tensor
-) -> list[FixedCache]:
-    """Copy the first `filled` rows of every layer into buffers of `capacity` rows.
-
-    Removes the layers from `held` one by one, so that only one of them is in memory twice.
-    """
-    fixed: list[FixedCache] = []
-    while held:
-        keys, values = held.pop(0)
-        fixed.append(
-            FixedCache(_grown(keys, capacity, filled), _grown(values, capacity, filled), position, mask)
-        )
-    return fixed
-
-
-def _grown(buffer: Tensor, capacity: int, filled: int) -> Tensor:
-    larger = buffer.new_zeros(*buffer.shape[:2], capacity, buffer.shape[3])
-    larger[:, :, :filled] = buffer[:, :, :filled]
-    return larger
-
-
-def make_step(network: Dia, source: Source, sampling: Sampling, *, guided: bool) -> Step:
-    """Build the fastest form of the step for the network's device."""
-    form = GraphStep if network.logits_dense.weight.is_cuda else Step
-    return form(network, source, sampling, guided=guided)
+def make_step(network: Dia, source: Source, sampling: Sampling, *, guided: bool, rows: int) -> Step:
+    """Build the fastest form of the step for the network's device. rows: of the whole grid."""
+    if network.logits_dense.weight.is_cuda:
+        return GraphStep(network, source, sampling, guided=guided, rows=rows)
+    return Step(network, source, sampling, guided=guided)

@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.layers.attention import scaled_dot_product_attention
-from torch_ref.layers.cache import FixedCache, RingCache
+from torch_ref.layers.cache import RingCache
 from torch_ref.layers.norm import RMSNorm, at_least_float32
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate_pairs
 from torch_ref.mars5.encoder import (

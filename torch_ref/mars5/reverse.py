@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.cuda.capture import capture
 from torch_ref.device import name_of
-from torch_ref.layers.capture import capture
 from torch_ref.mars5.diffusion import (
     at_timestep,
     draw_per_cell,

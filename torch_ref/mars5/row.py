@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from torch_ref.layers import row_kernels
-from torch_ref.layers.cache import FixedCache, RingCache
+from torch_ref.cuda import rows as row_kernels
+from torch_ref.cuda.attention import attend, workspace
+from torch_ref.cuda.fixed_cache import FixedCache
+from torch_ref.cuda.joining import joined
+from torch_ref.layers.cache import RingCache
 from torch_ref.layers.norm import at_least_float32
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.mars5.codec_lm import Block, CodecLM
@@ -40,7 +44,7 @@ class PlainRow:
 
 
 class FusedRow:
-    """One row through kernels: six launches per block, with the same roundings as the layers."""
+    """One row through kernels: five launches per block, with the same roundings as the layers."""
 
     def __init__(
         self, network: CodecLM, cache: Sequence[RingCache], rotary: RotaryPositions, position: Tensor
@@ -48,28 +52,32 @@ class FusedRow:
         """Arguments as in PlainRow."""
         self.network, self.cache, self.position = network, cache, position
         self.tables = rotary(0, MOST_POSITIONS)
+        assert cache[0].buffers is not None
+        rows, heads, _, width = cache[0].buffers[0].shape
+        self.work, self.scale = workspace(rows, heads, heads, width, position.device), 1 / math.sqrt(width)
+        blocks = cast(list[Block], list(network.ar.layers))
+        self.joined = [joined((b.attention.wq, b.attention.wk, b.attention.wv)) for b in blocks]
 
     def __call__(self, row: Tensor) -> Tensor:
         """Compute logits after the row. (1, 1, D) → (1, V), float32."""
         x = row[:, 0].clone()
-        for block, rows in zip(cast(list[Block], self.network.ar.layers), self.cache, strict=True):
-            attention, feed = block.attention, block.feed_forward
-            norm = block.attention_norm
-            projected = row_kernels.normed_linear(
-                x,
-                norm.weight,
-                norm.eps,
-                (attention.wq.weight, attention.wk.weight, attention.wv.weight),
-            )
+        blocks = cast(list[Block], self.network.ar.layers)
+        for block, rows, weight in zip(blocks, self.cache, self.joined, strict=True):
+            attention, feed, norm = block.attention, block.feed_forward, block.attention_norm
+            projected = row_kernels.normed_linear(x, norm.weight, norm.eps, weight)
             assert rows.buffers is not None
-            attended = row_kernels.attend(projected, self.position, *rows.buffers, self.tables)
+            keys, values = rows.buffers
+            attended = attend(
+                projected, self.position, keys, values, self.work, scale=self.scale, rotation=self.tables,
+                pairing="neighbors",
+            )  # fmt: skip
             row_kernels.add_linear(x, attended, attention.wo.weight)
             norm = block.ffn_norm
             inner = row_kernels.gated_linear(x, norm.weight, norm.eps, feed.w1.weight, feed.w3.weight)
             row_kernels.add_linear(x, inner, feed.w2.weight)
         norm = self.network.ar.norm
-        weights = (self.network.ar.output.weight,)
-        return at_least_float32(row_kernels.normed_linear(x, norm.weight, norm.eps, weights)[0])
+        weight = self.network.ar.output.weight
+        return at_least_float32(row_kernels.normed_linear(x, norm.weight, norm.eps, weight))
 
 
 def fastest_row(network: CodecLM) -> type[PlainRow] | type[FusedRow]:

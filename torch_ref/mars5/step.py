@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ref.layers.capture import capture
+from torch_ref.cuda.capture import capture
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.row import fastest_row
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences

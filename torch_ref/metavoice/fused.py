@@ -1,14 +1,16 @@
-"""The first stage's layers for one token of a few rows, as kernels: six launches per layer."""
+"""The first stage's layers for one token of a few rows, as kernels: five launches per layer."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
 from torch import Tensor, nn
 
-from torch_ref.layers import row_kernels
-from torch_ref.layers.cache import FixedCache
+from torch_ref.cuda import rows as row_kernels
+from torch_ref.cuda.attention import attend, workspace
+from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.layers.norm import at_least_float32
 from torch_ref.metavoice.first_stage import Block, FirstStage
 
@@ -18,21 +20,24 @@ class FusedLayers:
 
     def __init__(self, network: FirstStage, caches: Sequence[FixedCache]):
         self.network, self.caches = network, caches
+        rows, heads, _, width = caches[0].keys.shape
+        self.work = workspace(rows, heads, heads, width, caches[0].keys.device)
+        self.scale = 1 / math.sqrt(width)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Compute logits; overwrites x. (R, 1, D) → (R, V) float32."""
         x = x[:, 0]
         for block, cache in zip(cast(list[Block], self.network.transformer.h), self.caches, strict=True):
             attention, mlp = block.attn, block.mlp
-            norm, weights = block.ln_1, attention.c_attn.weight.unflatten(0, (3, -1)).unbind()
-            projected = row_kernels.normed_linear(x, norm.weight, norm.eps, weights)
-            attended = row_kernels.attend(projected, cache.length, cache.keys, cache.values)
+            norm = block.ln_1
+            projected = row_kernels.normed_linear(x, norm.weight, norm.eps, attention.c_attn.weight)
+            attended = attend(projected, cache.length, cache.keys, cache.values, self.work, scale=self.scale)
             row_kernels.add_linear(x, attended, attention.c_proj.weight)
             norm, gate = block.ln_2, mlp.swiglu
             inner = row_kernels.gated_linear(x, norm.weight, norm.eps, gate.w1.weight, gate.w3.weight)
             row_kernels.add_linear(x, inner, mlp.c_proj.weight)
         norm, table = self.network.transformer.ln_f, cast(nn.Embedding, self.network.transformer.wtes[0])
-        return at_least_float32(row_kernels.normed_linear(x, norm.weight, norm.eps, (table.weight,))[0])
+        return at_least_float32(row_kernels.normed_linear(x, norm.weight, norm.eps, table.weight))
 
 
 def fused_layers(network: FirstStage, caches: Sequence[FixedCache], rows: int) -> FusedLayers | None:

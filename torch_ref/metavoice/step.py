@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torch_ref.cuda.capture import capture
+from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.guard import marked
-from torch_ref.layers.cache import FixedCache, KeyValueCache
-from torch_ref.layers.capture import capture
+from torch_ref.layers.cache import KeyValueCache
 from torch_ref.metavoice.first_stage import Cache, FirstStage
 from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.sampling import guide, probabilities, race

@@ -37,7 +37,7 @@ from tts_core.nn.windows import ConvTranspose, Window
 
 FIXED = ("torch-cuda",)  # captured steps: caches of fixed size
 CACHE_CHUNK = 256  # rows by which a growing cache grows
-CACHE_FIRST = 512  # rows of a fixed cache, doubled when full
+NOISE_STEPS = 16  # captured steps whose noise is drawn at once
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,7 @@ def codec_weight_bytes(codec: DacConfig, size: int = 4) -> int:
 
 def cache_rows(rows: int, backend: str) -> int:
     """Return the capacity, in rows, of a self-attention cache that holds `rows`."""
-    if backend not in FIXED:
-        return -(-rows // CACHE_CHUNK) * CACHE_CHUNK
-    capacity = CACHE_FIRST
-    while capacity < rows:
-        capacity *= 2
-    return capacity
+    return rows if backend in FIXED else -(-rows // CACHE_CHUNK) * CACHE_CHUNK
 
 
 def grid_rows(config: DiaConfig, job: Job) -> int:
@@ -133,8 +128,9 @@ def _cache(config: DiaConfig, job: Job, size: int, backend: str) -> Term:
     why = f"keys and values of {rows} rows, capacity {capacity}, {job.streams} streams"
     if backend not in FIXED:
         return Term("cache", held + layer // 2 * capacity, f"{why}, two copies of a buffer while it grows")
-    before = max(capacity // 2, -(-(1 + job.prompt_frames) // CACHE_CHUNK) * CACHE_CHUNK)
-    return Term("cache", held + layer * before, f"{why}, one layer's old buffers during the copy")
+    first = -(-(1 + job.prompt_frames) // CACHE_CHUNK) * CACHE_CHUNK if job.prompt_frames else 0
+    before = decoder.num_hidden_layers * layer // job.batch * first
+    return Term("cache", held + before, f"{why}, and one text's while its prompt is read")
 
 
 def _source(config: DiaConfig, job: Job, size: int) -> Term:
@@ -156,6 +152,8 @@ def _activations(config: DiaConfig, job: Job, size: int, backend: str) -> Term:
     step = job.streams * _row(decoder, size) + scores(job.streams * heads, max(capacity, text))
     used, where = max((read, "the text"), (start, f"the first {first} rows"), (step, "a step"))
     logits = LOGITS * 4 * job.streams * decoder.num_channels * decoder.vocab_size
+    if backend in FIXED:
+        logits += NOISE_STEPS * 4 * job.batch * decoder.num_channels * decoder.vocab_size
     return Term("activations", used + logits, f"one layer of {where}; logits and their candidates")
 
 

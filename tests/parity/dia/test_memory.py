@@ -13,7 +13,7 @@ import mlx_port
 import mlx_port.layers.cache
 import mlx_port.memory
 import torch_ref
-import torch_ref.dia.step
+import torch_ref.dia.slots
 import torch_ref.layers.cache
 from tests.sides import PORT, SIDES, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
@@ -41,7 +41,7 @@ def tiny(side: Side) -> Any:
 def test_constants_are_those_of_both_sides() -> None:
     for cache in (torch_ref.layers.cache, mlx_port.layers.cache):
         assert cache.CHUNK == estimate.CACHE_CHUNK
-    assert torch_ref.dia.step.FIRST_CAPACITY == estimate.CACHE_FIRST
+    assert torch_ref.dia.slots.NOISE_STEPS == estimate.NOISE_STEPS
     assert attention.AttentionPolicy().budget_bytes == SCORES
 
 
@@ -141,7 +141,7 @@ def test_bad_input_is_refused_before_anything_is_allocated(
     megabytes = 2 if case == "speech too long" else 20
     monkeypatch.setattr(voice.engine.host, "free_bytes", lambda: megabytes * 10**6)
     for owner, name in (
-        (voice.engine, "_read"),
+        (voice.engine.network, "read"),
         (voice.engine.codec, "encode"),
         (voice.engine.codec, "decode"),
     ):

@@ -24,6 +24,15 @@ def buffers(cache: KeyValueCache) -> tuple[torch.Tensor, torch.Tensor]:
     return cache.buffers
 
 
+def copied(caches: list[KeyValueCache]) -> list[KeyValueCache]:
+    """Caches with the same rows in buffers of their own."""
+    copies = [KeyValueCache() for _ in caches]
+    for copy, cache in zip(copies, caches, strict=True):
+        keys, values = buffers(cache)
+        copy.buffers, copy.length = (keys.clone(), values.clone()), cache.length
+    return copies
+
+
 @torch.inference_mode()
 def test_fixed_cache(published: Path) -> None:
     """Logits row by row, from a prefill of five rows on, in float64 to rounding."""
@@ -33,10 +42,8 @@ def test_fixed_cache(published: Path) -> None:
     growing = network.new_cache()
     network.next_logits(rows[:, :5], growing, source)
     position, mask = torch.tensor([5]), torch.zeros(1, 1, 1, 16, dtype=torch.bool)
-    held = [(buffers(cache)[0].clone(), buffers(cache)[1].clone()) for cache in growing]
-    fixed = steps._moved(held, 16, 5, position, mask)
-    assert len(fixed) == len(growing)
-    assert held == []
+    step = steps.GraphStep(network, source, network.config.sampling, guided=True, rows=16)
+    fixed = [step._moved(cache, position, mask) for cache in copied(growing)]
     for row in range(5, 12):
         mask.copy_(torch.arange(16) <= position)
         got = network.next_logits(rows[:, row : row + 1], fixed, source)
@@ -46,37 +53,21 @@ def test_fixed_cache(published: Path) -> None:
 
 
 @torch.inference_mode()
-def test_buffers_that_are_outgrown_are_freed(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the growing cache, and from a captured step: one layer at most is there twice."""
+def test_the_growing_buffers_are_freed(published: Path) -> None:
+    """Layer by layer: one layer at most is there twice."""
     network = DiaPipeline.load(published, device="cpu").engine.network
-    step = steps.GraphStep(
-        network, network.read([torch.tensor([5, 6])], None), network.config.sampling, guided=False
-    )
-    rows = torch.from_numpy(np.random.default_rng(2).integers(0, 60, (1, 5, 4)))
-    step(rows, None)
+    source = network.read([torch.tensor([5, 6])], None)
+    step = steps.GraphStep(network, source, network.config.sampling, guided=False, rows=16)
+    step(torch.from_numpy(np.random.default_rng(2).integers(0, 60, (1, 5, 4))), None)
     position, mask = torch.tensor([5]), torch.zeros(1, 1, 1, 16, dtype=torch.bool)
-    contents = [[buffer[:, :, :5].clone() for buffer in buffers(cache)] for cache in step.cache]
-    assert len(contents) > 1
-    grow = steps._grown
-    for capacity in (8, 16):
-        held = step._release()
-        before = [[weakref.ref(buffer) for buffer in layer] for layer in held]
-        twice: list[int] = []
-
-        def watched(*given):
-            alive = [any(buffer() is not None for buffer in layer) for layer in before]  # noqa: B023
-            twice.append(alive.count(True))  # noqa: B023
-            return grow(*given)
-
-        monkeypatch.setattr(steps, "_grown", watched)
-        step.fixed = steps._moved(held, capacity, 5, position, mask)
-        layers = len(before)
-        assert twice == [left for left in range(layers, 0, -1) for _ in "kv"]
-        assert all(buffer() is None for layer in before for buffer in layer)
-        assert all(cache.keys.shape[2] == cache.values.shape[2] == capacity for cache in step.fixed)
-        kept = [[cache.keys[:, :, :5], cache.values[:, :, :5]] for cache in step.fixed]
+    for cache in step.cache:
+        before = [weakref.ref(buffer) for buffer in buffers(cache)]
+        contents = [buffer[:, :, :5].clone() for buffer in buffers(cache)]
+        fixed = step._moved(cache, position, mask)
+        assert all(buffer() is None for buffer in before)
+        assert fixed.keys.shape[2] == fixed.values.shape[2] == 16
+        kept = [fixed.keys[:, :, :5], fixed.values[:, :, :5]]
         torch.testing.assert_close(kept, contents, rtol=0, atol=0)
-        monkeypatch.setattr(step, "graph", "captured")
 
 
 SETTINGS = [{}, {"temperature": 0.0}, {"cfg_scale": 0.0}, {"cfg_scale": 0.0, "temperature": 0.0}]
@@ -102,7 +93,7 @@ def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Calla
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_captured_step(published: Path, settings: dict, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Buffers of 16, 32 and 64 rows. float32: in bfloat16 the two kernels' roundings decide near-ties."""
+    """float32: in bfloat16 the two kernels' roundings decide near-ties."""
     voice = DiaPipeline.load(published, device=device, dtype="float32")
     plain = voice.generate_codes(TEXTS, PROMPTS, seed=4, max_frames=24, **settings)
     made: list[steps.GraphStep] = []
@@ -111,7 +102,6 @@ def test_captured_step(published: Path, settings: dict, device: str, monkeypatch
         made.append(steps.GraphStep(*given, **named))
         return made[-1]
 
-    monkeypatch.setattr(steps, "FIRST_CAPACITY", 4)
     monkeypatch.setattr("torch_ref.dia.engine.make_step", make)
     if device == "cpu":
         monkeypatch.setattr(steps, "capture", eager)
@@ -119,7 +109,6 @@ def test_captured_step(published: Path, settings: dict, device: str, monkeypatch
     for one, two in zip(captured, plain, strict=True):
         np.testing.assert_array_equal(one, two)
     [step] = made
-    assert step.capacity == 64
     assert all(cache.buffers is None for cache in step.cache)
 
 
@@ -135,7 +124,8 @@ def test_what_the_graph_reads_stays(published: Path, monkeypatch: pytest.MonkeyP
         return SimpleNamespace(replay=lambda: None), run()
 
     monkeypatch.setattr(steps, "capture", forgetful)
-    step = steps.GraphStep(network, network.read([torch.tensor([5, 6])], None), sampling, guided=False)
+    source = network.read([torch.tensor([5, 6])], None)
+    step = steps.GraphStep(network, source, sampling, guided=False, rows=8)
     rows = torch.zeros(1, 1, network.config.decoder_config.num_channels, dtype=torch.long)
     with torch.inference_mode():
         step(rows, None)
@@ -147,6 +137,5 @@ def test_what_the_graph_reads_stays(published: Path, monkeypatch: pytest.MonkeyP
 def test_the_cpu_takes_the_plain_step(published: Path) -> None:
     voice = DiaPipeline.load(published, device="cpu")
     source = voice.engine.network.read([torch.tensor([5, 6])], None)
-    assert (
-        type(steps.make_step(voice.engine.network, source, voice.config.sampling, guided=False)) is steps.Step
-    )
+    step = steps.make_step(voice.engine.network, source, voice.config.sampling, guided=False, rows=9)
+    assert type(step) is steps.Step

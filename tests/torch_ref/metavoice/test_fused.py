@@ -14,7 +14,7 @@ import torch
 from tests.sides import ORACLE
 from tests.tiny.metavoice import Weights, first_stage_config, first_stage_weights, tokenizers
 from tests.tolerance import assert_within
-from torch_ref.layers import row_kernels
+from torch_ref.cuda import rows as row_kernels
 from torch_ref.metavoice import first_stage_loop, step
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.fused import FusedLayers, fused_layers

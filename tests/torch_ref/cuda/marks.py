@@ -1,0 +1,14 @@
+"""Where Triton's kernels can be tested: on CUDA, or on a CPU in Triton's interpreter (TRITON_INTERPRET=1)."""
+
+import pytest
+
+from torch_ref.cuda.launch import INTERPRETED, triton
+
+DEVICE = "cpu" if INTERPRETED else "cuda"
+
+
+def kernel_marks() -> list[pytest.MarkDecorator]:
+    """Marks of a module whose tests launch kernels; skips it where Triton is not installed."""
+    if triton is None:
+        pytest.skip("Triton is not installed: it comes with torch for CUDA", allow_module_level=True)
+    return [] if INTERPRETED else [pytest.mark.cuda]

@@ -1,0 +1,48 @@
+"""Fused work between matrix products against the plain layers."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
+from torch_ref.cuda.pointwise import add_norm, gated
+from torch_ref.layers.norm import RMSNorm
+
+pytestmark = kernel_marks()
+
+
+def norm(width: int, seed: int) -> RMSNorm:
+    layer = RMSNorm(width, 1e-5)
+    layer.weight.data = torch.rand(width, generator=torch.Generator().manual_seed(seed)) + 0.5
+    return layer.to(DEVICE)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_add_norm(dtype: torch.dtype) -> None:
+    """Nothing added, something, and other numbers and another norm from a row on."""
+    torch.manual_seed(1)
+    width, x, added = (
+        44,
+        torch.randn(5, 44, device=DEVICE).to(dtype),
+        torch.randn(5, 44, device=DEVICE).to(dtype),
+    )
+    rest, first, second = torch.randn(44, device=DEVICE).to(dtype), norm(width, 1), norm(width, 2)
+    tolerance = {"rtol": 0, "atol": 4e-3 if dtype == torch.float16 else 4e-6}
+    torch.testing.assert_close(add_norm(x.clone(), None, first.weight, 1e-5), first(x), **tolerance)
+    y = x.clone()
+    torch.testing.assert_close(add_norm(y, added, first.weight, 1e-5), first(x + added), **tolerance)
+    torch.testing.assert_close(y, x + added, rtol=0, atol=0)
+    y = x.clone()
+    own = add_norm(y, added, first.weight, 1e-5, rest=rest, rest_gain=second.weight, texts=3)
+    whole = torch.cat([(x + added)[:3], (x + added)[3:] + rest])
+    torch.testing.assert_close(y, whole, rtol=0, atol=0)
+    torch.testing.assert_close(own, torch.cat([first(whole[:3]), second(whole[3:])]), **tolerance)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("width", [7, 1024, 1500])
+def test_gated(width: int) -> None:
+    joined = torch.randn(3, 2 * width, device=DEVICE)
+    gate, up = joined.chunk(2, dim=-1)
+    torch.testing.assert_close(gated(joined), F.silu(gate) * up, rtol=2e-6, atol=2e-6)

@@ -1,0 +1,1 @@
+"""Captured steps and their Triton kernels, for NVIDIA GPUs."""

@@ -1,0 +1,291 @@
+"""Attention of single rows to keys and values in memory, as Triton kernels with a position for each row.
+
+The keys of a row are split among programs, whose parts the last of them to finish joins: Dao et al.,
+"Flash-Decoding for long-context inference", 2023. Scores, sums and weighted values are float32.
+"""
+
+# pyright: reportInvalidTypeForm=false
+# (Triton reads the kernels' annotations)
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_ref.cuda.launch import jit, launch, processors, tl, triton
+from torch_ref.layers.rope import Rotation
+
+BLOCK = 4096  # numbers of a block of keys; in float32 all heads of a group are counted
+TILE_ROWS = 16  # of a tensor core's product, which takes half precision
+MOST_SPLITS = 32
+PROGRAMS = 2  # per multiprocessor, to begin with
+WARPS = 2
+
+Pairing = Literal["halves", "neighbors"]  # which components a rotation turns together
+
+
+class Workspace(NamedTuple):
+    """Memory that attention's programs join their parts in; used by one call at a time.
+
+    parts: (heads, splits, E) float32.  sums: (2, heads, splits) float32.  arrivals: int32, zero between
+    calls.
+    """
+
+    parts: Tensor
+    sums: Tensor
+    arrivals: Tensor
+
+    @property
+    def splits(self) -> int:
+        """Programs that share the keys of a row and key head."""
+        return self.parts.shape[1]
+
+
+def workspace(rows: int, heads: int, kv_heads: int, width: int, device: torch.device) -> Workspace:
+    """For rows of `heads` heads of `width` numbers, which share `kv_heads` key heads."""
+    wanted = max(1, PROGRAMS * processors(device) // (rows * kv_heads))
+    splits = min(MOST_SPLITS, 1 << (wanted.bit_length() - 1))
+    return Workspace(
+        torch.empty(rows * heads, splits, width, device=device),
+        torch.empty(2, rows * heads, splits, device=device),
+        torch.zeros(rows * kv_heads, dtype=torch.int32, device=device),
+    )
+
+
+def attend(
+    projected: Tensor,
+    positions: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    work: Workspace,
+    *,
+    scale: float,
+    rotation: Rotation | None = None,
+    pairing: Pairing = "halves",
+) -> Tensor:
+    """Put each row's key and value into a ring of them and attend to all that it keeps.
+
+    projected: (R, (H + 2K)·E): queries, keys, values.  positions: (R,) int64, or (1,) for all.
+    keys, values: (R, K, capacity, E), slot = position % capacity.
+    rotation: tables of all positions for query and key. → (R, H·E).
+    """
+    rows, kv_heads, capacity, width = keys.shape
+    heads = projected.shape[1] // width - 2 * kv_heads
+    out = projected.new_empty(rows, heads * width)
+    cos, sin = (projected, projected) if rotation is None else rotation
+    _attend[rows * kv_heads, work.splits](
+        projected, cos, sin, positions, keys, values, *work, out, capacity, kv_heads,
+        int(len(positions) > 1), scale,
+        TURN=_turn(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
+    )  # fmt: skip
+    return out
+
+
+def attend_source(
+    queries: Tensor,
+    lengths: Tensor,
+    positions: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    work: Workspace,
+    *,
+    scale: float,
+    rotation: Rotation | None = None,
+    pairing: Pairing = "halves",
+) -> Tensor:
+    """Attend to keys and values that stay as they are, the first `lengths` of each row.
+
+    queries: (R, H·E).  lengths, positions: (R,) int64.  keys, values: (R, K, capacity, E).  rotation: tables
+    of all positions for the query. → (R, H·E).
+    """
+    rows, kv_heads, capacity, width = keys.shape
+    heads = queries.shape[1] // width
+    out = torch.empty_like(queries)
+    cos, sin = (queries, queries) if rotation is None else rotation
+    _attend_source[rows * kv_heads, work.splits](
+        queries, cos, sin, lengths, positions, keys, values, *work, out, capacity, kv_heads, scale,
+        TURN=_turn(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
+    )  # fmt: skip
+    return out
+
+
+def _turn(rotation: Rotation | None, pairing: Pairing) -> int:
+    return 0 if rotation is None else {"halves": 1, "neighbors": 2}[pairing]
+
+
+def _sizes(group: int, keys: Tensor, work: Workspace) -> dict[str, Any]:
+    width, cores = keys.shape[-1], keys.dtype != torch.float32
+    members = max(TILE_ROWS, triton.next_power_of_2(group)) if cores else triton.next_power_of_2(group)
+    return {
+        "GROUP": group,
+        "MEMBERS": members,
+        "KEYS": max(TILE_ROWS, BLOCK // width) if cores else max(1, BLOCK // (members * width)),
+        "SPLITS": work.splits,
+        "WIDTH": width,
+        "CORES": cores,
+        "num_warps": WARPS,
+        **launch(keys.device),
+    }
+
+
+@jit
+def _attend(
+    projected, cos, sin, positions, keys, values, parts, sums, arrivals, out, capacity, kv_heads, each, scale,
+    TURN: tl.constexpr, GROUP: tl.constexpr, MEMBERS: tl.constexpr, KEYS: tl.constexpr,
+    SPLITS: tl.constexpr, WIDTH: tl.constexpr, CORES: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    place, split = tl.program_id(0), tl.program_id(1)
+    row, shared = place // kv_heads, place % kv_heads
+    col, member = tl.arange(0, WIDTH), tl.arange(0, MEMBERS)
+    at = tl.load(positions + row * each).to(tl.int32)
+    slot, seen = at % capacity, tl.minimum(at + 1, capacity)
+    part = (seen + SPLITS - 1) // SPLITS
+    start, stop = split * part, tl.minimum(split * part + part, seen)
+    base = place.to(tl.int64) * capacity * WIDTH
+    # earlier rows are in memory before the previous kernel began; the slot's old row is not read
+    key, value = _block(keys, values, base, start, stop, slot, col, KEYS, WIDTH)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    whole = GROUP * kv_heads + 2 * kv_heads
+    mine = projected + row * whole * WIDTH
+    queries = (shared * GROUP + member)[:, None] * WIDTH
+    q = _turned(mine + queries, cos, sin, at, col[None, :], (member < GROUP)[:, None], TURN, WIDTH)
+    own = mine + (GROUP * kv_heads + shared) * WIDTH
+    k = _turned(own, cos, sin, at, col, col < WIDTH, TURN, WIDTH)
+    v = tl.load(own + kv_heads * WIDTH + col)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    if split == 0:
+        tl.store(keys + base + slot * WIDTH + col, k)
+        tl.store(values + base + slot * WIDTH + col, v)
+    top, total, acc = _scan(
+        q, key, value, keys, values, base, start, stop, slot, col, scale, KEYS, MEMBERS, WIDTH, CORES
+    )  # fmt: skip
+    if split == 0:  # the row itself
+        score = tl.sum(q.to(tl.float32) * k.to(tl.float32)[None, :], axis=1) * scale
+        higher = tl.maximum(top, score)
+        kept, weight = tl.exp(top - higher), tl.exp(score - higher)
+        acc = acc * kept[:, None] + weight[:, None] * v.to(tl.float32)[None, :]
+        total = total * kept + weight
+        top = higher
+    _join(parts, sums, arrivals, out, place, split, top, total, acc, col, member, GROUP, SPLITS, WIDTH)
+
+
+@jit
+def _attend_source(
+    queries, cos, sin, lengths, positions, keys, values, parts, sums, arrivals, out,
+    capacity, kv_heads, scale,
+    TURN: tl.constexpr, GROUP: tl.constexpr, MEMBERS: tl.constexpr, KEYS: tl.constexpr,
+    SPLITS: tl.constexpr, WIDTH: tl.constexpr, CORES: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    place, split = tl.program_id(0), tl.program_id(1)
+    row = place // kv_heads
+    col, member = tl.arange(0, WIDTH), tl.arange(0, MEMBERS)
+    at, seen = tl.load(positions + row).to(tl.int32), tl.load(lengths + row).to(tl.int32)
+    part = (seen + SPLITS - 1) // SPLITS
+    start, stop = split * part, tl.minimum(split * part + part, seen)
+    base = place.to(tl.int64) * capacity * WIDTH
+    key, value = _block(keys, values, base, start, stop, -1, col, KEYS, WIDTH)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    place_of_queries = queries + (place * GROUP + member)[:, None] * WIDTH
+    q = _turned(place_of_queries, cos, sin, at, col[None, :], (member < GROUP)[:, None], TURN, WIDTH)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    top, total, acc = _scan(
+        q, key, value, keys, values, base, start, stop, -1, col, scale, KEYS, MEMBERS, WIDTH, CORES
+    )  # fmt: skip
+    _join(parts, sums, arrivals, out, place, split, top, total, acc, col, member, GROUP, SPLITS, WIDTH)
+
+
+@jit
+def _turned(x, cos, sin, at, col, inside, TURN: tl.constexpr, WIDTH: tl.constexpr):
+    """Numbers at x + col, their pairs turned by the angles of a position."""
+    y = tl.load(x + col, mask=inside, other=0.0)
+    if TURN != 0:
+        half: tl.constexpr = WIDTH // 2
+        if TURN == 1:
+            partner, pair, first = (col + half) % WIDTH, col % half, col < half
+        else:
+            partner, pair, first = col ^ 1, col // 2, col % 2 == 0
+        other = tl.load(x + partner, mask=inside, other=0.0).to(tl.float32)
+        c, s = tl.load(cos + at * half + pair), tl.load(sin + at * half + pair)
+        turned = y.to(tl.float32) * c + tl.where(first, -other, other) * s
+        y = turned.to(y.dtype)
+    return y
+
+
+@jit
+def _block(keys, values, base, first, stop, skip, col, KEYS: tl.constexpr, WIDTH: tl.constexpr):
+    """Keys and values of up to KEYS rows from `first`, each (KEYS, E); zeros at `skip` and from `stop` on."""
+    row = first + tl.arange(0, KEYS)
+    there = ((row < stop) & (row != skip))[:, None]
+    place = base + row[:, None] * WIDTH + col[None, :]
+    return tl.load(keys + place, mask=there, other=0.0), tl.load(values + place, mask=there, other=0.0)
+
+
+@jit
+def _scan(
+    q, key, value, keys, values, base, start, stop, skip, col, scale,
+    KEYS: tl.constexpr, MEMBERS: tl.constexpr, WIDTH: tl.constexpr, CORES: tl.constexpr,
+):  # fmt: skip
+    """A group's queries (G, E) over keys start .. stop - 1: the largest score, the sum, weighted values."""
+    top = tl.full([MEMBERS], -1e38, dtype=tl.float32)  # finite: exp(top - top) is 1
+    total = tl.zeros([MEMBERS], dtype=tl.float32)
+    acc = tl.zeros([MEMBERS, WIDTH], dtype=tl.float32)
+    for first in range(start, stop, KEYS):
+        next_key, next_value = _block(keys, values, base, first + KEYS, stop, skip, col, KEYS, WIDTH)
+        row = first + tl.arange(0, KEYS)
+        there = (row < stop) & (row != skip)
+        if CORES:  # noqa: SIM108
+            score = tl.dot(q, tl.trans(key))
+        else:
+            score = tl.sum(q[:, None, :] * key[None, :, :], axis=2)
+        score = tl.where(there[None, :], score * scale, -float("inf"))
+        higher = tl.maximum(top, tl.max(score, axis=1))
+        kept = tl.exp(top - higher)
+        weight = tl.exp(score - higher[:, None])
+        total = total * kept + tl.sum(weight, axis=1)
+        if CORES:
+            part = tl.dot(weight.to(value.dtype), value)
+        else:
+            part = tl.sum(weight[:, :, None] * value[None, :, :], axis=1)
+        acc = acc * kept[:, None] + part
+        top = higher
+        key, value = next_key, next_value
+    return top, total, acc
+
+
+@jit
+def _join(
+    parts, sums, arrivals, out, place, split, top, total, acc, col, member,
+    GROUP: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Write a program's part; the last program of a place divides their sum."""
+    inside = member < GROUP
+    head = place * GROUP + member
+    if SPLITS == 1:
+        kind = out.dtype.element_ty
+        result = (acc / total[:, None]).to(kind)
+        tl.store(out + head[:, None] * WIDTH + col[None, :], result, mask=inside[:, None])
+    else:
+        heads = tl.num_programs(0) * GROUP
+        mine = head * SPLITS + split
+        tl.store(parts + mine[:, None] * WIDTH + col[None, :], acc, mask=inside[:, None])
+        tl.store(sums + mine, top, mask=inside)
+        tl.store(sums + heads * SPLITS + mine, total, mask=inside)
+        tl.debug_barrier()
+        before = tl.atomic_add(arrivals + place, 1, sem="acq_rel", scope="gpu")
+        if before == SPLITS - 1:
+            tl.store(arrivals + place, 0)
+            each = tl.arange(0, SPLITS)
+            for g in tl.static_range(GROUP):
+                at = (place * GROUP + g) * SPLITS + each
+                tops = tl.load(sums + at, cache_modifier=".cg")
+                totals = tl.load(sums + heads * SPLITS + at, cache_modifier=".cg")
+                numbers = tl.load(parts + at[:, None] * WIDTH + col[None, :], cache_modifier=".cg")
+                weights = tl.exp(tops - tl.max(tops, axis=0))
+                whole = tl.sum(weights[:, None] * numbers, axis=0) / tl.sum(weights * totals, axis=0)
+                tl.store(out + (place * GROUP + g) * WIDTH + col, whole.to(out.dtype.element_ty))

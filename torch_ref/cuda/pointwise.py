@@ -1,0 +1,88 @@
+"""Work between matrix products of several rows, as Triton kernels; rounded where the plain layers round."""
+
+# pyright: reportInvalidTypeForm=false
+# (Triton reads the kernels' annotations)
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from torch_ref.cuda.launch import jit, launch, tl, triton
+
+
+def add_norm(
+    x: Tensor,
+    added: Tensor | None,
+    gain: Tensor,
+    eps: float,
+    *,
+    rest: Tensor | None = None,
+    rest_gain: Tensor | None = None,
+    texts: int | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """x += added, in place, and its RMS norm. (R, D), added (R, D) or None → (R, D), `out` if given.
+
+    rest: (D,), added to the rows from `texts` on, whose norm takes `rest_gain`.
+    """
+    rows, width = x.shape
+    out = x.new_empty(rows, width) if out is None else out
+    _add_norm[rows,](
+        x, x if added is None else added, gain, x if rest is None else rest,
+        gain if rest_gain is None else rest_gain, out, width, eps, rows if texts is None else texts,
+        ADDED=added is not None, REST=rest is not None, BLOCK=triton.next_power_of_2(width),
+        num_warps=8 if width > 1024 else 4, **launch(x.device),
+    )  # fmt: skip
+    return out
+
+
+def gated(joined: Tensor) -> Tensor:
+    """silu(gate) · up. (R, 2N), gate and up side by side → (R, N)."""
+    rows, width = joined.shape[0], joined.shape[1] // 2
+    out = joined.new_empty(rows, width)
+    _gated[rows, triton.cdiv(width, 1024)](joined, out, width, BLOCK=1024, num_warps=4, **launch(out.device))
+    return out
+
+
+@jit
+def _add_norm(
+    x, added, gain, rest, rest_gain, out, width, eps, texts,
+    ADDED: tl.constexpr, REST: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    row, col = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = col < width
+    factor = tl.load(gain + col, mask=inside, other=0.0)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    at = x + row * width + col
+    y = tl.load(at, mask=inside, other=0.0)
+    if ADDED:
+        more = tl.load(added + row * width + col, mask=inside, other=0.0)
+        y = (y.to(tl.float32) + more.to(tl.float32)).to(y.dtype)
+    if REST:  # noqa: SIM102 (known when the kernel is compiled)
+        if row >= texts:
+            more = tl.load(rest + col, mask=inside, other=0.0)
+            y = (y.to(tl.float32) + more.to(tl.float32)).to(y.dtype)
+            factor = tl.load(rest_gain + col, mask=inside, other=0.0)
+    if ADDED or REST:
+        tl.store(at, y, mask=inside)
+    wide = y.to(tl.float32)
+    scale = 1 / tl.sqrt(tl.sum(wide * wide, axis=0) / width + eps)
+    normal = (wide * scale).to(factor.dtype).to(tl.float32) * factor.to(tl.float32)
+    tl.store(out + row * width + col, normal.to(y.dtype), mask=inside)
+
+
+@jit
+def _gated(joined, out, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
+    row, col = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    at = joined + row.to(tl.int64) * 2 * width + col
+    gate = tl.load(at, mask=col < width, other=0.0)
+    up = tl.load(at + width, mask=col < width, other=0.0).to(tl.float32)
+    kind = gate.dtype
+    gate = gate.to(tl.float32)
+    opened = (gate / (1 + tl.exp(-gate))).to(kind).to(tl.float32)
+    tl.store(out + row.to(tl.int64) * width + col, (opened * up).to(kind), mask=col < width)

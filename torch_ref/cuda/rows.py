@@ -1,0 +1,223 @@
+"""Linear maps of one to three rows as Triton kernels, bound by the weights' bytes.
+
+Each does the arithmetic of the plain layers with their roundings to the network's dtype, and sums in float32.
+A weight is read once for all rows. A program keeps the normalized rows in registers, walks over tiles of the
+weight, and loads the next tile before it sums the present one. With programmatic dependent launch (Hopper and
+later) the first tile is loaded while the previous kernel ends.
+"""
+
+# pyright: reportInvalidTypeForm=false
+# (Triton reads the kernels' annotations)
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_ref.cuda.launch import INTERPRETED, jit, launch, processors, tl, triton
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+CAPABILITY = (8, 0)  # the lowest that Triton supports
+MOST_ROWS = 3  # of x at once
+# Measured on an H200 in bfloat16, a guided step of Dia: 1.23 ms; tiles half as large 1.29, warps and programs
+# doubled or halved 1.28 to 1.39. Asking the L2 cache for later tiles (bulk prefetch) costs 1 to 25 %.
+TILE = 8192  # numbers of a weight per step of a program, whole rows of it
+WARPS = 2
+PROGRAMS = 4  # per multiprocessor
+
+
+def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
+    """Whether the kernels run on a network with this weight: on NVIDIA GPUs, if Triton is installed."""
+    if triton is None or torch.version.hip is not None or not (weight.is_cuda or INTERPRETED):
+        return False
+    whole = head_dim >= 16 and head_dim & (head_dim - 1) == 0
+    able = INTERPRETED or torch.cuda.get_device_capability(weight.device) >= CAPABILITY
+    return able and whole and weight.dtype in DTYPES and rows <= MOST_ROWS
+
+
+def normed_linear(x: Tensor, gain: Tensor, eps: float, weight: Tensor) -> Tensor:
+    """A linear map of RMS-normed x. (R, D), weight (N, D) → (R, N)."""
+    out = weight.new_empty(len(x), len(weight))
+    grid, sizes = _programs(x, weight)
+    _normed_linear[grid](x, gain, weight, out, *weight.shape, eps, **sizes)
+    return out
+
+
+def gated_linear(x: Tensor, gain: Tensor, eps: float, gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate y) · (up y) of RMS-normed x, y. (R, D), (N, D) each → (R, N)."""
+    out = gate.new_empty(len(x), len(gate))
+    grid, sizes = _programs(x, gate, weights=2)
+    _gated_linear[grid](x, gain, gate, up, out, *gate.shape, eps, **sizes)
+    return out
+
+
+def add_linear(x: Tensor, hidden: Tensor, weight: Tensor, rest: Tensor | None = None) -> None:
+    """x += hidden weightᵀ, in place. (R, N), (R, D), (N, D).
+
+    rest: (N,), added to the rows of x after those of hidden.
+    """
+    grid, sizes = _programs(hidden, weight)
+    more = 0 if rest is None else len(x) - len(hidden)
+    _add_linear[grid](x, hidden, weight, weight if rest is None else rest, *weight.shape, MORE=more, **sizes)
+
+
+def _programs(x: Tensor, weight: Tensor, *, weights: int = 1) -> tuple[tuple[int], dict[str, Any]]:
+    """Programs for a weight, and the tile that each of them takes at a time."""
+    rows, width = weight.shape
+    block = triton.next_power_of_2(width)
+    each = max(1, TILE // (block * weights))
+    warps = WARPS * max(1, block // 4096)
+    count = min(triton.cdiv(rows, each), PROGRAMS * processors(weight.device))
+    return (count,), {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": warps, **launch(weight.device)}
+
+
+@jit
+def _normed_linear(
+    x, gain, weight, out, rows, width, eps,
+    R: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    first, step, tiles = tl.program_id(0), tl.num_programs(0), tl.cdiv(rows, ROWS)
+    col = tl.arange(0, BLOCK)
+    factor = tl.load(gain + col, mask=col < width, other=0.0)
+    tile = _tile(weight, first, rows, width, col, ROWS)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    a, b, c = _rows(x, col, width, R)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    a = _normed(a, factor, width, eps, tile.dtype)
+    b = _normed(b, factor, width, eps, tile.dtype) if R > 1 else a
+    c = _normed(c, factor, width, eps, tile.dtype) if R > 2 else a
+    for place in range(first, tiles, step):
+        following = _tile(weight, place + step, rows, width, col, ROWS)
+        row = place * ROWS + tl.arange(0, ROWS)
+        ya, yb, yc = _products(tile, a, b, c, R)
+        _put(out, row, rows, ya, yb, yc, R)
+        tile = following
+
+
+@jit
+def _gated_linear(
+    x, gain, gate, up, out, rows, width, eps,
+    R: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    first, step, tiles = tl.program_id(0), tl.num_programs(0), tl.cdiv(rows, ROWS)
+    col = tl.arange(0, BLOCK)
+    factor = tl.load(gain + col, mask=col < width, other=0.0)
+    gate_tile = _tile(gate, first, rows, width, col, ROWS)
+    up_tile = _tile(up, first, rows, width, col, ROWS)
+    kind = gate_tile.dtype
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    a, b, c = _rows(x, col, width, R)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    a = _normed(a, factor, width, eps, kind)
+    b = _normed(b, factor, width, eps, kind) if R > 1 else a
+    c = _normed(c, factor, width, eps, kind) if R > 2 else a
+    for place in range(first, tiles, step):
+        gate_next = _tile(gate, place + step, rows, width, col, ROWS)
+        up_next = _tile(up, place + step, rows, width, col, ROWS)
+        row = place * ROWS + tl.arange(0, ROWS)
+        ga, gb, gc = _products(gate_tile, a, b, c, R)
+        ua, ub, uc = _products(up_tile, a, b, c, R)
+        _put(out, row, rows, _gated(ga, ua, kind), _gated(gb, ub, kind), _gated(gc, uc, kind), R)
+        gate_tile, up_tile = gate_next, up_next
+
+
+@jit
+def _add_linear(
+    x, hidden, weight, rest, rows, width,
+    R: tl.constexpr, MORE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    first, step, tiles = tl.program_id(0), tl.num_programs(0), tl.cdiv(rows, ROWS)
+    col = tl.arange(0, BLOCK)
+    tile = _tile(weight, first, rows, width, col, ROWS)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    a, b, c = _rows(hidden, col, width, R)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+    a, b, c = a.to(tl.float32), b.to(tl.float32), c.to(tl.float32)
+    for place in range(first, tiles, step):
+        following = _tile(weight, place + step, rows, width, col, ROWS)
+        row = place * ROWS + tl.arange(0, ROWS)
+        ya, yb, yc = _products(tile, a, b, c, R)
+        _add(x, row, rows, ya.to(tile.dtype))
+        if R > 1:
+            _add(x + rows, row, rows, yb.to(tile.dtype))
+        if R > 2:
+            _add(x + 2 * rows, row, rows, yc.to(tile.dtype))
+        for r in tl.static_range(MORE):
+            _add(x + (R + r) * rows, row, rows, tl.load(rest + row, mask=row < rows, other=0.0))
+        tile = following
+
+
+@jit
+def _tile(weight, place, rows, width, col, ROWS: tl.constexpr):
+    """Rows place · ROWS and the following ones of a weight; zeros past its end."""
+    row = place * ROWS + tl.arange(0, ROWS)
+    inside = (row[:, None] < rows) & (col[None, :] < width)
+    return tl.load(weight + row[:, None] * width + col[None, :], mask=inside, other=0.0)
+
+
+@jit
+def _rows(x, col, width, R: tl.constexpr):
+    """Up to three rows of x; those past R repeat the first and are not used."""
+    inside = col < width
+    first = tl.load(x + col, mask=inside, other=0.0)
+    second, third = first, first
+    if R > 1:
+        second = tl.load(x + width + col, mask=inside, other=0.0)
+    if R > 2:
+        third = tl.load(x + 2 * width + col, mask=inside, other=0.0)
+    return first, second, third
+
+
+@jit
+def _normed(x, factor, width, eps, kind: tl.constexpr):
+    """The RMS norm in float32, rounded to the gain's dtype before its product and to `kind` after it."""
+    wide = x.to(tl.float32)
+    scale = 1 / tl.sqrt(tl.sum(wide * wide, axis=0) / width + eps)
+    normal = (wide * scale).to(factor.dtype).to(tl.float32)
+    return (normal * factor.to(tl.float32)).to(kind).to(tl.float32)
+
+
+@jit
+def _products(tile, a, b, c, R: tl.constexpr):
+    """The tile's rows times each of up to three rows."""
+    wide = tile.to(tl.float32)
+    ya = tl.sum(wide * a[None, :], axis=1)
+    yb, yc = ya, ya
+    if R > 1:
+        yb = tl.sum(wide * b[None, :], axis=1)
+    if R > 2:
+        yc = tl.sum(wide * c[None, :], axis=1)
+    return ya, yb, yc
+
+
+@jit
+def _gated(gate, up, kind: tl.constexpr):
+    """silu(gate) · up, rounded where the layers round."""
+    gate, up = gate.to(kind).to(tl.float32), up.to(kind).to(tl.float32)
+    return (gate / (1 + tl.exp(-gate))).to(kind).to(tl.float32) * up
+
+
+@jit
+def _put(out, row, rows, ya, yb, yc, R: tl.constexpr):
+    inside = row < rows
+    kind = out.dtype.element_ty
+    tl.store(out + row, ya.to(kind), mask=inside)
+    if R > 1:
+        tl.store(out + rows + row, yb.to(kind), mask=inside)
+    if R > 2:
+        tl.store(out + 2 * rows + row, yc.to(kind), mask=inside)
+
+
+@jit
+def _add(x, row, rows, y):
+    """x += y at `row`, y already in the network's dtype."""
+    old = tl.load(x + row, mask=row < rows, other=0.0)
+    tl.store(x + row, (old.to(tl.float32) + y.to(tl.float32)).to(old.dtype), mask=row < rows)

@@ -1,0 +1,197 @@
+"""Places for texts that decode side by side: a captured step for all, which each text joins and leaves.
+
+Positions, lengths, seeds, settings and ends are on the device, one of each a text, so that a step waits for
+nothing from the host and is captured once. Draws are read some steps late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.cuda.capture import capture
+from torch_ref.cuda.noise import fill_uniform
+from torch_ref.dia.draws import Rows, draw
+from torch_ref.dia.fused import FusedDecoder, Memory
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.request import Batch
+from tts_core.dia.sampling import Sampling
+from tts_core.noise import HostNoise, Noise
+
+NOISE_STEPS = 16  # steps whose noise is drawn at once
+STEPS = 4  # between two reads of draws
+DRAWN_STEPS = 64  # draws that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Joining:
+    """A text that takes a slot.
+
+    tokens: (S,) int32.  grid: (rows, C) int32, forced ids or FREE; the first `filled` rows are known.
+    prompt_frames, max_frames: frames before its speech, and of it at most.
+    """
+
+    tokens: np.ndarray
+    grid: np.ndarray
+    filled: int
+    prompt_frames: int
+    max_frames: int
+    sampling: Sampling
+    noise: Noise
+
+
+class Drawn:
+    """Draws on their way to the host."""
+
+    def __init__(self, rows: Tensor):
+        """rows: (steps, B, C) int32; -1 where a text's logits were not all finite."""
+        self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=rows.is_cuda)
+        self._rows.copy_(rows, non_blocking=True)
+        self._arrived = torch.cuda.Event() if rows.is_cuda else None
+        if self._arrived is not None:
+            self._arrived.record()
+
+    def read(self) -> np.ndarray:
+        """Wait for them. → (steps, B, C) int32."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._rows.numpy()
+
+
+class Slots:
+    """B texts of at most `text_rows` bytes and `rows` grid rows. Everything is allocated at once."""
+
+    def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
+        self.decoder, self.network = decoder, decoder.network
+        self.texts, self.guided, self.ticks, self.noised = texts, decoder.constants is not None, 0, 0
+        config = self.network.config
+        self.memory = Memory.empty(self.network, texts, rows, text_rows, guided=self.guided)
+        device, channels = self.network.logits_dense.weight.device, config.decoder_config.num_channels
+
+        def whole(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int32, device=device)
+
+        self.rows = Rows(
+            filled=whole(texts),
+            prompt=whole(texts),
+            limit=whole(texts),
+            ends=whole(texts),
+            grid=whole(texts, rows, channels),
+            tick=whole(texts),
+            drawn=whole(DRAWN_STEPS, texts, channels),
+            settings=torch.zeros(texts, 4, device=device),
+            arrivals=whole(texts),
+        )
+        self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
+        vocabulary = config.decoder_config.vocab_size
+        self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
+        self.seeds, self.steps = (torch.zeros(texts, dtype=torch.int64, device=device) for _ in range(2))
+        self.sources: list[tuple[Noise, int] | None] = [None] * texts  # and its step at tick 0
+        self._clear()
+        self.graph, _ = capture(self._step, device, again=self._clear)
+
+    def join(self, slot: int, text: Joining) -> None:
+        """Read a text and let it start with the next step; its slot must be free."""
+        device = self.noise.device
+        self._read(slot, text)
+        grid = self.rows.grid[slot]
+        grid[: len(text.grid)].copy_(torch.from_numpy(text.grid), non_blocking=True)
+        sampling = text.sampling
+        numbers = [sampling.cfg_scale, sampling.temperature, sampling.top_k, sampling.top_p]
+        self.rows.settings[slot].copy_(torch.tensor(numbers, device=device))
+        for state, number in (
+            (self.rows.filled, text.filled),
+            (self.rows.prompt, text.prompt_frames),
+            (self.rows.limit, text.max_frames),
+            (self.rows.ends, -1),
+        ):
+            state[slot] = number
+        # a text's step at the first tick, so that step = this + tick
+        first = text.filled - 1 - text.prompt_frames - self.ticks
+        self.steps[slot] = first
+        self.sources[slot] = text.noise, first
+        if isinstance(text.noise, HostNoise):
+            self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
+        self.noised = self.ticks  # what was drawn ahead is drawn again, with this text's
+
+    def leave(self, slot: int) -> None:
+        """Free a slot. Steps that run already still compute it."""
+        self.rows.limit[slot], self.rows.filled[slot] = -1, 1
+        self.sources[slot] = None
+
+    def launch(self, steps: int) -> Drawn:
+        """Run some steps; waits for nothing."""
+        first = self.ticks
+        for _ in range(steps):
+            if self.ticks == self.noised:
+                self._draw_noise()
+            self.graph.replay()
+            self.ticks += 1
+        order = torch.arange(first, self.ticks, device=self.noise.device) % DRAWN_STEPS
+        drawn = self.rows.drawn[order]
+        return Drawn(drawn)
+
+    def _step(self) -> Tensor:
+        logits = self.decoder.logits(self.rows, self.memory)
+        draw(logits, self.noise, self.delays, self.rows, self.network.config)
+        return logits
+
+    def _clear(self) -> None:
+        """No text anywhere."""
+        for state, number in zip(self.rows, (1, 0, -1, -1, 0, 0, 0, 0, 0), strict=True):
+            state.fill_(number)
+        self.memory.lengths.fill_(1)
+        self.ticks = self.noised = 0
+
+    def _draw_noise(self) -> None:
+        """The noise of the next steps, up to the ring's end."""
+        count = NOISE_STEPS - self.ticks % NOISE_STEPS
+        first = self.ticks % NOISE_STEPS
+        part = self.noise[first : first + count]
+        fill_uniform(self.noise, self.seeds, self.steps, self.ticks, count)
+        for slot, source in enumerate(self.sources):
+            if source is not None and not isinstance(source[0], HostNoise):
+                noise, start = source
+                for place in range(count):
+                    step = max(0, start + self.ticks + place)  # rows inside the prompt take any numbers
+                    part[place, slot].copy_(torch.from_numpy(noise.uniform(step, tuple(part.shape[2:]))))
+        part.log_().neg_().log_()
+        self.noised = self.ticks + count
+
+    def _read(self, slot: int, text: Joining) -> None:
+        """Keys and values of a text, and of the rows before the last known one."""
+        device, memory = self.noise.device, self.memory
+        tokens = torch.from_numpy(text.tokens).to(device)
+        source = self.network.read([tokens])._replace(unconditional=self.decoder.constants)
+        for index, (keys, values) in enumerate(zip(source.keys, source.values, strict=True)):
+            memory.source_keys[index][slot, :, : len(tokens)] = keys[0]
+            memory.source_values[index][slot, :, : len(tokens)] = values[0]
+        memory.lengths[slot] = len(tokens)
+        before = text.filled - 1
+        if not before:
+            return
+        rows = torch.from_numpy(text.grid[None, :before]).to(device)
+        cache = self.network.new_cache()
+        self.network.model.decoder(torch.cat((rows, rows)) if self.guided else rows, cache, source)
+        places = [slot, self.texts + slot] if self.guided else [slot]
+        for index, held in enumerate(cache):
+            assert held.buffers is not None
+            for one, place in enumerate(places):
+                memory.keys[index][place, :, :before] = held.buffers[0][one, :, :before]
+                memory.values[index][place, :, :before] = held.buffers[1][one, :, :before]
+
+
+def decode(slots: Slots, batch: Batch, grid: DelayGrid) -> Iterator[np.ndarray]:
+    """Ids for every next row of a batch's grid, (B, C) int32; runs ahead of what it gives."""
+    for slot, (tokens, noise) in enumerate(zip(batch.tokens, batch.noise, strict=True)):
+        frames = int(grid.prompt_frames[slot]), int(grid.max_frames[slot])
+        slots.join(slot, Joining(tokens, grid.rows[slot], grid.filled, *frames, batch.sampling, noise))
+    running = slots.launch(STEPS)
+    while True:
+        following = slots.launch(STEPS)
+        yield from running.read()
+        running = following
