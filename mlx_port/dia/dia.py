@@ -226,7 +226,7 @@ class Decoder(nn.Module):
         return Source([keys for keys, _ in pairs], [values for _, values in pairs], mask, constants)
 
     def constants(self, encoded: mx.array) -> list[mx.array]:
-        """Compute each layer's cross-attention to a single key, whose softmax is 1 for any query and any rotation.
+        """Compute each layer's cross-attention to a single key, whose softmax is 1 for any query.
 
         (1, 1, source width) → (1, 1, D) per layer.
         """
