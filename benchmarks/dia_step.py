@@ -1,12 +1,16 @@
-"""Measure milliseconds per decoder step of Dia: torch_ref, mlx_port, transformers, mlx-audio, in one run.
+"""Measure milliseconds per decoder step of Dia: torch_ref, mlx_port and peers, in one run.
 
-    python benchmarks/dia_step.py [--size full|voice] [--side torch,mlx,transformers,mlx-audio]
-        [--dtype bfloat16] [--batch 1,8]
+    python benchmarks/dia_step.py [--size full|voice] [--side torch,mlx,transformers,mlx-audio,nari]
+        [--dtype bfloat16] [--batch 1,8] [--frames 200,1000] [--runs 3] [--nari FOLDER]
 
 `full` is Dia-1.6B's shape with random weights, `voice` the embedded voice. A step is one row of every text in
 the batch with guidance on, sampling included. The time is the difference of two lengths, so that reading the
-text, the first step and any capture or compilation cancel out; the column `start` reports these. Real time is
-11.6 ms a step for 44.1 kHz Dia.
+text, the first step and any capture or compilation cancel out; the column `start` reports these, and
+`again` these in a process that has spoken. `linear layers` is the time of a step's matrix products of two
+rows by themselves, in one CUDA graph: it tells machines and days apart. Real time is 11.6 ms a step for
+44.1 kHz Dia.
+
+--nari names a copy of nari-labs/dia, which is run compiled; its first run takes minutes.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import argparse
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from importlib import import_module, metadata
@@ -31,8 +36,6 @@ TEXT = (
     "[S1] Dia is an open weights text to dialogue model. [S2] You get full control over scripts and voices. "
     "[S1] Wow. Amazing. (laughs) [S2] Try it now on Git hub or Hugging Face."
 )
-SHORT, LONG = 60, 260  # frames
-RUNS = 3
 FULL = DIA_0626
 TINY_CODEC = dac.DacConfig(44100, 4, (2, 4, 8, 8), 16, 32, (8, 8, 4, 2), 9, 1024, (8,) * 9)
 
@@ -181,32 +184,100 @@ def mlx_audio_side(size: str, dtype: str) -> tuple[Generate, str]:
     return generate, f"mlx-audio {metadata.version('mlx-audio')} {mx.default_device()}"
 
 
-SIDES = {
+def nari_side(size: str, dtype: str, folder: str | None = None) -> tuple[Generate, str]:
+    import torch
+
+    if size != "full" or folder is None:
+        raise SystemExit("nari: give --size full, and its folder with --nari")
+    sys.path.insert(0, folder)
+    peer: Any = import_module("dia.model")
+    config: Any = import_module("dia.config")
+    parts = {"encoder_config": config.EncoderConfig(), "decoder_config": config.DecoderConfig()}
+    model = peer.Dia(config.DiaConfig(**parts), dtype, torch.device("cuda"), load_dac=False)
+    model._generate_output = lambda *_: [None, None]  # the codec is no part of a step
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, value in model.model.named_parameters():
+            random = torch.randn(value.shape, device="cuda")
+            fan_in = value.shape[0]
+            random = (
+                random * 0.1 + 1 if "norm" in name else random * (0.5 if "embed" in name else fan_in**-0.5)
+            )
+            value.data = random.to(value.dtype)
+            if name.startswith("decoder.logits_dense"):
+                value.data[..., FULL.eos_token_id] = 0
+    model.model.to("cuda").eval()
+
+    def generate(batch: int, frames: int) -> int:
+        model.generate([TEXT] * batch, max_tokens=frames, use_torch_compile=True)
+        return frames
+
+    return generate, f"nari-labs/dia, compiled, torch {torch.__version__}"
+
+
+SIDES: dict[str, Callable[..., tuple[Generate, str]]] = {
     "torch": torch_side,
     "mlx": mlx_side,
     "transformers": transformers_side,
     "mlx-audio": mlx_audio_side,
+    "nari": nari_side,
 }
 
 
-def measure(generate: Generate, batch: int) -> tuple[float, float]:
-    """Measure milliseconds per step, and seconds of everything else in the first run."""
+def linear_layers(rows: int, dtype: str) -> float:
+    """Milliseconds of a full step's matrix products by themselves, in one CUDA graph."""
+    import torch
+
+    shapes = [shape for name, shape in parameter_shapes(FULL).items() if _in_a_step(name)]
+    weights = [torch.randn(shape, device="cuda", dtype=getattr(torch, dtype)) for shape in shapes]
+    x = {width: torch.randn(rows, width, device="cuda", dtype=getattr(torch, dtype)) for _, width in shapes}
+
+    def run() -> None:
+        for weight in weights:
+            torch.nn.functional.linear(x[weight.shape[1]], weight)
+
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    graph, times = torch.cuda.CUDAGraph(), []
+    with torch.cuda.graph(graph):
+        run()
+    for _ in range(20):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop))
+    return statistics.median(times[5:])
+
+
+def _in_a_step(name: str) -> bool:
+    """Whether every step multiplies by this weight; keys and values of the text are projected once."""
+    once = "cross_attention.k_proj" in name or "cross_attention.v_proj" in name
+    inside = name.startswith("logits_dense") or (".decoder.layers." in name and not is_norm(name))
+    return inside and not once
+
+
+def measure(generate: Generate, batch: int, frames: tuple[int, int], runs: int) -> tuple[float, float, float]:
+    """(milliseconds per step, seconds of everything else in the first run, the same in a later run)."""
     started = time.perf_counter()
-    generate(batch, SHORT)
+    generate(batch, frames[0])
     first = time.perf_counter() - started
-    slopes, short_steps = [], 0
-    for _ in range(RUNS):
+    slopes, short, short_steps = [], [], 0
+    for _ in range(runs):
         times, steps = [], []
-        for frames in (SHORT, LONG):
+        for length in frames:
             started = time.perf_counter()
-            steps.append(generate(batch, frames))
+            steps.append(generate(batch, length))
             times.append(time.perf_counter() - started)
-        if steps[1] - steps[0] < (LONG - SHORT) / 2:
-            raise SystemExit(f"runs ended early: {steps} steps")
+        if steps[1] - steps[0] < (frames[1] - frames[0]) / 2:
+            raise SystemExit(f"runs ended early, after {steps} steps")
         slopes.append((times[1] - times[0]) / (steps[1] - steps[0]))
+        short.append(times[0])
         short_steps = steps[0]
     step = statistics.median(slopes)
-    return 1000 * step, first - step * short_steps
+    return 1000 * step, first - step * short_steps, statistics.median(short) - step * short_steps
 
 
 def main() -> None:
@@ -215,15 +286,29 @@ def main() -> None:
     parser.add_argument("--side", default="torch,mlx,transformers")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--batch", default="1")
+    parser.add_argument("--frames", default="200,1000")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--nari", metavar="FOLDER")
     args = parser.parse_args()
+    short, long = map(int, args.frames.split(","))
     print(f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}")
-    print(f"Dia {args.size}, {args.dtype}, {len(TEXT)} bytes of text, median of {RUNS} runs")
-    print(f"{'side':<40} {'batch':>5} {'ms/step':>9} {'start s':>8}")
+    print(f"Dia {args.size}, {args.dtype}, {len(TEXT)} bytes of text, steps {short} to {long}")
+    print(f"median of {args.runs} runs")
+    if args.size == "full" and "torch" in args.side and cuda():
+        print(f"linear layers, 2 rows: {linear_layers(2, args.dtype):.3f} ms")
+    print(f"{'side':<45} {'batch':>5} {'ms/step':>9} {'start s':>8} {'again s':>8}")
     for side in args.side.split(","):
-        generate, name = SIDES[side](args.size, args.dtype)
+        extra = {"folder": args.nari} if side == "nari" else {}
+        generate, name = SIDES[side](args.size, args.dtype, **extra)
         for batch in map(int, args.batch.split(",")):
-            step, start = measure(generate, batch)
-            print(f"{name:<40} {batch:>5} {step:>9.3f} {start:>8.2f}", flush=True)
+            step, start, again = measure(generate, batch, (short, long), args.runs)
+            print(f"{name:<45} {batch:>5} {step:>9.3f} {start:>8.2f} {again:>8.2f}", flush=True)
+
+
+def cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 if __name__ == "__main__":

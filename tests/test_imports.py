@@ -56,6 +56,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     ],
     "torch_ref": [
         ("layers", "limits"),  # layers ask the rules; some of the rules' own tools run layers
+        ("cuda",),
         ("device", "guard", "host", "memory"),
         ("layerwise", "loading"),
         ("codecs",),
