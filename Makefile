@@ -1,4 +1,4 @@
-.PHONY: demo test check parity bench mutants
+.PHONY: demo test check parity bench cuda mutants
 
 PYTHON ?= python3
 MLX ?= cpu# MLX backend outside macOS: cpu, cuda12 or cuda13
@@ -31,6 +31,10 @@ parity: .venv/installed-dev
 
 bench: .venv/installed-dev
 	for file in benchmarks/*.py; do echo "== $$file"; $(FAST) $(BIN)/python $$file || exit 1; done
+
+# on an NVIDIA GPU, with the PyTorch that PYTHON has: nothing is installed
+cuda:
+	$(PYTHON) -m pytest -m cuda tests/torch_ref
 
 # mutation tests; two hours, so not part of test; arguments as in MUTANTS="--seed 2"
 mutants: .venv/installed-mutants
