@@ -253,7 +253,7 @@ def linear_layers(rows: int, dtype: str) -> float:
 
 
 def _in_a_step(name: str) -> bool:
-    """Whether every step multiplies by this weight; keys and values of the text are projected once."""
+    """Return True if every step multiplies by this weight; keys and values of the text are projected once."""
     once = "cross_attention.k_proj" in name or "cross_attention.v_proj" in name
     inside = name.startswith("logits_dense") or (".decoder.layers." in name and not is_norm(name))
     return inside and not once

@@ -33,7 +33,7 @@ from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
 from tts_core.metavoice.config import CODEBOOK_SIZE, END_OF_AUDIO, is_quantisable
 from tts_core.metavoice.memory import MetaVoiceJob, estimate
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
-from tts_core.metavoice.text import Tokenizer
+from tts_core.metavoice.text import PATTERN, Tokenizer
 from tts_core.prompt import Prompt
 
 MIDDLE = replace(
@@ -45,7 +45,6 @@ MIDDLE = replace(
 )
 SCHEDULE = MbdScheduleConfig(1e-5, 2.9e-2, 7.5, 1000, 5.0, 1.0)
 TEXT = "so it goes and goes until the end of it all, and then it goes on."
-PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 JOBS = {"middle": "200,600,150x4,60xmbd", "full": "200,900,200x4,200xmbd"}
 
 

@@ -32,14 +32,13 @@ from tts_core.codecs.mbd import (
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE, METAVOICE_SPEAKER_ENCODER
-from tts_core.metavoice.text import END_OF_TEXT, Tokenizer
+from tts_core.metavoice.text import END_OF_TEXT, PATTERN, Tokenizer
 
 TEXT = "This is a demo of text to speech by an open model, and it goes on for about as long as one breath."
 RUNS = 3
 SCHEDULE = MbdScheduleConfig(
     beta_t0=1e-5, beta_t1=0.0029, beta_exp=7.5, num_steps=1000, clip=5.0, noise_scale=1.0
 )
-PATTERN = r" ?\p{L}+|\s+|[^\s\p{L}]"
 
 
 def bands(unet: MbdUnetConfig) -> MbdConfig:
