@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tts_core.audio.recordings import SHORTEST, check_recording
 from tts_core.errors import UsageError
 from tts_core.text.captions import Word as Word
 
@@ -32,11 +33,13 @@ class Reference:
         if (self.audio is None) == (self.codes is None):
             raise UsageError("prompt: give audio or codes, exactly one of them")
 
-    def samples(self, sample_rate: int, where: str = "prompt") -> np.ndarray | None:
+    def samples(
+        self, sample_rate: int, where: str = "prompt", *, shortest: float = SHORTEST
+    ) -> np.ndarray | None:
         """Check its audio and resample it to a model's rate: (L,) float32; None if it has codes.
 
-        where: its name in messages. Raises UsageError unless it is one channel of finite floating-point
-        samples, and for too few of them to resample.
+        where: its name in messages.  shortest: seconds. Raises UsageError unless it is one channel of finite
+        floating-point samples, and for a recording that is silent, too short, or does not fit its transcript.
         """
         if self.audio is None:
             return None
@@ -46,6 +49,7 @@ class Reference:
         if samples.ndim != 1 or len(samples) == 0 or not np.isfinite(samples).all():
             raise UsageError(f"{where}: audio must be a non-empty 1-D array of finite samples")
         samples = samples.astype(np.float32)
+        check_recording(samples, self.sample_rate or sample_rate, self.text, where, shortest=shortest)
         if self.sample_rate is None or self.sample_rate == sample_rate:
             return samples
         from tts_core.audio.files import resample

@@ -20,13 +20,13 @@ from tests.golden.mars5_ar_checks import SETTINGS, options_of, read_info
 from tests.golden.mars5_nar_bench import bench as nar_bench
 from tests.golden.mars5_nar_checks import GoldenNoise
 from tests.tiny.codecs import codebooks_at
+from tests.tiny.recordings import snippet
 from tests.tolerance import assert_golden
 from tts_core.audio.silence import loud_span
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult
 
 IGNORED = {"deep_clone", "use_kv_cache", "beam_width"}  # settings of the original that ours does not have
@@ -60,7 +60,7 @@ class Whole:
         with exact_rotary(self.kind), self._watched(run):
             run.result = self.pipeline.generate(
                 about["text"],
-                prompt=Prompt.of(audio=samples, text=about["ref_transcript"]),
+                prompt=snippet(samples, about["ref_transcript"]),
                 options=options,
                 deep_clone=about["deep_clone"],
                 as_written=True,

@@ -30,6 +30,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.tiny import mars5 as mars5_pipelines
 from tests.tiny import metavoice_pipeline
+from tests.tiny.recordings import snippet
 from tests.tolerance import bound
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult
@@ -76,7 +77,7 @@ FOX = "[S2] The quick brown fox jumps over the lazy dog."
 DIALOGUE = (
     "[S1] It rained all night. [S2] Then the sun came out. [S1] We went for a walk. [S2] I stayed at home."
 )
-HEARD = Prompt.of(audio=speech(0.4, 16_000), text=SAID)
+HEARD = snippet(speech(0.4, 16_000), SAID)
 READ = Prompt.of(codes=codes(8, 256, 6), text="[S2] So")
 
 DIA = {
@@ -130,13 +131,13 @@ RECORDING = speech(0.2, 24_000)
 MARS5 = {
     "shallow": Run(KETTLE, {**FAST, "seed": 0, "prompt": VOICE}),
     "deep": Run(KETTLE, {**FAST, "seed": 1, "prompt": DEEP, "generate_max_len_override": 52}),
-    "shallow of samples": Run(KETTLE, {**FAST, "seed": 2, "prompt": Prompt.of(audio=RECORDING)}),
+    "shallow of samples": Run(KETTLE, {**FAST, "seed": 2, "prompt": snippet(RECORDING)}),
     "deep of samples": Run(
         KETTLE,
         {
             **FAST,
             "seed": 3,
-            "prompt": Prompt.of(audio=RECORDING, text="Then it thins."),
+            "prompt": snippet(RECORDING, "Then it thins."),
             "generate_max_len_override": 50,
         },
     ),

@@ -11,6 +11,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from tests.tiny.published_models import MARS5, sources
+from tests.tiny.recordings import snippet
 from tts_core.noise import HostNoise
 from tts_core.prompt import Prompt
 
@@ -50,7 +51,7 @@ def reference() -> np.ndarray:
 
 
 def voice(*, said: str | None = None) -> Prompt:
-    return Prompt.of(audio=reference(), text=said)
+    return snippet(reference(), said)
 
 
 def room(vocabulary: Any, text: str, ids: int, *, said: str | None = None, codes: Any = None) -> int:

@@ -16,8 +16,6 @@ from tts_core.prompt import Prompt
 from tts_core.text.checks import check_words
 from tts_core.text.spoken import spoken
 
-SHORTEST = 1.0  # seconds of a recording that `mlx-port generate` takes
-
 
 @dataclass(frozen=True)
 class Sizes:
@@ -91,19 +89,6 @@ def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Voice
     return Voice(codes.shape[1], codes=codes, transcript=transcript)
 
 
-def check_long_enough(prompt: Prompt, sizes: Sizes) -> None:
-    """Raise UsageError for a recording that is too short to clone."""
-    given = prompt.one
-    if given.audio is None:
-        return
-    seconds = len(given.audio) / (given.sample_rate or sizes.sample_rate)
-    if seconds < SHORTEST:
-        raise UsageError(
-            f"{given.name}: {seconds:.1f} s are too short for a voice; give 5 to 10 s of speech, "
-            f"{SHORTEST:g} s at least"
-        )
-
-
 def as_spoken(text: str) -> str:
     """Spell out numbers and abbreviations, and collapse white space to single spaces."""
     return " ".join(spoken(text).split())
@@ -115,10 +100,6 @@ def _read_aloud(transcript: str, options: Mars5Options) -> str:
 
 
 def _padded(samples: np.ndarray, sizes: Sizes, options: Mars5Options, where: str) -> np.ndarray:
-    if len(samples) < sizes.hop_length:
-        raise UsageError(f"{where}: {len(samples)} samples are less than a frame; give a second or more")
-    if not samples.any():
-        raise UsageError(f"{where}: the reference is silent; give some seconds of speech")
     _check_length(len(samples), sizes, options, where)
     return np.pad(samples, (int(options.ref_audio_pad * sizes.sample_rate), 0))
 

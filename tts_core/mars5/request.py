@@ -15,11 +15,10 @@ from tts_core.errors import UsageError
 from tts_core.mars5.diffusion import Diffusion
 from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
-from tts_core.mars5.reference import Sizes, Voice, as_spoken, check_long_enough, read_voice
+from tts_core.mars5.reference import Sizes, Voice, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.prompt import Prompt
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
@@ -116,13 +115,8 @@ def ask(
     options: Mars5Options,
     prompt: PromptLike,
 ) -> Request:
-    """Build a request from the configurations and documents of a model's parts, by kind.
-
-    Raises UsageError, also for a recording shorter than a second.
-    """
+    """Build a request from the configurations and documents of a model's parts, by kind."""
     sizes, texts = Sizes.of(configs["encodec"], configs["mars5_nar"]), documents["mars5"]
-    if isinstance(prompt, Prompt):
-        check_long_enough(prompt, sizes)
     ids = configs["mars5"].vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     return request(sizes, vocabulary, text, options, prompt)

@@ -407,11 +407,9 @@ def read_voice(facts: Facts, prompt: PromptLike) -> Voice:
         raise UsageError("prompt: MetaVoice needs audio of a voice; give Prompt.of(audio=...)")
     rate, waves = facts.vocoder.sample_rate, []
     for one in prompt.references:
-        wave = one.samples(rate, one.name)
+        wave = one.samples(rate, one.name, shortest=0)
         if wave is None:
             raise UsageError(f"{one.name}: MetaVoice needs audio of a voice; give Prompt.of(audio=...)")
-        if not wave.any():
-            raise UsageError(f"{one.name}: the reference is silent; give some seconds of speech")
         waves.append(wave)
     _check_seconds(sum(map(len, waves)) / rate, prompt.references[0].name)
     heard = [trim(resample(wave, rate, SPEAKER_RATE, quality="HQ"), TRIM_DB) for wave in waves]

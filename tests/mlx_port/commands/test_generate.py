@@ -282,25 +282,29 @@ def test_a_reference_that_is_no_sound(pipeline, capsys, reference, content, mess
 
 
 def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
-    soundfile.write(reference, np.zeros(16000 * 60, np.float32), 16000)
-    flags = ["--ref-audio", reference, "--ref-text", "Hello."]
+    soundfile.write(reference, np.zeros(16000 * 60, np.float32) + 0.1, 16000)
+    flags = ["--ref-audio", reference, "--ref-text", "Hello, everybody. " * 12]
     refused(capsys, pipeline, 2, "ref-audio: 60.0 s leave no room for speech", "-t", SECRET, *flags)
 
 
 def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
     configs = cli_speak.open_model(None, "torch", None).configs
     longest = (configs["dia"].max_frames - 1) * configs["dac"].hop_length
-    flags = ["--ref-audio", reference, "--ref-text", "Hello.", "--piece-seconds", 0, "--quiet"]
-    soundfile.write(reference, np.zeros(longest + 1, np.float32), 16000)
+    said = "Hello, everybody. " * 6
+    flags = ["--ref-audio", reference, "--ref-text", said, "--piece-seconds", 0, "--quiet"]
+    soundfile.write(reference, np.zeros(longest + 1, np.float32) + 0.1, 16000)
     refused(capsys, pipeline, 2, "leave no room for speech", "-t", SECRET, *flags)
-    soundfile.write(reference, np.zeros(longest, np.float32), 16000)
+    soundfile.write(reference, np.zeros(longest, np.float32) + 0.1, 16000)
     assert run(capsys, "-t", SECRET, *flags) == (0, "", "")
     assert len(pipeline.asked.voice.samples) == longest
 
 
 def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
+    soundfile.write(reference, np.zeros(16000 * 20, np.float32) + 0.1, 16000)
     flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 72]
-    message = "prompt: 1.0 s and 505 bytes of text leave too little room for this text; the limits are 30.5 s"
+    message = (
+        "prompt: 20.0 s and 505 bytes of text leave too little room for this text; the limits are 30.5 s"
+    )
     refused(capsys, pipeline, 2, message, "-t", f"{SECRET} {SECRET}", *flags)
 
 
@@ -463,9 +467,9 @@ def test_references_that_do_not_go_together(pipeline, capsys, reference, flags, 
 
 
 def test_a_reference_of_a_sample(pipeline, capsys, reference):
-    soundfile.write(reference, np.zeros(1, np.float32), 44100)
+    soundfile.write(reference, np.zeros(1, np.float32) + 0.1, 44100)
     flags = ["--ref-audio", reference, "--ref-text", "Hello."]
-    message = "ref-audio: only 1 samples long at 44100 Hz; give at least a second"
+    message = "ref-audio: 0.0 s are too short for a voice; give 5 to 10 s of speech, 1 s at least"
     refused(capsys, pipeline, 2, message, "-t", SECRET, *flags)
 
 

@@ -52,11 +52,18 @@ def test_both_backends_say_the_same(tmp_path):
 
 
 def test_a_reference_is_continued(tmp_path):
-    first = speak(
-        "-t", "[S1] Hello.", "--seed", "3", "--max-seconds", "0.4", "-o", "a.wav", "--quiet", folder=tmp_path
-    )
+    first = speak("-t", "[S1] Hello there, you.", "--seed", "3", "-o", "a.wav", "--quiet", folder=tmp_path)
     assert (first.returncode, first.stdout, first.stderr) == (0, "", "")
-    flags = ["--ref-audio", "a.wav", "--ref-text", "[S1] Hello.", "--max-seconds", "0.2", "--seed", "3"]
+    flags = [
+        "--ref-audio",
+        "a.wav",
+        "--ref-text",
+        "[S1] Hello there, you.",
+        "--max-seconds",
+        "0.2",
+        "--seed",
+        "3",
+    ]
     second = speak("-t", "Goodbye.", *flags, "-o", "b.flac", folder=tmp_path)
     assert second.returncode == 0, second.stderr
     assert second.stdout.startswith("b.flac: 0.2")

@@ -9,6 +9,7 @@ import pytest
 from tests.parity.dia import plain
 from tests.sides import ORACLE, SIDES, Side, assert_parity
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import tokenize
@@ -167,9 +168,7 @@ def test_audio_prompt_end_to_end(side: Side) -> None:
     samples = np.random.default_rng(3).normal(0, 0.3, 200).astype(np.float32)  # 7 frames, the last one padded
     codes = side.numpy(voice.engine.codec.encode(samples[None]))[0]
     assert codes.shape == (4, 7)
-    heard = voice.generate(
-        "Hello.", prompt=Prompt.of(text="[S1] Said before.", audio=samples), seed=1, max_frames=12
-    )
+    heard = voice.generate("Hello.", prompt=snippet(samples, "[S1] Said before."), seed=1, max_frames=12)
     read = voice.generate(
         "Hello.", prompt=Prompt.of(text="[S1] Said before.", codes=codes), seed=1, max_frames=12
     )
@@ -183,7 +182,7 @@ def test_audio_prompt_end_to_end(side: Side) -> None:
 
 def test_audio_prompt_gives_the_same_speech_on_both_sides() -> None:
     samples = np.random.default_rng(3).normal(0, 0.3, 200).astype(np.float32)
-    prompt = Prompt.of(text="[S1] Said before.", audio=samples)
+    prompt = snippet(samples, "[S1] Said before.")
     every = [
         pipeline(side, True).generate("Hello.", prompt=prompt, seed=4, max_frames=12)
         for side in SIDES.values()

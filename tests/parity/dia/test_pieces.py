@@ -11,6 +11,7 @@ import pytest
 from mlx_port.api import embedded_voice as mlx_voice
 from tests.sides import PORT, SIDES, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.recordings import snippet
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import FADE, PAUSE
 from tts_core.audio.joining import join as join_waves
@@ -116,7 +117,7 @@ def test_a_second_anchor_stands_behind_the_first(side: Side) -> None:
 def test_a_reference_is_every_piece_s_prompt(side: Side) -> None:
     samples = np.random.default_rng(0).normal(0, 0.1, 600).astype(np.float32)
     voice = pipeline(side)
-    given = Prompt.of(audio=samples, text="[S1] Before. [S2] That.")
+    given = snippet(samples, "[S1] Before. [S2] That.")
     pieces = voice.generate(TEXT, prompt=given, seed=SEED).pieces
     assert voice.generate(SHORT, prompt=given, seed=SEED, max_frames=1).pieces == ()
     for piece in pieces:

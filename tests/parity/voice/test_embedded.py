@@ -7,11 +7,11 @@ import pytest
 
 from mlx_port.api import embedded_voice as mlx_voice
 from tests.parity.dia import plain
+from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.noise import HostNoise
-from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.voice.embedded import CODEC, DIA
 
@@ -120,7 +120,7 @@ def test_continuing_a_voice() -> None:
     codes = {name: np.asarray(voice().engine.codec.encode(said[None])) for name, voice in VOICES.items()}
     assert codes["mlx_port"].shape == (1, 8, 9)  # of 480 samples each
     np.testing.assert_array_equal(codes["mlx_port"], codes["torch_ref"])
-    prompt = Prompt.of(text="[S1] Hello,", audio=said)
+    prompt = snippet(said, "[S1] Hello,")
     results = [
         voice().generate("and goodbye.", prompt=prompt, seed=7, max_frames=12) for voice in VOICES.values()
     ]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.tiny.mars5 import SAID, TEXT, pipeline, reference, room
+from tests.tiny.recordings import snippet
 from tests.torch_ref.limits.stand_ins import stand_ins
 from torch_ref.limits import Backend, enforce
-from tts_core.prompt import Prompt
 
 Speech = list[np.ndarray]
 
@@ -25,7 +25,7 @@ def speak() -> Callable[[], Speech]:
         made: Speech = []
         for said in (None, SAID):
             limit = room(voice.engine.vocabulary, TEXT, 8, said=said, codes=codes)
-            prompt = Prompt.of(audio=reference(), text=said)
+            prompt = snippet(reference(), said)
             result = voice.generate(
                 TEXT, prompt=prompt, seed=1, timesteps=2, generate_max_len_override=limit, draws="per class"
             )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tiny.dia import dac_config, dia_config
+from tests.tiny.recordings import snippet
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
@@ -43,7 +44,7 @@ def jobs(asked: Request) -> list[Job]:
     [
         None,
         Prompt.of(codes=CODES, text="[S1] Before. [S2] That."),
-        Prompt.of(audio=np.zeros(600, np.float32), text="[S2] Before."),
+        snippet(np.zeros(600, np.float32) + 0.1, "[S2] Before."),
     ],
     ids=["no prompt", "prompt", "half a prompt"],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from tests.conftest import Calls
 from tests.tiny.dia import SAMPLING, dac_config, dia_config
+from tests.tiny.recordings import snippet
 from tts_core.dia import pieces
 from tts_core.dia import request as module
 from tts_core.dia.memory import Job
@@ -90,7 +91,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "prompt 1: codes of type float64; give whole numbers",
     ),
     "audio, then codes of other channels": (
-        {"prompts": [Prompt.of(text="a", audio=np.zeros(9)), CODES.T]},
+        {"prompts": [snippet(np.ones(9), "a"), CODES.T]},
         "prompt 2: codes of shape (5, 4); expected (4, frames)",
     ),
     "no audio": (
@@ -200,7 +201,7 @@ def test_prompts() -> None:
     asked = request(
         ["a", "b", "c", "d"],
         [
-            Prompt.of(text="x", audio=np.full(31, 0.5)),  # 30 samples a frame
+            snippet(np.full(31, 0.5), "x"),  # 30 samples a frame
             CODES.astype(np.uint16),
             None,
             Prompt.of(text="y", codes=CODES[:, :0]),

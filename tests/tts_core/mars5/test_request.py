@@ -44,7 +44,7 @@ def texts(said: Request) -> list[str]:
         (Prompt.of(audio=np.zeros((2, 900), np.float32)), "1-D array"),
         (Prompt.of(audio=np.zeros(0, np.float32)), "non-empty"),
         (Prompt.of(audio=np.array([0.1, np.nan] * 200)), "finite"),
-        (Prompt.of(audio=SOUND[:319]), "319 samples are less than a frame"),
+        (Prompt.of(audio=SOUND[:-1]), "too short for a voice"),
         (Prompt.of(audio=np.zeros(900)), "silent"),
         (Prompt.of(audio=np.tile(SOUND, 13)), r"13\.0 s of reference, the limit is 12; cut it"),
         (Prompt.of(codes=np.zeros((7, 4), int)), r"shape \(7, 4\); expected \(8, frames\)"),

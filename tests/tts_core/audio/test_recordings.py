@@ -1,0 +1,69 @@
+"""What can be a reference voice: levels, lengths, and seconds for the words, at the bounds of each."""
+
+import numpy as np
+import pytest
+
+from tts_core.audio.recordings import check_recording, loudest_db
+from tts_core.errors import UsageError
+from tts_core.prompt import Prompt
+
+RATE = 8000
+
+
+def tone(seconds: float, level: float = 0.5) -> np.ndarray:
+    return (level * np.sin(np.arange(round(seconds * RATE)) / 5)).astype(np.float32)
+
+
+def refusal(samples: np.ndarray, said: str | None = None) -> str:
+    with pytest.raises(UsageError) as caught:
+        check_recording(samples, RATE, said, "prompt 2")
+    return str(caught.value)
+
+
+def test_silence() -> None:
+    """Zeros, dither, and sound below -60 dB everywhere; a short loud part is enough."""
+    assert refusal(np.zeros(4 * RATE, np.float32)) == (
+        "prompt 2: the reference is silent, at most -inf dB; give 5 to 10 s of speech"
+    )
+    dither = np.random.default_rng(0).uniform(-1, 1, 4 * RATE).astype(np.float32) / 2**15
+    assert "the reference is silent, at most -95 dB" in refusal(dither)
+    quiet = tone(4, level=0.9e-3 * 2**0.5)
+    assert "at most -61 dB" in refusal(quiet)
+    check_recording(quiet * np.float32(1.2), RATE, None, "prompt")
+    check_recording(np.concatenate([dither, tone(0.3), dither]), RATE, None, "prompt")
+
+
+def test_length() -> None:
+    assert refusal(tone(0.1), "eight words of a text that was said") == (
+        "prompt 2: 0.1 s are too short for a voice; give 5 to 10 s of speech, 1 s at least"
+    )
+    assert "too short" in refusal(tone(1)[:-1])
+    check_recording(tone(1), RATE, None, "prompt")
+    check_recording(tone(0.1), RATE, None, "prompt", shortest=0)
+
+
+@pytest.mark.parametrize(("count", "fits"), [(11, False), (12, True), (60, True), (120, True), (121, False)])
+def test_words_of_four_seconds(count: int, fits: bool) -> None:
+    """From 3 to 30 characters a second; tags and white space at ends are not said."""
+    said = f" [S1]\n{'a' * count} [S2] "
+    if fits:
+        check_recording(tone(4), RATE, said, "prompt")
+    else:
+        assert refusal(tone(4), said) == (
+            f"prompt 2: 4.0 s do not fit a transcript of {count} characters, {count / 4:.1f} per second; "
+            "speech has 3 to 30; give exactly the words of the recording"
+        )
+
+
+def test_level_of_the_loudest_part() -> None:
+    assert loudest_db(np.ones(RATE), RATE) == pytest.approx(0)
+    assert loudest_db(tone(1, level=1), RATE) == pytest.approx(-3.01, abs=0.05)
+    assert loudest_db(np.full(7, 0.1), RATE) == pytest.approx(-20)
+    assert loudest_db(np.zeros(0), RATE) == float("-inf")
+
+
+def test_every_model_reads_recordings_through_the_check() -> None:
+    """At the recording's own rate; codes are not checked."""
+    with pytest.raises(UsageError, match=r"^voice: 4\.0 s do not fit a transcript of 2 characters"):
+        Prompt.of(audio=tone(4), text="No", sample_rate=RATE).one.samples(16_000, "voice")
+    assert Prompt.of(codes=np.zeros((8, 1), np.int32), text="Any words at all.").one.samples(RATE) is None

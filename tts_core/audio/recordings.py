@@ -1,0 +1,52 @@
+"""Check that a recording can be a reference voice: its level, its length, and its length for its words."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from tts_core.errors import UsageError
+
+SHORTEST = 1.0  # seconds
+SILENT_DB = -60.0  # level of the loudest part, relative to a full-scale square wave; -90 is 16-bit dither
+PART = 0.1  # seconds of the part
+SLOWEST, FASTEST = 3.0, 30.0  # characters of transcript per second of speech; English read aloud has about 15
+
+_TAG = re.compile(r"\[\s*[Ss]\d+\s*\]")
+
+
+def check_recording(
+    samples: np.ndarray, sample_rate: int, transcript: str | None, where: str, *, shortest: float = SHORTEST
+) -> None:
+    """Raise UsageError for a recording that is silent, too short, or does not fit its transcript.
+
+    samples: (L,) finite.  transcript: None is not checked; speaker tags do not count.  where: its name in
+    messages.  shortest: seconds.
+    """
+    seconds, level = len(samples) / sample_rate, loudest_db(samples, sample_rate)
+    if level < SILENT_DB:
+        raise UsageError(
+            f"{where}: the reference is silent, at most {level:.0f} dB; give 5 to 10 s of speech"
+        )
+    if seconds < shortest:
+        raise UsageError(
+            f"{where}: {seconds:.1f} s are too short for a voice; give 5 to 10 s of speech, "
+            f"{shortest:g} s at least"
+        )
+    if transcript is None:
+        return
+    count = len(" ".join(_TAG.sub(" ", transcript).split()))
+    if not SLOWEST * seconds <= count <= FASTEST * seconds:
+        raise UsageError(
+            f"{where}: {seconds:.1f} s do not fit a transcript of {count} characters, {count / seconds:.1f} "
+            f"per second; speech has {SLOWEST:g} to {FASTEST:g}; give exactly the words of the recording"
+        )
+
+
+def loudest_db(samples: np.ndarray, sample_rate: int) -> float:
+    """Level of the loudest part of PART seconds, 0 dB at a root mean square of 1; -inf for zeros."""
+    size = max(1, min(round(PART * sample_rate), len(samples)))
+    padded = np.pad(samples.astype(np.float64), (0, -len(samples) % size))
+    power = np.square(padded).reshape(-1, size).mean(axis=1).max(initial=0)
+    return float(10 * np.log10(power)) if power > 0 else float("-inf")
