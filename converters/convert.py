@@ -153,9 +153,7 @@ def outline(
     quantised again, or when no layer can be quantised.
     """
     parts = list(published.parts.values())
-    if published.model is not None:
-        configs = {part.kind: part.config for part in parts}
-        models.check_fits(published.model, configs, {part.kind: part.documents for part in parts})
+    published.check_fits()
     if dtype is not None and (dtype not in FLOATS or dtype == "float64"):
         raise UsageError(f"--dtype: {dtype!r} is unknown; choose from float32, bfloat16, float16")
     if quantization is not None and any(part.quantization for part in parts):

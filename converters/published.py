@@ -13,6 +13,8 @@ from converters.files.hub import locate
 from converters.maps.layouts import Hints
 from converters.part import Part as Part
 from converters.search import Search
+from tts_core import models
+from tts_core.errors import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,17 @@ class Published:
     model: str | None
     parts: Mapping[str, Part]
     ignored: Mapping[str, str]
+
+    def check_fits(self) -> None:
+        """Raise CheckpointError, with the root's folder, unless the parts of a model belong together."""
+        if self.model is None:
+            return
+        configs = {kind: part.config for kind, part in self.parts.items()}
+        documents = {kind: part.documents for kind, part in self.parts.items()}
+        try:
+            models.check_fits(self.model, configs, documents)
+        except CheckpointError as fault:
+            raise CheckpointError(f"{self.parts[self.model].files[0].parent}: {fault}") from None
 
 
 def open_published(

@@ -33,8 +33,7 @@ class Parts:
         self.documents = {kind: part.documents for kind, part in published.parts.items()}
         self.device, self.dtype = self.precision = precision
         self._parts = published.parts
-        if self.model is not None:
-            models.check_fits(self.model, self.configs, self.documents)
+        published.check_fits()
 
     def network(self, kind: str) -> Any:
         """Load the network of a kind with its weights, or with a reader of them if it loads in pieces."""

@@ -6,6 +6,7 @@ configuration and documents, and LAYOUTS, by the layouts' names.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -52,7 +53,7 @@ class Found:
         """A JSON file beside it, read once; empty where there is none."""
         if name not in self._read:
             path = self.folder / name
-            self._read[name] = read_json(path) if path.is_file() else {}
+            self._read[name] = read_json(path) if os.path.lexists(path) else {}
         return self._read[name]
 
 

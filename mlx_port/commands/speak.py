@@ -19,6 +19,7 @@ from mlx_port.commands.generate import Flags
 from tts_core.audio.files import WavWriter, check_output, read_audio_at_its_rate, write_audio
 from tts_core.errors import GenerationError, NotFoundError, UsageError, not_there
 from tts_core.files.record import RECORD, Record
+from tts_core.files.regular import LARGEST_TEXT
 from tts_core.models import NAMES, Model
 from tts_core.models import model as model_of
 from tts_core.options import info, options_class
@@ -122,10 +123,15 @@ def read_text(given: str | None) -> str:
     """Return the text of the flag, or read stdin."""
     if given is not None and given != "-":
         return given
-    if given is None and sys.stdin.isatty():
+    if sys.stdin is None or (given is None and sys.stdin.isatty()):
         raise UsageError("text: missing; give --text, or pipe a text to stdin")
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        content = sys.stdin.buffer.read(LARGEST_TEXT + 1) or b""
+        if len(content) > LARGEST_TEXT:
+            raise UsageError(f"text: more than {LARGEST_TEXT} bytes from stdin; speak it in parts")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"text: stdin cannot be read ({error.strerror or error!r}); give a file") from None
     except UnicodeDecodeError as error:
         raise UsageError(
             f"text: byte {error.start + 1} of stdin is not UTF-8; save the text as UTF-8"

@@ -11,7 +11,7 @@ from torch_ref.memory import backend_name, free_bytes
 from torch_ref.metavoice.engine import MetaVoiceEngine
 from tts_core.metavoice import pipeline
 from tts_core.metavoice.memory import check_loading
-from tts_core.metavoice.request import read_tokenizers
+from tts_core.metavoice.text import read_tokenizers
 from tts_core.pipeline import check_model
 
 

@@ -8,13 +8,21 @@ import wave
 from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tts_core.errors import NotFoundError, ResourceError, UsageError, not_there
+from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, not_there
+from tts_core.files.regular import irregular, opened
+
+if TYPE_CHECKING:
+    import soundfile
 
 FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}  # output formats; libsndfile reads more
+MOST_SECONDS = 1800  # of a sound file that is read
+MOST_SAMPLES = MOST_SECONDS * 48000
+RATES = (1000, 1_000_000)  # Hz; resampling from 1 Hz would make a gigabyte of a small file
+_BLOCK = 1 << 20  # samples decoded at a time, all channels together
 
 
 def read_audio(
@@ -37,18 +45,23 @@ def read_audio(
 def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, int]:
     """Read a sound file as (L,) float32 samples, its channels averaged, and its sample rate in Hz.
 
-    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty, or contains
-    NaN or infinite samples.
+    Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty or too long,
+    or contains NaN or infinite samples; ResourceError for a failing disk.
     """
     import soundfile
 
     path = Path(path)
-    if not path.exists():
-        raise not_there("audio", path)
-    if path.is_dir():
-        raise UsageError(f"audio: {path} is a folder; give a sound file")
     try:
-        samples, rate = soundfile.read(os.fsencode(path), dtype="float32", always_2d=True)
+        with opened(path) as file:
+            file.read(1)
+    except FileNotFoundError:
+        raise not_there("audio", path) from None
+    except CheckpointError as error:
+        raise UsageError(f"audio: {error}; give a sound file") from None
+    try:
+        # bytes: a name need not be UTF-8
+        with soundfile.SoundFile(os.fsencode(path)) as sound:  # pyright: ignore[reportArgumentType]
+            samples, rate = _decoded(sound, path), sound.samplerate
     except (soundfile.SoundFileError, RuntimeError, OSError) as error:
         new = f"{path.stem}{'_new' * (path.suffix.lower() == '.wav')}.wav"
         raise UsageError(
@@ -58,7 +71,25 @@ def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, in
         raise UsageError(f"audio: {path} is empty; give a file with sound")
     if not np.isfinite(samples).all():
         raise UsageError(f"audio: {path} contains NaN or infinite samples; export it again")
-    return samples.mean(axis=1), int(rate)
+    return samples, int(rate)
+
+
+def _decoded(sound: soundfile.SoundFile, path: Path) -> np.ndarray:
+    """Decode block by block, and no further than is allowed: a header may lie, and silence packs well."""
+    low, high = RATES
+    if not low <= sound.samplerate <= high:
+        raise UsageError(
+            f"audio: {path} has {sound.samplerate} samples a second; give one of {low} to {high}"
+        )
+    most = min(MOST_SAMPLES, MOST_SECONDS * sound.samplerate)
+    blocks, length = [np.zeros(0, np.float32)], 0
+    while len(block := sound.read(max(1, _BLOCK // sound.channels), dtype="float32", always_2d=True)):
+        blocks.append(block.mean(axis=1))
+        length += len(block)
+        if length > most:
+            seconds = most // sound.samplerate
+            raise UsageError(f"audio: {path} is longer than {seconds} s; give a part of it")
+    return np.concatenate(blocks)
 
 
 def resample(
@@ -89,8 +120,14 @@ def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[st
     path = Path(path)
     if path.suffix.lower() not in suffixes:
         raise UsageError(f"{what}: {path} ends in {path.suffix or 'no suffix'!r}; use {', '.join(suffixes)}")
-    if path.is_dir():
-        raise UsageError(f"{what}: {path} is a folder; give the name of a file")
+    try:
+        kind = irregular(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        kind = None
+    except OSError as error:
+        kind = error.strerror
+    if kind is not None:
+        raise UsageError(f"{what}: {path}: {kind}; give the name of a file")
     folder = path.parent
     if not folder.exists():
         raise NotFoundError(f"{what}: the folder {folder} does not exist; create it first")
@@ -122,10 +159,11 @@ def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: 
     path = Path(path)
     form = FORMATS[path.suffix.lower()]
     data = np.clip(samples, -1, 1) if form == "MP3" else pcm16(samples)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=path.suffix)
     os.close(handle)
     try:
-        soundfile.write(os.fsencode(partial), data, sample_rate, format=form)
+        place = os.fsencode(partial)  # a name need not be UTF-8
+        soundfile.write(place, data, sample_rate, format=form)  # pyright: ignore[reportArgumentType]
         os.chmod(partial, 0o666 & ~_umask())  # mkstemp's files are private
         os.replace(partial, path)
     except soundfile.LibsndfileError as error:

@@ -16,13 +16,20 @@ def read_json(path: Path, most: int = LARGEST_TEXT) -> dict[str, Any]:
     Raises CheckpointError, naming the file, for one that is too large, not UTF-8, not JSON or nested too
     deeply, and for another value than an object.
     """
-    text = read_text(path, most)
+    return parse_json(read_text(path, most), str(path))
+
+
+def parse_json(text: str, where: str) -> dict[str, Any]:
+    """Read a JSON object out of a text; numbers are finite. Raises CheckpointError as `read_json`.
+
+    where: the file that the text is from, for the errors.
+    """
     try:
         content = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as fault:
-        raise CheckpointError(f"{path}: not readable as JSON: {fault}") from None
+        raise CheckpointError(f"{where}: not readable as JSON: {fault}") from None
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: not a JSON object")
+        raise CheckpointError(f"{where}: not a JSON object")
     return content
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tts_core.errors import CheckpointError, NotFoundError
 from tts_core.files.json_object import read_json
-from tts_core.files.regular import opened, reading
+from tts_core.files.regular import identity, opened, reading
 
 RECORD = "conversion.json"
 CARD = "README.md"
@@ -103,7 +103,7 @@ class Record:
         return [
             name
             for name, expected in self.files.items()
-            if _folder(name) in parts and name != CARD and self._measure(name) != expected
+            if _folder(name) in parts and name != CARD and not self._is(name, expected)
         ]
 
     def check(self, parts: Collection[str]) -> None:
@@ -114,9 +114,11 @@ class Record:
                 "convert again"
             )
 
-    def _measure(self, name: str) -> Written:
+    def _is(self, name: str, expected: Written) -> bool:
+        """Compare the sizes first: a file may be of any."""
+        path = self.folder / name
         try:
-            return Written.of(self.folder / name)
+            return identity(path).size == expected.bytes and Written.of(path) == expected
         except FileNotFoundError:
             raise NotFoundError(f"{self.folder / name}: {MISSING}") from None
 

@@ -132,7 +132,13 @@ def read_text(path: Path, most: int = LARGEST_TEXT) -> str:
         raise CheckpointError(f"{path}: not UTF-8 ({fault.reason} at byte {fault.start})") from None
 
 
+def irregular(mode: int) -> str | None:
+    """Name what is not a regular file, by its `st_mode`: "a named pipe"; None for a file."""
+    if stat.S_ISREG(mode):
+        return None
+    return next((name for matches, name in _KINDS if matches(mode)), "something else")
+
+
 def _check_regular(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = next((name for matches, name in _KINDS if matches(status.st_mode)), "something else")
+    if kind := irregular(status.st_mode):
         raise CheckpointError(f"{path}: {kind}, not a file")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,7 @@ from tts_core.metavoice.config import CODEBOOK_SIZE, FIRST_STAGE_BOOKS
 from tts_core.metavoice.layer_order import first_stage_stages, second_stage_stages, speaker_encoder_stages
 from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.metavoice.speaker_slices import SAMPLE_RATE, utterance_slices
-from tts_core.metavoice.text import Tokenizers, read_converted
+from tts_core.metavoice.text import Tokenizers, read_tokenizers
 from tts_core.nn.ladder import TEXT, Given, Rung, sound
 from tts_core.nn.layer_order import State
 
@@ -84,8 +83,4 @@ def _window(given: Given) -> State:
 
 
 def _tokenizers(given: Given) -> Tokenizers:
-    tables = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
-    documents = given.documents
-    return read_converted(
-        {stage: json.loads(documents[kind]["tokenizer.json"]) for stage, kind in tables.items()}
-    )
+    return read_tokenizers(given.documents)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import secrets
@@ -25,7 +24,7 @@ from tts_core.metavoice.options import DECODERS, Decoder, MetaVoiceOptions
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.speaker_slices import SAMPLE_RATE as SPEAKER_RATE
 from tts_core.metavoice.speaker_slices import TRIM_DB
-from tts_core.metavoice.text import Tokenizers, check_characters, normalise, read_converted
+from tts_core.metavoice.text import Tokenizers, check_characters, normalise, read_tokenizers
 from tts_core.noise import HostNoise, check_seed, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
@@ -65,14 +64,6 @@ class Facts:
             DECODERS if "mbd" in configs else ("vocos",),
             tokenizers,
         )
-
-
-def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
-    """Read both stages' tables. documents: kind → name → text."""
-    kinds = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
-    return read_converted(
-        {stage: json.loads(documents[kind]["tokenizer.json"]) for stage, kind in kinds.items()}
-    )
 
 
 @dataclass(frozen=True, eq=False)

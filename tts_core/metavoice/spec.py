@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tts_core.codecs import mbd, vocos
 from tts_core.codecs.encodec import ENCODEC_24KHZ
 from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
@@ -21,11 +19,10 @@ from tts_core.metavoice.config import (
     second_stage_parameter_shapes,
     speaker_encoder_parameter_shapes,
 )
-from tts_core.metavoice.text import read_converted
+from tts_core.metavoice.text import TOKENIZER, read_tokenizers
 from tts_core.models import Configs, Documents, Model, Network, never
 
 REPOSITORY, LICENSE = "metavoiceio/metavoice-1B-v0.1", "apache-2.0"
-TOKENIZER = "tokenizer.json"
 
 # model_args of metavoiceio/metavoice-1B-v0.1's checkpoints, and its speaker encoder's tensors
 METAVOICE_FIRST_STAGE = FirstStageConfig(
@@ -58,9 +55,7 @@ METAVOICE_SPEAKER_ENCODER = SpeakerEncoderConfig(
 def check(configs: Configs, documents: Documents) -> None:
     """Raise CheckpointError if networks, tokenizers or codecs do not match."""
     first, second = configs["metavoice"], configs["metavoice_second_stage"]
-    tables = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
-    read = {stage: json.loads(documents[kind][TOKENIZER]) for stage, kind in tables.items()}
-    read_converted(read).check_fits(first, second)
+    read_tokenizers(documents).check_fits(first, second)
     speaker = configs["metavoice_speaker_encoder"].speaker_embedding_size
     widths = (first.speaker_embedding_size, second.speaker_embedding_size, speaker)
     if len(set(widths)) != 1:

@@ -19,6 +19,7 @@ import numpy as np
 
 from tts_core.config import exact_fields, mapping
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.files.json_object import parse_json
 from tts_core.metavoice.config import (
     CODEBOOK_SIZE,
     END_OF_AUDIO,
@@ -27,6 +28,7 @@ from tts_core.metavoice.config import (
 )
 from tts_core.text.bpe import merge, pairs_of_ranks, splitter
 
+TOKENIZER = "tokenizer.json"
 END_OF_TEXT = "<|endoftext|>"
 # of the published tables: GPT-2's. A table with another is refused: matching it could take exponential time
 PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -194,6 +196,13 @@ def read_published(tokenizer: Any) -> Tokenizer:
         raise CheckpointError("meta: tokenizer: mergeable_ranks: not every key is a byte string")
     special = mapping(given["special_tokens"], "meta: tokenizer: special_tokens")
     return Tokenizer(given["pat_str"], dict(ranks), dict(special), given["offset"])
+
+
+def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
+    """Read both stages' tables. documents: kind → name → text. Raises CheckpointError as `read_converted`."""
+    kinds = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
+    texts = {stage: documents[kind][TOKENIZER] for stage, kind in kinds.items()}
+    return read_converted({stage: parse_json(text, f"{TOKENIZER}: {stage}") for stage, text in texts.items()})
 
 
 def read_converted(tokenizers: Any) -> Tokenizers:

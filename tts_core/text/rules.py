@@ -5,7 +5,6 @@ A folder without the file has no rules: its network reads any text as it is writ
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,11 +13,14 @@ from typing import Any
 
 from tts_core.config import exact_fields, mapping
 from tts_core.errors import CheckpointError
+from tts_core.files.json_object import parse_json
 from tts_core.text.letters import spelled
 from tts_core.text.spoken import SIGNS, spoken
 
 FILE = "text.json"
 LANGUAGES = ("en",)
+LONGEST = 64  # characters that are written in place of one
+MOST_CHARACTERS = 1 << 16  # of an alphabet
 
 _ITEM = re.compile(r"(?:(?P<bullet>[-*•–—])|\d{1,3}[.)])\s++")  # opens an item of a list
 _QUOTE = re.compile(r"(?<![^\W\d_])'|'(?![^\W\d_])")  # an apostrophe is between letters
@@ -49,6 +51,12 @@ class TextRules:
     def __post_init__(self) -> None:
         if self.spoken is not None and self.spoken not in LANGUAGES:
             raise CheckpointError(f"{FILE}: spoken is {self.spoken!r}; use {' or '.join(LANGUAGES)}, or null")
+        texts = (*self.letters.values(), *self.replacements.values(), self.pauses, self.ends)
+        if any(len(text) > LONGEST for text in texts) or len(self.alphabet or "") > MOST_CHARACTERS:
+            raise CheckpointError(
+                f"{FILE}: a name, replacement or list of marks has more than {LONGEST} characters, "
+                f"or the alphabet more than {MOST_CHARACTERS}"
+            )
         if self.letters and sorted(self.letters) != [chr(code) for code in range(ord("a"), ord("z") + 1)]:
             raise CheckpointError(f"{FILE}: letters: give a name for each of a to z, or none")
         if long := [char for char in self.replacements if len(char) != 1]:
@@ -136,12 +144,7 @@ def read_rules(documents: Mapping[str, str]) -> TextRules:
     """
     if FILE not in documents:
         return NO_RULES
-    try:
-        given = exact_fields(TextRules, json.loads(documents[FILE]), FILE)
-    except CheckpointError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{FILE}: not readable as JSON: {error}") from None
+    given = exact_fields(TextRules, parse_json(documents[FILE], FILE), FILE)
     for name in ("letters", "replacements"):
         table = mapping(given[name], f"{FILE}: {name}")
         if not all(isinstance(value, str) for value in table.values()):

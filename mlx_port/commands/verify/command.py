@@ -112,19 +112,16 @@ def _run(
 
 def _converted(destination: str) -> Published:
     """Open DST. Raises UsageError for a folder that convert-weights did not write."""
-    import json
     from pathlib import Path
 
     from converters.published import open_published
     from mlx_port.loading import open_parts
     from tts_core.errors import UsageError
+    from tts_core.files.json_object import read_json
 
     folder = Path(destination).expanduser()
-    try:
-        layout = json.loads((folder / "config.json").read_text("utf-8")).get("weights_layout")
-    except (OSError, ValueError, AttributeError):
-        layout = None
-    if folder.is_dir() and layout != "mlx":
+    config = read_json(folder / "config.json") if os.path.lexists(folder / "config.json") else {}
+    if folder.is_dir() and config.get("weights_layout") != "mlx":
         raise UsageError(
             f"DST: {destination} is not a converted model; give the folder that convert-weights wrote"
         )

@@ -4,21 +4,27 @@ import ast
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from unicodedata import category
 
 import numpy as np
 import pytest
+import soundfile
 from safetensors.numpy import load_file, save_file
 
 from converters import cli as converter
+from converters.convert import convert as make
+from converters.published import open_published
 from mlx_port.commands import main as cli
 from tests.record import record_again
-from tests.tiny.published_models import SOURCES
+from tests.tiny.published_models import SOURCES, sources
 from tts_core.printable import LONGEST
 
 ROOT = Path(__file__).parents[3]
@@ -136,6 +142,140 @@ def test_what_a_conversion_drops_and_ignores(
     assert NASTY in json.loads(report)["parts"]["metavoice"]["dropped"]
 
 
+class Hangs(BaseException):
+    """Of a command that waits; no `except Exception` catches it."""
+
+
+def hang(*_: object) -> NoReturn:
+    raise Hangs
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Of 20 seconds."""
+    old = signal.signal(signal.SIGALRM, hang)
+    signal.setitimer(signal.ITIMER_REAL, 20)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def socket_at(path: Path) -> None:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(os.path.relpath(path))  # a socket's name has at most 107 bytes
+    server.close()
+
+
+def endless(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+ODD: dict[str, Edit] = {
+    "a pipe": os.mkfifo,
+    "a socket": socket_at,
+    "a folder": Path.mkdir,
+    "a device without end": lambda path: path.symlink_to("/dev/zero"),
+    "a failing disk": lambda path: path.symlink_to("/proc/self/mem"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a dead link": lambda path: path.symlink_to("nowhere"),
+    "a terabyte": endless,
+    "nothing in it": Path.touch,
+    "zeros": lambda path: path.write_bytes(bytes(100)),
+    "nested arrays": lambda path: path.write_bytes(b"[" * 200_000),
+    "nested objects": lambda path: path.write_bytes(b'{"a":' * 200_000),
+    "not UTF-8": lambda path: path.write_bytes(b'{"a": "\xff"}'),
+    "a number without end": lambda path: path.write_bytes(b'{"a": %s}' % (b"9" * 5000)),
+    "no number": lambda path: path.write_bytes(b'{"hidden_size": NaN}'),
+}
+PLACES = {
+    "mars5": (
+        "config.json",
+        "conversion.json",
+        "nar/config.json",
+        "codec/model.safetensors",
+        "texttok.model",
+    ),
+    "metavoice": ("second_stage/tokenizer.json",),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {model: tmp_path_factory.mktemp("converted") / model for model in PLACES}
+    for model, folder in made.items():
+        make(open_published(sources(model)), folder, dtype="float32")
+    soundfile.write(made["mars5"].parent / "voice.wav", 0.2 * np.sin(np.arange(8 * 16000) / 20), 16000)
+    return made
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/mem"), reason="no /proc/self/mem, which reads as a failing disk"
+)
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(("model", "name"), [(model, name) for model in PLACES for name in PLACES[model]])
+def test_files_of_a_converted_folder_that_are_none(
+    model: str,
+    name: str,
+    odd: str,
+    models: dict[str, Path],
+    tmp_path: Path,
+    said: Callable[..., str],
+    monkeypatch,
+) -> None:
+    """Each command names the file in one line, at once; estimate reads neither tokenizers nor weights."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path(shutil.copytree(models[model], tmp_path / "copy"))
+    (folder / name).unlink()
+    ODD[odd](folder / name)
+    voice = models["mars5"].parent / "voice.wav"
+    spoken = ("generate", "--model", folder, "--text", "Hi.", "-o", "a.wav", "--ref-audio", voice)
+    reads_all = "config" in name or "conversion" in name
+    commands = [spoken, (*spoken, "--backend", "torch"), ("verify", *sources(model), folder, "--offline")]
+    commands += [("estimate", "--model", folder)] if reads_all and "nar" not in name else []
+    with patience():
+        for command in commands:
+            text = said((3, 4, 5), cli.run, *command)
+            assert "internal" not in text
+            assert str(folder) in text
+            assert Path(name).name in text or (folder / name).parent.name in text
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc/self/mem, as above")
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "codec/model.safetensors"])
+def test_files_of_a_published_folder_that_are_none(
+    name: str,
+    odd: str,
+    published: Path,
+    tmp_path: Path,
+    said: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path(shutil.copytree(published, tmp_path / "copy"))
+    (folder / name).unlink()
+    ODD[odd](folder / name)
+    spoken = ("generate", "--model", folder, "--text", "[S1] Hi.", "-o", "a.wav", "--backend", "torch")
+    with patience():
+        for command in (spoken, ("convert", "--hf-path", folder, "--mlx-path", "out", "--offline")):
+            text = said((3, 4, 5), cli.run, *command)
+            assert "internal" not in text
+            assert str(folder) in text
+
+
+@pytest.mark.parametrize("backend", ["mlx", "torch"])
+def test_a_reference_that_is_no_file(
+    backend: str, models: dict[str, Path], tmp_path: Path, said: Callable[..., str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe.wav")
+    spoken = ("generate", "--model", models["mars5"], "--text", "Hi.", "--backend", backend)
+    text = said((2,), cli.run, *spoken, "--ref-audio", tmp_path / "pipe.wav")
+    assert f"{tmp_path}/pipe.wav: a named pipe, not a file; give a sound file" in text
+
+
 def test_generate_checks_hashes_when_asked(
     converted: Path, tmp_path: Path, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +331,37 @@ def test_names_that_the_terminal_cannot_show(
     assert done.returncode == 3
     assert b"caf\\xe9 " + shown in done.stderr
     assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("stdin", ["closed", "without end", "not UTF-8"])
+def test_scripts_that_cannot_be_read(stdin: str, tmp_path: Path) -> None:
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (6 << 30,) * 2); "
+    code += "from mlx_port.commands.main import main; main()"
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    places = {
+        "closed": None,
+        "without end": "/dev/zero",
+        "not UTF-8": tmp_path / "latin.txt",
+    }
+    command = [sys.executable, "-c", code, "generate", "-o", str(tmp_path / "a.wav")]
+    given = None if places[stdin] is None else os.open(str(places[stdin]), os.O_RDONLY)
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command] if given is None else command,
+        stdin=given,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+    if given is not None:
+        os.close(given)
+    said = {
+        "closed": "text: missing; give --text, or pipe a text to stdin",
+        "without end": "text: more than 16777216 bytes from stdin; speak it in parts",
+        "not UTF-8": "text: byte 4 of stdin is not UTF-8; save the text as UTF-8",
+    }
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said[stdin]}\n")
 
 
 def test_logs_and_warnings(

@@ -1,4 +1,5 @@
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.growth import peak_bytes
 from tts_core.audio import files as audio
 from tts_core.errors import NotFoundError, ResourceError, UsageError
 
@@ -98,8 +100,92 @@ def test_what_is_not_sound_is_refused_with_a_remedy(tmp_path):
     (tmp_path / "empty.wav").write_bytes(b"")
     with pytest.raises(UsageError, match="cannot be decoded"):
         audio.read_audio(tmp_path / "empty.wav", 8000)
-    with pytest.raises(UsageError, match="is a folder"):
+    with pytest.raises(UsageError, match="a folder, not a file; give a sound file"):
         audio.read_audio(tmp_path, 8000)
+
+
+def odd_files(folder):
+    """Places that hold no file, and what is said of each."""
+    os.mkfifo(folder / "pipe.wav")
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(folder / "socket.wav"))
+    server.close()
+    for name, target in {
+        "zero": "/dev/zero",
+        "loop": "loop.wav",
+        "far": "nowhere",
+        "eio": "/proc/self/mem",
+    }.items():
+        (folder / f"{name}.wav").symlink_to(target)
+    return {
+        "pipe.wav": (UsageError, "a named pipe, not a file; give a sound file"),
+        "socket.wav": (UsageError, "a socket, not a file; give a sound file"),
+        "zero.wav": (UsageError, "a device, not a file; give a sound file"),
+        "loop.wav": (UsageError, "Too many levels of symbolic links"),
+        "far.wav": (NotFoundError, r"far\.wav is not there"),
+        "eio.wav": (ResourceError, r"Input/output error\); check the disk, or copy the file"),
+        "x" * 300 + ".wav": (UsageError, "File name too long"),
+        f"{'y' * 246}.wav": (NotFoundError, "is not there"),
+    }
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/mem"), reason="no /proc/self/mem, which reads as a failing disk"
+)
+def test_what_is_no_file_is_refused_without_waiting_for_it(tmp_path):
+    for name, (kind, message) in odd_files(tmp_path).items():
+        with pytest.raises(kind, match=message) as caught:
+            audio.read_audio(tmp_path / name, 8000)
+        assert name[:80] in str(caught.value)
+    for name in ("pipe.wav", "socket.wav", "zero.wav", "loop.wav", "x" * 300 + ".wav"):
+        with pytest.raises(UsageError, match=r"^output: .*; give the name of a file$"):
+            audio.check_output(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "name", ["z" * 251 + ".wav", "z" * 250 + ".flac", os.fsdecode(b"caf\xe9.wav"), "a b'c\n.wav"]
+)
+def test_names_that_file_systems_allow(tmp_path, name):
+    audio.write_audio(tmp_path / name, tone(100, 8000), 8000)
+    assert audio.read_audio(tmp_path / name, 8000).shape == (100,)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_small_file_of_endless_silence_takes_little_memory(tmp_path):
+    """Two hours in 0.2 MB took 230 MB and were read to their end."""
+    silence = np.zeros(8000 * 60, np.int16)
+    with soundfile.SoundFile(tmp_path / "a.flac", "w", 8000, 1) as file:
+        for _ in range(120):
+            file.write(silence)
+    assert (tmp_path / "a.flac").stat().st_size < 250_000
+
+    def read():
+        with pytest.raises(UsageError, match=r"a\.flac is longer than 1800 s; give a part of it"):
+            audio.read_audio(tmp_path / "a.flac", 8000)
+
+    assert peak_bytes(read) < 2**27
+
+
+def test_a_header_that_promises_more_than_there_is(tmp_path):
+    soundfile.write(tmp_path / "a.flac", tone(5000, 8000), 8000)
+    content = bytearray((tmp_path / "a.flac").read_bytes())
+    assert content[4] & 0x7F == 0  # STREAMINFO comes first
+    content[21] |= 0x0F  # the highest bits of the number of samples, 36 in all
+    (tmp_path / "a.flac").write_bytes(content)
+
+    def read():
+        with pytest.raises(UsageError, match="cannot be decoded"):
+            audio.read_audio(tmp_path / "a.flac", 8000)
+
+    assert peak_bytes(read) < 2**24  # not the 200 GB that the header promises
+
+
+@pytest.mark.parametrize("rate", [1, 999, 1_000_001, 2**31 - 1])
+def test_rates_that_no_sound_has(tmp_path, rate):
+    """A second at 1 Hz would become 24,000 samples for each of its own."""
+    soundfile.write(tmp_path / "a.wav", np.zeros(100, np.int16), rate)
+    with pytest.raises(UsageError, match=rf"has {rate} samples a second; give one of 1000 to 1000000"):
+        audio.read_audio(tmp_path / "a.wav", 24000)
 
 
 def test_a_file_without_samples_is_refused(tmp_path):
@@ -130,7 +216,7 @@ def test_an_unknown_suffix_is_refused_before_any_work(tmp_path, name):
 
 def test_check_output_on_folders(tmp_path):
     (tmp_path / "folder.wav").mkdir()
-    with pytest.raises(UsageError, match="is a folder"):
+    with pytest.raises(UsageError, match=r"folder\.wav: a folder; give the name of a file"):
         audio.check_output(tmp_path / "folder.wav")
     with pytest.raises(NotFoundError, match="does not exist; create it first"):
         audio.check_output(tmp_path / "none" / "a.wav")

@@ -135,6 +135,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a number for a name": ({"letters": {"a": 5}}, "letters: not every value is text"),
     "another number": ({"alphabet": 5}, "alphabet and spoken must be text or null"),
     "an unknown field": ({"more": 1}, "unknown more"),
+    "a character that becomes a book": ({"replacements": {"#": "x" * 65}}, "more than 64 characters"),
+    "an alphabet without end": ({"alphabet": "x" * 65537}, "or the alphabet more than 65536"),
 }
 
 
