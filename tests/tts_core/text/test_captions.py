@@ -85,5 +85,5 @@ def test_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"^captions: the folder .*none does not exist"):
         TWO.save(tmp_path / "none" / "a.srt")
     (tmp_path / "folder.srt").mkdir()
-    with pytest.raises(UsageError, match="is a folder"):
+    with pytest.raises(UsageError, match="a folder; give the name of a file"):
         TWO.save(tmp_path / "folder.srt")
