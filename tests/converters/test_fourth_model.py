@@ -260,6 +260,29 @@ def test_both_sides_speak_alike(script, converted):
     ]
 
 
+def test_it_has_pauses_speed_and_captions(script, converted, tmp_path):
+    """From the shared pacing alone: whole and streamed, to the sample; SSML is refused by name."""
+    pytest.importorskip("mlx.core", reason="MLX holds a network")
+    text = "Polly [pause:0.5] wants <break time='250ms'/> more"
+    flags = ["generate", "--model", converted("plain"), "--json", "--frames-per-word", 7, "--speed", 1.25]
+    found = []
+    for name, mode in (("whole", []), ("stream", ["--stream"])):
+        files = ["--output", tmp_path / f"{name}.wav", "--captions", tmp_path / f"{name}.srt"]
+        found.append(json.loads(script(GENERATE, *flags, "--text", text, *files, *mode)))
+    hop, rate = 512, 44_100
+    word = round(7 * hop / 1.25)
+    silences = [round(0.5 * rate), round(0.25 * rate)]
+    assert [(one["frames"], one["samples"]) for one in found] == [(21, 3 * word + sum(silences))] * 2
+    assert (tmp_path / "whole.wav").read_bytes() == (tmp_path / "stream.wav").read_bytes()
+    captions = (tmp_path / "whole.srt").read_text()
+    assert captions == (tmp_path / "stream.srt").read_text()
+    assert re.findall(r"^[A-Za-z]+$", captions, re.MULTILINE) == ["Polly", "wants", "more"]
+    ends = [f"0,{1000 * end / rate:03.0f}" for end in (word, word + silences[0], 2 * word + silences[0])]
+    assert [time for time in ends if time not in captions] == []
+    refuse = "import sys; from mlx_port.commands.main import run; assert run(sys.argv[1:]) == 2"
+    assert script(refuse, *flags, "--text", "<speak>Polly</speak>") == ""
+
+
 def test_its_flags_are_its_own(script, converted):
     """Its option is a flag of the command; another model's is refused with its list."""
     help_text = script(GENERATE, "generate", "--help")

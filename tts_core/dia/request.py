@@ -272,8 +272,11 @@ def read_whole(where: str, text: str) -> Paused:
 
 
 def paused_inside(texts: Sequence[str]) -> list[int]:
-    """Places of the texts that pauses cut into pieces. Raises UsageError for a pause that cannot be read."""
-    return [place for place, text in enumerate(texts) if len(paused(f"text {place + 1}", text).parts) > 1]
+    """List the texts that pauses cut into pieces, by index. Raises UsageError for an unreadable pause."""
+    if isinstance(texts, str):  # refused by request_batch
+        return []
+    found = [paused(f"text {place}", text) for place, text in enumerate(texts, start=1)]
+    return [place for place, one in enumerate(found) if len(one.parts) > 1]
 
 
 def one_each(options: DiaOptions, texts: int) -> list[DiaOptions]:

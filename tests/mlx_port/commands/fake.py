@@ -23,6 +23,7 @@ class FakePipeline:
         self.options: Any = None
         self.loaded, self.stages = [], {}
         self.ends = []  # of the pieces of a long text
+        self.cues = ()  # of the whole speech
         self.bad = None  # a sample of the second piece
 
     def speak(self, request):
@@ -58,6 +59,7 @@ class FakePipeline:
                 is_final_chunk=place + 1 == self.pieces,
                 stage_seconds=self.stages,
                 pieces=tuple(self._piece(end) for end in self.ends[place : place + 1]),
+                cues=self.cues if place + 1 == self.pieces else (),
             )
 
     def _piece(self, end):

@@ -20,6 +20,7 @@ from tts_core.dia.options import DiaOptions
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import prepare
 from tts_core.errors import GenerationError
+from tts_core.text.captions import Captions, Cue
 
 SECRET = "Xylophones"  # stands in every text here, and must never be printed
 
@@ -78,6 +79,55 @@ def test_a_sentence_is_written_and_reported(pipeline, capsys):
 )
 def test_real_time_factors_cannot_be_misread(factor, words):
     assert cli_speak.speed(factor) == words
+
+
+def test_captions_are_written_and_reported(pipeline, capsys, tmp_path):
+    cues = (Cue("[S1] One.", 0, 0.5), Cue("[S1] Two & three.", 0.7, 1.5))
+    pipeline.cues = cues
+    code, out, err = run(capsys, "-t", SECRET, "--captions", "a.srt")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1] == "a.srt: 2 captions"
+    assert (tmp_path / "a.srt").read_text() == Captions(cues).srt()
+    assert run(capsys, "-t", SECRET, "--captions", "a.vtt", "--stream", "--quiet") == (0, "", "")
+    assert (tmp_path / "a.vtt").read_text() == Captions(cues).vtt()
+    assert json.loads(run(capsys, "-t", SECRET, "--captions", "a.vtt", "--json")[1])["captions"] == "a.vtt"
+
+
+def test_captions_are_checked_before_weights_are_loaded(pipeline, capsys):
+    refused(
+        capsys,
+        pipeline,
+        2,
+        "captions: a.txt ends in '.txt'; use .srt, .vtt",
+        "-t",
+        "a",
+        "--captions",
+        "a.txt",
+    )
+    refused(capsys, pipeline, 3, "captions: the folder none does not", "-t", "a", "--captions", "none/a.srt")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"<speak>{SECRET}</speak>", "text: <speak> is SSML"),
+        (f"{SECRET} <emphasis>{SECRET}</emphasis>", "text: <emphasis> is SSML, from character 12 on"),
+        (f"{SECRET} [pause:{SECRET}]", "text: [pause] at character 12 has no length in seconds"),
+        ("[S1] ... [pause:1]", "text: there are no words in it"),
+    ],
+)
+def test_markup_that_is_refused(pipeline, capsys, text, message):
+    refused(capsys, pipeline, 2, message, "-t", text)
+
+
+def test_pauses_cut_a_text_and_speed_reaches_the_pipeline(pipeline, capsys):
+    refused(capsys, pipeline, 2, "speed: 2.5 is outside [0.5, 2]", "-t", SECRET, "--speed", "2.5")
+    text = f"[S1] {SECRET}. [pause:1.5] {SECRET}! <break time='2s'/>"
+    code, _, err = run(capsys, "-t", text, "--speed", "0.8")
+    assert (code, err) == (0, "2 pieces, about 6 s of speech\n")
+    assert pipeline.texts == [f"[S1] {SECRET}.", f"[S1] {SECRET}!"]
+    assert pipeline.asked.pacing.silences == (None, 1.5, 2.0)
+    assert pipeline.asked.pacing.speed == 0.8
 
 
 def test_flags_reach_the_pipeline(pipeline, capsys, reference):
