@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 from importlib import import_module
@@ -63,7 +63,7 @@ def speak(flags: Flags) -> None:
     result = collect(pipeline.speak(asked), flags, output, pipeline.sample_rate)
     if captions is not None:
         result.captions().save(captions)
-    report(result, flags, output)
+    report(result, flags, output, asked.notes)
 
 
 def choose_options(model: str, given: Mapping[str, Any]) -> Any:
@@ -273,10 +273,10 @@ def speed(real_time_factor: float) -> str:
     return f"RTF {real_time_factor:.2f} ({times:.1f}x {'faster' if faster else 'slower'} than real time)"
 
 
-def report(result: GenerationResult, flags: Flags, output: Path | None) -> None:
-    """Print the output, its length, and the time and memory of the run."""
+def report(result: GenerationResult, flags: Flags, output: Path | None, notes: Sequence[str]) -> None:
+    """Print the output, its length, the time and memory of the run, and notes on the request."""
     if flags.as_json:
-        click.echo(json_text(_facts(result, flags, output), indent=None))
+        click.echo(json_text(_facts(result, flags, output) | {"notes": list(notes)}, indent=None))
     elif not flags.quiet:
         cut = ", cut at the limit" if result.finish_reason == "length" else ""
         endless = sum(piece.finish_reason == "length" for piece in result.pieces)
@@ -290,7 +290,7 @@ def report(result: GenerationResult, flags: Flags, output: Path | None) -> None:
         if result.stage_seconds:
             lines += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]
         lines += [f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}"]
-        click.echo("\n".join(map(one_line, lines)))
+        click.echo("\n".join(map(one_line, [*lines, *notes])))
 
 
 def _facts(result: GenerationResult, flags: Flags, output: Path | None) -> dict[str, Any]:

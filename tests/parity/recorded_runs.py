@@ -84,7 +84,9 @@ DIA = {
     "plain": Run(HELLO, {"seed": 0, "max_frames": 40}),
     "to the end": Run("[S1] Yes!", {"seed": 1, "max_frames": 40}),
     "two speakers": Run(TWO, {"seed": 2, "max_frames": 12}),
-    "other letters": Run("[S1] Déjà vu. [S2] 東京 is far away.", {"seed": 3, "max_frames": 12}),
+    "other letters": Run(
+        "[S1] Déjà vu. [S2] 東京 is far away.", {"seed": 3, "max_frames": 12, "as_written": True}
+    ),
     "prompt of samples": Run("and goodbye.", {"seed": 4, "max_frames": 12, "prompt": HEARD}),
     "prompt of codes": Run("[S1] Good.", {"seed": 5, "max_frames": 12, "prompt": READ}),
     "guidance off": Run(

@@ -108,6 +108,7 @@ class Script:
             [request.noise[place] for place in places],
             request.sampling,
             request.last_channel_free,
+            own_limits=request.own_limits,
         )
 
     def add(self, place: int, batch: Batch, grid: DelayGrid, item: int, audio: np.ndarray) -> None:

@@ -62,6 +62,14 @@ class DiaOptions:
         unset=0,
     )
     speed: float = speed_option()
+    as_written: bool = option(
+        False, "Read the text without the text rules of the model's folder.", "--as-written"
+    )
+    skip_unknown: bool = option(
+        False,
+        "Leave characters out that the model has not learned, with a warning.",
+        "--skip-unknown",
+    )
     noise: Noise | Sequence[Noise] | None = option(
         None, "Random numbers instead of the seed's.", per_text=True
     )
@@ -83,5 +91,7 @@ class DiaChanges(TypedDict, total=False):
     max_frames: int | Sequence[int] | None
     piece_seconds: float | Literal["auto"] | None
     speed: float
+    as_written: bool
+    skip_unknown: bool
     noise: Noise | Sequence[Noise] | None
     last_channel_free: bool

@@ -11,16 +11,20 @@ from tts_core.dia.memory import Job
 from tts_core.dia.pieces import read
 from tts_core.errors import UsageError
 from tts_core.memory.terms import Estimate
+from tts_core.text.duration import longest_frames
 
 
 def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> Job:
     """Return the longest run that the flags allow; None is the model's limit. Raises UsageError."""
     config, codec = configs["dia"], configs["dac"]
+    most = config.max_frames
     size = config.max_text_bytes  # a piece and its prompt fill at most one window
     if text is not None:
         pieces = read(text, None, 0, config, codec.frame_rate, "auto")
-        size = len(pieces[0].tokens) if len(pieces) == 1 else size
-    frames = config.max_frames if seconds is None else math.ceil(seconds * codec.frame_rate)
+        if len(pieces) == 1:
+            size = len(pieces[0].tokens)
+            most = min(most, longest_frames(pieces[0].seconds, codec.frame_rate))
+    frames = most if seconds is None else math.ceil(seconds * codec.frame_rate)
     if frames > config.max_frames:
         longest = config.max_frames / codec.frame_rate
         raise UsageError(f"seconds: {seconds:g} is more than this model's limit, {longest:.1f}")

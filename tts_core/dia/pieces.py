@@ -28,12 +28,15 @@ from tts_core.dia.text import (
     clean,
     paused,
     prepare,
+    rewritten,
     speakable,
     tokenize,
     turns,
     with_tag,
 )
 from tts_core.errors import UsageError
+from tts_core.text.duration import expected_seconds
+from tts_core.text.rules import NO_RULES, TextRules
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, CLAUSE, LOOK_BEHIND, SENTENCE, WORD, places
 
 AUTO = 4  # pieces per window of frames: anchors, a piece, and margin for slow speech
@@ -72,10 +75,10 @@ class Piece:
         """Ids of the text, (S,) int32."""
         return tokenize(self.text)
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """Estimated duration of the speech in seconds."""
-        return characters(self.spoken) / CHARACTERS_PER_SECOND
+        return seconds(self.spoken)
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,11 @@ def characters(text: str) -> int:
     return len(text) - 3 * len(_TAG.findall(text))
 
 
+def seconds(text: str) -> float:
+    """Estimate the duration of a text with tags in seconds."""
+    return expected_seconds(_TAG.sub("", text), len(_TAG.findall(text)))
+
+
 def read(
     text: str,
     transcript: str | None,
@@ -110,11 +118,12 @@ def read(
     config: DiaConfig,
     frame_rate: float,
     piece_seconds: PieceSeconds,
+    rules: TextRules = NO_RULES,
 ) -> list[Piece]:
     """Cut a text into pieces; a text spoken at once is a single piece that includes the transcript. A piece
     ends at every pause that the text asks for.
 
-    transcript, prompt_frames: of the reference. frame_rate: of the codec, in Hz.
+    transcript, prompt_frames: of the reference. frame_rate: of the codec, in Hz. rules: for the text.
     Raises UsageError for a text that cannot be spoken, or does not fit after this reference.
     """
     window = config.max_frames / frame_rate  # seconds
@@ -123,7 +132,7 @@ def read(
     elif piece_seconds is not None and not 1 <= piece_seconds < float("inf"):
         raise UsageError(f"piece_seconds: {piece_seconds} is not a number >= 1")
     given = paused("text", text)
-    parts = [clean("text", part) for part in given.parts]
+    parts = [rewritten("text", part, rules) for part in given.parts]
     words = " ".join(parts)
     script, before, said = with_tag(words), "", ""
     if transcript is not None:

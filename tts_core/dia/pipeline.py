@@ -36,6 +36,7 @@ from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
+from tts_core.text.duration import warn_of_cut
 from tts_core.text.rules import NO_RULES, TextRules
 
 Tell = Callable[[Progress], None]
@@ -135,7 +136,7 @@ class DiaPipeline:
 
     def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""
-        return request(self.config, self.codec_config, text, options, prompt)
+        return request(self.config, self.codec_config, text, options, prompt, self.rules)
 
     def speak(
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
@@ -166,7 +167,7 @@ class DiaPipeline:
         asked = changed(options or DiaOptions(), changes)
         if apart := paused_inside(texts):
             return self._apart(apart, texts, prompts, asked, progress=progress, cancel=cancel)
-        batch = request_batch(self.config, self.codec_config, texts, asked, prompts)
+        batch = request_batch(self.config, self.codec_config, texts, asked, prompts, self.rules)
         self._check_memory(batch.job())
         self.engine.host.reset_peak()
         grid = self._run(batch.encoded(self.engine.encode), watch)
@@ -355,6 +356,8 @@ class DiaPipeline:
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
             cuts = [cut for cut in self.engine.policy.decode_cuts(known) if made < cut[1] <= ready]
+            if grid.done:
+                self._warn_of_cuts(batch, grid)
             if grid.done and not cuts:  # an empty last part ends the stream
                 cuts = [(known, known)]
             codes = grid.codes(0)
@@ -372,5 +375,12 @@ class DiaPipeline:
         for grid in self.engine.rows(batch):
             watch.check()
             if grid.done:
+                self._warn_of_cuts(batch, grid)
                 return grid
         raise AssertionError("a grid ends at max_frames at the latest")
+
+    def _warn_of_cuts(self, batch: Batch, grid: DelayGrid) -> None:
+        """Log a warning for every text that reached the limit of its own length."""
+        for item, frames in enumerate(batch.max_frames):
+            if batch.own_limits and grid.finish_reason(item) == "length":
+                warn_of_cut(frames, self.codec_config.frame_rate)

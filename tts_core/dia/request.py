@@ -16,17 +16,19 @@ from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
-from tts_core.dia.pieces import Piece, bare, read
+from tts_core.dia.pieces import Piece, bare, read, seconds
+from tts_core.dia.reading import choose_rules, notes, readable
 from tts_core.dia.sampling import Sampling
-from tts_core.dia.text import paused, prepare, tokenize
+from tts_core.dia.text import paused, prepare, rewritten, rewritten_transcript, tokenize
 from tts_core.errors import UsageError
 from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.text.breaks import Paused
+from tts_core.text.duration import longest_frames
+from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and characters that UTF-8 cannot encode
-PATIENCE, SECONDS_MORE = 2.0, 2.0  # a piece's limit: this factor of the expected time, plus these seconds
 ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
@@ -56,6 +58,7 @@ class Batch:
     """Texts that run in parallel. Every list has one entry per text.
 
     tokens: (S,) int32, transcripts included.  seeds: None if the caller gave the noise.
+    own_limits: max_frames come from the texts' lengths, the caller gave no limit.
     """
 
     tokens: list[np.ndarray]
@@ -66,6 +69,7 @@ class Batch:
     sampling: Sampling
     last_channel_free: bool = False
     pacings: Sequence[Pacing] = ()
+    own_limits: bool = False
 
     @property
     def prompts(self) -> list[np.ndarray | None]:
@@ -109,7 +113,7 @@ class Request:
     """One text as it will be spoken. Lists have one entry per piece.
 
     limits: most frames of each piece.  max_frames: of all pieces together; None for no such limit.
-    frame_rate: of the codec, in Hz.
+    frame_rate: of the codec, in Hz.  own_limits: as in Batch.  notes: remarks for the caller, a line each.
     """
 
     config: DiaConfig
@@ -123,6 +127,8 @@ class Request:
     noise: list[Noise]
     last_channel_free: bool
     pacing: Pacing
+    own_limits: bool
+    notes: tuple[str, ...]
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Request:
         """Return the request with its reference encoded."""
@@ -138,7 +144,14 @@ class Request:
         [piece], last_channel_free = self.pieces, self.last_channel_free
         limits = list(self.limits)
         return Batch(
-            [piece.tokens], [self.voice], limits, self.seeds, self.noise, self.sampling, last_channel_free
+            [piece.tokens],
+            [self.voice],
+            limits,
+            self.seeds,
+            self.noise,
+            self.sampling,
+            last_channel_free,
+            own_limits=self.own_limits,
         )
 
     def job(self, side_by_side: int = 1) -> Job:
@@ -167,19 +180,26 @@ class Request:
 
 
 def request(
-    config: DiaConfig, codec: DacConfig, text: str, options: DiaOptions, prompt: PromptLike
+    config: DiaConfig,
+    codec: DacConfig,
+    text: str,
+    options: DiaOptions,
+    prompt: PromptLike,
+    rules: TextRules = NO_RULES,
 ) -> Request:
     """Check one text with its options and prompt, and cut a long text into pieces.
 
-    Raises UsageError naming the argument.
+    rules: of the model's folder. Raises UsageError naming the argument.
     """
-    voice = read_voice(config, codec, prompt)
-    pieces = _pieces(config, codec, text, options, voice)
+    active = choose_rules(rules, options)
+    voice = _heard(read_voice(config, codec, prompt), active, options)
+    text = readable("text", text, active, options)
+    pieces = _pieces(config, codec, text, options, voice, active)
     one = len(pieces) == 1
     seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
     seeds = [piece_seed(check_seed(seed), place) for place in range(len(pieces))]
     if one:
-        limits = check_limits(config, codec, options, [voice])
+        limits = check_limits(config, codec, options, [voice], [pieces[0].seconds])
     else:
         limits = choose_limits(config, codec.frame_rate, pieces, voice)
         voice = voice and replace(voice, transcript=bare(str(voice.transcript)))
@@ -195,6 +215,13 @@ def request(
         per_text(options.noise, seeds),
         options.last_channel_free,
         pacing(pieces, options.speed),
+        options.max_seconds is None and options.max_frames is None,
+        notes(
+            text,
+            sum(piece.seconds for piece in pieces),
+            rules,
+            continues=voice is not None and voice.transcript is not None,
+        ),
     )
 
 
@@ -205,10 +232,15 @@ def pacing(pieces: Sequence[Piece], speed: float) -> Pacing:
 
 
 def ask(
-    configs: Mapping[str, Any], documents: object, text: str, options: DiaOptions, prompt: PromptLike
+    configs: Mapping[str, Any],
+    documents: Mapping[str, Mapping[str, str]],
+    text: str,
+    options: DiaOptions,
+    prompt: PromptLike,
 ) -> Request:
-    """Build a request from the configurations of a model's parts, by kind."""
-    return request(configs["dia"], configs["dac"], text, options, prompt)
+    """Build a request from the configurations and documents of a model's parts, by kind."""
+    rules = read_rules(documents.get("dia", {}))
+    return request(configs["dia"], configs["dac"], text, options, prompt, rules)
 
 
 def request_batch(
@@ -217,11 +249,13 @@ def request_batch(
     texts: Sequence[str],
     options: DiaOptions,
     prompts: Sequence[PromptLike] | None,
+    rules: TextRules = NO_RULES,
     *,
     exactly: bool = False,
 ) -> Batch:
-    """Check several texts, each spoken whole. exactly: read them as given, without preparing the text.
+    """Check several texts, each spoken whole. rules: of the model's folder.
 
+    exactly: read the texts as given, without preparing them.
     Raises UsageError naming the argument and the text's position.
     """
     if isinstance(texts, str):
@@ -230,15 +264,21 @@ def request_batch(
         raise UsageError("texts: the list is empty")
     prompts = [None] * len(texts) if prompts is None else prompts
     check_prompts(prompts, texts)
-    voices = [read_voice(config, codec, prompt, f"prompt {i + 1}") for i, prompt in enumerate(prompts)]
-    tokens, pacings = [], []
+    rules = NO_RULES if exactly else choose_rules(rules, options)
+    voices = [
+        _heard(read_voice(config, codec, prompt, f"prompt {i + 1}"), rules, options)
+        for i, prompt in enumerate(prompts)
+    ]
+    tokens, pacings, expected = [], [], []
     for place, (text, voice) in enumerate(zip(texts, voices, strict=True), start=1):
         said, given = None if voice is None else voice.transcript, Paused.whole(text)
         if not exactly:
-            given = read_whole(f"text {place}", text)
-            text = prepare(given.parts[0], config.max_text_bytes, transcript=said)
-        elif said is not None:
-            text = f"{said.rstrip()} {text.lstrip()}"
+            given = read_whole(f"text {place}", readable(f"text {place}", text, rules, options))
+            expected.append(seconds(rewritten("text", given.parts[0], rules)))
+            text = prepare(given.parts[0], config.max_text_bytes, transcript=said, rules=rules)
+        else:
+            expected.append(seconds(text))
+            text = text if said is None else f"{said.rstrip()} {text.lstrip()}"
         tokens.append(_tokens(config, text, place))
         pacings.append(Pacing(given.parts, given.silences, options.speed))
     seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -246,12 +286,13 @@ def request_batch(
     return Batch(
         tokens,
         voices,
-        check_limits(config, codec, options, voices),
+        check_limits(config, codec, options, voices, expected),
         [None] * len(texts) if options.noise is not None else [*seeds],
         per_text(options.noise, seeds),
         choose_sampling(config, options),
         options.last_channel_free,
         pacings,
+        own_limits=options.max_seconds is None and options.max_frames is None,
     )
 
 
@@ -304,8 +345,21 @@ def together(options: Sequence[DiaOptions]) -> DiaOptions:
     )
 
 
+def _heard(voice: Voice | None, rules: TextRules, options: DiaOptions) -> Voice | None:
+    """The voice with its transcript as it is read."""
+    if voice is None or voice.transcript is None or rules == NO_RULES:
+        return voice
+    said = readable("transcript", voice.transcript, rules, options)
+    return replace(voice, transcript=rewritten_transcript(said, rules))
+
+
 def _pieces(
-    config: DiaConfig, codec: DacConfig, text: str, options: DiaOptions, voice: Voice | None
+    config: DiaConfig,
+    codec: DacConfig,
+    text: str,
+    options: DiaOptions,
+    voice: Voice | None,
+    rules: TextRules,
 ) -> list[Piece]:
     if voice is not None and voice.transcript is None:  # codes only; their transcript is in the text
         given = paused("text", text)
@@ -315,9 +369,9 @@ def _pieces(
                 "Prompt.of(codes=..., text=...)"
             )
         [text], silences = given.cut(lambda part: [part])
-        return [Piece(prepare(text, config.max_text_bytes), (), None, *silences)]
+        return [Piece(prepare(text, config.max_text_bytes, rules=rules), (), None, *silences)]
     transcript, frames = (None, 0) if voice is None else (voice.transcript, voice.frames)
-    return read(text, transcript, frames, config, codec.frame_rate, options.piece_seconds)
+    return read(text, transcript, frames, config, codec.frame_rate, options.piece_seconds, rules)
 
 
 def choose_sampling(config: DiaConfig, options: DiaOptions) -> Sampling:
@@ -331,7 +385,7 @@ def choose_limits(
 ) -> list[int]:
     """Limit the frames of each piece of a long text, so that the window has room after the anchors."""
     expected = [math.ceil(piece.seconds * frame_rate) for piece in pieces]
-    limits = [int(PATIENCE * frames + SECONDS_MORE * frame_rate) for frames in expected]
+    limits = [longest_frames(piece.seconds, frame_rate) for piece in pieces]
     anchors = {place for piece in pieces for place in piece.anchors}
     room = config.max_frames - (0 if voice is None else voice.frames)
     for place in anchors:
@@ -353,16 +407,23 @@ def most_frames(options: DiaOptions, codec: DacConfig, texts: int) -> list[int] 
 
 
 def check_limits(
-    config: DiaConfig, codec: DacConfig, options: DiaOptions, voices: Sequence[Voice | None]
+    config: DiaConfig,
+    codec: DacConfig,
+    options: DiaOptions,
+    voices: Sequence[Voice | None],
+    expected: Sequence[float],
 ) -> list[int]:
-    """Limit the frames of each text: the requested limit, else the room that its prompt leaves."""
+    """Limit the frames of each text: as requested, else by its expected seconds and by its prompt's room."""
     wanted = most_frames(options, codec, len(voices))
     lengths = [0 if voice is None else voice.frames for voice in voices]
     room = [config.max_frames - length for length in lengths]
     for place, (frames, length) in enumerate(zip(room, lengths, strict=True), start=1):
         if frames < 1:
             raise UsageError(f"prompt {place}: {length} frames fill all of the model's {config.max_frames}")
-    limits = [most if frames is None else frames for frames, most in zip(wanted, room, strict=True)]
+    limits = [
+        min(most, longest_frames(seconds, codec.frame_rate)) if frames is None else frames
+        for frames, most, seconds in zip(wanted, room, expected, strict=True)
+    ]
     for frames, most in zip(limits, room, strict=True):
         if frames > most and options.max_seconds is not None:
             raise UsageError(

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from tts_core.errors import UsageError
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
+from tts_core.text.rules import NO_RULES, TextRules
 
 SPEAKER_TAGS = {b"[S1]": b"\x01", b"[S2]": b"\x02"}  # Dia reads UTF-8 bytes; a tag is one byte
 TAGS = tuple(tag.decode() for tag in SPEAKER_TAGS)
@@ -70,19 +72,43 @@ def turns(text: str) -> list[Turn]:
     return [Turn(None, 0, len(lead), lead.strip()), *found] if lead else found
 
 
-def prepare(text: str, limit: int | None, *, transcript: str | None = None) -> str:
-    """Return the exact text to tokenize, by the rules at the head of this file.
+def prepare(
+    text: str, limit: int | None, *, transcript: str | None = None, rules: TextRules = NO_RULES
+) -> str:
+    """Return the exact text to tokenize, by the rules at the head of this file and those of the folder.
 
     limit: bytes that the model takes, a tag counting as one; None does not check the length.
     transcript: words of the reference, added before the text; words without a tag continue its last turn.
+    rules: for the text; the transcript stays as it is.
     Raises UsageError; the message never quotes the text.
     """
-    words = clean("text", text)
+    words = rewritten("text", text, rules)
     whole = with_tag(words) if transcript is None else f"{with_tag(clean('transcript', transcript))} {words}"
     check_turns(whole)
     if limit is not None:
         check_bytes(text, words, whole, limit)
     return whole
+
+
+def rewritten(what: str, text: str, rules: TextRules) -> str:
+    """Clean a text and apply text rules to every turn. what: its name in messages.
+
+    Raises UsageError as `clean` does, also if the rules leave no words.
+    """
+    return _by_turns(what, text, rules, lambda words: rules.ended(rules.words(words)))
+
+
+def rewritten_transcript(text: str, rules: TextRules) -> str:
+    """Clean a transcript and apply text rules without end marks, as the text may continue its sentence."""
+    return _by_turns("transcript", text, rules, rules.words)
+
+
+def _by_turns(what: str, text: str, rules: TextRules, change: Callable[[str], str]) -> str:
+    words = clean(what, text)
+    if rules == NO_RULES:
+        return words
+    said = [(turn.speaker, change(turn.words)) for turn in turns(words)]
+    return clean(what, " ".join(one if speaker is None else f"[{speaker}] {one}" for speaker, one in said))
 
 
 def with_tag(words: str) -> str:
@@ -93,7 +119,7 @@ def with_tag(words: str) -> str:
 def check_bytes(text: str, words: str, whole: str, limit: int) -> None:
     """Raise UsageError that says where to split if `whole` has more than `limit` bytes.
 
-    text: as given; words: as returned by `clean`, the end of `whole`.
+    text: as given; words: as returned by `rewritten`, the end of `whole`.
     """
     if len(tokenize(whole)) > limit:
         raise UsageError(_too_long(text, words, whole.removesuffix(words), limit))
@@ -152,15 +178,19 @@ def check_turns(whole: str) -> None:
         )
 
 
-def _too_long(text: str, clean: str, front: str, limit: int) -> str:
-    size, given = len(tokenize(front + clean)), len(tokenize(front))
+def _too_long(text: str, words: str, front: str, limit: int) -> str:
+    size, given = len(tokenize(front + words)), len(tokenize(front))
     if given + 4 > limit:  # no room for one character
         return f"transcript: {given} bytes, the model takes {limit} with the text; use a shorter reference"
-    split, why = _split_point(front + clean, len(front), limit)
-    speaker = turns((front + clean)[:split])[-1].speaker
+    split, why = _split_point(front + words, len(front), limit)
+    speaker = turns((front + words)[:split])[-1].speaker
     rest = "" if why == _TURN_END else f", and begin the rest with [{speaker}]"
     counted = f"{size} bytes" + (f", {given} of them the transcript's" if given > len(b"\x01 ") else "")
-    where = f"after character {_place(text, split - len(front))} ({why}){rest}"
+    if clean("text", text) == words:
+        at = str(_place(text, split - len(front)))
+    else:
+        at = f"{split - len(front)} of the text as it is read"
+    where = f"after character {at} ({why}){rest}"
     return f"text: {counted}, the model takes {limit}; split it {where}"
 
 

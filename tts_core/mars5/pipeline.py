@@ -32,6 +32,7 @@ from tts_core.noise import Noise
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import FinishReason, GenerationResult, Meter, join
+from tts_core.text.duration import warn_of_cut
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
@@ -284,15 +285,18 @@ class Mars5Pipeline:
     def _ids(
         self, request: Request, piece: Piece, max_frames: int | None, meter: Meter, watch: Watch
     ) -> CodecSequence:
-        """Run the autoregressive network for a piece. max_frames: limit of new frames."""
+        """Run the autoregressive network for a piece. max_frames: limit of new frames; None: its own."""
         assert request.voice.codes is not None, "the reference is encoded first"
         # a deep clone's codes begin with most of the reference's; frames past its length are new
         known = request.voice.frames if request.deep else 0
-        most = None if max_frames is None else known + max_frames
+        limit = request.longest(piece) if max_frames is None else max_frames
+        most = None if limit is None else known + limit
         sequence = CodecSequence(piece.prompt, self.engine.vocabulary, request.options.max_len, most)
         with meter.stage("AR"):
             for _ in self.engine.extend(request.voice.codes, sequence, request.options, piece.noise):
                 watch.check()
+        if max_frames is None and sequence.finish_reason == "length":
+            warn_of_cut(max(0, len(sequence.codes()) - known), request.frame_rate)
         return sequence
 
     def _codes(

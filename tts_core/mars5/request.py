@@ -22,6 +22,7 @@ from tts_core.pipeline import PromptLike
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
+from tts_core.text.duration import expected_seconds, longest_frames
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
 
 BANDWIDTH_ID = 1  # of the vocoder's norms: 3 kbps as in upstream, although the codes have 6 kbps
@@ -44,7 +45,7 @@ class Piece:
     @property
     def seconds(self) -> float:
         """Estimated duration of its speech in seconds."""
-        return len(self.text) / CHARACTERS_PER_SECOND
+        return expected_seconds(self.text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,7 @@ class Request:
     frame_rate: float  # Hz, of the codec
     pacing: Pacing
     where: str = "text"
+    notes: tuple[str, ...] = ()  # remarks for the caller, a line each
 
     @property
     def deep(self) -> bool:
@@ -77,6 +79,13 @@ class Request:
         if self.max_frames is not None:
             expected = min(expected, self.max_frames / self.frame_rate)
         return self.pacing.seconds(expected)
+
+    def longest(self, piece: Piece) -> int | None:
+        """Limit the frames of a piece for which the caller gave no limit, neither in frames nor in ids."""
+        if self.options.generate_max_len_override > 1:
+            return None
+        slower = max(1.0, self.options.eos_estimated_gen_length_factor)
+        return longest_frames(slower * piece.seconds, self.frame_rate)
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray], vocabulary: CodecVocabulary) -> Request:
         """Return the request with its reference encoded, and in a deep clone with its ids in the prompts.

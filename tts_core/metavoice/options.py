@@ -79,6 +79,9 @@ class MetaVoiceOptions:
     )
     as_written: bool = option(False, "Do not spell out numbers and abbreviations.", "--as-written")
     speed: float = speed_option()
+    skip_unknown: bool = option(
+        False, "Leave characters out that the model has not learned, with a warning.", "--skip-unknown"
+    )
     noise: SpeechNoise | Sequence[SpeechNoise] | None = option(
         None,
         "Random numbers instead of the seed's: one source, or one per piece; in a batch one per text.",
@@ -103,4 +106,5 @@ class MetaVoiceChanges(TypedDict, total=False):
     decoder: Literal["vocos", "mbd"]
     as_written: bool
     speed: float
+    skip_unknown: bool
     noise: SpeechNoise | Sequence[SpeechNoise] | None

@@ -14,6 +14,7 @@ from tts_core.metavoice.options import PIECE_SECONDS
 from tts_core.metavoice.request import FRAME_RATE, cut, piece_characters, usual_characters
 from tts_core.text import breaks
 from tts_core.text.checks import check_words
+from tts_core.text.duration import expected_seconds, longest_frames
 from tts_core.text.spoken import spoken
 
 
@@ -25,7 +26,7 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     first, second = (
         configs[kind].max_position_embeddings for kind in ("metavoice", "metavoice_second_stage")
     )
-    most = piece_characters(PIECE_SECONDS)
+    most, pieces = piece_characters(PIECE_SECONDS), list[str]()
     if text is None:
         ids = min(most, usual_characters(second)) + 1
     else:
@@ -36,6 +37,8 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     room = most_frames(ids, first, second)
     if room < 1:
         raise UsageError(f"text: {ids} ids leave no room for speech; give a shorter text")
+    if pieces and seconds is None:
+        room = min(room, max(longest_frames(expected_seconds(piece), FRAME_RATE) for piece in pieces))
     frames = room if seconds is None else min(room, math.ceil(seconds * FRAME_RATE))
     decoder = "mbd" if "mbd" in configs else "vocos"
     return MetaVoiceJob(ids, frames, batch, decoder=decoder)

@@ -24,21 +24,21 @@ from tts_core.metavoice.options import DECODERS, Decoder, MetaVoiceOptions
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.speaker_slices import SAMPLE_RATE as SPEAKER_RATE
 from tts_core.metavoice.speaker_slices import TRIM_DB
-from tts_core.metavoice.text import Tokenizers, check_characters, normalise, read_tokenizers
+from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, normalise, read_tokenizers
 from tts_core.noise import HostNoise, check_seed, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.text import breaks
+from tts_core.text.alphabet import known_text
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
+from tts_core.text.duration import expected_seconds, longest_frames
 from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
-from tts_core.text.spoken import spoken
+from tts_core.text.spoken import SIGNS, spoken
 
 STAGES = ("speaker", "first stage", "second stage", "decoder")
 BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, the rate of 8 codebooks
 FRAME_RATE = 75  # frames per second
-SLOWEST = 5  # characters per second; slower speech is a failed generation
-PAUSES = 2 * FRAME_RATE  # frames allowed to any text, for pauses
 LEAST_SECONDS, ADVISED_SECONDS = 2.0, 30.0  # of a reference
 _LOG = logging.getLogger("tts_core")
 Value = TypeVar("Value")
@@ -119,6 +119,7 @@ class Request:
     max_frames: int | None
     seed: int | None
     pacing: Pacing
+    notes: tuple[str, ...] = ()  # remarks for the caller, a line each
 
     @property
     def seconds(self) -> float:
@@ -203,7 +204,7 @@ def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLi
 
     Raises UsageError naming the argument.
     """
-    paused = [breaks.read("text", text)]
+    paused = [breaks.read("text", readable("text", text, options))]
     batch = _batch(facts, paused, options, lambda: [read_voice(facts, prompt)], [options.noise], ["text"])
     return batch.texts[0]
 
@@ -244,7 +245,7 @@ def request_batch(
     noise = each("noise", options.noise, len(texts))
     where = [f"text {place}" for place in range(1, len(texts) + 1)]
     paused = [
-        Paused.whole(text) if exactly else breaks.read(name, text)
+        Paused.whole(text) if exactly else breaks.read(name, readable(name, text, options))
         for text, name in zip(texts, where, strict=True)
     ]
     return _batch(facts, paused, options, lambda: _voices(facts, prompts, len(texts)), noise, where)
@@ -304,10 +305,23 @@ def _pieces(
         if room < 1:
             which = where if len(texts) == 1 else f"{where}, piece {place}"
             raise UsageError(f"{which}: {len(ids)} ids leave no room for speech; give a shorter text")
-        asked = PAUSES + FRAME_RATE * len(words) // SLOWEST if max_frames is None else max_frames
-        expected = len(words) / CHARACTERS_PER_SECOND
+        expected = expected_seconds(words)
+        asked = longest_frames(expected, FRAME_RATE) if max_frames is None else max_frames
         made.append(Piece(ids, other, min(room, asked), windows[0] - len(ids), expected, source))
     return tuple(made), Pacing(tuple(texts), silences, options.speed)
+
+
+def readable(where: str, text: str, options: MetaVoiceOptions) -> str:
+    """Return the text without characters that MetaVoice reads neither as they are nor as words.
+
+    Raises UsageError for them unless skip_unknown is set.
+    """
+
+    def known(char: str) -> bool:
+        return is_readable(char) or (not options.as_written and (char.isdecimal() or char in SIGNS))
+
+    why = "MetaVoice reads Latin-1 characters only"
+    return known_text(where, text, known, skip=options.skip_unknown, why=why)
 
 
 def piece_characters(piece_seconds: float) -> int:

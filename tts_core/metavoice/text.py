@@ -56,6 +56,11 @@ def normalise(text: str) -> str:
     return _RUN.sub(" ", text.translate(_REPLACED).translate(_SPACES).strip())
 
 
+def is_readable(char: str) -> bool:
+    """Decide whether a character is in Latin-1, also when normalized."""
+    return ord(char) < 256 or ord(char) in _REPLACED
+
+
 def check_characters(text: str) -> None:
     """Raise UsageError naming the characters that are not in Latin-1 even when normalized."""
     plain = text.translate(_REPLACED)

@@ -76,7 +76,12 @@ class TextRules:
         return self.spoken is not None and char.isdecimal()
 
     def words(self, text: str) -> str:
-        """Rewrite the words of one speaker, without marks at the end. Applied again it changes nothing."""
+        """Rewrite the words of one speaker, without an end mark; unknown characters are left out.
+
+        Applied again it changes nothing.
+        """
+        if self.alphabet is not None:
+            text = "".join(char for char in text if self.knows(char))
         if self.ends:
             text = self._paragraphs(text)
         text = text.translate(self._left_out)

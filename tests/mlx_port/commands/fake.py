@@ -22,7 +22,7 @@ class FakePipeline:
         self.asked: Any = None
         self.options: Any = None
         self.loaded, self.stages = [], {}
-        self.ends = []  # of the pieces of a long text
+        self.end, self.ends = "stop", []  # of all, and of the pieces of a long text
         self.cues = ()  # of the whole speech
         self.bad = None  # a sample of the second piece
 
@@ -49,7 +49,7 @@ class FakePipeline:
                 sample_rate=16000,
                 codes=np.zeros((6, 25), np.int32),
                 seed=self.asked.seeds[0] if hasattr(self.asked, "seeds") else self.asked.seed,
-                finish_reason="stop" if place + 1 == self.pieces else None,
+                finish_reason=self.end if place + 1 == self.pieces else None,
                 token_count=30 * (place + 1),
                 real_time_factor=0.42 if made else math.inf,
                 time_to_first_audio=0.1,

@@ -21,7 +21,11 @@ from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import prepare
 from tts_core.errors import GenerationError
 from tts_core.text.captions import Captions, Cue
+from tts_core.text.duration import longest_frames
+from tts_core.text.rules import FILE, read_rules
+from tts_core.voice.embedded import DIA
 
+RULES = read_rules({FILE: (DIA / FILE).read_text("utf-8")})
 SECRET = "Xylophones"  # stands in every text here, and must never be printed
 
 
@@ -137,7 +141,7 @@ def test_flags_reach_the_pipeline(pipeline, capsys, reference):
     asked = pipeline.asked
     assert asked.voice.transcript == "[S2] Hello."
     assert asked.voice.samples.shape == (16000,)
-    assert pipeline.texts == [f"[S2] Hello. {SECRET}"]
+    assert pipeline.texts == [f"[S2] Hello. {SECRET}."]
     assert asked.sampling == Sampling(cfg_scale=2.5, temperature=0.7, top_p=0.9, top_k=20)
     assert (asked.seeds, asked.limits) == ([11], (34,))  # 33.3 frames a second, rounded up
 
@@ -148,7 +152,8 @@ def test_unset_flags_are_left_to_the_model(pipeline, capsys):
     assert pipeline.options == DiaOptions()
     assert pipeline.asked.voice is None
     assert pipeline.asked.sampling == configs["dia"].sampling
-    assert pipeline.asked.limits == (configs["dia"].max_frames,)
+    seconds = len(f"_ {SECRET}.") / 15  # a tag counts as a character
+    assert pipeline.asked.limits == (longest_frames(seconds, 16000 / 480),)
 
 
 def test_snake_case_flags_of_other_tools_work(pipeline, capsys, reference):
@@ -170,10 +175,10 @@ def test_snake_case_flags_of_other_tools_work(pipeline, capsys, reference):
 
 @pytest.mark.parametrize("flags", [[], ["--text", "-"]])
 def test_text_comes_from_stdin(pipeline, capsys, monkeypatch, flags):
-    given = io.TextIOWrapper(io.BytesIO(f"\ufeff[S1] {SECRET} für dich.\n".encode()))
+    given = io.TextIOWrapper(io.BytesIO(f"\ufeff[S1] {SECRET} for 2.\n".encode()))
     monkeypatch.setattr(sys, "stdin", given)
     assert run(capsys, *flags)[0] == 0
-    assert pipeline.texts == [f"[S1] {SECRET} für dich."]
+    assert pipeline.texts == [f"[S1] {SECRET} for two."]
 
 
 def test_stdin_that_is_no_text(pipeline, capsys, monkeypatch):
@@ -240,6 +245,11 @@ def test_a_long_text_may_have_more_seconds_than_the_window(pipeline, capsys):
     assert pipeline.asked.max_frames == 3334
 
 
+def test_a_text_without_an_end_is_told(pipeline, capsys):
+    pipeline.end = "length"
+    assert run(capsys, "-t", SECRET)[1].startswith("speech.wav: 1.50 s of speech, cut at the limit, seed 7\n")
+
+
 def test_pieces_without_an_end_are_told(pipeline, capsys):
     pipeline.ends = ["stop", "length", "length"]
     out = run(capsys, "-t", SECRET)[1]
@@ -259,7 +269,33 @@ def test_pieces_without_an_end_are_told(pipeline, capsys):
 )
 def test_texts_that_can(pipeline, capsys, text):
     assert run(capsys, "--text", text)[0] == 0
-    assert pipeline.texts == [prepare(text, None)]
+    assert pipeline.texts == [prepare(text, None, rules=RULES)]
+
+
+def test_a_text_as_it_is_written(pipeline, capsys):
+    assert run(capsys, "--text", f"{SECRET} für 2", "--as-written")[0] == 0
+    assert pipeline.texts == [f"[S1] {SECRET} für 2"]
+
+
+def test_characters_outside_the_alphabet(pipeline, capsys, caplog):
+    """Refused with their places, or left out with a warning."""
+    text = f"[S1] {SECRET}: größer 東."
+    message = "text: ö (U+00F6) at 20, ß (U+00DF) at 21, 東 (U+6771) at 25: the model has not learned"
+    refused(capsys, pipeline, 2, message, "--text", text)
+    refused(
+        capsys, pipeline, 2, "skip_unknown: as_written reads", "-t", text, "--as-written", "--skip-unknown"
+    )
+    assert run(capsys, "--text", text, "--skip-unknown")[0] == 0
+    assert pipeline.texts == [f"[S1] {SECRET}, grer."]
+    assert "at 25: left out" in caplog.text
+
+
+def test_a_missing_tag_is_noted(pipeline, capsys):
+    note = "text: no speaker's tag at its start, [S1] speaks it\n"
+    assert run(capsys, "--text", SECRET)[1].endswith(note)
+    assert run(capsys, "--text", SECRET, "--quiet")[1] == ""
+    assert "tag" not in run(capsys, "--text", f"[s1] {SECRET}")[1]
+    assert json.loads(run(capsys, "--text", f"{SECRET} [S2] No.", "--json")[1])["notes"] == [note.strip()]
 
 
 @pytest.mark.parametrize(
@@ -396,6 +432,7 @@ def test_json(pipeline, capsys):
         "processing_time_seconds": pytest.approx(0.63),
         "stage_seconds": {},
         "peak_memory_usage": 123_000_000,
+        "notes": ["text: no speaker's tag at its start, [S1] speaks it"],
     }
 
 
@@ -493,13 +530,13 @@ def test_the_embedded_voice_has_its_own_dtype(pipeline, capsys):
 
 
 @pytest.mark.parametrize(
-    "flags", [["--deep"], ["--shallow"], ["--decoder", "mbd"], ["--as-written"], ["--trim-db", "20"]]
+    "flags", [["--deep"], ["--shallow"], ["--decoder", "mbd"], ["--timesteps", "9"], ["--trim-db", "20"]]
 )
 def test_flags_of_other_models(pipeline, capsys, flags):
     """Refused with the list of the model's own."""
     name = "deep" if flags == ["--shallow"] else flags[0].removeprefix("--")
     own = "--cfg-scale, --temperature, --top-p, --top-k, --seed, --max-seconds, --piece-seconds, "
-    own += "--speed\n"
+    own += "--speed, --as-written, --skip-unknown\n"
     message = f"error: {name}: dia takes no --{name}; it takes {own}"
     refused(capsys, pipeline, 2, message, "--text", f"[S1] {SECRET}.", *flags)
 

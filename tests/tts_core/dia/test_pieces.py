@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.tiny.dia import dia_config
 from tests.tts_core.text.growth import LINEAR, LONG, growth
 from tts_core.dia.pieces import ANCHOR, Piece, Size, bare, characters, cut, read
-from tts_core.dia.text import prepare, speakable, tokenize, turns
+from tts_core.dia.text import has_words, prepare, speakable, tokenize, turns
 from tts_core.errors import UsageError
 
 CONFIG = dia_config(positions=1000, text_positions=500)
@@ -227,6 +227,7 @@ def test_pieces_leave_room_for_a_reference() -> None:
 
 @given(SCRIPTS, st.sampled_from([None, "[S1] I said.", "[S2] " + "Größe. " * 20]))
 def test_anchors_and_a_piece_fit_the_window(text: str, said: str | None) -> None:
+    assume(has_words(text))
     pieces = of(bare(text) * 3, 4, said, 50)
     for piece in pieces:
         parts = [said and bare(said), *(pieces[place].text for place in piece.anchors), piece.text]

@@ -246,9 +246,9 @@ def test_uniform_numbers() -> None:
 
 def test_a_text_is_prepared_and_tokenized_once(calls: Calls) -> None:
     """Until it reaches the decoder; the other call counts the bytes of a transcript that is not there."""
-    calls.watch(pieces, "clean", "tokenize")
+    calls.watch(pieces, "rewritten", "tokenize")
     calls.watch(module, "tokenize", "prepare", "read_voice")
     asked = module.request(dia_config(), dac_config(), "[S1] Hello there.", DiaOptions(seed=1), None)
     asked.job()
     assert len(asked.batch().tokens) == len(asked.pieces) == 1
-    assert calls == {"clean": 1, "tokenize": 2, "read_voice": 1}
+    assert calls == {"rewritten": 1, "tokenize": 2, "read_voice": 1}

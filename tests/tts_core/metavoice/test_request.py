@@ -22,8 +22,6 @@ from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.options import PIECE_SECONDS, MetaVoiceOptions
 from tts_core.metavoice.request import (
     FRAME_RATE,
-    PAUSES,
-    SLOWEST,
     Batch,
     Facts,
     Request,
@@ -85,7 +83,7 @@ def test_nothing_is_dropped_and_no_piece_is_too_long(text: str, most: int) -> No
 def test_a_short_text_takes_a_short_cache() -> None:
     """Slow speech of it, not the whole window; what the caller asks for otherwise."""
     (short,) = speech("Hello there.").pieces
-    assert short.frames == PAUSES + FRAME_RATE * len("Hello there.") // SLOWEST
+    assert short.frames == 2 * (12 / 15) * FRAME_RATE + 2 * FRAME_RATE
     (asked,) = speech("Hello there.", max_frames=700).pieces
     assert asked.frames == 700
     assert speech("Hello there.", max_frames=5000).pieces[0].frames == 1023 - len(asked.second)

@@ -29,6 +29,7 @@ class Request:
     pieces: tuple[str, ...]
     options: ParrotOptions
     pacing: Pacing
+    notes: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:

@@ -1,0 +1,161 @@
+"""Text rules in a request to Dia, its own limits, and remarks for the caller."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.tiny.dia import dac_config, dia_config
+from tts_core.dia.options import DiaOptions
+from tts_core.dia.reading import notes
+from tts_core.dia.request import Request, ask, request, request_batch
+from tts_core.errors import CheckpointError, UsageError
+from tts_core.prompt import Prompt
+from tts_core.text.duration import longest_frames
+from tts_core.text.rules import FILE, NO_RULES, TextRules, read_rules
+from tts_core.voice.embedded import DIA
+
+CONFIG, CODEC = dia_config(positions=900, text_positions=200), dac_config()
+RULES_TEXT = (DIA / FILE).read_text("utf-8")
+RULES = read_rules({FILE: RULES_TEXT})
+CODES = np.zeros((4, 5), np.int32)
+RATE = CODEC.frame_rate
+
+
+def asked(
+    text: str, prompt: Prompt | np.ndarray | None = None, *, rules: TextRules = RULES, **given: object
+) -> Request:
+    return request(CONFIG, CODEC, text, DiaOptions(seed=1, **given), prompt, rules)  # type: ignore[arg-type]
+
+
+def texts(made: Request) -> list[str]:
+    return [piece.text for piece in made.pieces]
+
+
+READ = {
+    "[S1] Hello": "[S1] Hello.",
+    "Hello": "[S1] Hello.",
+    "[s2] Dr. Who": "[S2] Doctor Who.",
+    "[S1] Is it 5?[S2]No,  42 [S1]": "[S1] Is it five? [S2] No, forty two. [S1]",
+    "[S1]“Oh”\n\n[S2] (sighs)": "[S1] Oh. [S2] sighs.",
+    "intro [S1] a": "[S1] intro. [S1] a.",
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_rules_of_the_folder_apply_to_every_turn(text: str) -> None:
+    assert texts(asked(text)) == [READ[text]]
+    [tokens] = request_batch(CONFIG, CODEC, [text], DiaOptions(seed=1), None, RULES).tokens
+    assert bytes(tokens.astype(np.uint8)) == READ[text].encode().replace(b"[S1]", b"\1").replace(
+        b"[S2]", b"\2"
+    )
+
+
+def test_a_text_with_and_without_its_end_mark_is_the_same_request() -> None:
+    """Same tokens and same limit, so the same speech with the same seed."""
+    one, other = asked("[S1] Good night"), asked("[S1] Good night.")
+    assert texts(one) == texts(other)
+    assert one.limits == other.limits
+
+
+def test_no_rules_where_they_are_not_wanted() -> None:
+    assert texts(asked("[S1] Größe 5,", as_written=True)) == ["[S1] Größe 5,"]
+    assert texts(asked("[S1] Größe 5,", rules=NO_RULES)) == ["[S1] Größe 5,"]
+    [tokens] = request_batch(CONFIG, CODEC, ["5"], DiaOptions(seed=1), None, RULES, exactly=True).tokens
+    assert bytes(tokens.astype(np.uint8)) == b"5"
+
+
+def test_a_transcript_gets_no_end_mark() -> None:
+    """The text may go on in its sentence."""
+    made = asked("I have 3", Prompt.of(codes=CODES, text="[s1] So, 2 of"))
+    assert texts(made) == ["[S1] So, two of I have three."]
+    assert made.voice is not None
+    assert made.voice.transcript == "[S1] So, two of"
+    batch = request_batch(CONFIG, CODEC, ["yes"], DiaOptions(), [Prompt.of(codes=CODES, text="2 of")], RULES)
+    assert bytes(batch.tokens[0].astype(np.uint8)) == b"\1 two of yes."
+
+
+def test_unknown_characters() -> None:
+    with pytest.raises(UsageError, match=r"^text: ß \(U\+00DF\) at 10: the model has not learned"):
+        asked("[S1] Straße")
+    with pytest.raises(UsageError, match=r"^transcript: é \(U\+00E9\) at 4"):
+        asked("Yes", Prompt.of(codes=CODES, text="café"))
+    with pytest.raises(UsageError, match=r"^text 2: ö \(U\+00F6\) at 2"):
+        request_batch(CONFIG, CODEC, ["a", "oö"], DiaOptions(), None, RULES)
+    assert texts(asked("[S1] 東 Yes, ö", skip_unknown=True)) == ["[S1] Yes."]
+    with pytest.raises(UsageError, match="there are no words in it"):
+        asked("[S1] 東京", skip_unknown=True)
+    with pytest.raises(UsageError, match=r"turn 1 of 2, \[S1\], has no words"):
+        asked("[S1] 東京 [S2] Yes.", skip_unknown=True)
+
+
+def test_skipping_needs_an_alphabet() -> None:
+    with pytest.raises(UsageError, match=r"^skip_unknown: this model has no alphabet; leave it out$"):
+        asked("Hi.", rules=NO_RULES, skip_unknown=True)
+    with pytest.raises(UsageError, match=r"^skip_unknown: as_written reads every character"):
+        asked("Hi.", as_written=True, skip_unknown=True)
+
+
+def test_long_texts_are_refused_with_places_of_the_text_as_it_is_read() -> None:
+    with pytest.raises(UsageError, match=r"split it after character \d+ of the text as it is read \("):
+        asked("[S1] " + "100 dogs. " * 40, piece_seconds=None)
+    with pytest.raises(UsageError, match=r"split it after character \d+ \("):
+        asked("[S1] " + "a dog. " * 40, piece_seconds=None)
+
+
+def test_the_limit_comes_from_the_own_length() -> None:
+    """A tag counts as a character, a transcript not at all; a given limit replaces it."""
+    short = longest_frames(len("_ Hello.") / 15, RATE)
+    assert asked("[S1] Hello.").limits == (short,)
+    assert asked("[S1] Hello.").own_limits
+    voice = Prompt.of(codes=CODES, text="[S1] " + "And so it was. " * 5)
+    assert asked("[S1] Hello.", voice).limits == (short,)
+    assert asked("[S1] Hello.", max_frames=700).limits == (700,)
+    assert not asked("[S1] Hello.", max_frames=700).own_limits
+    assert asked("[S1] Hello.", max_seconds=1).limits == (math.ceil(RATE),)
+    small = dia_config(positions=60, text_positions=200)
+    assert request(small, CODEC, "[S1] la la.", DiaOptions(piece_seconds=None), None).limits == (
+        small.max_frames,
+    )
+    numbers = longest_frames(
+        len("_ one two three four five six seven eight nine one two three four five six seven") / 15, RATE
+    )
+    assert asked("[S1] 1234567891234567", rules=NO_RULES).limits == (numbers,)
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+def test_limits_in_a_batch(exactly: bool) -> None:
+    def batch(**given: object) -> list[int]:
+        options = DiaOptions(seed=1, **given)  # type: ignore[arg-type]
+        made = request_batch(
+            CONFIG, CODEC, ["[S1] Hi.", "[S1] Hello."], options, None, RULES, exactly=exactly
+        )
+        assert made.own_limits is not bool(given)
+        return made.max_frames
+
+    assert batch() == [longest_frames(len(f"_ {word}.") / 15, RATE) for word in ("Hi", "Hello")]
+    assert batch(max_frames=[8, 500]) == [8, 500]
+    assert batch(max_seconds=2) == [math.ceil(2 * RATE)] * 2
+
+
+def test_remarks() -> None:
+    tag = "text: no speaker's tag at its start, [S1] speaks it"
+    assert asked("Hello.").notes == (tag,)
+    assert asked("Hello. [S2] No.").notes == (tag,)
+    assert asked("[s1] Hello.").notes == ()
+    assert asked("[pause:1] [S1] Hello. [pause:1] Yes.").notes == ()
+    assert asked("Hello.", Prompt.of(codes=CODES, text="So")).notes == ()
+    assert asked("So Hello.", CODES).notes == (tag,)
+    advice = "text: about 0.5 s of speech; Dia's authors advise 5 to 20 s"
+    last = ", and the tag of the second-to-last speaker at the end"
+    assert asked("[S1] Hello.", rules=NO_RULES).notes == (advice + last,)
+    assert notes("[S1] Hello. [S2]", 0.53, NO_RULES, continues=False) == (advice,)
+    assert notes("[S1] Hello.", 5.0, NO_RULES, continues=False) == ()
+
+
+def test_rules_are_read_from_the_documents() -> None:
+    configs, options = {"dia": CONFIG, "dac": CODEC}, DiaOptions()
+    assert texts(ask(configs, {"dia": {FILE: RULES_TEXT}, "dac": {}}, "5", options, None)) == ["[S1] five."]
+    assert texts(ask(configs, {"dia": {}, "dac": {}}, "5", options, None)) == ["[S1] 5"]
+    with pytest.raises(CheckpointError, match=FILE):
+        ask(configs, {"dia": {FILE: ""}}, "5", options, None)

@@ -1,0 +1,38 @@
+"""Expected seconds of a text read aloud, and the most that its speech may take."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from tts_core.text.sentences import CHARACTERS_PER_SECOND
+from tts_core.text.spoken import spoken
+
+_LOG = logging.getLogger("tts_core")
+PATIENCE, SECONDS_MORE = 2.0, 2.0  # times the expected seconds, and seconds more
+
+
+def expected_seconds(text: str, pauses: int = 0) -> float:
+    """Estimate the seconds of a text; numbers count as words.
+
+    pauses: additional characters, as for changes of the speaker.
+    """
+    return (len(spoken(text)) + pauses) / CHARACTERS_PER_SECOND
+
+
+def longest_frames(expected: float, frame_rate: float) -> int:
+    """Limit the frames of a text's speech if the caller gives no limit.
+
+    Speech that takes longer has gone astray: networks then repeat themselves or babble on.
+    expected: seconds.  frame_rate: Hz.
+    """
+    return int(PATIENCE * math.ceil(expected * frame_rate) + SECONDS_MORE * frame_rate)
+
+
+def warn_of_cut(frames: int, frame_rate: float) -> None:
+    """Log that speech reached the limit of its text. frames: made.  frame_rate: Hz."""
+    _LOG.warning(
+        "speech: did not end within %.1f s and was cut there; another seed, or a full stop at the end of the "
+        "text, may help",
+        frames / frame_rate,
+    )
