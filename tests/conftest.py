@@ -1,4 +1,4 @@
-"""What every test stands on: no network, its own cache, true float32, and skips that say what is missing."""
+"""Setup of every test: no network, a cache of its own, true float32, and skips that name what is missing."""
 
 import gc
 import importlib.util
@@ -22,13 +22,13 @@ if importlib.util.find_spec("torch") is not None:
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="mlx-port-cache-")
-    os.environ["XDG_CACHE_HOME"] = folder.name  # the embedded voice is converted anew in every run
+    os.environ["XDG_CACHE_HOME"] = folder.name  # every run converts the embedded voice again
     config.add_cleanup(folder.cleanup)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is imported stays: to look through it for garbage again and again took a fifth of the time."""
+    """Keep imported modules out of garbage collection: scanning them again took a fifth of the time."""
     gc.disable()
     try:
         return (yield)

@@ -1,4 +1,4 @@
-"""The growth of work with its input, as ratios of times: no machine's speed matters. And its peak memory."""
+"""Growth of work with its input, as ratios of times that do not depend on the machine, and peak memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Docstrings, comments and documents name files and modules that are there, and their examples are whole."""
+"""Docstrings, comments and documents name existing files and modules, and their examples are complete."""
 
 import ast
 import io
@@ -23,7 +23,7 @@ CUT = re.compile(r"[\w)]/$|[\w/-]@$|\w-\n\w+/|\[--?\w[\w-]*$")
 
 @cache
 def files() -> frozenset[str]:
-    """Those of the repository, and their folders."""
+    """Files of the repository and their folders."""
     found = [path for tree in (*TREES, "docs") for path in (ROOT / tree).rglob("*")]
     return frozenset(str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts)
 
@@ -53,7 +53,7 @@ def texts(tree: str) -> list[tuple[str, str]]:
 
 def documents() -> Iterator[tuple[str, str]]:
     for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
-        if path.name != "CHANGELOG.md":  # of versions that had other files
+        if path.name != "CHANGELOG.md":  # names files of older versions
             yield str(path.relative_to(ROOT)), path.read_text("utf-8")
 
 
@@ -72,7 +72,7 @@ def strange_modules(text: str) -> list[str]:
 
 
 def known(name: str) -> bool:
-    """A module, or a module and a name that stands in it."""
+    """Check for a module, or a module and a name defined in it."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         base = ROOT.joinpath(*parts[:count])

@@ -73,7 +73,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("commands",),
     ],
 }
-# what still climbs; an entry that no longer does fails the test
+# imports that still go up; an entry that no longer does fails the test
 CLIMBING: set[tuple[str, str]] = set()
 # modules of a model that others still use for what is not the model's own
 LENT: set[str] = set()
@@ -97,7 +97,7 @@ NETWORK = {
 
 
 class Import(NamedTuple):
-    """One import statement: where, of what, and the function that it stands in, if any."""
+    """One import statement: its module, the imported module, and the enclosing function, if any."""
 
     module: str
     line: int
@@ -144,7 +144,7 @@ def _imports(node: ast.AST, module: str, function: str | None) -> Iterator[Impor
             continue
         elif isinstance(
             child, ast.stmt | ast.excepthandler | ast.match_case
-        ):  # nothing else holds statements
+        ):  # other nodes contain no statements
             inside = child.name if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else function
             yield from _imports(child, module, inside)
 
@@ -170,7 +170,7 @@ def test_imports_are_absolute(package):
 
 
 def floor(module: str) -> int | None:
-    """The number of a module's floor in its package; None for the package itself."""
+    """Number of a module's floor in its package; None for the package itself."""
     package, _, inside = module.partition(".")
     found = [number for number, units in enumerate(FLOORS[package]) if inside.partition(".")[0] in units]
     assert len(found) == 1 or not inside, f"{module}: on {len(found)} floors; give it one in FLOORS"
@@ -192,7 +192,7 @@ def test_imports_go_down():
 
 
 def test_there_is_no_circle():
-    """Of modules as they are imported: what a function imports later closes none."""
+    """Among imports at module level; an import inside a function closes no circle."""
     graph: dict[str, set[str]] = {module: set() for module in every_module()}
     for found in (each for package in OURS for each in imports(package)):
         if found.function is None and found.target in graph:
@@ -212,8 +212,9 @@ def model_of(module: str) -> str | None:
 
 
 def reached(starts: Collection[str], ends: Collection[str] = ()) -> Mapping[str, str]:
-    """Every module that running these may import by a statement → one that imports it. ends: whose own
-    imports are not followed.
+    """Map every module that these modules may import to one that imports it.
+
+    ends: modules whose own imports are not followed.
     """
     graph: dict[str, set[str]] = {}
     for found in (each for package in OURS for each in imports(package)):
@@ -235,7 +236,7 @@ def of_others(model: str) -> set[str]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_no_model_needs_another(model):
-    """Not even in a function, nor through a module of nobody's."""
+    """Not even in a function, nor through a module that belongs to no model."""
     found = reached([module for module in every_module() if model_of(module) == model], LENT)
     assert {name: found[name] for name in of_others(model) & found.keys() - LENT} == {}
 
@@ -256,7 +257,7 @@ def test_only_commands_import_commands():
 
 
 def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
-    """No telemetry and no addresses fetched: the one way out is the hub's client, in one module."""
+    """No telemetry and no URLs fetched: only the hub's client, in one module, uses the network."""
     found = [each for package in OURS for each in imports(package)]
     assert [each.place for each in found if each.target.partition(".")[0] in NETWORK] == []
     assert {each.module for each in found if each.target.startswith("huggingface_hub")} == {
@@ -310,9 +311,7 @@ sys.meta_path.insert(0, Absent())
 
 
 def run_without(blocked: Collection[str], code: str) -> str:
-    """Run code in a fresh interpreter in which these packages and modules cannot be imported. Returns what it
-    prints.
-    """
+    """Run code in a fresh interpreter that cannot import these packages and modules; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", BLOCK.format(blocked=blocked) + code],
         cwd=ROOT,
@@ -344,7 +343,7 @@ def test_every_module_of_a_model_imports_without_the_others(model):
 
 @pytest.mark.parametrize(("package", "blocked"), [("torch_ref", "mlx"), ("mlx_port", "torch")])
 def test_each_side_imports_and_speaks_without_the_other_framework(package, blocked):
-    """Every module in one process, and the embedded voice says there what it says here."""
+    """Import every module in one process; the embedded voice speaks the same there."""
     code = f"import {package}; print({package}.generate('Hello.', max_frames=4, seed=1).codes.tolist())"
     said = run_without((blocked, "transformers"), import_all(package) + code)
     here = importlib.import_module(package).generate("Hello.", max_frames=4, seed=1)

@@ -24,7 +24,7 @@ ALONE = {
     "torch_ref/dia/slots.py": "the captured step, joined and left by texts",
     "torch_ref/dia/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/mars5/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
-    "torch_ref/mars5/row.py": "part of GraphStep: the position stands on the device",
+    "torch_ref/mars5/row.py": "part of GraphStep: the position is on the device",
     "torch_ref/mars5/reverse.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:fix": "part of GraphStep",
@@ -147,9 +147,9 @@ def test_the_same_public_functions(file):
 
 
 def test_files_of_one_side_only_have_a_reason():
-    alone = [f"{side}/{file}" for side in SIDES for file in TREES[side].keys() - set(COMMON)]
+    unpaired = [f"{side}/{file}" for side in SIDES for file in TREES[side].keys() - set(COMMON)]
     listed = tuple(path for path in ALONE if ":" not in path)
-    assert [file for file in alone if not file.startswith(listed)] == []
+    assert [file for file in unpaired if not file.startswith(listed)] == []
 
 
 @pytest.mark.parametrize("listed", ALONE)

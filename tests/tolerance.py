@@ -1,6 +1,6 @@
 """The one bound for floating-point comparisons: derived from a float64 oracle, never tuned to a result.
 
-A network run in float32 and in float64 with the same weights differs by float32 rounding alone, so
+A network run in float32 and in float64 with the same weights differs only by float32 rounding, so
 `err(torch32)`, the largest such difference, measures how much rounding this network does on this input.
 Another correct float32 implementation does the same operations and may only associate its sums differently.
 For sums of n terms that moves the rounding error between about sqrt(log2 n) (pairwise) and sqrt(n) (in

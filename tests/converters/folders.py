@@ -1,4 +1,4 @@
-"""Small published checkpoints for the tests of this package, and what a test does with them."""
+"""Small published checkpoints for the tests of this package, and functions to compare and write them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assert_same(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> N
 
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray], **header: object) -> None:
-    """As the safetensors library lays a file out; `header` entries replace those of the same name."""
+    """Write a file as the safetensors library does; `header` entries replace those of the same name."""
     entries: dict[str, object] = {}
     data = b""
     for name, tensor in tensors.items():

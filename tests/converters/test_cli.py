@@ -1,4 +1,4 @@
-"""The command: its flags, its one-line errors and exit codes, and what it prints."""
+"""The command: flags, one-line errors, exit codes, and output."""
 
 import errno
 import io
@@ -228,7 +228,7 @@ def test_a_reader_that_has_gone_and_a_signal_end_both_commands(monkeypatch, comm
     def fail(**_):
         raise fault
 
-    for stream in ("stdout", "stderr"):  # click replaces those of a closed pipe
+    for stream in ("stdout", "stderr"):  # click replaces the streams of a closed pipe
         monkeypatch.setattr(sys, stream, getattr(sys, stream))
     monkeypatch.setattr(cli, "_run", fail)
     if command == "convert-weights":

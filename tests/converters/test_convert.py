@@ -1,4 +1,4 @@
-"""Converting: what is written, that it is written once and whole, or not at all."""
+"""Converting: the contents of a folder, written once and completely, or not at all."""
 
 import errno
 import hashlib
@@ -35,7 +35,7 @@ def source():
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    """File → hash, for what does not name the source."""
+    """File → hash, of files that do not name the source."""
     return {
         str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(folder.rglob("*"))
@@ -171,7 +171,7 @@ def test_dtype_follows_the_source_unless_given(source, tmp_path):
 
 
 def test_a_float64_source_is_written_as_float32(source, tmp_path):
-    """MLX has no use for float64, and the folder's own readers know three dtypes."""
+    """MLX does not use float64, and the folder's readers know three dtypes."""
     wide = {name: source.parts["dia"].read(name).astype(np.float64) for name in source.parts["dia"].names()}
     (tmp_path / "wide").mkdir()
     save_file(wide, tmp_path / "wide/model.safetensors", {"format": "pt"})
@@ -187,7 +187,7 @@ def test_a_float64_source_is_written_as_float32(source, tmp_path):
     assert {tensor.dtype for tensor in stored.values()} == {"F32"}
 
 
-# quantisation
+# quantization
 
 MODES = [
     Quantization.of(mode, None if mode != "affine" else 32, bits) for mode in BITS for bits in BITS[mode]
@@ -217,7 +217,7 @@ def test_quantised_layers_are_mlxs_own(source, tmp_path, how, dtype):
         if f"{layer}.scales" not in weights:
             continue
         values = mx.array(source.parts["dia"].read(name))
-        if how.has_biases:  # scales in the dtype asked for; the other modes' scales have a type of their own
+        if how.has_biases:  # scales in the requested dtype; scales of other modes have their own type
             values = values.astype(getattr(mx, dtype))
         plain = nn.Linear(values.shape[1], values.shape[0], bias=False)
         plain.weight = values
@@ -262,7 +262,7 @@ def test_quantising_without_mlx_says_what_to_install(source, tmp_path, monkeypat
     assert left_in(tmp_path) == []
 
 
-# writing whole or not at all
+# written completely or not at all
 
 
 def test_existing_destination_is_refused_before_anything_is_written(source, tmp_path):
@@ -323,7 +323,7 @@ def test_free_space_is_checked_first(source, tmp_path, monkeypatch):
 
 
 def test_free_space_must_hold_the_tensors_and_16_mb(source, tmp_path, monkeypatch):
-    """16 MiB for headers, descriptions, and what a file system rounds up: they are in the message too."""
+    """16 MiB for headers, descriptions and the file system's rounding; the message includes them."""
     usage = namedtuple("usage", "total used free")
     needed = outline(source).nbytes + 16 * 2**20
     free = [needed - 1]
@@ -400,9 +400,9 @@ def test_each_fault_of_a_disk_has_its_exit_code(source, tmp_path, monkeypatch, n
 
 
 def test_progress_adds_up_to_the_outline(source, tmp_path):
-    told: list[int] = []
-    convert(source, tmp_path / "out", progress=told.append)
-    assert sum(told) == outline(source).nbytes
+    written: list[int] = []
+    convert(source, tmp_path / "out", progress=written.append)
+    assert sum(written) == outline(source).nbytes
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -441,7 +441,7 @@ def test_weights_too_large_for_float16(source, tmp_path, monkeypatch):
         convert(source, tmp_path / "out", dtype="float16")
 
 
-# what was written is read back
+# written files are read back
 
 
 def flip(octets: np.ndarray) -> None:
@@ -457,7 +457,7 @@ def lose_the_end(octets: np.ndarray) -> None:
     "victim", ["model.decoder.norm.weight", "logits_dense.weight", "decoder.block.2.res_unit2.conv1.weight"]
 )
 def test_a_writer_that_corrupts_a_tensor_is_found_out(source, tmp_path, monkeypatch, victim, change):
-    """In the model's own file and in the codec's; nothing is left behind."""
+    """In the model's own file and in the codec's; no files remain."""
     write = SafetensorsWriter.write
 
     def corrupt(self, name, tensor):
@@ -492,7 +492,7 @@ def test_a_writer_that_swaps_two_tensors_of_one_shape_is_found_out(source, tmp_p
 
 @pytest.mark.parametrize("field", ["dtype", "shape", "name"])
 def test_a_header_that_says_something_else_is_found_out(source, tmp_path, monkeypatch, field):
-    """The bytes are right, and so is their number."""
+    """The bytes and their number are right, the header is not."""
     init, head = SafetensorsWriter.__init__, "logits_dense.weight"
     columns, rows = source.parts["dia"].shape(head)
     wrong = {"dtype": "F16", "shape": (rows, columns), "name": "logits_dense.gain"}[field]

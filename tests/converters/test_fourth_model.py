@@ -1,7 +1,7 @@
 """A further model is folders of its own and one line in the list of names, and nothing else.
 
-The folders are in tests/fourth_model. They are laid into a copy of the packages, and everything runs
-there, in interpreters of its own.
+The folders are in tests/fourth_model. A copy of the packages gets them, and everything runs there, in
+separate interpreters.
 """
 
 import json
@@ -33,7 +33,7 @@ Script = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages with the fourth model: links to their files, but for the list of names."""
+    """The packages with the fourth model: links to their files, except the list of names."""
     house = tmp_path_factory.mktemp("house")
     for package in PACKAGES:
         for source in (ROOT, TOY):
@@ -54,7 +54,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def script(house: Path) -> Script:
-    """Runs Python code in the copy with arguments; returns what it printed."""
+    """Run Python code in the copy with arguments; return its output."""
 
     def run(code: str, *arguments: Any) -> str:
         environment = {**os.environ, "PYTHONPATH": str(house), "HF_HUB_OFFLINE": "1"}
@@ -97,7 +97,7 @@ CONVERT = (
 def converted(
     script: Script, published: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """Converts in the way of that name, once."""
+    """Convert in the named way, once."""
     folder = tmp_path_factory.mktemp("converted")
 
     def make(name: str) -> Path:
@@ -117,8 +117,8 @@ def test_it_is_recognised_and_read(script, published, tmp_path):
 
 
 def test_what_is_missing_is_named(script, published, tmp_path):
-    alone = tmp_path / "alone"
-    shutil.copytree(published, alone, ignore=shutil.ignore_patterns("voice"))
+    bare = tmp_path / "bare"
+    shutil.copytree(published, bare, ignore=shutil.ignore_patterns("voice"))
     code = (
         "import sys\n"
         "from converters.published import open_published\n"
@@ -126,7 +126,7 @@ def test_what_is_missing_is_named(script, published, tmp_path):
         "try: open_published(sys.argv[1], offline=True)\n"
         "except NotFoundError as fault: print(fault)"
     )
-    assert "missing: weights of DAC (the codec)" in script(code, alone)
+    assert "missing: weights of DAC (the codec)" in script(code, bare)
     assert "or weights of Parrot (published: birds/parrot)" in script(code, DAC_HF)
 
 
@@ -171,16 +171,16 @@ print(json.dumps([name for name in sys.modules if set(name.split(".")) & set(oth
 
 
 def test_both_sides_load_it_equal(script, converted):
-    """And nothing of another model is loaded for it."""
+    """Without loading anything of another model."""
     pytest.importorskip("torch", reason="torch holds a network")
     pytest.importorskip("mlx.core", reason="MLX holds a network")
-    *told, others = map(json.loads, script(LOAD, *map(converted, CONVERSIONS)).splitlines())
-    for name, found in zip(CONVERSIONS, told, strict=True):
+    *loaded, others = map(json.loads, script(LOAD, *map(converted, CONVERSIONS)).splitlines())
+    for name, found in zip(CONVERSIONS, loaded, strict=True):
         assert found["words"] == [WORDS, WORDS]
         assert found["codecs"] == ["torch_ref.codecs.dac", "mlx_port.codecs.dac"]
         assert found["quantized"] == (name == "quantized")
         assert found["norm"][0] == found["norm"][1]
-        # a code times a scale, and a bias: each rounded, or in one fused operation
+        # code · scale + bias: rounded twice, or in one fused operation
         off = 4 * float(np.finfo(np.float32).eps) * 96 if found["quantized"] else 0
         np.testing.assert_allclose(*found["beak"], rtol=0, atol=off, err_msg=name)
     assert others == []
@@ -207,20 +207,20 @@ def test_the_command_speaks_with_both_backends(script, converted, tmp_path):
     """Whole and streamed, with its own flag; the codes and the sound are those of the Python interface."""
     pytest.importorskip("torch", reason="torch holds a network")
     pytest.importorskip("mlx.core", reason="MLX holds a network")
-    told = {}
+    facts = {}
     for backend in ("mlx", "torch"):
         for mode in ([], ["--stream"]):
             out = tmp_path / f"{backend}{len(mode)}.wav"
             flags = ["--model", converted("plain"), "--backend", backend, "--text", "Polly wants", "--json"]
             flags += ["--seed", 3, "--frames-per-word", 7, "--output", out, *mode]
-            told[backend, bool(mode)] = json.loads(script(GENERATE, "generate", *flags))
-            assert told[backend, bool(mode)]["frames"] == 14
+            facts[backend, bool(mode)] = json.loads(script(GENERATE, "generate", *flags))
+            assert facts[backend, bool(mode)]["frames"] == 14
     sounds = [
         (tmp_path / f"{backend}{mode}.wav").read_bytes() for backend in ("mlx", "torch") for mode in (0, 1)
     ]
     assert sounds[0] == sounds[1]
     assert sounds[2] == sounds[3]
-    assert {facts["samples"] for facts in told.values()} == {told["mlx", False]["samples"]}
+    assert {each["samples"] for each in facts.values()} == {facts["mlx", False]["samples"]}
 
 
 SPEAK = """
@@ -243,7 +243,7 @@ for side in (torch_ref.load(sys.argv[1], device="cpu", dtype="float32"), mlx_por
 
 
 def test_both_sides_speak_alike(script, converted):
-    """A part per word, told as it goes; it can be stopped, and wrong options are named."""
+    """One part per word with progress; it can be cancelled, and wrong options are named."""
     pytest.importorskip("torch", reason="torch holds a network")
     pytest.importorskip("mlx.core", reason="MLX holds a network")
     one, other = map(json.loads, script(SPEAK, converted("plain")).splitlines())
@@ -295,8 +295,8 @@ def test_its_flags_are_its_own(script, converted):
 def test_estimate_and_verify_know_it(script, published, converted):
     pytest.importorskip("torch", reason="verify runs both sides")
     pytest.importorskip("mlx.core", reason="verify runs both sides")
-    told = json.loads(script(GENERATE, "estimate", "--model", converted("plain"), "--json"))
-    assert told["backends"]["mlx-cpu"]["terms"]["weights"]["bytes"] == 4 * (96 + 32)
+    found = json.loads(script(GENERATE, "estimate", "--model", converted("plain"), "--json"))
+    assert found["backends"]["mlx-cpu"]["terms"]["weights"]["bytes"] == 4 * (96 + 32)
     assert "the peak of a word of 12 frames" in script(GENERATE, "estimate", "--model", "birds/parrot")
     report = json.loads(script(GENERATE, "verify", published, converted("plain"), "--json"))
     assert report["passed"] is True

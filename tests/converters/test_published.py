@@ -1,4 +1,4 @@
-"""Opening published checkpoints: every file recognised by its keys, what is missing named, no tensor read."""
+"""Opening published checkpoints: every file recognized by its keys, missing parts named, no tensor read."""
 
 import json
 import shutil
@@ -192,7 +192,7 @@ def test_parts_from_several_sources_and_one_shard_for_all(folder, tmp_path):
     assert f"{V_0626} adds nothing" in fails(UsageError, [folder, V_0626], codec=DAC_HF)
 
 
-# what is missing
+# missing parts
 
 
 def fails(kind, *parts, **options) -> str:
@@ -308,13 +308,13 @@ def test_hub_repository_with_pickles_only(monkeypatch, tmp_path):
     assert asked == [["*.safetensors"], ["*.pth", "*.pt", "*.bin", "*.th"]]
 
 
-# what a flag says of Dia
+# flags for Dia
 
 
 @pytest.mark.parametrize("form", ["published", "converted"])
 @pytest.mark.parametrize(("source", "has_it"), [(V_0626_HF, False), (V_V01, True)], ids=["0626", "v0.1"])
 def test_cross_rope_changes_sampling_too(source, has_it, form, tmp_path):
-    """The releases differ in both; a flag that says what is so already leaves the sampling as it is."""
+    """The releases differ in both; a flag with the value that the file has changes nothing."""
     model = {"sources": source, "codec": DAC_HF}
     if form == "converted":
         convert(open_published(**model), tmp_path / "out")
@@ -348,7 +348,7 @@ def test_at_least_half_of_the_names_make_a_layout(known, unknown, layout):
 
 
 def test_a_file_of_which_less_than_half_is_known_is_of_no_model_known(folder):
-    """And one of which half is: the other half is then named."""
+    """With half of its names known the other half is named."""
     tensors = read_file(folder / "model.safetensors")
     for more, error, said in (
         (0, CheckpointError, "unexpected: x.0"),

@@ -1,6 +1,4 @@
-"""MARS5 and MetaVoice opened: what they are is told by their keys, and every way to get them wrong is one
-clear line.
-"""
+"""MARS5 and MetaVoice opened: recognized by their keys; every wrong source is one clear line."""
 
 import json
 import os
@@ -59,21 +57,21 @@ def without(model: str, *kinds: str) -> list[Path]:
 
 
 def save(path: Path, source: Path, change: Callable[[Any], Any]) -> Path:
-    """A pickle, changed."""
+    """Save a changed pickle."""
     content = pickled(source)
     torch.save(change(content) or content, path)
     return path
 
 
 def resave(path: Path, change: dict[str, np.ndarray | None], metadata: dict[str, str], source: Path) -> Path:
-    """Safetensors, changed; the json beside them too."""
+    """Save changed safetensors with their JSON file."""
     held = {name: tensor for name, tensor in (load_file(source) | change).items() if tensor is not None}
     write_safetensors(path, held, __metadata__=metadata)
     shutil.copy(source.with_suffix(".json"), path.with_suffix(".json"))
     return path
 
 
-# what is what
+# recognition
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -95,7 +93,7 @@ def test_opening_reads_no_tensor(monkeypatch, model):
 
 
 def test_a_folder_of_many_files(tmp_path):
-    """Vectors and other models' codecs beside it are left alone, each with its reason."""
+    """Vectors and other models' codecs beside it are ignored, each with its reason."""
     for file in (AR, AR.with_suffix(".json"), NAR, NAR.with_suffix(".json"), ENCODEC):
         shutil.copy(file, tmp_path / file.name)
     shutil.copytree(VOCOS, tmp_path / "vocoder")
@@ -134,21 +132,21 @@ def test_one_part_alone(kind):
 
 
 def test_mars5_heads(tmp_path):
-    """From the json beside the file, from --config, else as wide as the published ones."""
+    """From the JSON file beside the weights, from --config, else of the published width."""
     shutil.copy(NAR, tmp_path / "nar.safetensors")
     beside = NAR.with_suffix(".json")
-    told = json.loads(beside.read_text())["n_heads"]
+    stated = json.loads(beside.read_text())["n_heads"]
 
     def heads(**options: Any) -> int:
         opened = open_published(tmp_path / "nar.safetensors", parts=["mars5_nar"], **options)
         return opened.parts["mars5_nar"].config.num_attention_heads
 
     width = open_published(NAR, parts=["mars5_nar"]).parts["mars5_nar"].config.hidden_size
-    assert open_published(NAR, parts=["mars5_nar"]).parts["mars5_nar"].config.num_attention_heads == told
+    assert open_published(NAR, parts=["mars5_nar"]).parts["mars5_nar"].config.num_attention_heads == stated
     assert heads() == max(1, width // 64)
-    assert heads(config=beside) == told
+    assert heads(config=beside) == stated
     shutil.copy(beside, tmp_path / "config.json")
-    assert heads() == told
+    assert heads() == stated
     (tmp_path / "more.json").write_text(json.dumps({"n_heads": width}))
     assert heads(config=tmp_path / "more.json") == width
 
@@ -180,7 +178,7 @@ def test_flags_of_another_model(tmp_path):
     assert found.startswith("--config: not for Dia")
 
 
-# what is missing, and what is too much
+# missing and superfluous parts
 
 
 @pytest.mark.parametrize(("model", "kind"), [(model, kind) for model in MODELS for kind in SOURCES[model]])
@@ -231,7 +229,7 @@ def test_codec_and_vocoder_are_fetched_where_nothing_else_is_missing(
     assert set(asked) == {repository}
     assert (part.origin.repository, part.origin.commit) == (repository, "abc")
     fails(NotFoundError, without(model, kind, "mars5_nar", "metavoice_speaker_encoder"))
-    assert len(asked) == 2  # its safetensors, then its pickles; nothing where more is missing
+    assert len(asked) == 2  # its safetensors, then its pickles; nothing if more is missing
 
 
 def test_codec_given_apart(tmp_path):
@@ -302,7 +300,7 @@ def test_mars5_tokenizers_of_another_vocabulary(tmp_path):
 def test_mars5_nar_of_another_vocabulary(tmp_path):
     table = tensors("mars5_nar")["text_embed.weight"]
     changed = resave(tmp_path / "nar.safetensors", {"text_embed.weight": table[:-1]}, header(NAR), NAR)
-    edit(tmp_path / "nar.json", lambda told: told.update(n_text_vocab=len(table) - 1))
+    edit(tmp_path / "nar.json", lambda config: config.update(n_text_vocab=len(table) - 1))
     opened = open_published([AR, changed, ENCODEC, VOCOS])
     with pytest.raises(CheckpointError, match=r"the NAR reads \d+ text ids, the AR's tokenizer has \d+"):
         outline(opened)
@@ -413,7 +411,7 @@ def test_vocos_without_a_config_that_can_be_read(tmp_path, monkeypatch, text, ki
 
 
 def write_mbd(folder: Path, width: int) -> Path:
-    """One that belongs to a codec of that width at 24 kHz."""
+    """Write multi-band diffusion for a codec of that width at 24 kHz."""
     from dataclasses import replace
 
     bands = tuple(replace(band, unet=replace(band.unet, codec_dim=width)) for band in MBD_CONFIG.bands)
@@ -444,7 +442,7 @@ def test_mbd_is_left_out_unless_asked_for(tmp_path):
     assert "\nlicense: apache-2.0\n" in free
     assert "commercial" not in free.lower()
     assert "cc-by-nc" not in free.lower()
-    assert "mbd" in open_published(tmp_path / "out").parts  # whoever asked for it keeps it
+    assert "mbd" in open_published(tmp_path / "out").parts  # kept on request
     assert "mbd" not in open_published(without("metavoice", "encodec"), codec=tmp_path / "out").parts
 
 
@@ -463,7 +461,7 @@ def test_mbd_that_is_missing_or_of_another_codec(tmp_path, monkeypatch):
 
 
 class Hostile:
-    """Runs `touch` on unpickling, where that is allowed."""
+    """Object that runs `touch` when it is unpickled without restrictions."""
 
     def __init__(self, target: Path):
         self.target = target

@@ -1,4 +1,4 @@
-"""Golden weights in the layout that is not committed, made by other means than the converter's maps."""
+"""Golden weights in the layout that is not committed, written without the converter's maps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _folder() -> Path:
 
 
 def nari_twin(golden: Path, transformers: Path) -> Path:
-    """A folder of that name with config.json and dia-v1.pth: transformers' weights as nari's kernels."""
+    """Write a folder of that name with config.json and dia-v1.pth: transformers' weights in nari's form."""
     import torch
 
     made = _folder() / golden.name

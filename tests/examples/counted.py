@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from examples.train_voice.parallel import Processes
 
-CHECKPOINT = 31.0  # seconds, as the recipes see a step: each is behind the last checkpoint long enough
+CHECKPOINT = 31.0  # seconds per step for the recipes: long enough after the last checkpoint for another one
 
 
 class Killed(Exception):
-    """Stands for a process that is gone in the middle of its training."""
+    """Simulates a process that is killed during training."""
 
 
 class Counted:
-    """As `Clock`, with steps for minutes."""
+    """`Clock` that counts steps as minutes."""
 
     def __init__(self, processes: Processes, minutes: float, spent: float):
         self.minutes, self.spent = minutes, spent
 
     def look(self, step: int) -> float:
-        """0 to 1."""
+        """Progress from 0 to 1."""
         self.spent = CHECKPOINT * step
         return step / self.minutes
 
 
 class Mortal(Counted):
-    """It ends the training before step DEATH."""
+    """Clock that ends the training before step DEATH."""
 
     DEATH = 3
 
     def look(self, step: int) -> float:
-        """0 to 1, or Killed."""
+        """Progress from 0 to 1, or Killed."""
         if step == self.DEATH:
             raise Killed
         return super().look(step)

@@ -30,7 +30,7 @@ def remembered(kind: type) -> type:
 
 
 def train_as(rank: int, size: int, folder: Path, jobs: dict[str, Callable[[Processes], None]]) -> None:
-    """Run every job as one process of several; write the weights and first gradients that it had."""
+    """Run every job as one process of several; write its weights and first gradients."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank)}
     torch.set_num_threads(1)
     start, average = dist.init_process_group, Processes.average
@@ -59,7 +59,7 @@ def train_as(rank: int, size: int, folder: Path, jobs: dict[str, Callable[[Proce
 
 
 def learned(made: Any) -> Sequence[torch.Tensor]:
-    """The weights that a stage's object trains."""
+    """Weights that a stage's object trains."""
     if isinstance(made, training.Training):
         return list(made.learned.values())
     return list(made.parameters()) if isinstance(made, codec.Reconstruction) else made.learned

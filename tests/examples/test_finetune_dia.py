@@ -1,4 +1,4 @@
-"""Fine-tuning: what data it takes and refuses, what it learns from them, and what it writes."""
+"""Fine-tuning: accepted and refused data, learning, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_noise_and_dropped_texts() -> None:
 
 @pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
 def test_the_loss_of_a_recording(cross_rope: bool) -> None:
-    """As generation draws it: frame f of channel c in row 1 + f + delay, then channel 0's EOS."""
+    """In the layout of generation: frame f of channel c in row 1 + f + delay, then channel 0's EOS."""
     dia, one = network(cross_rope=cross_rope), recordings()[3]
     frames, bos, eos, pad = len(one.codes), CONFIG.bos_token_id, CONFIG.eos_token_id, CONFIG.pad_token_id
     ended = np.concatenate([one.codes.T, np.full((4, 1), eos)], axis=1).astype(np.int32)
@@ -179,14 +179,14 @@ def test_neighbours_do_not_matter(cross_rope: bool) -> None:
     """The loss of a batch is that of its recordings, weighted by their lengths."""
     dia, given = network(cross_rope=cross_rope), recordings(3)
 
-    def alone(some: list[Recording]) -> float:
+    def loss_of(some: list[Recording]) -> float:
         rng = np.random.default_rng(0)
         return float(loss(dia, collate(some, dia.config, rng, CPU, text_dropout=0, code_noise=0)).detach())
 
-    together = alone(given[:1] * 2)
-    assert together == pytest.approx(alone(given[:1]), rel=1e-5)
-    low, high = sorted((alone(given[:1]), alone(given[2:])))
-    assert low < alone([given[0], given[2]]) < high
+    together = loss_of(given[:1] * 2)
+    assert together == pytest.approx(loss_of(given[:1]), rel=1e-5)
+    low, high = sorted((loss_of(given[:1]), loss_of(given[2:])))
+    assert low < loss_of([given[0], given[2]]) < high
 
 
 def test_low_rank_begins_as_nothing_and_merges_into_the_layers() -> None:
@@ -220,7 +220,7 @@ def test_from_recordings_to_a_model(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It learns, goes on where it stopped, and what it writes is loaded as a published model is."""
+    """It learns, continues where it stopped, and its folder loads like a published model."""
     monkeypatch.setattr(training, "Clock", Counted)
     monkeypatch.setattr(training, "SHOWN", 1)
     out, codec = tmp_path / "out", model / "codec"
@@ -254,7 +254,7 @@ def test_what_it_writes_is_converted_and_speaks(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The commands of the README: MLX says with the converted copy what PyTorch says with the folder."""
+    """The commands of the README: MLX with the converted copy speaks as PyTorch with the folder."""
     monkeypatch.setattr(training, "Clock", Counted)
     tuned, codec, copy, wav = tmp_path / "out/dia", model / "codec", tmp_path / "copy", tmp_path / "out.wav"
     finetune(model, codec, folder, tmp_path / "out", Settings(rank, 4, 4, 1e-2, 0))
@@ -279,8 +279,9 @@ def test_what_it_writes_is_converted_and_speaks(
 def test_killed_and_begun_again_it_learns_the_same(
     model: Path, folder: Path, tmp_path: Path, rank: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights of a run that was killed and begun again are an undisturbed run's, to the last bit; another
-    seed's are not.
+    """A run that was killed and restarted ends with the weights of an undisturbed run, bit for bit.
+
+    Those of another seed differ.
     """
 
     def learned(out: Path, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -314,8 +315,8 @@ def test_errors_are_one_line(
         with pytest.raises(SystemExit) as stopped:
             command.main()
         assert stopped.value.code == code
-        told = capsys.readouterr().err
-        assert told.startswith("error: ")
-        assert message in told
-        assert told.count("\n") == 1
+        err = capsys.readouterr().err
+        assert err.startswith("error: ")
+        assert message in err
+        assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()

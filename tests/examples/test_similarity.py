@@ -1,4 +1,4 @@
-"""How alike two voices are, on sounds whose answer is known."""
+"""Similarity of two voices, on sounds with a known result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_silence_is_like_nothing() -> None:
 
 
 def test_what_a_prompt_is_compared_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sentences of the wanted length only; the row tells the same voice's continuations from the other's."""
+    """Sentences of the right length; the row separates the same voice's continuations from the other's."""
     settings = read_settings().synthesis
 
     def source(item, synthesis):

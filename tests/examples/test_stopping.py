@@ -1,4 +1,4 @@
-"""Training: a stage that was stopped goes on, a seed decides, several processes learn as one."""
+"""Training: a stopped stage continues, a seed fixes the result, several processes learn as one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stages(work: Path, out: Path, steps: int, seed: int = SETTINGS.seed) -> dict[str, Job]:
-    """Every stage that trains, to a checkpoint of its name."""
+    """Every stage that trains, with a checkpoint of its name."""
     settings, books = replace(SETTINGS, seed=seed), work / "codebooks.pt"
     return {
         "codec": partial(codec.train, settings, work / "speech", books, out / "codec.pt", steps),
@@ -91,7 +91,7 @@ def stages(work: Path, out: Path, steps: int, seed: int = SETTINGS.seed) -> dict
 
 
 def run(name: str, work: Path, out: Path, steps: int, seed: int = SETTINGS.seed) -> dict:
-    """The stage's checkpoint after so many steps in all."""
+    """Checkpoint of the stage after a total number of steps."""
     out.mkdir(exist_ok=True)
     stages(work, out, steps, seed)[name](Processes(seed))
     return torch.load(out / f"{name}.pt")
@@ -106,13 +106,13 @@ def started(work: Path) -> Path:
 
 
 def moments(state: dict) -> set[float]:
-    """How many steps the optimizers have counted."""
+    """Numbers of steps in the optimizers' states."""
     optimizers = state["steps"].values() if "steps" in state else [state["optimizer"]]
     return {float(one["step"]) for optimizer in optimizers for one in optimizer["state"].values()}
 
 
 def same(one: dict, other: dict) -> bool:
-    """Whether two checkpoints hold the same weights."""
+    """Compare the weights of two checkpoints."""
     kind = "dia" if "dia" in one else "dac"
     return all(torch.equal(other[kind][name], weight) for name, weight in one[kind].items())
 
@@ -230,7 +230,7 @@ def test_encoding_keeps_what_is_there(work: Path, tmp_path: Path, monkeypatch: p
 
 
 def tune(folder: Path, processes: Processes) -> None:
-    """Fine-tuning as a job; it makes its own Processes, which ranks.py replaces."""
+    """Fine-tuning as a job; it creates its own Processes, which ranks.py replaces."""
     settings = training.Settings(None, 3, 2, 1e-2, 0)
     training.finetune(folder / "tiny", folder / "tiny/codec", folder / "data", folder / "out", settings)
 
@@ -241,7 +241,7 @@ def tune(folder: Path, processes: Processes) -> None:
     ids=", ".join,
 )
 def test_several_processes_learn_as_one(names: list[str], started: Path, tmp_path: Path) -> None:
-    """Each has batches of its own; the gradients are averaged, the weights stay the same everywhere."""
+    """Each has its own batches; gradients are averaged, and all weights stay equal."""
     weights = dia_weights(dia_config(positions=200)), dac_weights(published_dac_config())
     write_published(tmp_path / "tiny", *weights)
     (tmp_path / "data").mkdir()

@@ -1,4 +1,4 @@
-"""The recipe of the embedded voice: what it trains on, and that its forward pass is the network's."""
+"""The recipe of the embedded voice: its training data, and a forward pass equal to the network's."""
 
 from __future__ import annotations
 

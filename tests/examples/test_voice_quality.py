@@ -1,4 +1,4 @@
-"""benchmarks/voice_quality.py: what it chooses, counts and prints; without a recogniser or flite."""
+"""benchmarks/voice_quality.py: its choices, counts and output, without a recognizer or flite."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_is_missing_is_one_line(
     without: dict[str, object] = {"pocketsphinx": None}
     monkeypatch.setattr(voice_quality.importlib.util, "find_spec", lambda name: without.get(name, find(name)))
     assert "pocketsphinx is not installed" in (missing() or "")
-    without["pocketsphinx"] = find("json")  # as if it were
+    without["pocketsphinx"] = find("json")  # as if it was real
     failure = FileNotFoundError("flite: libflite is not installed; install flite")
     monkeypatch.setattr(voice_quality, "speak", lambda *_: (_ for _ in ()).throw(failure))
     assert missing() == str(failure)
@@ -62,7 +62,7 @@ def test_rates_and_table() -> None:
 
 
 def test_every_form_of_a_small_model(tmp_path: Path) -> None:
-    """Converted, loaded, spoken with: sizes are the files' and fall with the bits."""
+    """Each form is converted, loaded and speaks; sizes are those of the files and fall with the bits."""
     config = dia_config(positions=200, text_positions=120)
     wide = replace(config.decoder_config, intermediate_size=256)  # whole groups, so that it can be quantised
     config = replace(config, decoder_config=wide)

@@ -1,7 +1,7 @@
-"""Golden folders as they lie on disk: found when tests are collected, read with a record of what was read.
+"""Golden folders: found when tests are collected; every tensor that is read is recorded.
 
-`MLX_PORT_GOLDEN` names the folder that holds one subfolder a model (default: tests/data/golden). Nothing
-about a case is known here but what its own files say.
+`MLX_PORT_GOLDEN` names a folder with one subfolder per model (default: tests/data/golden). A case is
+described only by its own files.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Case:
 
     @property
     def info(self) -> dict[str, Any]:
-        """info.json; a key that is missing from it fails with its name."""
+        """info.json; a missing key fails with its name."""
         return _Info(json.loads(existing(self.folder / "info.json").read_text()), self.folder / "info.json")
 
     @property
     def kind(self) -> str:
-        """What `info.json` says; a folder named `sampler` has none."""
+        """The kind in `info.json`; a folder named `sampler` has none."""
         return "sampler" if self.folder.name == "sampler" else self.info["kind"]
 
     def path(self, relative: str) -> Path:
@@ -68,12 +68,12 @@ class Vectors:
             return opened.get_tensor(name)
 
     def require(self, names: Iterable[str]) -> None:
-        """Fail now, naming every tensor that is missing."""
+        """Fail now and name every missing tensor."""
         missing = [name for name in names if name not in self.names]
         assert not missing, f"{self.file}: missing {', '.join(missing)}; it has {', '.join(self.names)}"
 
     def assert_all_read(self) -> None:
-        """Fail if a tensor was never looked at."""
+        """Fail if a tensor was never read."""
         assert not self.unread, f"{self.file}: never compared: {', '.join(sorted(self.unread))}"
 
 
@@ -87,7 +87,7 @@ class _Info(dict):
 
 
 def existing(path: Path) -> Path:
-    """The path, if there is something; else a failure that names it."""
+    """Return the path; fail with its name if nothing is there."""
     assert path.exists(), f"{path}: listed, but missing"
     return path
 
@@ -102,7 +102,7 @@ def golden_root() -> Path:
 
 
 def discover(model: str, root: Path | None = None) -> list[Case]:
-    """The cases of a model's subfolder, none if there is no such subfolder."""
+    """The cases of a model's subfolder; an empty list without that subfolder."""
     folder = (root or golden_root()) / model
     if not folder.is_dir():
         return []

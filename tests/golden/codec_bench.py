@@ -30,7 +30,7 @@ class CodecSide(Side):
     codec: Any
 
     def conv(self, module: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
-        """A part of the codec that takes and gives (B, C, T), whatever the framework's layout."""
+        """Run a part of the codec. (B, C, T) → (B, C, T) in either framework."""
         return self.from_channels(module(self.channels(x)))
 
     def latents(self, codes: np.ndarray) -> np.ndarray:
@@ -79,10 +79,10 @@ def _codec_side(kind: str, model: str, weights: Weights) -> CodecSide:
 
 def _encodec(file: Path, config: Path | None) -> Weights:
     checkpoint = _open(file)
-    told = encodec.read_transformers(read_json(config)) if config else None
-    rate = told.sample_rate if told else encodec.SAMPLE_RATE
+    stated = encodec.read_transformers(read_json(config)) if config else None
+    rate = stated.sample_rate if stated else encodec.SAMPLE_RATE
     sizes = encodec.from_shapes(checkpoint.shapes, sample_rate=rate)
-    assert told in (None, sizes), f"{config}: not of {file}"
+    assert stated in (None, sizes), f"{config}: not of {file}"
     layout = layouts()["encodec_transformers" if config else "encodec_facebook"]
     return _planned(checkpoint, layout.rules(sizes), sizes, encodec.parameter_shapes(sizes))
 
@@ -101,7 +101,7 @@ def _open(file: Path) -> Any:
 
 
 def _planned(checkpoint: Any, rules: Sequence[Rule | Drop], config: Any, shapes: dict[str, Any]) -> Weights:
-    """Every tensor of the file claimed, every one of the network made."""
+    """Claim every tensor of the file and fill every tensor of the network."""
     moves = plan(rules, checkpoint.shapes, shapes)
     made = {move.target: move.how.apply(*map(checkpoint.read, move.sources)) for move in moves}
     return Weights(config, made)

@@ -1,4 +1,4 @@
-"""What the golden files of DAC hold: encoder, quantizer, decoder, and the waveforms of Dia's golden codes."""
+"""Checks of DAC's golden files: encoder, quantizer, decoder, and the waveforms of Dia's golden codes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _check_metadata(weights: Path, bench: Bench[CodecSide]) -> None:
 
 
 def search(side: CodecSide, latents: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What each codebook sees once the golden codes before it are taken off, and its second-best's distance.
+    """Residuals and margins of every codebook, with the golden codes of the books before it.
 
     latents: (B, C, T) → (B, Q E, T) projections, and (B, Q, T) margins to the best entry.
     """
@@ -114,7 +114,7 @@ def _distances(encodings: np.ndarray, entries: np.ndarray) -> np.ndarray:
 
 
 def check_codes(at: str, own: np.ndarray, golden: np.ndarray, margin: np.ndarray) -> None:
-    """Exact, except in a frame from the first small margin on: a near-tie there may fall either way."""
+    """Require equal codes; a frame is free from its first near-tie on."""
     assert own.shape == golden.shape, f"{at}: shape {own.shape}, expected {golden.shape}"
     sure = np.logical_and.accumulate(margin >= SMALL_MARGIN, axis=1)
     assert sure.mean() > 0.5, f"{at}: only {sure.mean():.0%} of the codes have a margin that decides"

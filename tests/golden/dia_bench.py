@@ -1,6 +1,6 @@
 """Dia and its codec on both sides, NumPy in and out, through the public doors.
 
-Torch reads published files, MLX what the converter made of them.
+Torch reads published files, MLX the folder that the converter writes from them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DiaSide(CodecSide):
 
 
 class Loader:
-    """Loads a checkpoint once for all cases that share it."""
+    """Load a checkpoint once for all cases that share it."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -72,7 +72,7 @@ class Loader:
         return Bench.load(side, lambda kind: self._load(kind, weights, config, codec))
 
     def codec_bench(self, side: str, codec: Path) -> Bench[DiaSide]:
-        """For a DAC alone: a random Dia stands beside it."""
+        """For a DAC, with a random Dia to complete the pipeline."""
         return self.bench(side, self._random_dia(codec) / "model.safetensors", None, codec)
 
     def _load(self, kind: str, weights: Path, config: Path | None, codec: Path | None) -> DiaSide:
@@ -89,7 +89,7 @@ class Loader:
         return self.folder / f"{len(list(self.folder.iterdir()))}"
 
     def _stage(self, weights: Path, config: Path) -> Path:
-        """A folder with these weights and this configuration, wherever they lie."""
+        """Link these weights and this configuration into one folder."""
         staged = self._new()
         staged.mkdir()
         files = {weights.name: weights, "config.json": config}
@@ -167,7 +167,7 @@ class Loader:
 
 
 def _codebooks(codec: Path) -> tuple[int, int]:
-    """How many codebooks, of how many entries."""
+    """Number of codebooks and of entries per codebook."""
     from converters.published import open_published
 
     part = open_published([codec], parts=("dac",)).parts["dac"]

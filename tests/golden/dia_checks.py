@@ -1,4 +1,4 @@
-"""What the golden files of Dia hold, and what must equal it. Order: from the text to the whole loop."""
+"""Checks of Dia's golden files, in order from the text to the whole loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_dia(case: Case, side: str, loader: Loader) -> None:
 
 
 def read_prompts(case: Case, vectors: Vectors) -> list[np.ndarray | None]:
-    """(C, P) codes for each text; they lie in the case's own file or in its twin's."""
+    """Read (C, P) codes for each text, from the case's own file or its twin's."""
     info = case.info
     assert len(info["prompts"]) == len(info["texts"]), f"{case}: info.json has not one prompt entry per text"
     prompts: list[np.ndarray | None] = []
@@ -60,7 +60,7 @@ def _check_nari(
     required += [f"greedy.codes.{item}" for item in range(len(ids))]
     if any(
         name.startswith(("tf.", "cross_k.", "cross_v.")) for name in vectors.names
-    ):  # a full set is never in part
+    ):  # all of a set, or none
         required += [
             "tf.tokens",
             "tf.prefill_logits",
@@ -190,7 +190,7 @@ def _check_nari_greedy(
         rows = whole_grid(config, prompt, own)[: 1 + frames_of(prompt) + lengths[item] + config.longest_delay]
         known = np.ones(rows.shape, bool)
         if frames_of(prompt) == longest:
-            known[longest + config.longest_delay, last] = False  # the slot that upstream leaves free
+            known[longest + config.longest_delay, last] = False  # the slot that upstream leaves empty
         found = grid[item, : len(rows)]
         np.testing.assert_array_equal(
             found[known], rows[known], err_msg=f"{case}: greedy.generated_tokens {item}"
@@ -248,7 +248,7 @@ def _check_transformers(
         golden = vectors[f"generate.codes.{item}"].T
         assert golden.shape[1] == info["frames"][item], f"{case}: generate.codes.{item}: {golden.shape}"
         assert_same_codes(f"{case}: generate.codes.{item}", own, golden)
-        left = longest - frames_of(prompt)  # shorter prompts stand at the right, behind rows of BOS
+        left = longest - frames_of(prompt)  # shorter prompts are at the right, after rows of BOS
         rows = whole_grid(config, prompt, own, rows=sequences.shape[1], left=left)
         np.testing.assert_array_equal(sequences[item], rows, err_msg=f"{case}: generate.sequences {item}")
 
@@ -286,7 +286,7 @@ def frames_of(prompt: np.ndarray | None) -> int:
 def whole_grid(
     config: DiaConfig, prompt: np.ndarray | None, codes: np.ndarray, *, rows: int = 0, left: int = 0
 ) -> np.ndarray:
-    """A finished text: BOS, prompt and speech delayed, EOS behind each channel's last code, then PAD. (T, C).
+    """A finished text: BOS, prompt and speech delayed, EOS after each channel's last code, then PAD. (T, C).
 
     rows: the least T.  left: rows of BOS before the text's own.
     """
@@ -298,7 +298,7 @@ def whole_grid(
 
 
 def assert_same_codes(what: str, own: np.ndarray, golden: np.ndarray) -> None:
-    """Equal (C, T) codes, or the first frame and channel that differ."""
+    """Require equal (C, T) codes; name the first frame and channel that differ."""
     assert own.dtype == np.int32, f"{what}: {own.dtype}"
     frames = min(own.shape[1], golden.shape[1])
     wrong = np.argwhere((own[:, :frames] != golden[:, :frames]).T)

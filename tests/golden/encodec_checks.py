@@ -1,4 +1,4 @@
-"""What the golden files of EnCodec hold: clips both ways, single modules, and MetaVoice's codec wave."""
+"""Checks of EnCodec's golden files: clips both ways, single modules, and MetaVoice's codec waveform."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def discover_encodec(root: Path) -> list[EncodecCase]:
 
 
 def check_encodec(case: EncodecCase, side: str) -> None:
-    """All that a file of vectors holds, on one side."""
+    """Check everything in a file of vectors on one side."""
     info, vectors = (
         read_json(case.root / f"{case.name}.json"),
         Vectors(case.root / f"{case.name}.safetensors"),
@@ -60,7 +60,7 @@ def check_encodec(case: EncodecCase, side: str) -> None:
 
 
 def _check_sizes(stated: dict[str, Any], sizes: Any) -> None:
-    """What the original was built with against what the tensors' shapes told."""
+    """Compare the original's configuration with the one read from the tensors' shapes."""
     names = {
         "sample_rate": "sample_rate",
         "ratios": "upsampling_ratios",
@@ -98,8 +98,8 @@ def _check_margin(
 ) -> None:
     """Compare the least margin with the original's, and that of the side under test, within rounding.
 
-    A single margin may be luckily exact. Each is bounded by the errors of all margins of its codebook, and by
-    the rounding of the two distances that it is the small difference of.
+    One margin may be exact by chance. Each is bounded by the errors of all margins of its codebook and by
+    the rounding of the two distances that it is the difference of.
     """
     sides = bench.torch64, bench.torch32, bench.side
     truth, known, own = (nearest(side, embedding(side, audio), codes) for side in sides)
@@ -118,7 +118,7 @@ class Nearest(NamedTuple):
 
 
 def nearest(side: CodecSide, latents: np.ndarray, codes: np.ndarray) -> Nearest:
-    """Search every codebook after taking off the given codes before it. (B, C, T), (B, Q, T)."""
+    """Search every codebook after subtracting the given codes of those before it. (B, C, T), (B, Q, T)."""
     rest, margins, terms = latents.swapaxes(1, 2), [], []
     for q in range(codes.shape[1]):
         entries = side.numpy(side.codec.quantizer.layers[q].codebook.embed)
@@ -142,7 +142,7 @@ def _check_layers(at: str, about: dict[str, Any], vectors: Vectors, bench: Bench
 
 
 def after(side: CodecSide, stack: str, index: int, x: np.ndarray) -> np.ndarray:
-    """What leaves layer `index` of a stack. (B, C, T) → same kind."""
+    """Output of layer `index` of a stack. (B, C, T) → (B, C, T)."""
 
     def run(x: Any) -> Any:
         for layer in getattr(side.codec, stack).layers[: index + 1]:
@@ -154,7 +154,7 @@ def after(side: CodecSide, stack: str, index: int, x: np.ndarray) -> np.ndarray:
 
 
 def check_codec_wave(root: Path, side: str) -> None:
-    """MetaVoice's codec: the latents and the wave of its multi-band diffusion's codes, and a clip's codes."""
+    """MetaVoice's codec: latents and waveform of the diffusion's codes, and the codes of a clip."""
     vectors = Vectors(root / "mbd.safetensors")
     config = existing(root / "encodec_config" / "config.json")
     bench = encodec_bench(side, existing(root / "encodec.safetensors"), config)

@@ -49,7 +49,7 @@ def read_checkpoint(folder: Path, name: str) -> Checkpoint:
 
 @dataclass
 class Recorder:
-    """What stands in the place of a draw: it keeps the distributions, and may force an id."""
+    """Replacement for the draw of an id: keeps the distributions and can force an id."""
 
     side: ArSide
     forced: dict[int, int] = field(default_factory=dict)  # draw → id
@@ -87,13 +87,13 @@ class ArSide(Side):
             return outs
 
     def forward(self, codes: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """Logits behind every id, all read at once. (P, Q), (1, N) → (1, N, V)."""
+        """Logits after every id, all read at once. (P, Q), (1, N) → (1, N, V)."""
         with exact_rotary(self.kind):
             rows, cache, rotation = self._start(codes, tokens, tokens.shape[1] + 1)
             return self.numpy(self.network(rows, rotation, cache))[:, 1:]
 
     def stepped(self, codes: np.ndarray, tokens: np.ndarray, prompt: int, capacity: int) -> np.ndarray:
-        """Logits behind the prompt's last id and each one after it, read one by one. → (1, N - P + 1, V)."""
+        """Logits after the prompt's last id and each later one, read one by one. → (1, N - P + 1, V)."""
         with exact_rotary(self.kind):
             rows, cache, rotation = self._start(codes, tokens[:, :prompt], prompt + 1, capacity)
             rotary = self.network.positions(tokens.shape[1] + 1)
@@ -122,7 +122,7 @@ class ArSide(Side):
             ):
                 pass
         draws = len(sequence.generated) + (sequence.finish_reason == "stop")
-        return sequence, recorder.probs[:draws]  # what was launched ahead was never read
+        return sequence, recorder.probs[:draws]  # draws that were launched ahead are not read
 
     def _start(self, codes: np.ndarray, tokens: np.ndarray, length: int, capacity: int = 0) -> Any:
         speaker = self.network.speaker(self.array(codes[None]))

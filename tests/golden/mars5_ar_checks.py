@@ -1,4 +1,4 @@
-"""What the golden files of MARS5's autoregressive half hold, and what must equal it."""
+"""Checks of the golden files of MARS5's autoregressive network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.noise import HostNoise
 
-DEFAULT_MAX_LEN = 2000  # of the runs that the caches of ar_forward were made for
+DEFAULT_MAX_LEN = 2000  # of the runs whose caches ar_forward has
 RENAMED = {"nar_guidance_w": "cfg_scale"}  # names of the original → ours
 OURS = {  # options that the original's configuration lacks; deep_clone is given by each run
     *("seed", "max_seconds", "max_frames", "piece_seconds", "as_written", "deep_clone", "speed", "noise"),
@@ -29,13 +29,13 @@ SETTINGS: set[str] = (
 
 
 def options_of(given: Any, **changes: Any) -> Mars5Options:
-    """The options that a golden file's configuration, by the original's names, stands for."""
+    """Convert a golden file's configuration, with the original's names, into options."""
     named: dict[str, Any] = {RENAMED.get(name, name): given[name] for name in SETTINGS if name in given}
     return Mars5Options(**named | changes)
 
 
 def read_info(file: Path) -> Any:
-    """A json file; a key that is missing from it fails with its name."""
+    """Read a JSON file; a missing key fails with its name."""
     return json.loads(existing(file).read_text(), object_hook=lambda found: _Info(found, file))
 
 
@@ -77,7 +77,7 @@ def check_tokens(folder: Path) -> None:
 
 
 def check_checkpoint(folder: Path, name: str) -> None:
-    """The sizes that the json beside a checkpoint tells are those that its tensors and tokenizers give."""
+    """Compare the sizes in a checkpoint's JSON file with those of its tensors and tokenizers."""
     checkpoint, beside = read_checkpoint(folder, name), read_info(folder / f"{name}.json")
     vocabulary = checkpoint.vocabulary
     sizes = vocabulary.first_speech, vocabulary.speech.size, vocabulary.size, vocabulary.end
@@ -89,7 +89,7 @@ def check_checkpoint(folder: Path, name: str) -> None:
 
 
 def check_pickle(folder: Path, name: str) -> None:
-    """The .pt holds what the .safetensors holds, and the tokenizers' files."""
+    """Require the same tensors in the .pt and the .safetensors file, and the tokenizers' files in the .pt."""
     import torch
 
     pickled = torch.load(folder / f"{name}.pt", weights_only=True)
@@ -152,7 +152,7 @@ def check_forward(folder: Path, side: str) -> None:
 
 
 class Recorded:
-    """The golden draws' numbers; where there are none, a seed's."""
+    """The golden draws' numbers; a seed's numbers for other draws."""
 
     def __init__(self, numbers: np.ndarray | None):
         self.numbers = numbers
@@ -228,7 +228,7 @@ def check_run(
 
 
 def check_samplers(folder: Path, side: str) -> None:
-    """samplers: every filter alone and the whole chain; no network."""
+    """samplers: every single filter and the whole chain, without a network."""
     info, vectors = read_info(folder / "samplers.json"), Vectors(folder / "samplers.safetensors")
     bench = Bench.load(side, sampling_side)
     assert info["penalties_if_n_generated_above"] == PENALTIES_ABOVE

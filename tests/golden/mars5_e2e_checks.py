@@ -1,4 +1,4 @@
-"""What the golden file of MARS5's whole runs holds: from reference and text to the trimmed waveform."""
+"""Checks of MARS5's golden whole runs: from reference and text to the trimmed waveform."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IGNORED = {"deep_clone", "use_kv_cache", "beam_width"}  # settings of the origin
 
 @dataclass
 class Run:
-    """What passed between the networks of a run, and what came out."""
+    """Data that passed between the networks of a run, and its result."""
 
     sequences: list[CodecSequence] = field(default_factory=list)
     read: list[tuple[np.ndarray, np.ndarray, Cells]] = field(default_factory=list)  # by the diffusion
@@ -128,7 +128,7 @@ def whole(kind: str, folder: Path, ar: str, nar: str, codec: str, vocoder: str) 
 
 
 class WholeNoise(GoldenNoise):
-    """The recorded draws of a run. The autoregressive network's are greedy: any number will do."""
+    """The recorded draws of a run. The autoregressive network is greedy: its numbers have no effect."""
 
     def __init__(self, run: Any, shape: tuple[int, ...], n_classes: int):
         given = {"n_classes": n_classes, "init_shape": shape} | dict(run)
@@ -165,7 +165,7 @@ def check_whole_runs(folder: Path, side: str) -> None:
 def check_whole_run(
     label: str, about: Any, vectors: Vectors, sides: dict[str, Whole], side: str, n_classes: int
 ) -> None:
-    """One run: what each stage was given and gave, exactly; the waveform within rounding."""
+    """Check one run: input and output of each stage exactly, the waveform within rounding."""
     golden = {
         name.removeprefix(f"{label}."): vectors[name]
         for name in vectors.names
@@ -185,7 +185,7 @@ def check_whole_run(
 
 
 def check_codes(at: str, run: Run, about: Any, golden: dict[str, np.ndarray]) -> None:
-    """Ids and codes of all stages, exactly."""
+    """Require equal ids and codes in all stages."""
     [sequence], [(text, reference, cells)], [drawn] = run.sequences, run.read, run.drawn
     frames, new = about["prompt_frames"], about["generated_frames"]
     exactly = {
@@ -215,7 +215,7 @@ def check_sound(
     sides: dict[str, Whole],
     side: str,
 ) -> None:
-    """The whole waveform and what trimming leaves of it."""
+    """Compare the whole waveform and the trimmed one."""
     result = runs[side].result
     assert result is not None
     whole_waves = {kind: one.speak(result.codes) for kind, one in sides.items()}

@@ -1,4 +1,4 @@
-"""What the golden files of MARS5's diffusion hold, and what must equal it: network, formulas, step, runs."""
+"""Checks of the golden files of MARS5's diffusion: network, formulas, step, whole runs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Info = dict[str, Any]
 
 
 def check(file: Path, side: str) -> None:
-    """All that one file of a folder holds, on one side."""
+    """Check everything in one file of a folder on one side."""
     vectors, info = Vectors(file), json.loads(existing(file.with_suffix(".json")).read_text())
     CHECKS[file.stem](vectors, info, side)
     vectors.assert_all_read()
 
 
 def check_forward(vectors: Vectors, info: Info, side: str) -> None:
-    """The network: speaker vectors, what goes in and comes out of its parts, logits; two padded rows."""
+    """The network: speaker vectors, inputs and outputs of its parts, logits; two padded rows."""
     both = bench(side, vectors.file.parent, info["checkpoint"])
     text, prompt, x = (vectors[name] for name in ("c_text", "c_codes", "x"))
     assert (prompt.shape[1], x.shape[1]) == (info["prompt_frames"], info["frames"])
@@ -94,7 +94,9 @@ def _check_batch(vectors: Vectors, info: Info, both: Bench[NarSide], timesteps: 
     for name, key in (("c_text_len", "text_lengths"), ("c_codes_len", "prompt_lengths"), ("t", "t")):
         assert given[name].tolist() == info[key], f"batch.{name}"
     lengths = (~given["x_pad"]).sum(axis=1)
-    assert (given["x_pad"] == (np.arange(given["x"].shape[1]) >= lengths[:, None])).all(), "padding is behind"
+    assert (given["x_pad"] == (np.arange(given["x"].shape[1]) >= lengths[:, None])).all(), (
+        "padding is at the end"
+    )
 
     def logits(s: NarSide) -> np.ndarray:
         network = s.network
@@ -113,7 +115,7 @@ def _check_batch(vectors: Vectors, info: Info, both: Bench[NarSide], timesteps: 
 
 
 def _check_features(vectors: Vectors, info: Info) -> None:
-    """Upstream's are made in float32 throughout; the same formula in float32 says how far off that may be."""
+    """Upstream computes them in float32; the same formula in float32 gives the error to expect."""
     times = np.array(info["timestep_embedding_t"])
     for name, width in info["timestep_embedding_dims"].items():
         oracle = timestep_table(int(times.max()) + 1, width)[times]
@@ -147,8 +149,8 @@ def check_math(vectors: Vectors, info: Info, side: str) -> None:
     tables, table = schedule(info["T"]), constants(info["T"], k, 0)
     for t in info["functions_t"]:
         so_far = tables.log_cumprod_alpha[t], tables.log_1_min_cumprod_alpha[t] - np.log(k)
-        alone = tables.log_alpha[t], tables.log_1_min_alpha[t] - np.log(k)
-        for name, log_p, (keep, rest) in (("q_pred", log_x0, so_far), ("q_one", one_hot, alone)):
+        one = tables.log_alpha[t], tables.log_1_min_alpha[t] - np.log(k)
+        for name, log_p, (keep, rest) in (("q_pred", log_x0, so_far), ("q_one", one_hot, one)):
             both.compare(
                 f"{name}.t{t}",
                 vectors[f"{name}.t{t}"],
@@ -276,7 +278,7 @@ def check_runs(vectors: Vectors, info: Info, side: str) -> None:
 
 
 def check_trim(vectors: Vectors, info: Info, side: str) -> None:
-    """NumPy's, whatever the side."""
+    """Computed in NumPy for both sides."""
     assert (info["frame_length"], info["hop_length"]) == (FRAME_LENGTH, HOP_LENGTH)
     for name, case in info["cases"].items():
         samples, trim_db = vectors[f"{name}.x"], float(vectors[f"{name}.top_db"])

@@ -1,4 +1,4 @@
-"""What mbd.json and mbd.safetensors hold: tables and loudness, which need no weights, and the networks."""
+"""Checks of mbd.json and mbd.safetensors: tables and loudness, which need no weights, and the networks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ EPS = float(np.finfo(np.float32).eps)
 
 
 def check_tables(folder: Path, stem: str) -> None:
-    """Schedule, filters and loudness of STEM.json and STEM.safetensors, which have nothing else."""
+    """Check schedule, filters and loudness, the only contents of STEM.json and STEM.safetensors."""
     vectors, about = read(folder, stem)
     compare_tables(vectors, about)
     vectors.assert_all_read()
 
 
 def check_mbd(folder: Path, side: str) -> None:
-    """mbd.json and mbd.safetensors, all of it, on one side."""
+    """Check all of mbd.json and mbd.safetensors on one side."""
     vectors, about = read(folder, "mbd")
     compare_tables(vectors, about)
     bench = audio_bench(side, folder)
@@ -51,7 +51,7 @@ def read(folder: Path, stem: str) -> tuple[Vectors, dict[str, Any]]:
 
 
 def compare_tables(vectors: Vectors, about: dict[str, Any]) -> None:
-    """What NumPy computes for both sides."""
+    """Compare the tables that NumPy computes for both sides."""
     settings = about["settings"]
     config = MbdScheduleConfig(
         **{field.name: about["schedule"][field.name] for field in fields(MbdScheduleConfig)}
@@ -61,7 +61,7 @@ def compare_tables(vectors: Vectors, about: dict[str, Any]) -> None:
     # upstream's power of 7.5 multiplies the roundings of its float32 grid
     np.testing.assert_allclose(mbd_schedule.betas(config), betas, rtol=8 * config.beta_exp * EPS, atol=0)
     bars = mbd_schedule.alpha_bars(config)
-    products = float(config.num_steps) ** 0.5 * EPS  # as many factors, rounded one by one
+    products = float(config.num_steps) ** 0.5 * EPS  # one rounding per factor
     for name in ("alpha_bar_at_steps", "alpha_bar_prod_at_steps"):
         np.testing.assert_allclose(bars[steps], vectors[f"schedule.{name}"], rtol=4 * products, atol=0)
     ascending = bars[steps[::-1]]
@@ -92,7 +92,7 @@ def _check_loudness(vectors: Vectors, about: dict[str, Any]) -> None:
 
 
 def _check_sizes(about: dict[str, Any], side: AudioSide) -> None:
-    """The names and sizes that the json repeats."""
+    """Compare names and sizes with those in the JSON file."""
     config = side.diffusion.config
     first = band_parameter_shapes(replace(config.bands[0], processor=None))
     assert {name.removeprefix("unet."): list(shape) for name, shape in first.items()} == about["model_keys"]
@@ -107,7 +107,7 @@ def _check_sizes(about: dict[str, Any], side: AudioSide) -> None:
 
 
 def _check_filters(folder: Path, side: AudioSide) -> None:
-    """The processors' own filters, which are not read: they are what we compute."""
+    """Compare the stored filters of the processors with ours; loading does not read them."""
     config = side.diffusion.config
     checkpoint = TorchCheckpoint(folder / "mbd_comp_8.pt")
     for b, band in enumerate(config.bands):

@@ -29,8 +29,9 @@ class AudioBench(Bench[AudioSide]):
         near(what, own, golden, least)
 
     def follow(self, what: str, golden: np.ndarray, compute: Compute, least: float) -> None:
-        """For whole runs, in which upstream's float32 schedule is one more cause of difference: the sides in
-        the derived bound, and the golden vector as near as its README says.
+        """For whole runs: the sides in the derived bound, the golden vector as near as its README says.
+
+        There upstream's float32 schedule is one more cause of difference.
         """
         own, known, truth = self.results(compute)
         assert_within(own, known, truth, what)
@@ -38,14 +39,14 @@ class AudioBench(Bench[AudioSide]):
 
 
 def near(what: str, own: np.ndarray, golden: np.ndarray, tolerance: float) -> None:
-    """Largest absolute difference, shapes equal."""
+    """Require equal shapes and a largest absolute difference within `tolerance`."""
     assert own.shape == golden.shape, f"{what}: shape {own.shape}, expected {golden.shape}"
     worst = float(np.abs(own.astype(np.float64) - golden).max(initial=0))
     assert worst <= tolerance, f"{what}: differs by {worst:.3e}, more than {tolerance:.1e}"
 
 
 def audio_bench(side: str, folder: Path) -> AudioBench:
-    """Both networks are read when they are asked for."""
+    """A bench that reads each network on first use."""
     return AudioBench(*(_side(kind, folder) for kind in (side, "torch", "float64")))
 
 

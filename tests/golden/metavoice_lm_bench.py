@@ -27,7 +27,7 @@ class Networks(LanguageSide):
 
 @dataclass(frozen=True)
 class LanguageBench(Bench[Networks]):
-    """Both stages, and what the files of the folder hold."""
+    """Both stages, and the contents of the folder's files."""
 
     settings: Mapping[str, Any]  # of lm.json
     info: Mapping[str, Any]  # lm.json
@@ -39,8 +39,9 @@ KINDS = {"first_stage": "metavoice", "second_stage": "metavoice_second_stage"}
 
 
 class Checkpoints:
-    """The published files of one folder, through the public doors: torch reads them, MLX what the converter
-    made of them. Each is loaded once.
+    """The published files of one folder, through the public doors, each loaded once.
+
+    Torch reads them directly, MLX the folder that the converter writes from them.
     """
 
     def __init__(self, folder: Path, made: Path):
@@ -81,6 +82,6 @@ class Checkpoints:
 
 
 def folders(root: Path) -> list[Path]:
-    """Where language model vectors lie: the model's folder itself, or folders in it."""
+    """Folders with vectors of the language models: the model's own or its subfolders."""
     model = root / "metavoice"
     return [each for each in (model, *sorted(model.glob("*/"))) if (each / "lm.json").is_file()]

@@ -1,4 +1,4 @@
-"""What lm.json and lm.safetensors of MetaVoice hold, and what must equal it: text, first stage, sampling."""
+"""Checks of MetaVoice's lm.json and lm.safetensors: text, first stage, sampling."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Recorded:
         return np.exp(-self.waiting[step].astype(np.float64))
 
 
-NOTHING = Recorded(np.zeros((0, 0)))  # for what draws nothing
-FAST = {  # of the first stage's names, those of upstream's second layout, which are renames alone
+NOTHING = Recorded(np.zeros((0, 0)))  # for steps that draw nothing
+FAST = {  # first stage: upstream's second layout, which only renames
     r"transformer\.h\.": "layers.",
     r"\.attn\.c_attn\.": ".attention.wqkv.",
     r"\.attn\.c_proj\.": ".attention.wo.",
@@ -85,7 +85,7 @@ def check_teacher(bench: LanguageBench) -> None:
     memory: dict[int, tuple[list[np.ndarray], np.ndarray, np.ndarray]] = {}
 
     def run(networks: Networks) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-        """Blocks' outputs, (2, T, D) each, and logits made at once and one by one, (2, T, V) each."""
+        """Blocks' outputs, (2, T, D) each, and logits of all ids at once and one by one, (2, T, V) each."""
         if id(networks) not in memory:
             side, network = networks, networks.first
             sampling = FirstStageSampling(cfg_scale=3.0)
@@ -120,7 +120,7 @@ def check_teacher(bench: LanguageBench) -> None:
 
 
 def check_greedy(bench: LanguageBench) -> None:
-    """Every greedy run: each step behind the golden tokens, and the loop as far as its margins are safe."""
+    """Every greedy run: each step after the golden tokens, and the loop up to the first unsafe margin."""
     embedding = bench.vectors["spk_emb"]
     for name, case in bench.info["greedy"].items():
         given, what = bench.settings["greedy"][name], f"greedy.{name}"
@@ -143,7 +143,7 @@ def check_greedy(bench: LanguageBench) -> None:
 
 
 def check_sampled(bench: LanguageBench) -> None:
-    """Every sampled run with its recorded noise, step by step behind the golden tokens and as a loop."""
+    """Every sampled run with its recorded noise, step by step after the golden tokens and as a loop."""
     prompt, embedding = bench.info["prompt"], bench.vectors["spk_emb"]
     for name, case in bench.info["sampled"].items():
         given, what = bench.settings["sampled"][name], f"sampled.{name}"
@@ -173,7 +173,7 @@ def check_forced(
     sampling: FirstStageSampling,
     noise: np.ndarray | None = None,
 ) -> int:
-    """Every step behind the golden tokens; returns how many had a safe margin.
+    """Check every step after the golden tokens; return the number of steps with a safe margin.
 
     margins: stored ones, of guided logits, which must be ours too; None takes the logarithm of the race's.
     """
@@ -223,7 +223,7 @@ def run_loop(
 
 
 def check_prefix(what: str, own: np.ndarray, golden: list[int], margins: list[float]) -> None:
-    """Equal up to the first step whose margin is not safe; whole if there is none."""
+    """Require equality up to the first step with an unsafe margin, or to the end."""
     unsafe = next((i for i, margin in enumerate(margins) if margin <= SAFE), None)
     count = len(golden) if unsafe is None else len(golden) - len(margins) + unsafe
     if unsafe is None:
@@ -232,7 +232,7 @@ def check_prefix(what: str, own: np.ndarray, golden: list[int], margins: list[fl
 
 
 def check_sampler(bench: LanguageBench) -> None:
-    """The rules alone, in NumPy and on the side under test."""
+    """Only the rules, in NumPy and on the side under test."""
     vectors, logits = bench.vectors, bench.vectors["sampler.logits"]
     floor = bench.settings["sampler.fast"]["temperature_floor"]
     assert floor == LOWEST_TEMPERATURE
@@ -243,7 +243,7 @@ def check_sampler(bench: LanguageBench) -> None:
             rules.probabilities_fast(row, *given),
             _rule(bench, "probabilities_fast", row, *given),
         ):
-            if case["tied_cut"]:  # which of the equal ones stays is not defined
+            if case["tied_cut"]:  # upstream does not define which of equal numbers stays
                 own, golden = np.sort(own), np.sort(golden)
             np.testing.assert_allclose(own, golden, rtol=1e-5, atol=1e-7, err_msg=f"sampler.fast{number}")
     exps = rules.softmax(logits)
@@ -276,7 +276,7 @@ def _rule(bench: LanguageBench, name: str, *given: Any) -> np.ndarray:
 
 
 def _assert_but_for_ties(own: np.ndarray, golden: np.ndarray, source: np.ndarray, what: str) -> None:
-    """Equal rows; where equal numbers stood at the edge, as many of them."""
+    """Require equal rows; among equal numbers at the edge only their count."""
     for row, (mine, theirs) in enumerate(zip(own, golden, strict=True)):
         edge = source[row][theirs > 0].min()
         if ((source[row] == edge) & (theirs == 0)).any():
@@ -359,6 +359,6 @@ def _check_slow_forced(
             if at < len(prompt):
                 assert golden[item, at] == prompt[at], f"{what}: prompt of row {item} at {at}"
             elif end in golden[item, len(prompt) : at]:
-                assert golden[item, at] == end, f"{what}: row {item} goes on behind its end at {at}"
+                assert golden[item, at] == end, f"{what}: row {item} goes on after its end at {at}"
             elif margins[item][at - len(prompt)] > SAFE:
                 assert picked[item] == golden[item, at], f"{what}: row {item} at {at}"

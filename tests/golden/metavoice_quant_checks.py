@@ -1,4 +1,4 @@
-"""What quant.json and quant.safetensors of MetaVoice hold: the original's own int8 and int4 numbers."""
+"""Checks of MetaVoice's quant.json and quant.safetensors: the original's own int8 and int4 numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.golden.cases import existing
 
 
 class WideVectors:
-    """As tests.golden.cases.Vectors, for files with bfloat16, which come as float32."""
+    """tests.golden.cases.Vectors for files with bfloat16, which it reads as float32."""
 
     def __init__(self, file: Path):
         self.file = existing(file)
@@ -38,7 +38,7 @@ class WideVectors:
 
 
 def int8_product(x: np.ndarray, weight: Int8Rows) -> np.ndarray:
-    """x · weightᵀ as upstream's layer gives it: scales are rounded to bfloat16. (n, in) → (n, out)."""
+    """x · weightᵀ as in upstream's layer: scales are rounded to bfloat16. (n, in) → (n, out)."""
     return (x @ weight.codes.T.astype(np.float32)) * widen(narrow(weight.scales, "BF16"), "BF16")
 
 
@@ -57,7 +57,7 @@ def check_quantised(folder: Path) -> None:
         np.testing.assert_array_equal(rows.scales, vectors[f"{number}.int8_scales"])
         golden = vectors[f"{number}.int8_y"]
         terms = np.abs(x) @ np.abs(rows.codes.T.astype(np.float64)) * rows.scales
-        error = np.abs(int8_product(x, rows) - golden)  # sums of so many terms, added in another order
+        error = np.abs(int8_product(x, rows) - golden)  # the same terms, added in another order
         assert (error <= np.sqrt(weight.shape[1]) * np.finfo(np.float32).eps * terms).all(), (
             f"{number}.int8_y"
         )
@@ -77,7 +77,7 @@ def check_quantised(folder: Path) -> None:
 
 
 def check_int8_bridge(affine: AffineGroups, group: int, x: np.ndarray, golden: np.ndarray) -> None:
-    """MLX's product with the bridged numbers: the original's, to float32's rounding of what MLX adds up."""
+    """Compare MLX's product of the bridged numbers with the original's, within float32's rounding of sums."""
     import mlx.core as mx
 
     words, scales, biases = (mx.array(part) for part in affine)
@@ -88,8 +88,9 @@ def check_int8_bridge(affine: AffineGroups, group: int, x: np.ndarray, golden: n
 
 
 def check_bridge(weight: np.ndarray, group: int, golden: np.ndarray) -> None:
-    """MLX's own dequantising of the bridged numbers: the original's, but for the rounding of three bfloat16
-    operations at the size of what is added.
+    """Compare MLX's dequantization of the bridged numbers with the original's.
+
+    They differ by the rounding of three bfloat16 operations at the size of the terms.
     """
     import mlx.core as mx
 

@@ -1,4 +1,4 @@
-"""What lm.json and lm.safetensors of MetaVoice hold of the second stage, and from text to eight codebooks."""
+"""Checks of the second stage in MetaVoice's lm.json and lm.safetensors, and from text to eight codebooks."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def _check_final(
     golden: list[list[int]],
     what: str,
 ) -> None:
-    """The most probable codes, read as upstream reads them: each book that has no near tie up to its end.
+    """Compare the most probable codes, read as upstream reads them, in each codebook without a near-tie.
 
-    A near tie is one that rounding may decide: the true margin is below twice the error that is allowed.
+    Rounding may decide a near-tie: its true margin is below twice the allowed error.
     """
     row = _rows(bench, text, codes)[None]
     truth, known = (n.predict(n.second, row, embedding[None]) for n in (bench.torch64, bench.torch32))

@@ -1,4 +1,4 @@
-"""What tokenizer.json of MetaVoice holds: a table, texts both ways, and normalisation."""
+"""Checks of MetaVoice's tokenizer.json: the table, texts both ways, and normalization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tts_core.metavoice.text import END_OF_TEXT, Tokenizer, Tokenizers, normalis
 
 
 def check_tokenizer(folder: Path, published: Tokenizers) -> None:
-    """published: as the checkpoints of the same folder have them."""
+    """published: the tokenizers in the checkpoints of the same folder."""
     given = json.loads(existing(folder / "tokenizer.json").read_text())
     ranks = {b64decode(piece): rank for piece, rank in given["mergeable_ranks_b64"].items()}
     for name, offset in given["settings"]["offset"].items():

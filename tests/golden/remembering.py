@@ -1,5 +1,7 @@
-"""Sides that remember: both sides' tests ask the torch networks the same, and most tests of the machinery
-alter an answer, not a question.
+"""Sides that cache codec results.
+
+The tests of both sides need the same results of torch, and most tests of the machinery change an expected
+value, not an input.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tests.golden.dia_bench import DiaSide, Loader
 
 @dataclass(frozen=True, eq=False)
 class Remembering(DiaSide):
-    """Computes once what the codec makes of an array."""
+    """A side that runs the codec once per input."""
 
     known: dict[tuple, np.ndarray] = field(default_factory=dict)
 
@@ -40,7 +42,7 @@ class Remembering(DiaSide):
 
 
 class RememberingLoader(Loader):
-    """Its sides are remembering ones, the same for all tests."""
+    """Loader of remembering sides, shared by all tests."""
 
     def _load(self, *given: Any) -> DiaSide:
         side = super()._load(*given)

@@ -1,4 +1,4 @@
-"""The samplers' golden files: from two branches of logits to the probabilities that a draw sees."""
+"""Checks of the samplers' golden files: from two branches of logits to the probabilities of a draw."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.tts_core.dia import sampling_rules
 from tts_core.dia.sampling import Sampling
 
 RULES = {"head": "candidates_0626", "hf": "candidates_0626", "v1": "candidates_v01"}
-SPECIAL_IDS = 4  # a vocabulary is the codebook's entries, then EOS, PAD, BOS and one that is never used
+SPECIAL_IDS = 4  # a vocabulary has the codebook's entries, then EOS, PAD, BOS and one unused id
 Candidates = Callable[[np.ndarray, np.ndarray, Sampling, int], np.ndarray]
 
 

@@ -1,4 +1,4 @@
-"""What speaker.json and speaker.safetensors hold: front end, slices, vectors, and the way from a file."""
+"""Checks of speaker.json and speaker.safetensors: front end, slices, vectors, and a file from disk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_speaker(folder: Path, side: str) -> None:
 
 
 def check_slices(row: dict[str, Any]) -> None:
-    """Frames, and samples where the row has them."""
+    """Compare frames, and samples in rows that have them."""
     starts = slice_starts(row["n_samples"])
     frames = [[start, start + SLICE_FRAMES] for start in starts]
     assert frames == row["mel_slices"], f"slices of {row['n_samples']} samples: {frames}"
@@ -96,6 +96,6 @@ def _check_file(folder: Path, vectors: Vectors, about: dict[str, Any], bench: Au
 
 
 def relatively_near(what: str, own: np.ndarray, golden: np.ndarray) -> None:
-    """Each number to 1e-5 of itself."""
+    """Require a relative error of at most 1e-5 in each number."""
     assert own.dtype == golden.dtype == np.float32, what
     np.testing.assert_allclose(own, golden, rtol=MEL, atol=0, err_msg=what)

@@ -1,4 +1,4 @@
-"""The codecs' golden tests can fail: tensors and settings are broken in a copy, and must be noticed."""
+"""The codecs' golden tests can fail: tensors and settings are broken in a copy, and the check must fail."""
 
 import json
 import re
@@ -123,7 +123,7 @@ def least_margin(tensors: dict[str, np.ndarray]) -> float:
 
 @pytest.mark.parametrize("side", BOTH)
 def test_a_margin_that_happens_to_be_exact_binds_no_one(side, tmp_path):
-    """A golden margin without an error says nothing of how well float32 knows it."""
+    """A golden margin without an error does not show how exact float32 is there."""
     tensors, info = small(tmp_path, "encodec_io")
     tensors[f"{CLIP}.min_margin"] = np.array(least_margin(tensors), np.float32)
     save_file(tensors, tmp_path / "encodec_io.safetensors")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.golden
 
 MARS5, METAVOICE = golden_root() / "mars5", golden_root() / "metavoice"
 STAGES = ("first_stage.pt", "second_stage.pt", "speaker_encoder.pt")
-VOCOS = DEFAULT / "mars5" / "vocos_tiny"  # any will do
+VOCOS = DEFAULT / "mars5" / "vocos_tiny"  # any voice
 BANDS = METAVOICE / "mbd_comp_8.pt"
 PICKLES = [file for file in sorted(MARS5.glob("*.pt")) if file.with_suffix(".safetensors").exists()]
 ENCODECS = [  # (weights, configuration), in transformers' layout
@@ -43,7 +43,7 @@ if PICKLES:
 
     @pytest.mark.parametrize("file", PICKLES, ids=lambda file: f"mars5/{file.name}")
     def test_a_pickle_holds_what_its_safetensors_hold(file: Path) -> None:
-        """Numbers and configuration; the tensors alone are read by safetensors itself."""
+        """Compare tensors, as safetensors itself reads them, and the configuration."""
         [part] = open_published(file, parts=["mars5"]).parts.values()
         [other] = open_published(file.with_suffix(".safetensors"), parts=["mars5"]).parts.values()
         assert part.config == other.config
@@ -64,8 +64,8 @@ if ENCODECS:
         (tmp_path / "with").mkdir()
         shutil.copy(weights, tmp_path / "with/model.safetensors")
         shutil.copy(config, tmp_path / "with/config.json")
-        told = open_published(tmp_path / "with", parts=["encodec"]).parts["encodec"]
-        assert told.config == part.config
+        stated = open_published(tmp_path / "with", parts=["encodec"]).parts["encodec"]
+        assert stated.config == part.config
         convert(open_published(weights, parts=["encodec"]), tmp_path / "out")
         again = open_published(tmp_path / "out", parts=["encodec"]).parts["encodec"]
         for name in part.names():
@@ -85,7 +85,7 @@ if BANDS.exists() and (METAVOICE / "encodec.safetensors").exists():
             axes = ((1, 2, 0) if transposed else (0, 2, 1)) if value.ndim == 3 else range(value.ndim)
             np.testing.assert_array_equal(made[name], value.transpose(axes), err_msg=name)
         assert "cc-by-nc-4.0" in (tmp_path / "out/README.md").read_text()
-        convert(open_published(tmp_path / "out"), tmp_path / "again")  # a folder that has it keeps it
+        convert(open_published(tmp_path / "out"), tmp_path / "again")  # kept in a folder that has it
         again = stored(tmp_path / "again/mbd")
         assert made.keys() == again.keys()
         for name, tensor in made.items():

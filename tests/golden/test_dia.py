@@ -1,6 +1,6 @@
-"""Dia and DAC against vectors that the original code made: every case of the golden folder, on each side.
+"""Dia and DAC against vectors of the original code: every case of the golden folder, on each side.
 
-A case's test compares all that its files hold and fails if a tensor was never read.
+A case's test compares everything in its files and fails if a tensor was never read.
 """
 
 import pytest
@@ -18,7 +18,7 @@ CASES = discover("dia")
 
 
 def check(case: Case, side: str, loader: Loader) -> None:
-    """All that a case holds, on one side."""
+    """Check everything in a case on one side."""
     kind = case.kind
     if kind == "sampler":
         check_sampler(case, rules_of(side))
@@ -39,7 +39,7 @@ if CASES:
         check(case, side, loader)
 
     def test_every_golden_file_belongs_to_a_case() -> None:
-        """dia: no vectors lie where no test looks."""
+        """dia: every file of vectors belongs to a test."""
         files = (golden_root() / "dia").rglob("golden.safetensors")
         stray = [file for file in files if file.parent not in [case.folder for case in CASES]]
         assert not stray, f"never opened by a test: {', '.join(map(str, stray))}"

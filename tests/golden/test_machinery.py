@@ -1,4 +1,4 @@
-"""The golden tests can fail: every tensor, file and key is broken in a copy, and must be noticed."""
+"""The golden tests can fail: every tensor, file and key is broken in a copy, and the check must fail."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.golden.test_dia import check
 pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
 
 FULL, PROMPT, HF, V01, CODEC = ["v_0626", "v_0626_prompt", "v_0626_prompt_hf", "v_v01", "v_dac"]
-ALTERED = [  # (case, file, tensor); between them, every name that a golden file can have
+ALTERED = [  # (case, file, tensor); together they have every name that a golden file can have
     *(
         (case, "golden.safetensors", name)
         for case in (FULL, V01)
@@ -45,7 +45,7 @@ ALTERED = [  # (case, file, tensor); between them, every name that a golden file
 
 @pytest.fixture
 def dia(tmp_path: Path) -> Path:
-    """A copy of the committed vectors, by links: weights that a test leaves alone load only once."""
+    """A copy of the committed vectors, by links: weights that a test does not change load only once."""
     copy = tmp_path / "dia"
     shutil.copytree(
         DEFAULT / "dia", copy, copy_function=lambda source, target: os.symlink(Path(source).resolve(), target)

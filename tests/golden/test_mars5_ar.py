@@ -1,4 +1,4 @@
-"""MARS5's tokenizers, sampling and autoregressive network against vectors that the original code made."""
+"""MARS5's tokenizers, sampling and autoregressive network against vectors of the original code."""
 
 import pytest
 
@@ -20,7 +20,7 @@ CHECKPOINTS = sorted({name.partition(".")[0] for name in FILES if name.startswit
 
 
 def cases(file: str) -> pytest.MarkDecorator:
-    """One case a side, none where the folder lacks the file."""
+    """One case per side; none if the folder lacks the file."""
     found = [file] if file in FILES else []
     ids = [f"mars5/{stem.partition('.')[0]}/{side}" for stem in found for side in BOTH]
     return pytest.mark.parametrize("side", [side for _ in found for side in BOTH], ids=ids)

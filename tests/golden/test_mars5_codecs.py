@@ -1,6 +1,6 @@
-"""EnCodec and Vocos against vectors that the original code made: every file of the golden folders, each side.
+"""EnCodec and Vocos against vectors of the original code: every file of the golden folders, each side.
 
-A file's test compares all that it holds and fails if a tensor was never read.
+A file's test compares everything in it and fails if a tensor was never read.
 """
 
 from pathlib import Path
@@ -50,7 +50,7 @@ if (METAVOICE / "encodec.safetensors").exists() and (METAVOICE / "mbd.safetensor
 
 
 def test_every_codec_file_belongs_to_a_case() -> None:
-    """mars5: no vectors lie where no test looks."""
+    """mars5: every file of vectors belongs to a test."""
     known = {case.name for case in ENCODEC} | {file.stem for file in VOCOS}
     files = [file for kind in ("encodec", "vocos") for file in MARS5.glob(f"{kind}*_io.safetensors")]
     stray = [file for file in files if file.stem not in known]

@@ -28,7 +28,7 @@ if (FOLDER / "tts_e2e.json").exists():
     ],
 )
 def test_mistakes_are_seen(name: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """mars5: the checks can fail, shown with the committed runs."""
+    """mars5: the checks can fail; uses the committed runs."""
     pytest.importorskip("torch", reason="torch is not installed: it is the oracle of both sides")
     monkeypatch.setattr(mars5_pipeline, name, value)
     whole.cache_clear()

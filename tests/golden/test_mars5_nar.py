@@ -1,6 +1,6 @@
-"""MARS5's diffusion against vectors that the original code made: every file of the golden folder, each side.
+"""MARS5's diffusion against vectors of the original code: every file of the golden folder, each side.
 
-A file's test compares all that it holds and fails if a tensor was never read.
+A file's test compares everything in it and fails if a tensor was never read.
 """
 
 from importlib import import_module
@@ -31,7 +31,7 @@ if FILES:
         check(file, side)
 
     def test_every_file_of_the_diffusion_is_looked_at() -> None:
-        """mars5: no vectors of the diffusion lie where no test looks."""
+        """mars5: every file of the diffusion's vectors belongs to a test."""
         stray = [file for file in (golden_root() / "mars5").glob("*.safetensors") if _ours(file.stem)]
         assert sorted(file.stem for file in stray) == sorted(file.stem for file in FILES)
 
@@ -88,7 +88,7 @@ MISTAKES = [
     ("nar_runs", "reverse.guided", guided_more),
 ]
 
-# what a mistake changes in a whole run hangs on its draws: those of the set that is kept here
+# the effect of a mistake on a whole run depends on its draws: only the committed set
 KEPT = {file.stem: file for file in [*FILES, *(DEFAULT / "mars5").glob("*.safetensors")]}
 
 if FILES:

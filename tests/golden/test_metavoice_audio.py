@@ -1,6 +1,6 @@
-"""MetaVoice's speaker encoder, multi-band diffusion and loudness against vectors that the original code made.
+"""MetaVoice's speaker encoder, multi-band diffusion and loudness against vectors of the original code.
 
-A file's test compares all that it holds and fails if a tensor was never read.
+A file's test compares everything in it and fails if a tensor was never read.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.golden
 
 FOLDER = golden_root() / "metavoice"
 VOCOS = [file for file in discover_vocos(golden_root() / "mars5") if default_cases(file)]
-TABLES = sorted(FOLDER.glob("mbd_tables*.safetensors"))  # what of mbd.safetensors needs no weights
+TABLES = sorted(FOLDER.glob("mbd_tables*.safetensors"))  # the part of mbd.safetensors that needs no weights
 
 
 def need(side: str) -> None:
@@ -53,6 +53,6 @@ if VOCOS:
     @pytest.mark.parametrize("side", [pytest.param(side, id=f"metavoice/{side}") for side in BOTH])
     @pytest.mark.parametrize("file", VOCOS, ids=lambda file: file.stem)
     def test_default_decoder(file: Path, side: str) -> None:
-        """The vocoder's vectors lie with MARS5's."""
+        """The vocoder's vectors are in MARS5's folder."""
         need(side)
         check_default_decoder(file, side)

@@ -1,4 +1,4 @@
-"""The golden tests of MetaVoice's audio parts can fail: tensors and settings broken in a copy are noticed."""
+"""The golden tests of MetaVoice's audio parts can fail: each change in a copy must make the check fail."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""MetaVoice's language models against vectors that the original code made, on each side.
+"""MetaVoice's language models against vectors of the original code, on each side.
 
-A case's test compares all that its file holds and fails if a tensor was never read.
+A case's test compares everything in its file and fails if a tensor was never read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""That the golden checks of MetaVoice's language models can fail: each mistake is seen by the check named."""
+"""The golden checks of MetaVoice's language models can fail: the named check finds each mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The samplers' golden vectors can tell: break one rule, or the order of two, and a check fails."""
+"""The samplers' golden checks can fail: each broken rule and each swapped order is found."""
 
 from functools import partial
 
@@ -27,7 +27,7 @@ def finish(logits, setting):
 
 
 def keep_top_p_without_the_crossing_id(logits, top_p):
-    """All but the best id, where the sum with the id itself must not exceed top_p."""
+    """Keep the best id and those whose cumulative sum, with the id itself, is at most top_p."""
     order = np.argsort(-logits, axis=-1)
     held = np.cumsum(np.take_along_axis(sampling.softmax(logits), order, -1), axis=-1)
     drop = (held > top_p) & (np.arange(logits.shape[-1]) > 0)
@@ -37,7 +37,7 @@ def keep_top_p_without_the_crossing_id(logits, top_p):
 
 
 def wrong_0626(broken, cond, uncond, s, eos):
-    """The 0626 rule with one thing broken."""
+    """The 0626 rule with one part broken."""
     guided = guide(cond, uncond, s.cfg_scale - 1 if broken == "guidance centred elsewhere" else s.cfg_scale)
     if broken == "the guided logits drawn from":
         cond = guided
@@ -61,7 +61,7 @@ def wrong_0626(broken, cond, uncond, s, eos):
 
 
 def wrong_v01(broken, cond, uncond, s, eos):
-    """The v0.1 rule with one thing broken."""
+    """The v0.1 rule with one part broken."""
     if broken == "the 0626 rule":
         return sampling.candidates_0626(cond, uncond, s, eos)
     logits = guide(cond, uncond, s.cfg_scale - 1 if broken == "guidance centred elsewhere" else s.cfg_scale)

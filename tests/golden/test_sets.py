@@ -19,11 +19,11 @@ from tests.golden.metavoice_lm_checks import check_slow
 
 TESTS = Path(__file__).parents[1]
 MODELS = sorted(folder.name for folder in DEFAULT.iterdir())
-LATER = 5  # ids by which a prompt is longer than the others
+LATER = 5  # ids by which one prompt is longer than the others
 
 
 def test_only_the_golden_tests_follow_another_set() -> None:
-    """Others name files of the committed set, which another may lack."""
+    """Other tests name files of the committed set, which another set may lack."""
     followers = [
         str(file.relative_to(TESTS))
         for file in TESTS.rglob("*.py")
@@ -36,7 +36,7 @@ def test_only_the_golden_tests_follow_another_set() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [*MODELS, "another"])
 def test_a_set_of_one_model(model: str, tmp_path: Path) -> None:
-    """All golden tests pass where a set has only one model, or only one that is not written yet."""
+    """All golden tests pass with a set of only one model, or of a model that does not exist yet."""
     (tmp_path / model).mkdir()
     if model in MODELS:
         for file in (DEFAULT / model).iterdir():
@@ -56,8 +56,9 @@ def test_a_set_of_one_model(model: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def unequal(tmp_path_factory: pytest.TempPathFactory) -> LanguageBench:
-    """The committed batch with ids that the second row generated made a part of its prompt: its other ids do
-    not change, and it has so many margins fewer.
+    """The committed batch, with some ids that the second row generated moved into its prompt.
+
+    Its other ids do not change; it has one margin less for each moved id.
     """
     pytest.importorskip("torch", reason="torch is not installed")
     folder = DEFAULT / "metavoice"
@@ -65,7 +66,7 @@ def unequal(tmp_path_factory: pytest.TempPathFactory) -> LanguageBench:
         "torch", Vectors(folder / "lm.safetensors")
     )
     info: dict[str, Any] = deepcopy(dict(bench.info))
-    kind = "spk3"  # of which all margins are safe
+    kind = "spk3"  # all its margins are safe
     rows = info["slow"][f"{kind}_kv0"]
     prompts = info["slow_meta"]["prompts"]
     prompts[1] = rows[1][: len(prompts[1]) + LATER]

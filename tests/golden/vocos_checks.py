@@ -1,4 +1,4 @@
-"""What the golden files of Vocos hold: codes to audio, what stands between, and both inverse transforms."""
+"""Checks of Vocos's golden files: codes to audio, the values in between, and both inverse transforms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def discover_vocos(root: Path) -> list[Path]:
 
 
 def check_vocos(file: Path, side: str) -> None:
-    """All that a file of vectors holds, on one side."""
+    """Check everything in a file of vectors on one side."""
     info, vectors = read_json(file), Vectors(file.with_suffix(".safetensors"))
     bench = vocos_bench(side, file.parent / info["checkpoint"])
     assert info["magnitude_clip"] == LARGEST_MAGNITUDE, f"{file}: magnitude_clip"
@@ -43,7 +43,7 @@ def _check_case(at: str, name: str, about: dict[str, Any], vectors: Vectors, ben
     assert codes.shape[1:] == (about["n_codebooks"], about["n_frames"])
     assert (bandwidth, about["n_samples"]) == (about["bandwidth_id"], vectors[f"{name}.audio"].shape[1])
     if about["intermediates"]:
-        # upstream's features are (B, C, T), the others (B, T, D), as ours are throughout
+        # upstream's features are (B, C, T), its other values (B, T, D), as all of ours
         golden = {part: vectors[f"{name}.{part}"] for part in BETWEEN}
         golden["features"] = golden["features"].swapaxes(1, 2)
         for part in BETWEEN:
@@ -59,7 +59,7 @@ def _check_case(at: str, name: str, about: dict[str, Any], vectors: Vectors, ben
 
 
 def between(side: CodecSide, codes: np.ndarray, bandwidth: int) -> dict[str, np.ndarray]:
-    """What each part of the network makes, on its way to the transform."""
+    """Outputs of the network's parts before the transform."""
     codec = side.codec
     features = codec.feature_extractor(side.array(codes))
     backbone = codec.backbone(features, bandwidth)

@@ -1,4 +1,4 @@
-"""The embedded voice's converted copy: made once in the cache, in a temporary folder where that fails."""
+"""The embedded voice's converted copy: written once to the cache, or to a temporary folder if that fails."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tts_core.voice.embedded import fingerprint
 
 
 def write_copy(folder: Path, text: str) -> None:
-    """What a conversion leaves, but of one file."""
+    """Write the result of a conversion, with one file only."""
     (folder / "config.json").write_text(text)
     (folder / "conversion.json").write_text(
         json.dumps({"written": {"config.json": {"bytes": 0, "sha256": ""}}})
@@ -31,7 +31,7 @@ def write_copy(folder: Path, text: str) -> None:
 
 @pytest.fixture
 def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Where copies were made; in place of the work a config.json appears."""
+    """Folders of copies; the conversion only writes a config.json."""
     made: list[Path] = []
 
     def convert(folder: Path) -> None:
@@ -80,7 +80,7 @@ def a_file(place: Path, _: pytest.MonkeyPatch) -> None:
 
 
 def no_access(place: Path, patch: pytest.MonkeyPatch) -> None:
-    place.mkdir()  # root may write anywhere, so the answer is patched
+    place.mkdir()  # root may write anywhere, so the check is patched
     patch.setattr(api.os, "access", lambda path, mode: not Path(path).is_relative_to(place))
 
 
@@ -104,7 +104,7 @@ def test_a_cache_that_cannot_be_written(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path], None]], None]:
-    """Conversions as the real ones appear, but of one file; what is given happens before they do."""
+    """Conversions that appear like real ones, with one file only, after the given action."""
 
     def install(meanwhile: Callable[[Path], None]) -> None:
         def convert(published: object, folder: Path, *, dtype: str) -> None:
@@ -159,7 +159,7 @@ def test_what_is_left_of_a_copy_is_made_again(
 def test_a_copy_that_another_process_makes_is_taken(
     quick: Callable[[Callable[[Path], None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While ours is written, or while the remains of an older one are removed."""
+    """While our copy is written, or while the remains of an older one are removed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def other(folder: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_copy_that_another_process_makes_is_taken(
     assert api.converted_voice() == folder
     assert (folder / "config.json").read_text() == "new"
     monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("a complete copy was moved"))
-    api._convert_voice(folder)  # complete since it was looked for
+    api._convert_voice(folder)  # completed after the check
     assert list(folder.parent.iterdir()) == [folder]
 
 
@@ -237,7 +237,7 @@ print(api.embedded_voice().sample_rate)
 
 
 def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have written all of it when the first of them moves it into its place."""
+    """Both have written everything when the first one moves its copy into place."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     names = ["one", "other"]
     both = [
@@ -257,7 +257,7 @@ def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_copy_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real conversion, then a voice that speaks from it; the loaded one is kept."""
+    """After the real conversion the voice speaks from the copy, and the loaded voice is kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     api.embedded_voice.cache_clear()
     result = generate("[S1] Hi.", seed=3, max_frames=6)

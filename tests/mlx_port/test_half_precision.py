@@ -1,7 +1,7 @@
 """In half precision every product takes the network's dtype.
 
-PyTorch refuses a product of two dtypes; MLX widens it to float32 without a word, at the price of the time and
-memory that half precision was chosen to save.
+PyTorch refuses a product of two dtypes; MLX silently widens it to float32 and so loses the time and memory
+that half precision saves.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def metavoice(dtype: str) -> mx.array:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """Dtypes that come into products, attention and norms, by what they come into."""
+    """Dtypes of the inputs of products, attention and norms."""
     found: Seen = defaultdict(set)
 
     def watch(owner: Any, name: str, what: str, place: int) -> None:
@@ -91,7 +91,7 @@ BFLOAT16, FLOAT16, WIDE = {mx.bfloat16}, {mx.float16}, {mx.float32}
             mars5,
             BFLOAT16,
             {"layer norms": WIDE, "RMS norms": BFLOAT16},
-        ),  # of the speaker encoder, of the rest
+        ),  # of the speaker encoder, of the other layers
         (mars5, FLOAT16, {"layer norms": WIDE, "RMS norms": FLOAT16}),
         (mars5_nar, BFLOAT16, {"layer norms": WIDE}),
         (mars5_nar, FLOAT16, {"layer norms": WIDE}),
@@ -105,7 +105,7 @@ BFLOAT16, FLOAT16, WIDE = {mx.bfloat16}, {mx.float16}, {mx.float32}
     ],
 )
 def test_products_and_the_residual_stream(run: Any, own: set[mx.Dtype], norms: Any, seen: Seen) -> None:
-    """Norms read the residual stream, which is float32 where half precision might not hold it."""
+    """Norms read the residual stream, which is float32 if half precision might overflow."""
     [dtype] = own
     logits = run("bfloat16" if dtype == mx.bfloat16 else "float16")
     assert seen == {"products": own, "attention": own, **norms}

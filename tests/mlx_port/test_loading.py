@@ -1,4 +1,4 @@
-"""What mlx_port.load takes, and the one clear error for everything that it does not."""
+"""mlx_port.load: folders that it reads, and one clear error for everything else."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def folder(converted: Path, tmp_path: Path) -> Path:
-    """A copy to break."""
+    """A copy that tests damage."""
     return Path(shutil.copytree(converted, tmp_path / "copy"))
 
 
@@ -40,7 +40,7 @@ def test_a_converted_folder_speaks(converted: Path) -> None:
 
 
 def test_text_rules_are_the_folders_own(converted: Path, tmp_path: Path) -> None:
-    """None in a folder without the file; what a user writes there holds; a broken one is refused."""
+    """No rules without the file; a user's edits apply; a broken file is refused."""
     assert DiaPipeline.load(converted).rules == NO_RULES
     copy = Path(shutil.copytree(converted, tmp_path / "copy"))
     rules = TextRules(ends="!")
@@ -53,7 +53,7 @@ def test_text_rules_are_the_folders_own(converted: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_dtype(converted: Path, dtype: str) -> None:
-    """The network takes it, norms and codec stay float32; it still speaks."""
+    """The network takes the dtype, norms and codec stay float32; it still speaks."""
     voice = DiaPipeline.load(converted, dtype=dtype)
     for name, value in tensors(voice.engine.network):
         assert value.dtype == (mx.float32 if is_norm(name) else getattr(mx, dtype)), name
@@ -68,7 +68,7 @@ def test_dtype(converted: Path, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
 def test_loading_takes_one_tensor_more_than_what_stays(dtype: str | None) -> None:
-    """The embedded voice, which is stored in float32. MLX frees an array a moment after its last use."""
+    """With the embedded voice, stored in float32. MLX frees an array shortly after its last use."""
     folder = converted_voice()
     largest = max(value.nbytes for _, value in tensors(DiaPipeline.load(folder).engine.network))
     mx.clear_cache()
@@ -146,7 +146,7 @@ def cut(name: str, keep: Callable[[int], int]) -> Callable[[Path], None]:
 
 
 def as_written(damage: Callable[[Path], object]) -> Callable[[Path], None]:
-    """Damage that the sizes on record do not show."""
+    """Damage that does not change the sizes on record."""
 
     def damage_all(folder: Path) -> None:
         damage(folder)
@@ -239,7 +239,7 @@ def test_a_damaged_folder_is_one_clear_error(name: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("place", ["", "codec"])
 def test_a_stray_file_does_not_replace_the_weights(place: str, folder: Path) -> None:
-    """A backup with other numbers under the same names, which was read last and won."""
+    """A backup with other numbers under the same names, last by name, is not used."""
     file = folder / place / "model.safetensors"
     weights = cast(dict[str, mx.array], mx.load(str(file)))
     mx.save_safetensors(
@@ -250,7 +250,7 @@ def test_a_stray_file_does_not_replace_the_weights(place: str, folder: Path) -> 
 
 
 def flip(file: Path) -> None:
-    """The lowest bit of the last number."""
+    """Flip the lowest bit of the last number."""
     content = bytearray(file.read_bytes())
     content[-4] ^= 1
     file.write_bytes(content)
@@ -288,7 +288,7 @@ def one_line(error: SpeechError) -> None:
 
 
 def test_generates_without_torch(converted: Path) -> None:
-    """In a process where torch cannot be imported, the embedded voice's conversion included."""
+    """In a process that cannot import torch, including the embedded voice's conversion."""
     script = f"""
 import sys
 sys.modules["torch"] = None

@@ -1,4 +1,4 @@
-"""Folders of MARS5 and MetaVoice: their networks one by one, and the one clear error for damaged ones."""
+"""Folders of MARS5 and MetaVoice: their networks one by one, and one clear error for damaged ones."""
 
 import shutil
 from dataclasses import replace
@@ -32,7 +32,7 @@ HALVES = {
     "mars5": lambda name: "norm" in name or name == "pos_embedding.alpha",
     "mars5_nar": lambda name: "norm" in name or name.endswith("pos_embedding.alpha") or is_head_norm(name),
     "metavoice": lambda name: False,
-}  # kinds that take the dtype asked for → what stays float32 in them
+}  # kinds that take the requested dtype → their tensors that stay float32
 
 
 def is_head_norm(name: str) -> bool:
@@ -68,7 +68,7 @@ def test_configurations_without_weights(published, converted, model):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("model", MODELS)
 def test_dtype(converted, model, dtype):
-    """It reaches the large networks, without what must stay; the others stay float32."""
+    """The large networks take the dtype, except fixed tensors; the others stay float32."""
     for kind, network in open_networks(converted[model], dtype=dtype).items():
         for name, value in tensors(network).items():
             stays = HALVES[kind](name) if kind in HALVES else True
@@ -89,7 +89,7 @@ def test_one_network_alone(published, tmp_path, model):
 
 
 def test_quantised_networks_of_a_folder_and_plain_ones(published, tmp_path):
-    """Only the layers that quantising takes are quantised ones, whatever other linear layers there are."""
+    """Only the layers that quantization takes are quantized, not the other linear layers."""
     convert(published["metavoice"], tmp_path / "q", quantization=Quantization.of("affine", 32, 4))
     networks = open_networks(tmp_path / "q")
     modules = dict(networks["metavoice"].named_modules())
@@ -127,7 +127,9 @@ def test_quantised_layers_with_offsets(tmp_path):
     x = rng.normal(0, 1, (3, 96)).astype(np.float32)
     weight = held["tfm.decoder.layers.2.linear2.weight"]
     exact = x @ weight.T + held["tfm.decoder.layers.2.linear2.bias"]
-    bound = np.abs(x).sum(1).max() * np.ptp(weight) / 255  # every weight off by a step of the widest group
+    bound = (
+        np.abs(x).sum(1).max() * np.ptp(weight) / 255
+    )  # every weight differs by a step of the widest group
     assert np.abs(np.array(layer.linear2(mx.array(x))) - exact).max() < bound
 
 

@@ -1,6 +1,6 @@
-"""Quantised folders on MLX: what is quantised, that it speaks, and how near to float32 it stays.
+"""Quantized folders on MLX: the quantized layers, speech, and distance from float32.
 
-That every form is loaded as it was written: tests/parity/dia/test_quantised.py.
+Correct loading of every form: tests/parity/dia/test_quantised.py.
 """
 
 import json
@@ -52,7 +52,7 @@ def test_eight_bits_stay_near(plain: DiaPipeline, eight: tuple[DiaPipeline, int]
     """One text of 20 frames: a smoke test of the table in docs/measured/accuracy.md."""
     spoken = plain.generate_codes(TEXTS[:1], seed=[0], max_frames=FRAMES)
     reference = [teacher_forced(plain.engine.network, TEXTS[0], spoken[0], 0)]
-    # the same numbers force the same ids: rows, steps and delays of the forced pass are those of the loop
+    # the same numbers force the same ids, so rows, steps and delays of the forced pass match the loop
     np.testing.assert_array_equal(reference[0].drawn, spoken[0])
     row = compare("8-bit affine", *eight, spoken, reference, max_frames=FRAMES)
     assert row.argmax > 0.9
@@ -63,7 +63,7 @@ def test_eight_bits_stay_near(plain: DiaPipeline, eight: tuple[DiaPipeline, int]
 
 
 def test_four_bits_cost_more(plain: DiaPipeline, tmp_path: Path) -> None:
-    """The comparison above can tell: coarse weights show in every column."""
+    """The comparison above can fail: coarse weights show in every column."""
     spoken = plain.generate_codes(TEXTS[:1], seed=[0], max_frames=8)
     reference = [teacher_forced(plain.engine.network, TEXTS[0], spoken[0], 0)]
     row = compare("mxfp4", *make("mxfp4", tmp_path / "voice"), spoken, reference, max_frames=8)
@@ -72,7 +72,7 @@ def test_four_bits_cost_more(plain: DiaPipeline, tmp_path: Path) -> None:
 
 
 def test_layers_that_do_not_divide_stay_plain(tmp_path: Path) -> None:
-    """Groups of 128 do not fit the feed-forwards' widths of 576 and 448: their way back is an exception."""
+    """Groups of 128 do not fit the feed-forwards' widths of 576 and 448: they stay plain, as exceptions."""
     folder = tmp_path / "voice"
     wide = Quantization.of("affine", 128, 8)
     convert(open_published([DIA], codec=CODEC, offline=True), folder, quantization=wide)
@@ -91,7 +91,7 @@ def width(layer: nn.Module) -> int:
 
 
 def test_an_exception_may_have_its_own_bits(eight: tuple[DiaPipeline, int], tmp_path: Path) -> None:
-    """As mlx-lm's mixed recipes write them: an entry under the layer's path."""
+    """As in mlx-lm's mixed recipes: an entry under the layer's path."""
     folder = tmp_path / "voice"
     convert(open_published([DIA], codec=CODEC, offline=True), folder, **FORMS["8-bit affine"])
     config = json.loads((folder / "config.json").read_text())

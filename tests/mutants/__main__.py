@@ -1,4 +1,4 @@
-"""Change the packages in small ways, run the tests that run the changed line, and list what no test noticed.
+"""Change the packages in small ways, run the tests of the changed line, and list what no test noticed.
 
 The changes are mutmut's operators.  mutmut itself writes all mutants of a function side by side into the
 source, which breaks tests that read it; here a mutant is one changed file in a copy of the checkout.
@@ -6,7 +6,7 @@ source, which breaks tests that read it; here a mutant is one changed file in a 
     python -m tests.mutants                             coverage, 150 mutants, build/mutants/report.md
     python -m tests.mutants --keep-coverage --seed 2    another sample, the same coverage
     python -m tests.mutants --again build/mutants/results.json      those that were not caught;
-        with --keep-coverage --limit 600 by all their tests, without by new tests too
+        with --keep-coverage --limit 600 by all their tests, otherwise also by new tests
     python -m tests.mutants --root ../other             another checkout
 """
 
@@ -103,11 +103,11 @@ class Covered:
         return {line: {test_of(each) for each in found if each} for line, found in contexts.items()}
 
     def tiers(self, mutant: Mutant) -> list[set[str]]:
-        """Tests for a mutant, most telling first.
+        """Tests for a mutant, the most relevant first.
 
-        Those that run the line, then others of their files, which may share a fixture or a cached value.
-        Who uses what an import runs is not measured: there, those that run any line of the file, then of the
-        files that import it.
+        Tests that run the line, then others of their files, which may share a fixture or a cached value.
+        Users of a line that runs at import are not measured: for it, tests that run any line of the file,
+        then of the files that import it.
         """
         place = place_of(sources(self.root)[mutant.path], mutant.line, mutant.last)
         if not place.at_import:
@@ -151,7 +151,7 @@ def run(
         return {"outcome": "timed out", "by": "", "error": f"longer than {limit:.0f} s"}
     finally:
         _end(process)
-    # 5: no test was collected, where a change makes other parameters
+    # 5: no test was collected, since the change alters parameters
     if process.returncode in (0, 5):
         return {"outcome": "survived", "by": "", "error": ""}
     failure = json.loads(record.read_text())["failure"] if record.is_file() else None
@@ -169,7 +169,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def judge(mutant: Mutant, copy: Path, covered: Covered, options: argparse.Namespace) -> None:
-    """Run the mutant's tests.  What fails, or takes too long, must pass without the change."""
+    """Run the mutant's tests; one that fails or takes too long must pass without the change."""
     tiers = covered.tiers(mutant)
     mutant.covering = len(tiers[0])
     mutant.tests = choose(tiers, covered.seconds, options.limit / 2)
@@ -195,7 +195,7 @@ def judge(mutant: Mutant, copy: Path, covered: Covered, options: argparse.Namesp
 def judge_all(
     mutants: list[Mutant], covered: Covered, options: argparse.Namespace, saved: Callable[[], object]
 ) -> None:
-    """Judge one mutant a worker at once, each in its own copy, until the time is over; save after each."""
+    """Judge mutants in parallel, one per worker in its own copy, until the time is over; save after each."""
     over = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         saving = threading.Lock()

@@ -46,7 +46,7 @@ class Mutant:
 
     @property
     def change(self) -> list[str]:
-        """The changed lines alone, which stay when other lines of the file move."""
+        """Only the changed lines, which stay the same when other lines of the file move."""
         return [line for line in self.diff[2:] if line.startswith(("-", "+"))]
 
 
@@ -58,7 +58,7 @@ class Places(cst.CSTVisitor):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[Place] = []
-        self.first = self.last = 1  # of the last node that has a position: operators have none
+        self.first = self.last = 1  # of the last node with a position; operators have no position
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if _is_left_out(node):
@@ -78,7 +78,7 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode]]:
 
 
 def _is_left_out(node: cst.CSTNode) -> bool:
-    """Tell annotations, docstrings, texts for people (three words or more) and code for a GPU."""
+    """Check for annotations, docstrings, texts for people (three words or more) and code for a GPU."""
     match node:
         case cst.Annotation() | cst.Raise() | cst.Expr(value=cst.BaseString()):
             return True
@@ -107,7 +107,7 @@ def sample(root: Path, *, seed: int, count: int) -> list[Mutant]:
 
 
 def again(root: Path, results: Path) -> list[Mutant]:
-    """Make those mutants of an earlier run again that were not caught, by their changed lines."""
+    """Recreate the mutants of an earlier run that were not caught, by their changed lines."""
     missed = [each for each in json.loads(results.read_text())["mutants"] if each["outcome"] not in CAUGHT]
     changed = {(each["path"], line[1:]) for each in missed for line in each["change"] if line[0] == "-"}
     made = []

@@ -1,4 +1,4 @@
-"""pytest's part: tell coverage which test runs, keep to the chosen tests, record what ran."""
+"""pytest plugin: name the running test to coverage, run only the chosen tests, record results."""
 
 import json
 import resource

@@ -12,7 +12,7 @@ PACKAGES = ("tts_core", "converters", "torch_ref", "mlx_port")
 # files and classes that run on a GPU only: CUDA graphs and Triton kernels
 LEFT_OUT = {"cuda", "draws.py", "fused.py", "slots.py", "GraphStep", "FusedRow"}
 
-PHASE = re.compile(r" \((setup|call|teardown)\)$")  # as pytest tells it to processes that a test starts
+PHASE = re.compile(r" \((setup|call|teardown)\)$")  # as pytest passes it to processes that a test starts
 
 
 class Place(NamedTuple):
@@ -62,8 +62,8 @@ def importers(path: str, sources: Mapping[str, str]) -> set[str]:
 def choose(tiers: Sequence[Iterable[str]], seconds: Mapping[str, float], budget: float) -> list[str]:
     """Take tests while their sum of seconds stays within the budget.
 
-    tiers: tests, most telling first.  In a tier one case of each test function comes before a second one,
-    fastest first.  Tests without a time (they did not pass) are left out.
+    tiers: tests, most relevant first.  In a tier one case of each test function comes before a second one,
+    fastest first.  Tests without a time, which did not pass, are left out.
     """
     chosen: dict[str, None] = {}
     for tier in tiers:
@@ -81,7 +81,7 @@ def choose(tiers: Sequence[Iterable[str]], seconds: Mapping[str, float], budget:
 
 
 def files_fastest_first(tests: Iterable[str], seconds: Mapping[str, float]) -> list[str]:
-    """Order the tests' files by what the tests take; within a file pytest's order saves shared fixtures."""
+    """Order the tests' files by time; within a file pytest's order saves shared fixtures."""
     costs: defaultdict[str, float] = defaultdict(float)
     for test in tests:
         costs[file_of(test)] += seconds[test]
@@ -100,7 +100,7 @@ def same_files(tests: Iterable[str], known: Iterable[str]) -> set[str]:
 
 
 def _inside(node: ast.stmt) -> int | None:
-    """First line of what a compound statement holds."""
+    """First line of the body of a compound statement."""
     for child in [*getattr(node, "body", []), *getattr(node, "cases", [])]:
         if isinstance(child, ast.match_case):
             return child.pattern.lineno

@@ -1,4 +1,4 @@
-"""Which tests a mutant gets: read from a source text and from measured times, both made up here."""
+"""Selection of a mutant's tests, from an invented source text and invented times."""
 
 from pathlib import Path
 
@@ -37,8 +37,8 @@ class Clip:
     ("line", "place"),
     [
         (1, (1, 1, True)),
-        (4, (3, 4, True)),  # a default is made with the function
-        (6, (5, 6, False)),  # the test of an if, without what it guards
+        (4, (3, 4, True)),  # a default is evaluated with the function
+        (6, (5, 6, False)),  # the test of an if, without its body
         (8, (7, 10, False)),
         (11, (11, 11, False)),
         (14, (14, 14, True)),

@@ -1,6 +1,6 @@
 """Both sides against transformers' DacModel: random weights, saved by it, converted by us; odd strides too.
 
-What transformers computes in float32 takes the place of a golden vector (tests/tolerance.py).
+The result of transformers in float32 replaces a golden vector (tests/tolerance.py).
 """
 
 from pathlib import Path
@@ -38,7 +38,7 @@ FRAMES = 26
 
 
 class Oracle:
-    """transformers' codec, and the folder that it saved itself in."""
+    """transformers' codec, and the folder in which it is saved."""
 
     def __init__(self, name: str, folder: Path):
         from tests.oracles.weights import randomise
@@ -63,7 +63,7 @@ def bench(request, oracle, loader: Loader) -> Bench[CodecSide]:
 
 @torch.inference_mode()
 def test_encode(oracle, bench):
-    """Encoder output within the bound; codes exact where the margin decides. The second item is quiet."""
+    """Encoder output within the bound; codes exact except near-ties. The second item is quiet."""
     hop = bench.side.codec.hop_length
     samples = np.random.default_rng(1).normal(0, 0.3, (2, FRAMES * hop)).astype(np.float32)
     samples[1] *= 0.01
@@ -117,7 +117,7 @@ def test_small_windows(oracle, bench, monkeypatch):
 
 
 def test_windows_are_exact(oracle, loader, monkeypatch):
-    """In float64 a window with one frame of context too few is a million times farther off than rounding."""
+    """In float64 one missing frame of context has a million times the error of rounding."""
     side, rng = loader.codec_bench("torch", oracle.folder).torch64, np.random.default_rng(4)
     monkeypatch.setattr(side.codec, "policy", SMALL)
     config = side.codec.config

@@ -1,6 +1,6 @@
 """Both sides against transformers' DiaForConditionalGeneration: random weights, saved by it, converted by us.
 
-What transformers computes in float32 takes the place of a golden vector (tests/tolerance.py).
+The result of transformers in float32 replaces a golden vector (tests/tolerance.py).
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ SETTINGS = {"do_sample": False, "guidance_scale": 3.0, "top_k": 45}
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory) -> tuple[Any, Path]:
-    """The oracle, and the folder that it saved itself in. Heads, kv heads and widths all differ."""
+    """The oracle, and the folder in which it is saved. Heads, kv heads and widths all differ."""
     from tests.oracles.weights import randomise
 
     shared = {"num_hidden_layers": 2, "max_position_embeddings": 128, "intermediate_size": 384}
@@ -55,7 +55,7 @@ def published(tmp_path_factory) -> tuple[Any, Path]:
     network = transformers.DiaForConditionalGeneration(config).eval()
     randomise(network, seed=3)
     with torch.no_grad():
-        network.logits_dense.weight[1024] *= 2.5  # so that texts end by themselves
+        network.logits_dense.weight[1024] *= 2.5  # texts end at an EOS
     folder = tmp_path_factory.mktemp("dia")
     network.save_pretrained(folder)
     return network, folder
@@ -110,7 +110,7 @@ PROMPTS = {
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_greedy_generation(name, published, bench):
-    """transformers pads texts at the right and prompts at the left; ours are alone, and equal."""
+    """transformers pads texts at the right and prompts at the left; ours run one by one, with equal codes."""
     texts, lengths = PROMPTS[name]
     config, rng = bench.side.config, np.random.default_rng(3)
     prompts = [None if n is None else rng.integers(0, 1024, (9, n)).astype(np.int32) for n in lengths]
@@ -137,7 +137,7 @@ _SEQUENCES: dict[tuple, np.ndarray] = {}
 
 
 def _generate(network, config, texts, prompts) -> np.ndarray:
-    """transformers' grid, (B, T, C); the same for both sides, so made once."""
+    """transformers' grid, (B, T, C); generated once for both sides."""
     key = (*texts, *map(frames_of, prompts))
     if key not in _SEQUENCES:
         ids = [torch.from_numpy(tokenize(text)) for text in texts]
@@ -155,7 +155,7 @@ def _generate(network, config, texts, prompts) -> np.ndarray:
 
 
 def test_runs_end_both_ways(published, bench):
-    """Between them, the runs above end by EOS and by the limit; else they would prove less than they say."""
+    """The runs above end both by EOS and by the limit."""
     config = bench.side.config
     limit = MAX_NEW_TOKENS - config.longest_delay - 1
     frames = []

@@ -1,8 +1,8 @@
 """Both sides against transformers' EncodecModel: random weights, saved by it, read through our map.
 
-Strides odd and even, widths that do not divide, clips shorter than a kernel. What transformers computes in
-float32 takes the place of a golden vector (tests/tolerance.py). The codebooks are taken from latents of other
-clips, as training would have it, so that every codebook's choice matters.
+Strides odd and even, widths that do not divide, clips shorter than a kernel. The result of
+transformers in float32 replaces a golden vector (tests/tolerance.py). The codebooks are taken from latents of
+other clips, as training would do, so that every codebook's choice matters.
 """
 
 from pathlib import Path
@@ -54,7 +54,7 @@ LENGTHS = (1, 2, 50, 320, 701, 1009, 2503)
 
 
 class Oracle:
-    """transformers' codec, and the folder that it saved itself in."""
+    """transformers' codec, and the folder in which it is saved."""
 
     def __init__(self, name: str, folder: Path):
         from tests.oracles.weights import randomise
@@ -70,7 +70,7 @@ class Oracle:
 
     @torch.inference_mode()
     def _fill_codebooks(self) -> None:
-        """Entries are what is left of some latents after the codebooks before."""
+        """Take the entries from the residuals of some latents after the codebooks before."""
         rest = self.network.encoder(torch.from_numpy(clip(99, 2, 300 * self.hop))[:, None])
         rest = rest.transpose(1, 2).flatten(0, 1)
         generator = torch.Generator().manual_seed(6)
@@ -114,10 +114,7 @@ def bench(request, oracle) -> Bench[CodecSide]:
 
 
 def telling_clip(oracle: Oracle, bench: Bench[CodecSide], length: int) -> np.ndarray:
-    """The first clip of that length none of whose codes is so close a choice that rounding may decide it.
-
-    The same for both sides, so looked for once.
-    """
+    """The first clip of that length without a code that rounding may decide; found once for both sides."""
     key = oracle.folder, length, bench.torch64.codec.policy
     if key not in _CLIPS:
         _CLIPS[key] = _telling_clip(oracle, bench, length)
@@ -137,7 +134,7 @@ def _telling_clip(oracle: Oracle, bench: Bench[CodecSide], length: int) -> np.nd
 
 
 def lead(bench: Bench[CodecSide], samples: np.ndarray, codes: np.ndarray) -> float:
-    """How many times the rounding of float32 latents would have to grow before any code changed.
+    """Factor by which the rounding of float32 latents can grow before any code changes.
 
     Moving a latent by m changes the difference of its distances to two entries by at most 2 m times the
     entries' own distance.
@@ -171,7 +168,7 @@ def test_encode(oracle, bench, length):
 
 
 def test_codes_use_the_codebooks(oracle):
-    """Else equal codes would say little: in every book, over half of the entries are chosen."""
+    """Over half of the entries of every codebook are chosen, so equal codes are evidence."""
     codes = oracle.encode(clip(3, 2, 200 * oracle.hop), oracle.network.config.target_bandwidths[-1])
     for q in range(codes.shape[1]):
         assert len(np.unique(codes[:, q])) > oracle.network.config.codebook_size / 2
@@ -199,7 +196,7 @@ def test_small_windows(oracle, bench, length, monkeypatch):
 
 
 def test_the_old_names_of_weight_norm(oracle, tmp_path):
-    """As facebook/encodec_24khz is published; newer transformers saves the parametrization's."""
+    """The names in facebook/encodec_24khz; newer versions of transformers save the parametrization's."""
     renamed = {
         name.replace("parametrizations.weight.original0", "weight_g").replace(
             "parametrizations.weight.original1", "weight_v"

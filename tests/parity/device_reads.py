@@ -1,4 +1,4 @@
-"""Watching how a generation loop reads from the device: a context that counts, and one that forbids."""
+"""Contexts that watch how a generation loop reads from the device: one counts, one forbids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from tests.sides import PORT, Side
 
 
 class Watched:
-    """Gives what `to_host`, or another function, of a loop's module or host returns to `seen`."""
+    """Pass each result of `to_host`, or of another function of a loop's module or host, to `seen`."""
 
     inside = False
 
@@ -36,13 +36,13 @@ class Watched:
 
 
 class Forbidden:
-    """Every way to wait for the device raises, but inside a watched `to_host`."""
+    """Make every way to wait for the device raise, except inside a watched `to_host`."""
 
     TORCH = ("item", "tolist", "numpy", "cpu", "__array__", "__bool__", "__int__", "__float__", "nonzero")
     MLX = ("item", "tolist", "__array__", "__bool__", "__int__", "__float__")
 
     def __init__(self, side: Side, monkeypatch: pytest.MonkeyPatch, *modules: Any):
-        """modules: those of a loop, where NumPy may not read either."""
+        """modules: of a loop, in which NumPy must not read either."""
         self.side, self.patches, self.modules = side, monkeypatch, modules
 
     def __enter__(self) -> None:
@@ -71,7 +71,7 @@ def _guarded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Numpy:
-    """NumPy that refuses MLX arrays: it reads them by the buffer protocol, which no method call shows."""
+    """NumPy that refuses MLX arrays: it reads them by the buffer protocol, without a method call to watch."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(np, name)

@@ -6,8 +6,8 @@ It rewrites tests/data/recorded. Run it only in a commit that renews the embedde
 Every run goes through the public functions and folders converted here, with explicit limits, so that moving
 code changes only the imports of this file.
 
-A run is recorded only if MLX and PyTorch, in float32 and in float64, agree on its codes, and if the option
-that it is about changes them. The file holds its codes, every 7th sample of the float64 run, the number of
+A run is recorded only if MLX and PyTorch, in float32 and in float64, agree on its codes, and if its option
+changes them. The file holds its codes, every 7th sample of the float64 run, the number of
 samples, and the bound on their error that tests.tolerance derives from the float32 run.
 """
 
@@ -44,7 +44,7 @@ STRIDE = 7  # divides no hop length, so samples of every phase are kept
 class Run:
     """One call: of `generate` for a text, of `generate_batch` for a list of texts.
 
-    changes: an option that must matter; the run is recorded only if leaving it out gives other codes.
+    changes: an option that must matter: the run is recorded only if the codes differ without it.
     """
 
     text: str | list[str]
@@ -191,12 +191,12 @@ MARS5 = {
     ),
 }
 
-CUT = 13 / 15  # at 15 characters a second
+CUT = 13 / 15  # at 15 characters per second
 SPOKEN, THREE = "Hello there.", "Hello there. It is late. Who are you?"
 
 
 def vector(seed: int) -> np.ndarray:
-    """Speaker vector (E,) float32 of norm 1, as wide as the small networks read it."""
+    """Speaker vector (E,) float32 of norm 1, of the small networks' size."""
     made = np.random.default_rng(seed).normal(size=32)
     return (made / np.linalg.norm(made)).astype(np.float32)
 
@@ -290,7 +290,7 @@ def pipeline(side: str, model: str) -> Any:
 def speak(
     side: str, model: str, run: Run, options: Mapping[str, Any] | None = None
 ) -> list[GenerationResult]:
-    """Results of a run, one a text. options: replace the run's own."""
+    """Results of a run, one per text. options: replace the run's own."""
     given = run.options if options is None else options
     if not isinstance(run.text, str):
         return pipeline(side, model).generate_batch(run.text, **given)
@@ -332,7 +332,7 @@ def record(model: str, *, slow: bool) -> None:
             print(f"{model}, {at}: {truth.codes.shape[1]} frames, {truth.samples} samples")
             tensors[f"{at}/codes"] = truth.codes.astype(
                 np.int16, order="C"
-            )  # safetensors writes memory as it lies
+            )  # safetensors writes memory without regard to strides
             tensors[f"{at}/samples"] = truth.audio[::STRIDE].astype(np.float32)
             tensors[f"{at}/length"] = np.array(truth.samples, np.int32)
             tensors[f"{at}/bound"] = np.array(bound(known.audio, oracle), np.float64)
@@ -354,5 +354,5 @@ def main() -> None:
 if __name__ == "__main__":
     os.environ["MLX_ENABLE_TF32"] = "0"  # read when MLX is imported
     with tempfile.TemporaryDirectory() as cache_folder:
-        os.environ["XDG_CACHE_HOME"] = cache_folder  # the embedded voice is converted anew
+        os.environ["XDG_CACHE_HOME"] = cache_folder  # the embedded voice is converted again
         main()

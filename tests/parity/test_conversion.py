@@ -1,4 +1,4 @@
-"""The golden checkpoints of MARS5 and MetaVoice through the real command: every number where it belongs."""
+"""The golden checkpoints of MARS5 and MetaVoice through the real command: every number in its place."""
 
 import base64
 import hashlib
@@ -63,7 +63,7 @@ def parameters(network: nn.Module) -> dict[str, mx.array]:
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Model → the folder that the command made of it, without a flag."""
+    """Model → the folder that the command writes without flags."""
     root = tmp_path_factory.mktemp("golden")
     for model in MODELS:
         flags = [flag for source in sources(model) for flag in ("--hf-path", source)]
@@ -72,7 +72,7 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    """File → hash, for what does not name the source."""
+    """File → hash, of files that do not name the source."""
     return {
         str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(folder.rglob("*"))
@@ -104,7 +104,7 @@ def test_mlx_reads_every_number_in_its_axis_order(converted, model):
         for name, tensor in expected.items():
             found = np.array(stored[name].astype(mx.float32))
             wanted = as_stored(kind, name, tensor.astype(np.float32))
-            # the gain and the norm of a folded weight may be divided first
+            # a folded weight may divide gain by norm first
             rounding = 2.0**-23 if kind == "encodec" and name.endswith("conv.weight") else 0.0
             np.testing.assert_allclose(found, wanted, rtol=rounding, atol=0, err_msg=name)
             dtype = mx.float16 if tensor.dtype == np.float16 else mx.float32
@@ -184,7 +184,7 @@ def test_converting_again_changes_nothing(converted, tmp_path, model, dtype):
 
 
 def test_mars5_pickles_make_the_same_folder(converted, tmp_path):
-    """torch's zip with what the published file may hold beside the tensors, and its old form."""
+    """torch's zip format with the published file's other entries, and its old format."""
     ar = tmp_path / "ar.pt"
     torch.save({"vocab": header(AR), "model": load_file(AR), "cfg": {"note": "ignored"}}, ar)
     torch.save(
@@ -202,7 +202,7 @@ def test_mars5_pickles_make_the_same_folder(converted, tmp_path):
 
 
 def test_metavoice_in_one_folder_with_and_without_the_mark_of_compilation(converted, tmp_path):
-    """As its repository lies on a disk: all in one folder, a config.json of no use beside."""
+    """Laid out as its repository: all in one folder, with an unrelated config.json."""
     source = tmp_path / "source"
     source.mkdir()
     for file in (FIRST, SECOND, SPEAKER, ENCODEC):

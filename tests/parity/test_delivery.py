@@ -1,4 +1,4 @@
-"""Pauses, speed and captions in every model on both sides: streams, pieces and whole results alike."""
+"""Pauses, speed and captions in every model on both sides: streams, pieces and whole results."""
 
 from functools import cache
 from typing import Any
@@ -54,7 +54,7 @@ every_side = pytest.mark.parametrize("side", ["torch", "mlx"])
 @every_side
 @pytest.mark.parametrize("speed", [1.0, 1.6])
 def test_pauses_are_silence_of_their_length(model: str, side: str, speed: float) -> None:
-    """Whatever the speed; with nothing else between the pieces."""
+    """At any speed, with nothing else between the pieces."""
     result = spoken(model, side, speed)
     said = " ".join(cue.text.removeprefix("[S1] ") for cue in result.cues)
     assert said.split() == " ".join(SAID).split()
@@ -64,14 +64,14 @@ def test_pauses_are_silence_of_their_length(model: str, side: str, speed: float)
 
 
 def is_end(cue: Any) -> bool:
-    """Whether a written pause follows: MetaVoice cuts a part into several pieces."""
+    """Check if a written pause follows; MetaVoice cuts a part into several pieces."""
     return cue is None or cue.text.endswith((".", "!"))
 
 
 @every_model
 @every_side
 def test_a_stream_joins_to_the_whole(model: str, side: str) -> None:
-    """Sample for sample, and so does a batch of it; the captions are the same."""
+    """Equal samples and captions, also in a batch."""
     whole, given = spoken(model, side, 1.6), dict(OPTIONS[model], speed=1.6)
     parts = list(voice(model, side).stream(TEXT, **given))
     assert len(parts) >= 3
@@ -100,7 +100,7 @@ def test_texts_with_pauses_in_a_batch(side: str) -> None:
 @every_model
 @every_side
 def test_speed_changes_only_the_length(model: str, side: str) -> None:
-    """The codes are the same, and each piece is as much shorter."""
+    """The codes stay the same, and each piece is shorter by the factor."""
     plain, fast = spoken(model, side, 1.0), spoken(model, side, 1.6)
     np.testing.assert_array_equal(fast.codes, plain.codes)
     assert len(fast.cues) == len(plain.cues)

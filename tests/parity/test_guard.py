@@ -1,4 +1,4 @@
-"""Logits that are no numbers end a generation with the name of the layer that they come from."""
+"""NaN or infinite logits end a generation with the name of the layer that they come from."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,14 +37,14 @@ def in_half(side: Side, weights: Weights) -> Any:
 
 
 def enlarged(name: str, largest: float, rows: slice = slice(None)) -> Weights:
-    """Tiny weights, those of `name` (in these rows) scaled to a largest one; EOS is never drawn."""
+    """Tiny weights, with those of `name` (in these rows) scaled to a largest value; EOS is never drawn."""
     weights = dia_weights(dia_config(), seed=3, eos=0.0)
     tensor = weights.read(name)
     tensor[rows] *= largest / np.abs(tensor[rows]).max()
     return replace(weights, tensors={**weights.tensors, name: tensor})
 
 
-# tensor, its largest number, the layer to be named
+# tensor, its largest number, the expected layer
 CASES = [
     ("model.encoder.layers.0.self_attention.o_proj", 3e4, "model.encoder.layers.0.self_attention.o_proj"),
     ("model.encoder.layers.1.mlp.gate_up_proj", 3e3, "model.encoder.layers.1.mlp"),
@@ -97,7 +97,7 @@ def test_watching_leaves_nothing_behind(side: Side) -> None:
     kind = type(network.logits_dense)
     before = vars(kind).get("__call__"), len(getattr(network.logits_dense, "_forward_hooks", ()))
     with guard.watched(network) as found:
-        network.logits_dense(side.array(np.full((1, 1, 44), np.nan, np.float32)))  # no fault of its own
+        network.logits_dense(side.array(np.full((1, 1, 44), np.nan, np.float32)))  # no fault in this text
         network.logits_dense(side.array(np.full((1, 1, 44), 3e38, np.float32)))
     assert found == ["logits_dense"]
     assert before == (vars(kind).get("__call__"), len(getattr(network.logits_dense, "_forward_hooks", ())))

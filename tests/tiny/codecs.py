@@ -55,14 +55,14 @@ def encodec_weights(config: EncodecConfig, seed: int = 0) -> Weights[EncodecConf
             tensors[name] = random.normal(0, 0.1, shape)
         elif name.endswith(".embed"):
             tensors[name] = random.normal(0, 0.7, shape)
-        else:  # a transposed convolution's inputs stand first, and two of its taps reach an output
+        else:  # a transposed convolution: inputs are axis 0, and two taps reach an output
             fan_in = 2 * shape[0] if name.startswith(tuple(transposed)) else np.prod(shape[1:])
             tensors[name] = random.normal(0, 1.4 * fan_in**-0.5, shape)
     return Weights(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
 
 
 def vocos_weights(config: VocosConfig, seed: int = 0) -> Weights[VocosConfig]:
-    """Magnitudes reach the limit now and then."""
+    """Random weights whose magnitudes sometimes reach the limit."""
     random, tensors = np.random.default_rng(seed), {}
     for name, shape in vocos.parameter_shapes(config).items():
         if ".bias" in name or ".shift." in name:

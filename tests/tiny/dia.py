@@ -27,7 +27,7 @@ SAMPLING = Sampling(cfg_scale=3.0, temperature=1.2, top_p=0.9, top_k=20)
 
 
 def dia_config(*, cross_rope: bool = False, positions: int = 2400, text_positions: int = 90) -> DiaConfig:
-    """positions, text_positions: how many rows and bytes the model has room for."""
+    """positions, text_positions: the longest grid in rows and text in bytes."""
     encoder = DiaEncoderConfig(
         hidden_size=40,
         intermediate_size=56,
@@ -84,7 +84,7 @@ def dac_config() -> DacConfig:
 
 
 def dia_weights(config: DiaConfig, seed: int = 0, *, eos: float = 1.0) -> Weights[DiaConfig]:
-    """eos: how much larger channel 0's EOS logits are than those of codes."""
+    """eos: factor on channel 0's EOS logits."""
     random = np.random.default_rng(seed)
     tensors = {}
     for name, shape in dia_shapes.parameter_shapes(config).items():
@@ -109,7 +109,7 @@ def dac_weights(config: DacConfig, seed: int = 0) -> Weights[DacConfig]:
             tensors[name] = random.normal(0, 0.1, shape)
         elif ".codebook." in name:
             tensors[name] = random.normal(0, 1, shape)
-        else:  # a transposed convolution's inputs stand first, and two of its taps reach an output
+        else:  # a transposed convolution: inputs are axis 0, and two taps reach an output
             fan_in = 2 * shape[0] if ".conv_t1." in name else shape[1] * shape[2]
             tensors[name] = random.normal(0, fan_in**-0.5, shape)
     tensors["decoder.conv2.weight"] *= 0.03  # far from tanh's ends
@@ -136,7 +136,7 @@ def write_published(folder: Path, dia: Weights[DiaConfig], dac: Weights[DacConfi
 
 
 def published_dac_config() -> DacConfig:
-    """The tiny codec as the transformers layout can say it: one width for all codebooks."""
+    """The tiny codec as the transformers layout can state it: one width for all codebooks."""
     return replace(dac_config(), codebook_dim=(4,) * 4)
 
 

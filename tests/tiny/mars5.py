@@ -46,7 +46,7 @@ def pipeline(side: str, dtype: str = "float32") -> Any:
 
 @cache
 def reference() -> np.ndarray:
-    """(L,) samples whose codes are no near-ties."""
+    """(L,) samples whose codes are not near-ties."""
     return load_file(MARS5 / "tts_e2e.safetensors")["deep.ref_audio"]
 
 
@@ -55,13 +55,13 @@ def voice(*, said: str | None = None) -> Prompt:
 
 
 def room(vocabulary: Any, text: str, ids: int, *, said: str | None = None, codes: Any = None) -> int:
-    """The limit that leaves so many ids to be drawn."""
+    """Length limit that leaves room for `ids` drawn ids."""
     prompt = vocabulary.shallow(text) if said is None else vocabulary.deep(text, said, codes[0])
     return len(prompt.tokens) + ids
 
 
 class CountingNoise(HostNoise):
-    """Remembers which numbers were drawn: what work has been done, whatever a result says."""
+    """Record the drawn numbers, and so the work that was really done."""
 
     def __init__(self, seed: int):
         super().__init__(seed)

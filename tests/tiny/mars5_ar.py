@@ -53,7 +53,7 @@ def ar_weights(config: CodecLMConfig, seed: int = 0) -> Weights[CodecLMConfig]:
 
 
 def reference(frames: int, config: CodecLMConfig, seed: int = 0) -> np.ndarray:
-    """(Q, P) codes; the first codebook repeats itself, so that some of it merges."""
+    """(Q, P) codes; the first codebook repeats, so that some of its codes merge."""
     random = np.random.default_rng(seed)
     codes = random.integers(0, config.codebook_rows - 1, (config.n_codebooks, frames))
     codes[0] %= 12

@@ -1,4 +1,4 @@
-"""Multi-band diffusion of the real structure, tiny: two bands that agree in nothing but the codec's width.
+"""Multi-band diffusion of the real structure, tiny: two bands that share only the codec's width.
 
 The second band's kernel is no multiple of its stride, and it has a processor.
 """
@@ -95,7 +95,7 @@ def published_cfg(band: MbdBandConfig, sample_rate: int) -> dict[str, Any]:
 
 
 def published_content(config: MbdConfig, tensors: Mapping[str, Any]) -> dict[Any, Any]:
-    """What torch.save was given, cfg as plain dicts. tensors: by canonical names."""
+    """Content for torch.save, with cfg as plain dicts. tensors: by canonical names."""
     content: dict[Any, Any] = {"sample_rate": config.sample_rate, "n_bands": len(config.bands)}
     for b, band in enumerate(config.bands):
         states: dict[str, dict[str, Any]] = {"unet": {}, "processor": {}}
@@ -136,7 +136,7 @@ def write_published(path: Path, content: Mapping[Any, Any]) -> Path:
 
 @contextmanager
 def stand_ins() -> Iterator[dict[str, type]]:
-    """Classes under the names of OmegaConf's, importable inside the context only, as pickling asks."""
+    """Classes named as OmegaConf's, importable only inside the context, for pickling."""
     places = {
         "omegaconf.dictconfig": ["DictConfig"],
         "omegaconf.listconfig": ["ListConfig"],

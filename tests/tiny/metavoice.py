@@ -33,14 +33,14 @@ def tokenizers() -> Tokenizers:
 
 
 def read_speaker(path: str | os.PathLike[str]) -> np.ndarray:
-    """A sound file as (L,) float32 samples at 16 kHz, cut to where it sounds; errors of `read_audio`."""
+    """A sound file as (L,) float32 samples at 16 kHz, with silence trimmed; errors of `read_audio`."""
     return trim(read_audio(path, SAMPLE_RATE, quality="HQ"), TRIM_DB)
 
 
 def tilted(rows: Sequence[np.ndarray] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Text ids without the last, and codes, out of the second stage's input and output rows, as upstream.
 
-    (Q, W) → (S - 1,), (Q, F) int32. A row's codes are its ids below 1024 wherever they stand; all rows are
+    (Q, W) → (S - 1,), (Q, F) int32. A row's codes are its ids below 1024 at any position; all rows are
     cut to the shortest, so a code that is predicted in place of padding shifts its whole book.
     """
     rows = np.asarray(rows)
@@ -82,7 +82,7 @@ def second_stage_config(*, bias: bool = False) -> SecondStageConfig:
 def first_stage_weights(
     config: FirstStageConfig, seed: int = 0, *, end: float = 1.0
 ) -> Weights[FirstStageConfig]:
-    """end: how much larger the end of audio's logits are than those of codes."""
+    """end: factor on the logits of the end of audio."""
     weights = _weights(config, metavoice.first_stage_parameter_shapes(config), seed)
     weights.tensors["transformer.wtes.0.weight"][metavoice.END_OF_AUDIO] *= np.float32(end)
     return weights

@@ -14,7 +14,7 @@ from tests.sides import Side, Stored
 
 @dataclass
 class Rows:
-    """Recorded draws in the place of a source of noise; remembers which were taken."""
+    """Recorded draws as a source of noise; records which were taken."""
 
     draws: np.ndarray  # (rows, L)
     taken: set[int] = field(default_factory=set)

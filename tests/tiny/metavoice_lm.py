@@ -17,7 +17,7 @@ from tts_core.noise import Noise
 
 @dataclass(frozen=True)
 class LanguageSide(Side):
-    """A side with what tests ask of both language models."""
+    """A side with both language models."""
 
     def first_stage(self, weights: Stored) -> Any:
         return self.network("metavoice", weights)
@@ -36,7 +36,7 @@ class LanguageSide(Side):
         temperature: float = 1.0,
         top_k: int | None = 200,
     ) -> np.ndarray:
-        """All codebooks by value, as upstream reads them: one code out of its place shifts its whole book."""
+        """All codebooks by value, as upstream reads them: one misplaced code shifts its whole codebook."""
         code = self.module("metavoice.codes")
         rows = second_stage_rows(text, codes, network.config.max_position_embeddings)
         ids = code.draw(code.predict(network, rows, embedding), noise, temperature=temperature, top_k=top_k)
@@ -58,7 +58,7 @@ class LanguageSide(Side):
             )
 
     def rows(self, step: Any, tokens: np.ndarray) -> np.ndarray:
-        """A step's logits behind the last of (B, T) ids. → (G, B, V)."""
+        """A step's logits after the last of (B, T) ids. → (G, B, V)."""
         with self.inference():
             return self.numpy(step.logits(self.array(tokens), step.cache))
 

@@ -34,7 +34,7 @@ def write_model(folder: Path) -> Path:
 
 
 def bands_for(codec_dim: int) -> MbdConfig:
-    """At the model's rate, for latents of so many numbers; few steps."""
+    """Bands at the model's rate, for latents of size `codec_dim`, with few steps."""
     bands = [
         replace(
             band,
@@ -47,13 +47,13 @@ def bands_for(codec_dim: int) -> MbdConfig:
 
 
 def reference(seconds: float = 31.0) -> Prompt:
-    """The golden recording, over and over."""
+    """The golden recording, repeated to a length in seconds."""
     wave = read_audio(METAVOICE / "speaker_ref_24k.wav", RATE)
     return Prompt.of(audio=np.resize(wave, round(seconds * RATE)))
 
 
 class Ending(HostNoise):
-    """A seed's numbers, and the end of audio drawn as id `at`, where no filter takes it away."""
+    """A seed's numbers, with the end of audio drawn as id `at` unless a filter removes it."""
 
     def __init__(self, seed: int, at: int):
         super().__init__(seed)

@@ -1,4 +1,4 @@
-"""MARS5 and MetaVoice as they are published, small: the committed golden files, and what is in them."""
+"""MARS5 and MetaVoice in published layouts, small: the committed golden files and their contents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pickled(path: Path) -> Any:
 
 
 def tensors(kind: str) -> dict[str, np.ndarray]:
-    """What a converted folder should hold under canonical names, from the file and in its dtype."""
+    """Expected contents of a converted folder, by canonical name, in the file's dtype."""
     if kind in ("mars5", "mars5_nar"):
         held = load_file({"mars5": AR, "mars5_nar": NAR}[kind])
         return {name.replace("in_proj_", "in_proj."): tensor for name, tensor in held.items()}

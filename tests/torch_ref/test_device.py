@@ -1,4 +1,4 @@
-"""Device and dtype policy: a choice is honoured, or refused in one line. Machines not here are made up."""
+"""Device and dtype policy: a choice is applied, or refused in one line. Other machines are simulated."""
 
 import logging
 import platform
@@ -19,7 +19,7 @@ Machine = Callable[..., None]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Make this machine's GPUs: how many of CUDA and of which capability, and MPS with which macOS."""
+    """Simulate GPUs: a number of CUDA devices with a capability, and MPS with a macOS version."""
 
     def make(
         cuda: int = 0, capability: tuple[int, int] = (8, 0), macos: str | None = None, version: str = "2.13.0"

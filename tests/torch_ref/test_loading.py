@@ -1,4 +1,4 @@
-"""What torch_ref.load reads: published folders and converted ones, in every dtype."""
+"""torch_ref.load: published folders and converted ones, in every dtype."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from tts_core.errors import CheckpointError, NotFoundError, UsageError
 
 
 def test_a_published_folder_speaks(published: Path) -> None:
-    """Its weights are the file's, its sampling generation_config.json's, its codec the folder's own."""
+    """With the file's weights, the sampling of generation_config.json, and the folder's own codec."""
     voice = DiaPipeline.load(published)
     assert voice.config == dia_config()
     state = voice.engine.network.state_dict()
@@ -45,7 +45,7 @@ def test_the_codec_from_elsewhere(published: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["", "codec"])
 def test_a_stray_file_in_a_converted_folder_is_refused(place: str, published: Path, tmp_path: Path) -> None:
-    """It was read in place of the converted weights, as it comes first in the alphabet."""
+    """Without the check it would replace the converted weights, since it is first in the alphabet."""
     folder = tmp_path / "converted"
     convert(open_published(published), folder)
     weights = folder / place / "model.safetensors"
@@ -69,7 +69,7 @@ def test_another_size_of_a_converted_file_is_refused(published: Path, tmp_path: 
 
 
 def test_a_copy_beside_shards_is_not_read(published: Path, tmp_path: Path) -> None:
-    """The index names the shards; a whole copy of other numbers beside them came first."""
+    """The index names the shards; a copy with other numbers beside them, first by name, is not used."""
     folder = Path(shutil.copytree(published, tmp_path / "shards"))
     whole = load_file(folder / "model.safetensors")
     names = sorted(whole)
@@ -85,7 +85,7 @@ def test_a_copy_beside_shards_is_not_read(published: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_dtype(published: Path, dtype: str) -> None:
-    """For the network; norms stay float32 and so does the codec, but in float64 everything is."""
+    """Dtype of the network; norms and the codec stay float32, except that float64 applies to everything."""
     voice = DiaPipeline.load(published, dtype=dtype)
     network, wide = voice.engine.network, torch.float64 if dtype == "float64" else torch.float32
     for name, tensor in network.state_dict().items():
@@ -104,7 +104,9 @@ def test_cross_rope_overrides_the_schema(published: Path) -> None:
     voice = DiaPipeline.load(published, cross_rope=True)
     assert voice.config.cross_rope
     assert voice.engine.network.model.decoder.cross_rope
-    assert voice.config.sampling.temperature == dia_config().sampling.temperature  # generation_config.json's
+    assert (
+        voice.config.sampling.temperature == dia_config().sampling.temperature
+    )  # from generation_config.json
     (copy := published.parent / "bare").mkdir()
     for name in ("config.json", "model.safetensors"):
         shutil.copy(published / name, copy)

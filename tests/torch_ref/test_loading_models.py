@@ -1,4 +1,4 @@
-"""MARS5 and MetaVoice into torch networks: dtypes, several sources, parts alone, bands one by one."""
+"""MARS5 and MetaVoice into torch networks: dtypes, several sources, single parts, single bands."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 
 MODELS = list(SOURCES)
-LARGE = ("mars5", "mars5_nar", "metavoice")  # what takes the dtype asked for
+LARGE = ("mars5", "mars5_nar", "metavoice")  # networks that take the requested dtype
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
 @pytest.mark.parametrize("model", MODELS)
 def test_dtype(model, dtype):
-    """Codecs and small networks stay float32, and are float64 beside float64."""
+    """Codecs and small networks stay float32; with float64 they are float64."""
     for kind, network in open_networks(sources(model), device="cpu", dtype=dtype).items():
         assert not network.training
         for name, value in network.named_parameters():

@@ -1,4 +1,4 @@
-"""What a run of several stages took."""
+"""Times of a run with several stages."""
 
 import math
 import time

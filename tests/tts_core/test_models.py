@@ -1,4 +1,4 @@
-"""The specs of all models: what generic code takes for granted of each."""
+"""The specs of all models: properties that generic code relies on."""
 
 import pytest
 import torch

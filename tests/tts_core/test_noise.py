@@ -14,7 +14,7 @@ PINNED_NORMAL = [-0.78272, 0.68301, 1.09333, -1.23986]
 
 
 def test_pinned_values():
-    """A seed means the same speech for ever: these numbers may not change."""
+    """These numbers must never change, so that a seed always gives the same speech."""
     assert (HostNoise(0).uniform(0, (2, 2)) * 2**24).astype(int).tolist() == PINNED[0]
     assert (HostNoise(1234).uniform(5, (4,)) * 2**24).astype(int).tolist() == PINNED[1]
     assert (HostNoise(2**64 - 1).uniform(10**6, (4,)) * 2**24).astype(int).tolist() == PINNED[2]
@@ -29,7 +29,7 @@ def test_pinned_values():
     ],
 )
 def test_pinned_seeds_of_pieces(seed, derived):
-    """A seed means the same long text for ever: these numbers may not change."""
+    """These numbers must never change, so that a seed always gives the same long text."""
     assert [piece_seed(seed, place) for place in range(3)] == derived
 
 
@@ -75,7 +75,7 @@ def test_steps_and_seeds_differ():
 
 
 def test_steps_do_not_overlap():
-    """A step may use any amount of numbers without reaching into the next one's."""
+    """A step may draw any amount of numbers without overlapping the next step's."""
     long = HostNoise(5).uniform(0, (200_000,))
     head = HostNoise(5).uniform(1, (4,))
     windows = np.lib.stride_tricks.sliding_window_view(long, 4)
@@ -99,7 +99,7 @@ def test_one_source_for_each_text():
 
 
 def test_normal_numbers():
-    """Moments of the standard normal, to five standard errors, and the same again for the same call."""
+    """Moments of the standard normal, to five standard errors; the same call gives the same numbers."""
     numbers = HostNoise(3).normal(7, (2, 500_000)).astype(np.float64)
     assert HostNoise(3).normal(7, (4,)).dtype == np.float32
     for power, moment, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
@@ -110,7 +110,7 @@ def test_normal_numbers():
 
 
 def test_normal_numbers_are_pinned_to_their_own_uniform_stream():
-    """Not made of what `uniform` gives: a model's choices and a diffusion's noise may share a seed."""
+    """Independent of the numbers of `uniform`: a model's choices and a diffusion's noise may share a seed."""
     source = HostNoise(11)
     drawn = source.normal(2, (50,))
     for step in range(3):

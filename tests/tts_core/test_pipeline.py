@@ -1,4 +1,4 @@
-"""A generation says in one line of the log what it is about to do."""
+"""A generation logs one line before it starts."""
 
 import logging
 

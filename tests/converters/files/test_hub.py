@@ -1,4 +1,4 @@
-"""What the hub's client is asked for: each source's own revision, and nothing over the network offline."""
+"""Requests to the hub's client: each source's own revision, and no network access when offline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLD, NEW, ABSENT = "0" * 40, "1" * 40, "2" * 40
 
 
 class Asked(NamedTuple):
-    """A call of the download. tensors: the first pattern of those that are no descriptions."""
+    """A call of the download. tensors: the first pattern of weights files."""
 
     repository: str
     revision: str | None
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path) -> Callable[..., list[Asked]]:
-    """Put files into repositories of a hub; the list of what it is then asked for."""
+    """Put files into repositories of a hub; return the list of later requests."""
 
     def publish(held: dict[str, list[Path]]) -> list[Asked]:
         calls: list[Asked] = []
@@ -64,7 +64,7 @@ def dry_run(*arguments: object) -> int:
 
 @pytest.mark.parametrize("flags", [[], ["--offline"]], ids=["online", "offline"])
 def test_revision_and_offline_reach_the_download_of_dia_and_of_its_codec(asked, flags):
-    """The revision is that of the ids in --hf-path: the codec's repository has none of that name."""
+    """The revision is that of the ids in --hf-path; the codec's repository does not have it."""
     offline = flags == ["--offline"]
     calls = asked({"our/dia": PICKLED_DIA, "our/dac": [*DAC_HF.iterdir()]})
     assert dry_run("--hf-path", "our/dia", "--codec", "our/dac", "--revision", "v9", *flags) == 0
@@ -78,7 +78,7 @@ def test_revision_and_offline_reach_the_download_of_dia_and_of_its_codec(asked, 
 @pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")
 @pytest.mark.parametrize("flags", [[], ["--offline"]], ids=["online", "offline"])
 def test_revision_and_offline_reach_the_download_of_every_source(asked, flags, tmp_path):
-    """Each id in --hf-path, and what is fetched because nothing else is missing."""
+    """Each id in --hf-path, and the codecs that complete the model."""
     offline = flags == ["--offline"]
     bands = bands_for(open_published(ENCODEC, parts=["encodec"]).parts["encodec"].config.hidden_size)
     mbd = write_published(tmp_path / "mbd_comp_8.pt", published_content(bands, mbd_tensors(bands)))
@@ -111,7 +111,7 @@ def test_revision_and_offline_reach_the_download_of_every_source(asked, flags, t
 
 @pytest.fixture
 def cached(monkeypatch, tmp_path) -> Path:
-    """The hub's own cache with two commits of a repository, of which main is the newer one."""
+    """The hub's own cache with two commits of a repository; main is the newer one."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     repository = tmp_path / "models--our--dia"
     for commit in (OLD, NEW):
@@ -129,7 +129,7 @@ def cached(monkeypatch, tmp_path) -> Path:
     ("revision", "commit"), [(None, NEW), ("main", NEW), ("first", OLD), (OLD, OLD), (NEW, NEW)]
 )
 def test_a_pinned_commit_is_the_one_that_is_read(cached, revision, commit, options):
-    """By the real client: it is a pickle, so that both of our calls have to ask for the commit."""
+    """With the real client; the file is a pickle, so both of our calls must name the commit."""
     dia = open_published("our/dia", codec=DAC_HF, revision=revision, **options).parts["dia"]
     assert dia.files[0].parent == cached / commit
     assert (dia.origin.repository, dia.origin.commit) == ("our/dia", commit)

@@ -67,7 +67,7 @@ def test_memory_without_end(tmp_path):
 
 
 def test_the_parent_watches_too(tmp_path, monkeypatch):
-    """Where the system limits no memory, and for a child that never answers."""
+    """On systems without a memory limit, and for a child that never answers."""
     torch.save({"model": {"a": torch.ones(2)}, "x": torch.float32}, tmp_path / "x.pt")
     monkeypatch.setattr(pickle_child, "MEMORY", -(1 << 30))
     with pytest.raises(CheckpointError, match="refused: reading it takes more than -1024 MB of memory"):

@@ -100,7 +100,7 @@ def test_one_tensor_at_a_time(tmp_path):
 
 @pytest.mark.usefixtures("no_child")
 def test_the_parts_of_training_are_plain(tmp_path):
-    """Tensors and other values beside the model are not built again; numbers beyond 64 bits are none."""
+    """Tensors and other values beside the model are not rebuilt; integers beyond 64 bits are not numbers."""
     content = {
         "model": {"a": torch.ones(2)},
         "optimizer": {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"betas": (0.9, 0.95)}]},

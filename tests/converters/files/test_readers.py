@@ -1,4 +1,4 @@
-"""Readers: what the libraries wrote comes back, and every damaged or hostile file is one clear error."""
+"""Readers: files of the libraries are read back, and every damaged or hostile file is one clear error."""
 
 import json
 import os

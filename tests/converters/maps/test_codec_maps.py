@@ -21,7 +21,7 @@ LISTS = {
     "encodec_transformers_parametrized": layouts()["encodec_transformers"],
     "vocos_charactr": layouts()["vocos_charactr"],
 }
-# what the tables of the published files say: tensors, numbers in all, tensors that are not carried over
+# from the tables of the published files: tensors, total of numbers, tensors that are dropped
 SIZES = {name: (252, 23_273_218, 96) for name in LISTS} | {"vocos_charactr": (82, 10_082_690, 1)}
 
 
@@ -53,7 +53,7 @@ def test_full_size_list_is_planned(name):
 
 @pytest.mark.parametrize("name", LISTS)
 def test_names_tell_the_layout(name):
-    """All of its own names, and less than half of any other model's."""
+    """A layout has all of its own names and less than half of any other model's."""
     for keys in sorted(path.stem for path in KEYS.glob("*.json")):
         names = key_list(keys)
         matching = sum(bool(re.match(LISTS[name].names, each)) for each in names)
@@ -65,7 +65,7 @@ def test_names_tell_the_layout(name):
 
 @pytest.mark.parametrize("name", ["encodec_facebook", "encodec_transformers"])
 def test_other_forms_of_the_same_checkpoint(name):
-    """Weight norm folded, and without what only training needs."""
+    """With weight norm folded, and without tensors that only training needs."""
     shapes = {
         re.sub("weight_v$", "weight", key): shape
         for key, shape in key_list(name).items()

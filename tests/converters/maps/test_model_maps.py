@@ -20,14 +20,14 @@ KEYS = Path(__file__).parents[2] / "data/keys"
 Shapes = dict[str, tuple[int, ...]]
 
 META = {"meta": {"speaker_cond": True, "speaker_emb_size": 256}}
-# layout → configuration of its shapes, tensors and numbers in the file as its table says, targets
+# layout → configuration of its shapes, tensors and numbers in the file by its table, targets
 LISTS = {
     "mars5_ar": (mars5.codec_lm_from_shapes, 273, 737_788_417 + 3072 * 8196, 273),
     "mars5_nar": (mars5.residual_transformer_from_shapes, 487, 450_232_331 + 1024 * 2051, 487),
     "metavoice_first_stage": (
         lambda shapes: metavoice.read_first_stage({"model_args": FIRST_STAGE, **META}, shapes),
         173,
-        1_243_191_296 + 2562 * 2048,  # the head stands in the file too
+        1_243_191_296 + 2562 * 2048,  # the head is also in the file
         172,
     ),
     "metavoice_second_stage": (

@@ -1,4 +1,4 @@
-"""NumPy's dequantisation against MLX's, for every mode, width and group."""
+"""NumPy's dequantization against MLX's, for every mode, width and group."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_equal_to_mlx(how, dtype):
     weight *= np.array([[1e-4], [0.02], [1], [30], [0], [-1]], np.float32)
     options = {"group_size": how.group_size, "bits": how.bits, "mode": how.mode}
     made = mx.quantize(mx.array(weight).astype(getattr(mx, dtype)), **options)
-    # MLX would round scale · code in the scales' type: widened first, both sides compute in float32
+    # MLX would round scale · code to the scales' type; with wide scales both sides compute in float32
     made = [array.astype(mx.float32) if array.dtype in (mx.bfloat16, mx.float16) else array for array in made]
     expected = np.array(mx.dequantize(*made, dtype=mx.float32, **options))
     arrays = [np.array(array) for array in made]

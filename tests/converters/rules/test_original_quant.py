@@ -1,4 +1,4 @@
-"""MetaVoice's own quantised numbers. Vectors of the original are in tests/golden."""
+"""MetaVoice's own quantized numbers. Vectors of the original are in tests/golden."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_int8_is_off_by_half_a_step():
     rows = int8_rows(WEIGHT)
     assert rows.codes.dtype == np.int8
     off = np.abs(rows.codes * rows.scales[:, None] - WEIGHT)
-    # the largest is 127.5 steps away from 0, and 128 is no code
+    # the largest is 127.5 steps from 0, and 128 is not a code
     assert (off <= 0.5001 * rows.scales[:, None]).all()
     assert (np.abs(rows.codes.astype(int)).max(axis=1) >= 127).all()
 
 
 @pytest.mark.parametrize("group", [32, 64, 128])
 def test_mlx_gets_the_same_codes(group: int):
-    """Unpacked by our own reader: codes and scales are those of the groups; zeros move to code 0."""
+    """Our reader unpacks the same codes and scales; zeros move to code 0."""
     own, affine = int4_groups(WEIGHT, group), mlx_groups(WEIGHT, group)
     how = Quantization("affine", group, 4)
     ones, zeros = np.ones_like(affine.scales), np.zeros_like(affine.scales)
@@ -60,7 +60,7 @@ def run(*arguments: object) -> int:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("mode", "bits", "made"), [("int8", 8, mlx_rows), ("int4", 4, mlx_groups)])
 def test_the_command_writes_the_originals_numbers(mode, bits, made, dtype, tmp_path, capsys):
-    """Of the layers' linears, from weights in the dtype that is asked for; all else as without -q."""
+    """For the layers' linears, from weights in the requested dtype; all else as without -q."""
     part = open_published([FIRST], parts=["metavoice"]).parts["metavoice"]
     out, flags = tmp_path / "out", ("-q", "--q-mode", mode, "--q-group-size", 32, "--dtype", dtype)
     assert run(*METAVOICE, "--mlx-path", out, *flags) == 0
@@ -102,7 +102,7 @@ def test_where_there_are_no_such_numbers(flags, said, tmp_path, capsys):
 @pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_a_float16_source_needs_a_dtype(mode, tmp_path, capsys):
-    """Without --dtype the folder would take that of the source, and its scales are bfloat16 numbers."""
+    """Without --dtype the folder would take the source's dtype, but the scales are bfloat16 numbers."""
     torch = pytest.importorskip("torch", reason="torch writes the file")
     content = torch.load(FIRST, weights_only=True)
     content["model"] = {name: tensor.half() for name, tensor in content["model"].items()}
@@ -126,10 +126,10 @@ def test_a_float16_source_needs_a_dtype(mode, tmp_path, capsys):
 
 
 def takes_int4(name: str, shape: tuple[int, ...], group_size: int = GROUP_SIZE) -> bool:
-    """Whether upstream's int4 takes a tensor of the first stage, by its canonical name and its sizes.
+    """Check if upstream's int4 takes a tensor of the first stage, by canonical name and sizes.
 
-    It takes linear layers with rows by the eight and columns by the group: all but the head, whose 2,562 rows
-    stay as they are, as embeddings and norms do. int8 takes every linear layer.
+    It takes linear layers whose rows divide by 8 and columns by the group: all except the head, with 2,562
+    rows. Embeddings and norms stay plain. int8 takes every linear layer.
     """
     linear = name == "speaker_cond_pos.weight" or is_quantisable(name)
     return linear and shape[0] % 8 == 0 and shape[1] % group_size == 0

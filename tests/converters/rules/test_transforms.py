@@ -1,4 +1,4 @@
-"""Each transform against the torch operation that it serves, and its predicted shape against its result."""
+"""Each transform against the torch operation that uses its result, and its predicted shape."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Write the lists of names and shapes of the full-size published checkpoints that lie beside this file.
+"""Write the lists of names and shapes of the full-size published checkpoints, beside this file.
 
 Independent of converters/maps: the nari, descript, facebook and charactr lists follow the tables of the
 published files, the transformers lists come from transformers' own modules on the meta device (transformers
@@ -49,7 +49,7 @@ def dia_nari() -> Shapes:
 
 
 def dac_descript(names: tuple[str, str]) -> Shapes:
-    """weights_44khz_8kbps_0.0.1.pth. names: what the gain and the direction of weight norm are called."""
+    """weights_44khz_8kbps_0.0.1.pth. names: of the gain and the direction of weight norm."""
     gain, direction = names
     shapes: Shapes = {}
 
@@ -164,7 +164,7 @@ def vocos_charactr() -> Shapes:
 
 
 def multi_band_diffusion() -> Shapes:
-    """mbd_comp_8.pt, of the sizes that its length tells; names are paths. Bands 2 and 3 are processed."""
+    """mbd_comp_8.pt, with sizes derived from its length; names are paths. Bands 2 and 3 are processed."""
     shapes: Shapes = {}
 
     def norm(at: str, width: int) -> None:
@@ -197,7 +197,7 @@ def multi_band_diffusion() -> Shapes:
 
 
 def mars5_ar() -> Shapes:
-    """mars5_en_checkpoints_ar-3000000; 2,050 text and 6,146 speech ids stand for the file's own numbers."""
+    """mars5_en_checkpoints_ar-3000000; 2,050 text and 6,146 speech ids replace the file's own numbers."""
     shapes: Shapes = {"embed.weight": [8196, 1536], "ar.output.weight": [8196, 1536]}
     for i in range(26):
         at = f"ar.layers.{i}"
@@ -215,7 +215,7 @@ def mars5_ar() -> Shapes:
 
 
 def mars5_nar() -> Shapes:
-    """mars5_en_checkpoints_nar-1980000; 2,050 text ids stand for the file's own number."""
+    """mars5_en_checkpoints_nar-1980000; 2,050 text ids replace the file's own number."""
     shapes: Shapes = {f"{kind}pos_embedding.alpha": [1] for kind in ("", "cond_", "ref_")}
     shapes |= mars5_layers("tfm.encoder", 8, 1024)
     shapes |= mars5_layers("tfm.decoder", 16, 1024, cross=True)
@@ -303,7 +303,7 @@ def metavoice_speaker_encoder() -> Shapes:
 
 
 def from_transformers(model_class: str, config_class: str) -> Shapes:
-    """What transformers' module of the default (full) size would save."""
+    """Names and shapes that transformers' module of the default (full) size saves."""
     import torch
     import transformers
 

@@ -1,4 +1,4 @@
-"""A pipeline that hums, in the place of a model, and a loudspeaker that keeps what it is given."""
+"""A pipeline that hums instead of a model, and a loudspeaker that records."""
 
 import math
 from typing import Any
@@ -10,9 +10,9 @@ from tts_core.results import GenerationResult, SpokenPiece
 
 
 class FakePipeline:
-    """Three pieces of a tone at the embedded voice's rate; remembers what it was asked.
+    """Three pieces of a tone at the embedded voice's rate.
 
-    asked: the request.  options: those that the flags gave.
+    asked: the last request.  options: those of the flags.
     """
 
     sample_rate = 16000
@@ -32,7 +32,7 @@ class FakePipeline:
 
     @property
     def texts(self):
-        """Of the request's pieces."""
+        """Texts of the request's pieces."""
         return [piece.text for piece in self.asked.pieces]
 
     def _pieces(self):
@@ -81,7 +81,7 @@ def install(monkeypatch, pipeline):
 
 
 class Speaker:
-    """sounddevice with one device that keeps what it is given."""
+    """sounddevice with one device that records."""
 
     class PortAudioError(Exception):
         pass

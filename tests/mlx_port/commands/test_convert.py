@@ -1,4 +1,4 @@
-"""`mlx-port convert`, which is convert-weights, with the embedded voice: what a user meets."""
+"""`mlx-port convert`, which is convert-weights, with the embedded voice, as a user runs it."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def voice(tmp_path_factory):
 
 
 def convert(capsys, *arguments):
-    """Exit code, stdout, stderr."""
+    """Run the command; return exit code, stdout and stderr."""
     code = cli.run(["convert", *map(str, arguments)])
     out, err = capsys.readouterr()
     assert "Traceback" not in err
@@ -40,7 +40,7 @@ def convert(capsys, *arguments):
 
 
 def refused(capsys, code, message, *arguments):
-    """This exit code, one line, nothing left behind."""
+    """Require this exit code, one line, and no remaining files."""
     before = sorted(Path().iterdir())
     found, out, err = convert(capsys, *arguments)
     assert (found, out) == (code, ""), err
@@ -51,7 +51,7 @@ def refused(capsys, code, message, *arguments):
 
 
 def copy(name):
-    """The embedded Dia as files of our own."""
+    """A copy of the embedded Dia's files."""
     shutil.copytree(DIA, name)
     os.chmod(name, 0o755)
     return Path(name)
@@ -141,7 +141,7 @@ def test_json(capsys):
 
 
 def test_both_commands_are_the_same():
-    """convert-weights and `mlx-port convert` print the same help, but for their names."""
+    """convert-weights and `mlx-port convert` print the same help, except for their names."""
     texts = []
     for code in (
         "from converters.cli import main; main(['--help'])",

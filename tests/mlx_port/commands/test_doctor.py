@@ -1,4 +1,4 @@
-"""`mlx-port doctor`: this machine, and machines made up."""
+"""`mlx-port doctor`: this machine and simulated ones."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ MISSING = {"fault": "not installed; pip install it"}
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr."""
+    """Run the command; return exit code, stdout and stderr."""
     code = cli.run(["doctor", *arguments])
     out, err = capsys.readouterr()
     return code, out, err
@@ -48,7 +48,7 @@ def install(monkeypatch, mlx=MLX, torch=TORCH):
 
 
 def test_this_machine_can_speak():
-    """The installed command, which exits with its verdict."""
+    """The installed command; its exit code is the verdict."""
     code = "import sys; from mlx_port.commands.main import main; sys.argv[1:] = ['doctor', '--json']; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -109,7 +109,7 @@ def test_the_verdict(capsys, monkeypatch, mlx, torch, code, why):
 
 
 def test_the_memory_that_one_text_takes_is_enough(capsys, monkeypatch):
-    """The embedded voice at its longest; a byte less is told."""
+    """The embedded voice at its longest; a byte less is reported."""
     found = read_model(None, None)
     config, codec = found.configs["dia"], found.configs["dac"]
     job = Job(config.max_text_bytes, config.max_frames, batch=1)
@@ -154,9 +154,9 @@ def test_the_rules_of_a_mac_are_told(monkeypatch, version, macos):
     backend = Backend("mps", version, macos, "Apple M2")
     monkeypatch.setattr(torch_doctor.Backend, "here", classmethod(lambda cls, device: backend))
     monkeypatch.setattr(torch_doctor, "free_bytes", lambda device: 1)
-    told = torch_doctor._describe(torch.device("mps"))
-    assert told["name"] == f"Apple M2, macOS {macos}"
-    assert [rule["id"] for rule in told["rules"]] == [rule.id for rule in active(backend)]
-    assert all(rule["remedy"] for rule in told["rules"])
-    ids = {rule["id"] for rule in told["rules"]}
+    found = torch_doctor._describe(torch.device("mps"))
+    assert found["name"] == f"Apple M2, macOS {macos}"
+    assert [rule["id"] for rule in found["rules"]] == [rule.id for rule in active(backend)]
+    assert all(rule["remedy"] for rule in found["rules"])
+    ids = {rule["id"] for rule in found["rules"]}
     assert ("conv-65536" in ids) == (macos == "14.5")

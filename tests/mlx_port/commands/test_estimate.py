@@ -1,4 +1,4 @@
-"""`mlx-port estimate`: the table, its JSON, and what it refuses."""
+"""`mlx-port estimate`: the table, its JSON, and refusals."""
 
 import json
 from dataclasses import replace
@@ -14,13 +14,13 @@ PUBLISHED = "nari-labs/Dia-1.6B-0626"
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr."""
+    """Run the command; return exit code, stdout and stderr."""
     code = cli.run(["estimate", *map(str, arguments)])
     out, err = capsys.readouterr()
     return code, out, err
 
 
-def told(capsys, *arguments):
+def facts(capsys, *arguments):
     code, out, err = run(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -54,7 +54,7 @@ def test_a_long_text_takes_what_a_full_window_takes(capsys):
 
 
 def test_the_embedded_voice_is_the_default(capsys):
-    found = told(capsys)
+    found = facts(capsys)
     assert found["dtype"] == "float32"
     assert set(found["backends"]) == set(BACKENDS)
     assert found["backends"]["torch-cpu"]["total"] < 1e9
@@ -63,11 +63,11 @@ def test_the_embedded_voice_is_the_default(capsys):
 def test_flags_reach_the_estimate(capsys):
     text = "[S1] Hello there."
     flags = ["--text", text, "--seconds", "1.01", "--batch", "3", "--dtype", "bfloat16"]
-    found = told(capsys, "--model", PUBLISHED, *flags, "-q", "--q-bits", "8")
+    found = facts(capsys, "--model", PUBLISHED, *flags, "-q", "--q-bits", "8")
     size = len(tokenize(prepare(text, None)))
     assert found["job"] == {
         "text_bytes": size,
-        "frames": 87,  # 86.13 a second, rounded up
+        "frames": 87,  # 86.13 per second, rounded up
         "prompt_frames": 0,
         "batch": 3,
         "guided": True,
@@ -83,7 +83,7 @@ def test_flags_reach_the_estimate(capsys):
 def test_a_folder_of_published_files_is_read(capsys, tmp_path):
     codec = replace(dac_config(), codebook_dim=(4,) * 4)
     folder = write_published(tmp_path / "dia", dia_weights(dia_config()), dac_weights(codec))
-    found = told(capsys, "--model", folder, "--dtype", "float16")
+    found = facts(capsys, "--model", folder, "--dtype", "float16")
     assert found["dtype"] == "float16"
     assert found["job"]["frames"] == dia_config().max_frames
 
@@ -106,7 +106,7 @@ def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
     ]
     assert run_converter(convert_weights, list(map(str, flags)), debug=False) == 0
     capsys.readouterr()
-    found = told(capsys, "--model", tmp_path / "voice")
+    found = facts(capsys, "--model", tmp_path / "voice")
     assert (found["dtype"], found["quantization"]["bits"]) == ("bfloat16", 4)
     refused(capsys, 2, "is already quantized", "--model", tmp_path / "voice", "-q")
 

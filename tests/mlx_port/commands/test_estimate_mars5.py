@@ -19,7 +19,7 @@ PUBLISHED = "CAMB-AI/MARS5-TTS"
 
 
 def run(capsys, *arguments):
-    """Exit code, stdout, stderr."""
+    """Run the command; return exit code, stdout and stderr."""
     capsys.readouterr()
     code = cli.run(["estimate", *map(str, arguments)])
     out, err = capsys.readouterr()

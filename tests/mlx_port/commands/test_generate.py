@@ -36,7 +36,7 @@ def pipeline(monkeypatch, tmp_path):
 
 
 def run(capsys, *arguments):
-    """Exit code, stdout, stderr."""
+    """Run the command; return exit code, stdout and stderr."""
     code = cli.run(["generate", *map(str, arguments)])
     out, err = capsys.readouterr()
     assert SECRET not in out + err
@@ -45,7 +45,7 @@ def run(capsys, *arguments):
 
 
 def refused(capsys, pipeline, code, message, *arguments):
-    """The arguments give this exit code and one line, before weights are loaded, leaving nothing behind."""
+    """Require this exit code and one line, before weights are loaded and without remaining files."""
     before = sorted(path.name for path in Path.cwd().iterdir())
     found, out, err = run(capsys, *arguments)
     assert (found, out) == (code, "")
@@ -143,7 +143,7 @@ def test_flags_reach_the_pipeline(pipeline, capsys, reference):
     assert asked.voice.samples.shape == (16000,)
     assert pipeline.texts == [f"[S2] Hello. {SECRET}."]
     assert asked.sampling == Sampling(cfg_scale=2.5, temperature=0.7, top_p=0.9, top_k=20)
-    assert (asked.seeds, asked.limits) == ([11], (34,))  # 33.3 frames a second, rounded up
+    assert (asked.seeds, asked.limits) == ([11], (34,))  # 33.3 frames per second, rounded up
 
 
 def test_unset_flags_are_left_to_the_model(pipeline, capsys):
@@ -210,7 +210,7 @@ def test_texts_that_cannot_be_spoken(pipeline, capsys, text, message):
 
 @pytest.mark.parametrize("times", [20, 140, 1500])
 def test_a_long_text_is_announced(pipeline, capsys, times):
-    """Of any length, without a word of it."""
+    """Texts of any length, without printing their words."""
     text = f"[S1] {SECRET} and more. " * times
     code, out, err = run(capsys, "-t", text)
     assert code == 0
@@ -488,7 +488,7 @@ def test_silence_is_a_failure(pipeline, capsys, tmp_path):
 @pytest.mark.parametrize("flags", ["", "-o a.mp3", "--stream", "--play", "--play --stream"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_samples_that_are_not_finite(pipeline, capsys, tmp_path, monkeypatch, bad, flags, action):
-    """One is enough, and nothing of its piece goes out. NumPy's warnings neither make the error nor occur."""
+    """One is an error, and nothing of its piece is written. NumPy's warnings do not occur."""
     speaker = Speaker()
     monkeypatch.setitem(sys.modules, "sounddevice", speaker)
     pipeline.bad = bad
@@ -568,7 +568,7 @@ def test_stages_are_told(pipeline, capsys):
 
 
 def test_dtype_reaches_the_loader(pipeline, capsys, monkeypatch, tmp_path):
-    """`load_pipeline` is faked: the parts that it is given say what would be loaded."""
+    """`load_pipeline` is replaced; its arguments show what would be loaded."""
     folder = str(converted_voice())
     code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--model", folder, "--dtype", "bfloat16")
     assert (code, err) == (0, "")

@@ -1,4 +1,4 @@
-"""Help at once: nothing heavy is imported for it. benchmarks/help_time.py measures the milliseconds."""
+"""Help without heavy imports. benchmarks/help_time.py measures the milliseconds."""
 
 import subprocess
 import sys
@@ -49,7 +49,7 @@ def test_help_names_every_command(capsys):
 
 @pytest.mark.parametrize("model", NAMES)
 def test_generate_has_a_flag_for_every_option(model):
-    """With its help; of a flag that models read differently, each model's."""
+    """With its help text, and each model's if they differ."""
     flags = {flag.name: flag for flag in generate.params if isinstance(flag, click.Option)}
     every = [field for field in fields(options_class(model)) if info(field).flags]
     assert every

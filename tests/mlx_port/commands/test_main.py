@@ -1,4 +1,4 @@
-"""What the commands print: names out of hostile files come as escapes, each message is one bounded line."""
+"""Output of the commands: names from hostile files are escaped, and each message is one bounded line."""
 
 import ast
 import json
@@ -36,7 +36,7 @@ Edit = Callable[[Path], object]
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a command; what it printed, once that is known to be safe for a terminal."""
+    """Run a command; return its output after checking that it is safe for a terminal."""
 
     def run(codes: tuple[int, ...], command: Callable[..., int], *arguments: object) -> str:
         capsys.readouterr()
@@ -57,7 +57,7 @@ def convert(arguments: list[str]) -> int:
 
 
 def rename(name: str, new: str) -> Edit:
-    """One tensor of model.safetensors gets another name."""
+    """Rename one tensor of model.safetensors."""
 
     def edit(folder: Path) -> None:
         held = load_file(folder / "model.safetensors")
@@ -115,7 +115,7 @@ def test_a_published_folder(name: str, published: Path, tmp_path: Path, said: Ca
 
 @pytest.fixture
 def littered(tmp_path: Path) -> dict[str, Path]:
-    """MetaVoice's sources, with an entry that is not used and a file that is of no model."""
+    """MetaVoice's sources, with an unused entry and a file that belongs to no model."""
     import torch
 
     folder = tmp_path / "published"
@@ -297,7 +297,7 @@ def test_generate_checks_hashes_when_asked(
 
 @pytest.fixture
 def program() -> Callable[..., subprocess.CompletedProcess[bytes]]:
-    """Runs `mlx-port` as a program; environment: of it."""
+    """Run `mlx-port` as a program with this environment."""
 
     def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[bytes]:
         code = "import sys; from mlx_port.commands.main import main; main()"
@@ -315,7 +315,7 @@ def program() -> Callable[..., subprocess.CompletedProcess[bytes]]:
 def test_names_that_the_terminal_cannot_show(
     encoding: str, converted: Path, tmp_path: Path, program: Callable[..., subprocess.CompletedProcess[bytes]]
 ) -> None:
-    """Both ways out, stdout and stderr."""
+    """On stdout and on stderr."""
     name = os.fsdecode(b"caf\xe9 \xc3\xbc")
     folder = Path(shutil.copytree(converted, tmp_path / name))
     done = program("estimate", "--model", folder, PYTHONIOENCODING=encoding)
@@ -367,7 +367,7 @@ def test_scripts_that_cannot_be_read(stdin: str, tmp_path: Path) -> None:
 def test_logs_and_warnings(
     program: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path
 ) -> None:
-    """Of whatever module that runs."""
+    """Of any module."""
     code = f"""
 import logging, sys, warnings
 from converters import cli
@@ -384,12 +384,12 @@ cli.leave(command, ["--debug"] if sys.argv[1:] else [])
     assert (done.returncode, end) == (6, "")
     assert log == f"name {SHOWN}"
     assert warning == f"warning: UserWarning: {SHOWN}"
-    folded = SHOWN.replace(r"\n", " ")  # as frameworks lay out their messages
+    folded = SHOWN.replace(r"\n", " ")  # the layout of frameworks' messages
     assert error == f"error: internal: RuntimeError: {folded}; run again with --debug and report it"
 
 
 def test_nothing_is_printed_unseen() -> None:
-    """Every `click.echo` takes a constant, or what a function of tts_core.printable made."""
+    """Every `click.echo` takes a constant or the result of a function of tts_core.printable."""
     found = list(_echoes())
     assert len(found) > 10
     assert [where for where, ok in found if not ok] == []
@@ -398,7 +398,7 @@ def test_nothing_is_printed_unseen() -> None:
 def _echoes() -> Iterator[tuple[str, bool]]:
     for path in [*ROOT.glob("converters/**/*.py"), *ROOT.glob("mlx_port/**/*.py")]:
         tree = ast.parse(path.read_text())
-        safe = {  # names that hold what such a function returned
+        safe = {  # names of results of such a function
             node.targets[0].id
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_made(node.value)

@@ -1,4 +1,4 @@
-"""`mlx-port generate` with MARS5: its flags around a fake pipeline, and the real one from published files."""
+"""`mlx-port generate` with MARS5: its flags with a fake pipeline, and the real one from published files."""
 
 import json
 from dataclasses import asdict, fields
@@ -22,7 +22,7 @@ VOICE = ["--ref-audio", "voice.wav"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Through the real command, once."""
+    """A folder converted once by the real command."""
     where = tmp_path_factory.mktemp("mars5") / "model"
     given = [flag for path in sources("mars5") for flag in ("--hf-path", str(path))]
     assert cli.run(["convert", *given, "--mlx-path", str(where), "--dtype", "float32"]) == 0
@@ -45,7 +45,7 @@ def pipeline(monkeypatch):
 
 
 def run(capsys, folder, *arguments):
-    """Exit code, stdout, stderr."""
+    """Run the command; return exit code, stdout and stderr."""
     capsys.readouterr()
     code = cli.run(["generate", "--model", str(folder), *map(str, arguments)])
     out, err = capsys.readouterr()
@@ -80,7 +80,7 @@ def test_words_make_a_deep_clone(pipeline, capsys, folder, voice):
 
 
 def test_every_option_has_a_flag(pipeline, capsys, folder, voice):
-    """None is at its default."""
+    """Every value differs from its default."""
     given = {
         "cfg_scale": 2.5,
         "temperature": 0.6,
@@ -187,7 +187,7 @@ def test_references_at_the_bounds(pipeline, capsys, folder, voice, seconds):
 @pytest.mark.parametrize("words", [[], ["--ref-text", "The rain."]], ids=["shallow", "deep"])
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
 def test_it_speaks(capsys, folder, voice, backend, words):
-    """The random network never ends by itself: here it has little room, and few steps."""
+    """The random network never ends by itself, so it gets little room and few steps."""
 
     room = 200 if words else 40
     flags = [

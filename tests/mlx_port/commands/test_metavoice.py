@@ -15,7 +15,7 @@ from tests.mlx_port.commands.fake import FakePipeline, install
 from tests.tiny.metavoice_pipeline import RATE, reference, write_model
 from tts_core.metavoice.request import STAGES, log_license
 
-SECRET = "Xylophones"  # stands in every text here, and must never be printed
+SECRET = "Xylophones"  # part of every text here; must never be printed
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def work(folder, tmp_path, monkeypatch):
 
 
 def run(capsys, *arguments):
-    """Exit code, stdout, stderr."""
+    """Run the command; return exit code, stdout and stderr."""
     code = cli.run(list(map(str, arguments)))
     out, err = capsys.readouterr()
     assert SECRET not in out + err
@@ -49,18 +49,18 @@ def speak(capsys, work, *arguments, voice="speaker.wav", text=f"{SECRET}."):
 
 @pytest.mark.parametrize("decoder", [[], ["--decoder", "mbd"]], ids=["vocos", "mbd"])
 def test_both_backends_say_the_same(work, capsys, decoder):
-    told, made = [], []
+    reports, made = [], []
     for backend in ("mlx", "torch"):
         flags = ["--backend", backend, "--guidance", 2, "--json", "-o", f"{backend}.wav"]
         code, out, _ = speak(capsys, work, *flags, *decoder)
         assert code == 0
-        told.append(json.loads(out))
+        reports.append(json.loads(out))
         made.append(soundfile.read(f"{backend}.wav")[0])
-        assert list(told[-1]["stage_seconds"]) == list(STAGES)
-        assert told[-1]["real_time_factor"] > 0
+        assert list(reports[-1]["stage_seconds"]) == list(STAGES)
+        assert reports[-1]["real_time_factor"] > 0
     same = ("frames", "samples", "seed", "token_count", "finish_reason", "sample_rate")
-    assert [told[0][name] for name in same] == [told[1][name] for name in same]
-    assert told[0]["sample_rate"] == RATE
+    assert [reports[0][name] for name in same] == [reports[1][name] for name in same]
+    assert reports[0]["sample_rate"] == RATE
     np.testing.assert_allclose(made[0], made[1], rtol=0, atol=1e-3)
 
 
@@ -162,6 +162,6 @@ def test_estimates_of_the_published_model_need_no_files(capsys):
 
 
 def test_estimates_of_a_converted_folder(work, capsys):
-    told = estimated(capsys, "--model", work / "model", "--text", "Hello.")
-    assert told["job"]["decoder"] == "mbd"
-    assert told["dtype"] == "float32"
+    found = estimated(capsys, "--model", work / "model", "--text", "Hello.")
+    assert found["job"]["decoder"] == "mbd"
+    assert found["dtype"] == "float32"

@@ -1,4 +1,4 @@
-"""What newcomers get wrong with MARS5 and MetaVoice: one line says what to do, before weights are read."""
+"""Common mistakes with MARS5 and MetaVoice: one line says what to do, before weights are read."""
 
 import shutil
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def folder(tmp_path_factory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def voice(tmp_path, monkeypatch) -> np.ndarray:
-    """Eight seconds in the working folder: voice.wav, in stereo at 44.1 kHz, voice.mp3; and silent.wav."""
+    """Eight seconds in the working folder: voice.wav, in stereo at 44.1 kHz, voice.mp3, and silent.wav."""
     monkeypatch.chdir(tmp_path)
     sound = 0.2 * np.sin(np.arange(8 * 44100) / 44100 * 2 * np.pi * 150)
     stereo = np.stack([sound, 0.5 * sound], axis=1)
@@ -43,7 +43,7 @@ def voice(tmp_path, monkeypatch) -> np.ndarray:
 
 @pytest.fixture
 def refused(monkeypatch, capsys) -> Callable[..., str]:
-    """Runs the command, which must refuse with that exit code and one line: its text."""
+    """Run the command, which must fail with that exit code and one line; return the line."""
     pipeline = install(monkeypatch, FakePipeline())
 
     def run(code: int, *arguments: str | Path) -> str:

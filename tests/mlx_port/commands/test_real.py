@@ -1,4 +1,4 @@
-"""The installed command with the embedded voice, in processes of its own."""
+"""The installed command with the embedded voice, in separate processes."""
 
 import json
 import signal
@@ -94,7 +94,7 @@ def has_sound(file: Path) -> bool:
 
 
 def test_it_works_offline_from_one_converted_folder(tmp_path, monkeypatch):
-    """HF_HUB_OFFLINE is set for all tests; here no home folder is left either."""
+    """Without a home folder; HF_HUB_OFFLINE is set for all tests."""
     from tts_core.voice.embedded import CODEC, DIA
 
     convert = [sys.executable, "-c", "from mlx_port.commands.main import main; main()", "convert"]

@@ -74,7 +74,7 @@ def generate(
 def test_a_request_is_built_once(
     folders: dict[str, Path], model: str, backend: str, calls: Calls, tmp_path: Path
 ) -> None:
-    """And each part planned once: the folder that the request was built for is the one that is loaded."""
+    """Each part is planned once, for the request and for loading."""
     request, pipeline, _ = MODELS[model]
     calls.watch(request, "ask", "request", "read_voice")
     calls.watch(pipeline, "request")
@@ -109,7 +109,7 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_a_folder_is_opened_once(
     folders: dict[str, Path], backend: str, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The command reads what one `open_parts` reads, of a published folder in torch, a converted one in MLX.
+    """The command reads the same as one `open_parts`: a published folder in torch, a converted one in MLX.
 
     The header of each weights file is read once.
     """

@@ -41,7 +41,7 @@ def latents_parity(what: str, module: Callable[[Any], Any], x: np.ndarray, confi
 
 
 def test_snake() -> None:
-    """An alpha of 0 is where the epsilon of the reciprocal shows."""
+    """An alpha of 0 makes the epsilon of the reciprocal matter."""
     x = normal(1, 2, 4, 33) * 30
 
     def run(side: Side) -> np.ndarray:
@@ -103,7 +103,7 @@ def test_quantizer_decode() -> None:
 
 
 def test_quantizer_encode() -> None:
-    """Equal codes, and far enough from ties for that to mean something."""
+    """Equal codes, far enough from ties to be evidence."""
     latents = normal(7, 2, TINY.hidden_size, 40)
     codes = {
         side: side.numpy(codec(side).quantizer.encode(side.channels(latents)))
@@ -116,7 +116,7 @@ def test_quantizer_encode() -> None:
 
 
 def margin(latents: np.ndarray) -> float:
-    """The smallest gap between the nearest and the second-nearest entry, all codebooks, in float64."""
+    """Smallest gap between the nearest and second-nearest entry of all codebooks, in float64."""
     rest, gaps = ORACLE.channels(latents), []
     for quantizer in codec(ORACLE).quantizer.quantizers:
         turned = torch.nn.functional.normalize(quantizer.in_proj(rest).transpose(1, 2), dim=-1)
@@ -151,7 +151,7 @@ def test_decode(config: DacConfig, frames: int) -> None:
 @CONFIGS
 @pytest.mark.parametrize("frames", [1, 9, 26])
 def test_windows_equal_the_whole_decode(config: DacConfig, frames: int) -> None:
-    """`decode` and any cut of `decode_frames` against the decoder run once over everything."""
+    """`decode` and any cut of `decode_frames` against one run of the decoder over all frames."""
     codes = random_codes(config, 2, frames)
 
     def whole(side: Side) -> np.ndarray:
@@ -175,7 +175,7 @@ def test_windows_equal_the_whole_decode(config: DacConfig, frames: int) -> None:
 
 
 def test_a_prefix_decodes_as_in_the_whole() -> None:
-    """Frames whose lookahead is known are final, to the bit: what a stream gives is what `generate` gives."""
+    """Frames whose lookahead is known are final, to the bit: a stream's samples equal those of `generate`."""
     codes, lookahead = random_codes(TINY, 1, 60), decode_lookahead(TINY)
     for side in (YARDSTICK, PORT):
         dac = codec(side)
@@ -184,7 +184,7 @@ def test_a_prefix_decodes_as_in_the_whole() -> None:
             early = side.numpy(dac.decode_frames(side.array(known), start, stop))
             late = side.numpy(dac.decode_frames(side.array(codes), start, stop))
             np.testing.assert_array_equal(early, late)
-            if stop + lookahead < 60:  # one frame less is not enough
+            if stop + lookahead < 60:  # one frame less is too few
                 short = side.numpy(dac.decode_frames(side.array(known[:, :, :-1]), start, stop))
                 assert short.shape != late.shape or (short != late).any()
 
@@ -218,7 +218,7 @@ def test_windows_equal_the_whole_encode(config: DacConfig) -> None:
 @CONFIGS
 @pytest.mark.parametrize(("start", "stop"), [(0, 3), (11, 14), (22, 25)])
 def test_latents_of_a_window_are_the_wholes(config: DacConfig, start: int, stop: int) -> None:
-    """Codes would hide a context that is a little short."""
+    """Equal latents; codes would not show a context that is slightly short."""
     hop, encoder = config.hop_length, codec(ORACLE, config).encoder
     samples = ORACLE.array(normal(11, 1, 1, 25 * hop))
     window = encode_window(config, start, stop, 25)
@@ -232,6 +232,6 @@ def test_latents_of_a_window_are_the_wholes(config: DacConfig, start: int, stop:
 
 
 def test_windows_are_narrower_than_the_whole() -> None:
-    """Else the two tests above would compare a run with itself."""
+    """The two tests above compare different runs."""
     window = encode_window(TINY, 16, 23, 40)
     assert (window.first, window.last) != (0, 40)

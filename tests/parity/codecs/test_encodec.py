@@ -1,6 +1,6 @@
 """EnCodec layer by layer, MLX against PyTorch: odd strides and lengths, in the derived bound; codes exactly.
 
-Windows are held against the whole run, in float64 to rounding.
+Windows are compared with the whole run, in float64 to rounding.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def random_codes(config: EncodecConfig, batch: int, frames: int) -> np.ndarray:
 @pytest.mark.parametrize("length", [1, 2, 3, 6, 7, 8, 20])
 @pytest.mark.parametrize(("left", "right"), [(0, 0), (6, 0), (0, 3), (6, 1), (2, 5)])
 def test_mirrored(length: int, left: int, right: int) -> None:
-    """NumPy's reflection of what zeros make long enough, as many values cut off behind."""
+    """NumPy's reflection of a clip that zeros extend to the needed length, with the zeros cut off again."""
     x = normal(length, 2, 3, length)
     zeros = max(0, max(left, right) + 1 - length) if left or right else 0
     padded = np.pad(np.pad(x, ((0, 0), (0, 0), (0, zeros))), ((0, 0), (0, 0), (left, right)), "reflect")
@@ -98,7 +98,7 @@ def test_first_of_equal_entries_wins() -> None:
 @CONFIGS
 @pytest.mark.parametrize("length", [1, 31, 500])
 def test_encode(config: EncodecConfig, length: int) -> None:
-    """Equal codes on all sides; int32; as many frames as hops were begun, as many codebooks as asked for."""
+    """Equal int32 codes on all sides: a frame per started hop, and the requested number of codebooks."""
     samples, trio = normal(9, 2, length), bench(config)
     frames = -(-length // config.hop_length)
     for books in (1, config.n_codebooks):
@@ -140,7 +140,7 @@ def edges(config: EncodecConfig, largest: int) -> list[int]:
 
 
 def latents_heard(codec: torch_ref.codecs.encodec.Encodec, samples: np.ndarray) -> list[torch.Tensor]:
-    """What `encode` gives the quantizer, window by window."""
+    """Input of the quantizer in `encode`, window by window."""
     seen, quantize = [], codec.quantizer.encode
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -153,7 +153,7 @@ def latents_heard(codec: torch_ref.codecs.encodec.Encodec, samples: np.ndarray) 
 @CONFIGS
 @pytest.mark.parametrize("largest", [1, 9])
 def test_windows_equal_the_whole_encode(config: EncodecConfig, largest: int, monkeypatch) -> None:
-    """Codes on both sides; in float64 the latents: codes would hide a context that is a little short."""
+    """Codes on both sides, and latents in float64: codes would not show a context that is slightly short."""
     trio, books = bench(config), config.n_codebooks
     for length in edges(config, largest):
         samples = normal(length, 2, length)
@@ -203,7 +203,7 @@ SHAPES = st.builds(
 @settings(max_examples=15, deadline=None)
 @given(config=SHAPES, largest=st.integers(1, 12), hops=st.integers(1, 40), more=st.integers(0, 100))
 def test_windows_of_any_shape_are_exact(config: EncodecConfig, largest: int, hops: int, more: int) -> None:
-    """In float64 one sample of context too few is a million times farther off than rounding."""
+    """In float64 one missing sample of context has a million times the error of rounding."""
     codec = bench_of("torch", "encodec", encodec_weights(config, seed=2)).torch64.codec
     samples = normal(hops, 1, (hops - 1) * config.hop_length + 1 + more % config.hop_length)
     codes = torch.from_numpy(random_codes(config, 1, hops))

@@ -19,7 +19,7 @@ from tts_core.errors import UsageError
 
 TINY = vocos_config()
 REAL = replace(TINY, n_fft=32, hop_length=8, num_layers=1)  # four hops a frame, as published
-BARE = replace(TINY, n_fft=10, hop_length=6, num_layers=1)  # frames that hardly overlap
+BARE = replace(TINY, n_fft=10, hop_length=6, num_layers=1)  # frames with little overlap
 CONFIGS = pytest.mark.parametrize("config", [TINY, REAL, BARE], ids=["42/12", "32/8", "10/6"])
 
 
@@ -47,7 +47,7 @@ def decode(side: CodecSide, codes: np.ndarray, bandwidth: int = 1) -> np.ndarray
 
 @pytest.mark.parametrize("bandwidth", [0, 1, 2])
 def test_norm(bandwidth: int) -> None:
-    """Rows so small that the epsilon decides, and rows so large that it vanishes."""
+    """Rows so small that the epsilon matters, and rows so large that it does not."""
     x = normal(1, 2, 9, TINY.dim) * np.array([1e-6, 1e-4, 1e-3, 1, 30, 1e3, 1, 1, 0])[:, None].astype(
         np.float32
     )
@@ -81,7 +81,7 @@ def test_head(config: VocosConfig, length: int) -> None:
 
 @pytest.mark.parametrize("books", [1, 3, 4])
 def test_features(books: int) -> None:
-    """One row a codebook, summed; a code past its book reads the next one's first row, as upstream does."""
+    """The sum of one row per codebook; a code past its book reads the next one's first row, as upstream."""
     codes, trio = random_codes(TINY, 2, 9, books), bench()
     if books < TINY.n_codebooks:
         codes[0, books - 1, 4] = TINY.codebook_size
@@ -134,7 +134,7 @@ def test_windows_equal_the_whole_decode(config: VocosConfig, size: int, monkeypa
 
 @CONFIGS
 def test_a_prefix_decodes_as_in_the_whole(config: VocosConfig) -> None:
-    """Frames whose lookahead is known are final, to the bit: what a stream gives is what `decode` gives."""
+    """Frames whose lookahead is known are final, to the bit: a stream's samples equal those of `decode`."""
     codes, lookahead = random_codes(config, 1, 60), decode_lookahead(config)
     for side in (bench(config).side, bench(config).torch32):
         for start, stop in ((0, 8), (8, 24), (24, 36)):
@@ -144,7 +144,7 @@ def test_a_prefix_decodes_as_in_the_whole(config: VocosConfig) -> None:
                 for part in (known, codes, known[:, :, :-1])
             )
             np.testing.assert_array_equal(early, late)
-            assert (short != late).any()  # one frame less is not enough
+            assert (short != late).any()  # one frame less is too few
 
 
 @settings(max_examples=20, deadline=None)
@@ -158,7 +158,7 @@ def test_a_prefix_decodes_as_in_the_whole(config: VocosConfig) -> None:
 def test_windows_of_any_shape_are_exact(
     hop: int, overlap: int, layers: int, frames: int, cut: tuple[int, int]
 ) -> None:
-    """In float64 one frame of context too few is a million times farther off than rounding."""
+    """In float64 one missing frame of context has a million times the error of rounding."""
     config = replace(TINY, n_fft=hop + overlap, hop_length=hop, num_layers=layers)
     side = bench_of("float64", "vocos", vocos_weights(config, seed=2)).torch64
     codes, start = random_codes(config, 1, frames), cut[0] % frames

@@ -1,4 +1,4 @@
-"""How near a draw of Dia's came to another outcome: the places where rounding may tip it.
+"""Near-ties of Dia's draws: decisions that rounding may change.
 
 A row's logits are known to within e, the derived bound (tests.tolerance) of a float32 network against
 float64. A float32 implementation may then draw another id only where one of the rule's decisions is closer
@@ -21,7 +21,7 @@ from tts_core.dia.sampling import Sampling
 
 
 class Tie(NamedTuple):
-    """A decision, how far it was from the other outcome, and how far rounding reaches."""
+    """A decision, its distance from the other outcome, and the reach of rounding."""
 
     decision: str
     distance: float

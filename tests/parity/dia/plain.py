@@ -1,8 +1,8 @@
-"""Dia's generation in its plainest form, to hold the pipelines against.
+"""Dia's generation in its plainest form, to compare the pipelines with.
 
 One text at a time, every row recomputed from the first in float64 PyTorch without a cache; the unconditional
-branch is what upstream runs: zeros of the text's length through the encoder, attended to by a row of its own.
-The draws are the NumPy definition's.
+branch is upstream's: zeros of the text's length through the encoder, read by a row of its own. The draws are
+those of the NumPy definition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tts_core.noise import Noise
 
 @dataclass(frozen=True)
 class Plain:
-    """codes: (C, T). margin: the least lead of a drawn id over the next. rows: (T', C), the grid."""
+    """codes: (C, T). margin: smallest lead of a drawn id over the next. rows: (T', C), the grid."""
 
     codes: np.ndarray
     margin: float
@@ -31,7 +31,7 @@ class Plain:
 
 
 def two_row_source(side: Side, network: Any, tokens: np.ndarray) -> Any:
-    """What a conditional and an unconditional row attend to, nothing collapsed."""
+    """Cross-attention sources of a conditional and an unconditional row, neither collapsed."""
     ids = np.stack([tokens, np.zeros_like(tokens)])
     return network.model.decoder.source(network.model.encoder(side.array(ids)), None, None)
 

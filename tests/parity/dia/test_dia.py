@@ -12,7 +12,7 @@ from tests.tiny.dia import dia_config, dia_weights
 
 CONFIG = dia_config()
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
-LATE = 2050  # rows, eight of the cache's chunks: there a float32 angle would be off by 1e-4
+LATE = 2050  # rows, eight chunks of the cache: there a float32 angle has an error of 1e-4
 
 
 @cache
@@ -25,7 +25,7 @@ def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
 
 
 def grid_rows(batch: int, rows: int, seed: int = 5) -> np.ndarray:
-    """(B, T, C) ids, the special ones among them."""
+    """(B, T, C) ids, special ones included."""
     decoder = CONFIG.decoder_config
     shape = (batch, rows, decoder.num_channels)
     return np.random.default_rng(seed).integers(0, CONFIG.bos_token_id + 1, shape).astype(np.int32)
@@ -78,7 +78,7 @@ def test_causal_self_attention(steps: Sequence[int]) -> None:
 
 
 def test_steps_equal_one_pass() -> None:
-    """Causality and the cache: rows one by one are what they are in one pass, float64."""
+    """Causality and the cache: rows one by one equal those of one pass, in float64."""
     x, decoder = normal(4, 2, 12, 44), network(ORACLE).model.decoder
 
     def attend(steps: Sequence[int]) -> np.ndarray:
@@ -133,7 +133,7 @@ def test_encoder(length: int) -> None:
 
 
 def test_embeddings() -> None:
-    """Every id in every channel, so that no row can be another's."""
+    """Every id in every channel, so that a swapped row shows."""
     decoder = CONFIG.decoder_config
     ids = np.arange(decoder.vocab_size, dtype=np.int32)[None, :, None].repeat(decoder.num_channels, axis=2)
     tokens = np.concatenate([ids, (ids + np.arange(decoder.num_channels)) % decoder.vocab_size])
@@ -225,7 +225,7 @@ def test_next_logits_are_the_last_of_all() -> None:
 
 @GENERATIONS
 def test_the_switch_matters(cross_rope: bool) -> None:
-    """The same weights under the other generation's rule give other logits: the tests above can tell."""
+    """The same weights under the other release's rule give other logits, so the tests above can fail."""
     for side in (PORT, YARDSTICK):
         outs = []
         for switch in (cross_rope, not cross_rope):

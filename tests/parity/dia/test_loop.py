@@ -77,7 +77,7 @@ def test_codes_are_those_of_the_plain_form(name: str, cross_rope: bool) -> None:
 
 
 def test_the_settings_differ() -> None:
-    """Else the test above would show one rule several times. Some texts end by themselves, some do not."""
+    """The settings of the test above give different codes. Some texts end by themselves, some do not."""
     every = [expected_codes(name, False, text, seed) for name in SETTINGS for seed, text in enumerate(TEXTS)]
     assert len({result.codes.tobytes() for result in every}) == len(every)
     assert {result.finish_reason for result in every} == {"stop", "length"}
@@ -108,7 +108,7 @@ def test_codes_behind_a_prompt(cross_rope: bool, frames: int, last_channel_free:
 @GENERATIONS
 @pytest.mark.parametrize("frames", [0, 7])
 def test_last_channel_free_changes_its_slots_only(cross_rope: bool, frames: int) -> None:
-    """Up to row P + longest delay the grids are equal, but for the channels with the longest delay there."""
+    """Up to row P + longest delay the grids are equal, except in that row's channels of the longest delay."""
     prompt = prompt_codes(frames) if frames else None
     forced, free = (
         plain.generate(
@@ -130,7 +130,7 @@ def test_last_channel_free_changes_its_slots_only(cross_rope: bool, frames: int)
 @GENERATIONS
 @EVERY_SIDE
 def test_the_unconditional_row_collapses(side: Side, cross_rope: bool) -> None:
-    """One constant a layer gives what a row of its own that attends to S zero tokens gives."""
+    """One constant per layer equals a row of its own that attends to S zero tokens."""
     tokens = tokenize(TEXTS[2])
     network, exact = pipeline(side, cross_rope).engine.network, oracle(cross_rope)
     rows = np.random.default_rng(1).integers(0, 63, (2, 9, 4)).astype(np.int32)
@@ -163,7 +163,7 @@ def test_the_unconditional_row_reads_no_text() -> None:
 
 @EVERY_SIDE
 def test_audio_prompt_end_to_end(side: Side) -> None:
-    """A prompt of audio is the prompt of its codes, with the transcript in front of the text."""
+    """A prompt of audio equals the prompt of its codes with the transcript before the text."""
     voice = pipeline(side, False)
     samples = np.random.default_rng(3).normal(0, 0.3, 200).astype(np.float32)  # 7 frames, the last one padded
     codes = side.numpy(voice.engine.codec.encode(samples[None]))[0]
@@ -190,4 +190,4 @@ def test_audio_prompt_gives_the_same_speech_on_both_sides() -> None:
     np.testing.assert_array_equal(every[0].codes, every[1].codes)
     codec = ORACLE.network("dac", dac_weights(dac_config()))
     truth = ORACLE.numpy(codec.decode(ORACLE.array(every[0].codes[None])))[0]
-    assert_within(every[1].audio, every[0].audio, truth, "speech behind an audio prompt")
+    assert_within(every[1].audio, every[0].audio, truth, "speech after an audio prompt")

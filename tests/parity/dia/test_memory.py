@@ -1,4 +1,4 @@
-"""The estimate's counts against what both sides allocate; and bad input, refused before anything is."""
+"""The estimate's counts against allocations on both sides; bad input is refused before any allocation."""
 
 import subprocess
 import sys

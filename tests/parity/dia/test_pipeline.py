@@ -1,4 +1,4 @@
-"""What a pipeline promises whatever its side: batches, streams, limits, seeds and device reads."""
+"""Dia's pipeline on both sides: batches, streams, limits, seeds and device reads."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -56,7 +56,7 @@ SEEDS, LIMITS = [1, 2, 3, 4, 5], [3, 20, 9, 1, 14]
     "size", [{"n_codebooks": 3, "codebook_dim": (3, 4, 5)}, {"codebook_size": 59}], ids=str
 )
 def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -> None:
-    """Its missing codebooks would be left out of the speech without a word."""
+    """Without the error its missing codebooks would silently be left out of the speech."""
     dia, codec = dia_weights(dia_config()), dac_weights(replace(dac_config(), **size))
     with pytest.raises(
         CheckpointError, match="the model needs 4 codebooks of 60; use the codec of its release"
@@ -77,17 +77,17 @@ def test_a_codec_of_another_model_is_refused(side: Side, size: dict[str, Any]) -
 def test_a_batch_is_its_texts_alone(
     side: Side, cross_rope: bool, prompts: Any, seed: Any, max_frames: Any
 ) -> None:
-    """Every two of these together, with and without a list each."""
+    """Every two of these texts together, with and without lists of options."""
     voice = pipeline(side, cross_rope=cross_rope)
     together = voice.generate_codes(TEXTS, prompts, seed=seed, max_frames=max_frames)
     for place, text in enumerate(TEXTS):
-        [alone] = voice.generate_codes(
+        [single] = voice.generate_codes(
             [text],
             None if prompts is None else [prompts[place]],
             seed=seed if isinstance(seed, int) else seed[place],
             max_frames=max_frames if isinstance(max_frames, int) else max_frames[place],
         )
-        np.testing.assert_array_equal(together[place], alone, err_msg=f"text {place + 1}")
+        np.testing.assert_array_equal(together[place], single, err_msg=f"text {place + 1}")
 
 
 @GENERATIONS
@@ -95,12 +95,12 @@ def test_a_greedy_batch_is_its_texts_alone(side: Side, cross_rope: bool) -> None
     voice = pipeline(side, cross_rope=cross_rope)
     together = voice.generate_codes(TEXTS, PROMPTS, temperature=0, max_frames=14)
     for text, prompt, codes in zip(TEXTS, PROMPTS, together, strict=True):
-        [alone] = voice.generate_codes([text], [prompt], temperature=0, max_frames=14)
-        np.testing.assert_array_equal(codes, alone)
+        [single] = voice.generate_codes([text], [prompt], temperature=0, max_frames=14)
+        np.testing.assert_array_equal(codes, single)
 
 
 def test_eos_inside_a_prompt_is_ignored(side: Side) -> None:
-    """A text that a neighbour outruns predicts EOS inside its prompt, and still speaks afterwards."""
+    """A text that predicts EOS inside its prompt still speaks after it."""
     voice = pipeline(side, eos=6.0)
     prompts = [None, prompt_codes(30)]
     drawn: list[np.ndarray] = []
@@ -108,9 +108,9 @@ def test_eos_inside_a_prompt_is_ignored(side: Side) -> None:
         codes = voice.generate_codes(TEXTS[:2], prompts, seed=2, max_frames=8)
     inside = np.array(drawn)[:29, 1, 0]
     assert (inside == EOS).any(), "nothing was predicted there: choose another seed"
-    [alone] = voice.generate_codes([TEXTS[1]], [prompts[1]], seed=2, max_frames=8)
-    np.testing.assert_array_equal(codes[1], alone)
-    assert alone.shape[1] > 0
+    [single] = voice.generate_codes([TEXTS[1]], [prompts[1]], seed=2, max_frames=8)
+    np.testing.assert_array_equal(codes[1], single)
+    assert single.shape[1] > 0
 
 
 def test_a_batch_of_results_is_each_text_alone(side: Side) -> None:
@@ -120,10 +120,10 @@ def test_a_batch_of_results_is_each_text_alone(side: Side) -> None:
         limit = [12, 30, 20][place]
         if isinstance(PROMPTS[place], np.ndarray):  # `generate` takes a Prompt, whose transcript is read
             continue
-        alone = voice.generate(TEXTS[place], prompt=PROMPTS[place], seed=place + 1, max_frames=limit)
-        np.testing.assert_array_equal(result.codes, alone.codes)
-        np.testing.assert_array_equal(result.audio, alone.audio)
-        assert (result.seed, result.finish_reason) == (alone.seed, alone.finish_reason)
+        single = voice.generate(TEXTS[place], prompt=PROMPTS[place], seed=place + 1, max_frames=limit)
+        np.testing.assert_array_equal(result.codes, single.codes)
+        np.testing.assert_array_equal(result.audio, single.audio)
+        assert (result.seed, result.finish_reason) == (single.seed, single.finish_reason)
 
 
 @pytest.mark.parametrize("max_frames", [1, 7, 8, 9, 60])
@@ -145,7 +145,7 @@ def test_a_stream_joins_to_the_whole(side: Side, max_frames: int) -> None:
 
 
 class CountingNoise(HostNoise):
-    """Counts the rows that were drawn: what work has been done, whatever a result says."""
+    """Count the drawn rows, and so the work that was really done."""
 
     def __init__(self, seed: int):
         super().__init__(seed)
@@ -170,7 +170,7 @@ def test_speech_starts_before_half_of_the_steps(side: Side) -> None:
 
 
 def test_every_step_draws_its_own_numbers(side: Side) -> None:
-    """One call a row, numbered from the text's own first row, also behind a longer prompt."""
+    """One call per row, numbered from the text's own first row, also after a longer prompt."""
     voice, sources = pipeline(side, eos=0.0), [CountingNoise(1), CountingNoise(2)]
     voice.generate_codes(TEXTS[:2], [None, prompt_codes(5)], noise=sources, max_frames=6)
     rows = 6 + 3  # frames and the longest delay
@@ -244,7 +244,7 @@ def test_a_text_may_end_by_itself(side: Side) -> None:
 
 
 def test_a_text_may_end_at_once(side: Side) -> None:
-    """No frames are an answer, not an error: an empty waveform and 'stop'."""
+    """No frames are a valid result: an empty waveform and 'stop'."""
     voice = pipeline(side, eos=40.0)
     ends = [voice.generate(TEXTS[0], seed=seed, max_frames=20) for seed in range(6)]
     empty = [result for result in ends if result.codes.shape[1] == 0]
@@ -261,7 +261,7 @@ def test_one_read_from_the_device_a_row(
     side: Side, cross_rope: bool, prompts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     voice = pipeline(side, cross_rope=cross_rope, eos=0.0)
-    voice.generate_codes([TEXTS[0]], seed=1, max_frames=1)  # whatever happens once, such as the empty text
+    voice.generate_codes([TEXTS[0]], seed=1, max_frames=1)  # work done only once, such as the empty text
     read: list[np.ndarray] = []
     with Watched(voice.engine.host, read.append), Forbidden(side, monkeypatch, *loop_modules(side)):
         codes = voice.generate_codes(TEXTS[:3], prompts, seed=1, max_frames=10)

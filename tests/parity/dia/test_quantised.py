@@ -1,4 +1,4 @@
-"""Quantised folders on both sides: PyTorch dequantises what MLX multiplies as it lies."""
+"""Quantized folders on both sides: PyTorch dequantizes the numbers that MLX multiplies directly."""
 
 from functools import cache
 from pathlib import Path
@@ -31,8 +31,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.mark.parametrize("form", QUANTISED)
 def test_logits(form: str, folders) -> None:
-    """It is loaded as it was written, and in the derived bound of the dequantised network in float64: no
-    code, scale or bias is read wrongly.
+    """Logits are in the derived bound of the dequantized network in float64, so codes, scales and biases are
+    read correctly.
     """
     port, wanted = mlx_port.DiaPipeline.load(folders(form)).engine.network, FORMS[form]["quantization"]
     for name, layer in port.named_modules():
@@ -57,7 +57,7 @@ def test_logits(form: str, folders) -> None:
 
 
 def test_eight_bits_speak_alike(folders) -> None:
-    """Sampled with the same numbers: equal codes, as unquantised."""
+    """Sampled with the same numbers, both sides give equal codes, as without quantization."""
     codes = [
         load(folders("8-bit affine")).generate_codes([TEXT], seed=3, max_frames=20)[0]
         for load in (mlx_port.DiaPipeline.load, torch_ref.DiaPipeline.load)

@@ -39,7 +39,7 @@ def logits(kind: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", SIDES)
 def test_candidates(name: str, rule: str, kind: str, setting: Sampling) -> None:
-    """The same ids survive, with the same logits; rows on top-p's edge, where rounding decides, are few."""
+    """The same ids stay, with the same logits; few rows are on top-p's edge, where rounding decides."""
     side, module = SIDES[name]
     cond, uncond = logits(kind)
     expected = getattr(rules, rule)(cond, uncond, setting, EOS)
@@ -54,7 +54,7 @@ def test_candidates(name: str, rule: str, kind: str, setting: Sampling) -> None:
 
 @pytest.mark.parametrize("name", SIDES)
 def test_draw(name: str) -> None:
-    """The id of the definition, the first of equals; forbidden ids are never drawn."""
+    """The id of the definition, the first of equal ones; forbidden ids are never drawn."""
     side, module = SIDES[name]
     cond, uncond = logits("plain")
     kept = rules.candidates_0626(cond, uncond, SETTINGS[0], EOS)

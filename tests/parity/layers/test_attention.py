@@ -1,4 +1,4 @@
-"""mlx_port's attention: the same cases and policies, MLX's own kernel among them, and its memory."""
+"""mlx_port's attention: the same cases and policies, MLX's own kernel included, and its memory."""
 
 import itertools
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_causal_blocks_of_every_small_size():
 
 
 def fast(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """mx.fast as it is."""
+    """mx.fast, unchanged."""
     scale = query.shape[-1] ** -0.5 if options.get("scale") is None else options["scale"]
     mask: Any = "causal" if options.get("is_causal") else to_mlx(options.get("attn_mask"))
     kernel: Callable[..., mx.array] = mx.fast.scaled_dot_product_attention
@@ -77,7 +77,7 @@ def fast(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
 
 @pytest.mark.parametrize("name", ["causal, more keys", "rows without keys", "one head", "bfloat16"])
 def test_the_kernel_alone_has_another_contract(name):
-    """What the wrapper is for: when one of these starts to pass, a branch of it may go."""
+    """Reasons for the wrapper: when one of these starts to pass, its branch can be removed."""
     if mx.default_device().type == mx.DeviceType.gpu and name == "bfloat16":
         pytest.skip("only the kernel without fusion rounds its scores")
     assert fault(fast, name)
@@ -124,7 +124,7 @@ def test_heads_must_divide():
 
 @pytest.fixture
 def in_blocks(monkeypatch):
-    """Whether a call on zeros is cut into blocks; those are not computed, and nothing is evaluated."""
+    """Check if a call on zeros is cut into blocks, without computing them."""
     calls = []
 
     def blocks(query: mx.array, *others: Any) -> mx.array:
@@ -142,7 +142,7 @@ def in_blocks(monkeypatch):
 
 
 def test_the_native_path_counts_every_score_of_every_batch_and_head(in_blocks):
-    """In 4 bytes each. Values of another width: no kernel does without the scores."""
+    """At 4 bytes per score. Values of another width: every kernel stores the scores then."""
     shapes, scores = ((2, 3, 5, 16), (2, 3, 7, 16), (2, 3, 7, 8)), 2 * 3 * 5 * 7 * 4
     assert not in_blocks(*shapes, policy=AttentionPolicy(budget_bytes=scores))
     assert in_blocks(*shapes, policy=AttentionPolicy(budget_bytes=scores - 1))
@@ -156,7 +156,7 @@ def test_the_native_path_without_a_budget_takes_256_mib_of_scores(in_blocks):
             assert in_blocks(*shapes, policy=policy) == cut
 
 
-# MLX gives cuBLAS up to 32 MiB to work in, which count: the scores together must be far larger there
+# MLX gives cuBLAS up to 32 MiB of workspace, which count: all scores must take far more
 CUDA = mx.default_device().type == mx.DeviceType.gpu and not mx.metal.is_available()
 ROWS, WORKSPACE = (8192, 32 << 20) if CUDA else (1024, 0)
 
@@ -166,8 +166,8 @@ def test_blocks_stay_within_the_budget(options):
     rows, workspace = ROWS, WORKSPACE
     x = [mx.random.normal((1, 4, rows, 32), key=mx.random.key(i)) for i in range(3)]
     mx.eval(x)
-    budget, output = 1 << 20, 4 * rows * 32 * 4  # the scores together would take 16 MiB, on CUDA 1 GiB
-    ahead = budget  # MLX allocates for operations that it has queued, before they run
+    budget, output = 1 << 20, 4 * rows * 32 * 4  # all scores would take 16 MiB, on CUDA 1 GiB
+    ahead = budget  # MLX allocates for queued operations before they run
     before = mx.get_active_memory()
     mx.clear_cache()
     mx.reset_peak_memory()
@@ -178,7 +178,7 @@ def test_blocks_stay_within_the_budget(options):
 
 @pytest.mark.parametrize("mask", [None, "causal", mx.bool_, mx.float16], ids=str)
 def test_a_block_takes_no_more_memory_than_is_counted(mask, monkeypatch):
-    """Its scores, what a mask makes of them, and the rest."""
+    """Its scores, the masked scores, and the rest."""
     counted = []
 
     def sized(scores: Scores, *others: Any, **options: Any) -> tuple[int, int, int]:

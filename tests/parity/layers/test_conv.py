@@ -66,7 +66,7 @@ def test_conv_transpose1d(length, kernel, stride, padding):
 @pytest.mark.parametrize(("groups", "width"), [(2, 6), (6, 6), (6, 12)])
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (1, 3), (2, 1)])
 def test_conv1d_in_groups(groups, width, stride, dilation):
-    """As many groups as channels, and fewer; one output a group, and several."""
+    """As many groups as channels, and fewer; one output per group, and several."""
     rng = np.random.default_rng(0)
     x, weight, bias = (
         rng.standard_normal(shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Inverse STFT: against torch.istft and Vocos's definition in float64, with FFT as the independent way."""
+"""Inverse STFT: against torch.istft and Vocos's definition in float64, with FFT as the independent method."""
 
 from typing import Any
 

@@ -58,7 +58,7 @@ def test_layer_norm(scale: float) -> None:
 
 
 def test_layer_norm_of_half_precision_is_rounded_once() -> None:
-    """Inside it is float32, so that the result is the float32 norm of the same numbers, rounded."""
+    """It computes in float32: the result is the rounded float32 norm of the same numbers."""
     x = (np.random.default_rng(2).normal(0, 1, (3, 37)) + 50).astype(np.float32)
     halves, ports = torch.from_numpy(x).bfloat16(), mx.array(x).astype(mx.bfloat16)
     norm, port = torch_ref.layers.norm.LayerNorm(37, 4e-5), mlx_port.layers.norm.LayerNorm(37, 4e-5)
@@ -71,7 +71,7 @@ def test_layer_norm_of_half_precision_is_rounded_once() -> None:
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (0, 31), (1, 7), (2049, 1), (3055, 17)])
 @pytest.mark.parametrize("head_dim", [2, 14, 128])
 def test_rope(start: int, length: int, head_dim: int) -> None:
-    """Against the formula in float64, late positions included: there a float32 angle is 1e-4 off."""
+    """Against the formula in float64, late positions included, where a float32 angle has an error of 1e-4."""
     x = np.random.default_rng(2).normal(0, 1, (2, 3, length, head_dim)).astype(np.float32)
     half, positions = head_dim // 2, np.arange(start, start + length, dtype=np.float64)
     angles = positions[:, None] / 10000.0 ** (2 * np.arange(half) / head_dim)
@@ -126,7 +126,7 @@ def test_convolution(kernel: int, stride: int, dilation: int, padding: int, leng
 
 @pytest.mark.parametrize("dilation", [1, 3, 9])
 def test_native_convolution(dilation: int) -> None:
-    """What MLX runs on a GPU in place of the CPU's shifted products is the same."""
+    """MLX's own convolution, used on a GPU, equals the shifted products used on a CPU."""
     x, weight, _ = tensors((2, 3, 40), (5, 3, 7), 5)
 
     def run(side: Side) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""LSTMs: torch's own layer in float64 is the oracle of ours, whole and in pieces, unrolled and on MLX."""
+"""LSTMs against torch's own layer in float64: whole and in pieces, unrolled and on MLX."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.tolerance import assert_within
     ("channels", "groups", "steps"), [(4, 4, 9), (12, 3, 128), (6, 1, 257), (8, 2, 40_000)]
 )
 def test_group_norm(channels, groups, steps):
-    """Far from zero mean, as after a bias, and over three seconds of sound."""
+    """Input with a mean far from zero, as after a bias, and three seconds long."""
     rng = np.random.default_rng(steps)
     x = rng.normal(5, 2, (2, channels, steps)).astype(np.float32)
     weight, bias = rng.normal(1, 0.3, (2, channels)).astype(np.float32)

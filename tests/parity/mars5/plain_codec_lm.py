@@ -1,4 +1,4 @@
-"""MARS5's autoregressive generation in its plainest form, to hold both sides against.
+"""MARS5's autoregressive generation in its plainest form, to compare both sides with.
 
 Every id recomputes the whole sequence and the speaker vector, in float64 and without a cache; the filters are
 written id by id, in NumPy.
@@ -31,7 +31,7 @@ def penalized(logits: np.ndarray, recent: list[int], options: Mars5Options) -> n
 
 
 def top(logits: np.ndarray, top_k: int, top_p: float) -> np.ndarray:
-    """The sampler's own order; of equal ids at the nucleus' edge all stay."""
+    """The filters in the sampler's order; all equal ids at the nucleus' edge stay."""
     out = logits.copy()
     if top_k > 0:
         out[out < np.sort(out)[::-1][min(top_k, len(out)) - 1]] = -np.inf
@@ -67,7 +67,7 @@ def typical(logits: np.ndarray, mass: float) -> np.ndarray:
 def distribution(
     logits: np.ndarray, generated: list[int], expected: int, options: Mars5Options, lowest: int, end: int
 ) -> np.ndarray:
-    """What the next id is drawn with. (V,) float64."""
+    """Distribution of the next id. (V,) float64."""
     out = penalized(logits, generated, options) if len(generated) > 1 else logits.copy()
     out[:lowest] = -np.inf
     if len(generated) <= expected:
@@ -81,7 +81,7 @@ def distribution(
 
 @dataclass(frozen=True)
 class Plain:
-    """ids: what was drawn, the end included. margin: the least distance of a number to its id's bounds."""
+    """ids: all drawn ids, the end included. margin: smallest distance of a number to its id's bounds."""
 
     ids: list[int]
     margin: float

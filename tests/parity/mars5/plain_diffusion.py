@@ -15,7 +15,7 @@ from tts_core.noise import Noise
 
 @dataclass(frozen=True)
 class Plain:
-    """A run's states, (T + 1, S, Q), and by how much its closest draw was decided."""
+    """States of a run, (T + 1, S, Q), and the margin of its closest draw."""
 
     states: np.ndarray
     margin: float
@@ -30,7 +30,7 @@ def plain_run(
     settings: Diffusion,
     noise: Noise,
 ) -> Plain:
-    """The run as the formulas say it: one-hot rows, every cell, a call for each branch; NumPy in float64."""
+    """A run by the formulas: one-hot rows, every cell, one call per branch; NumPy in float64."""
     states, margins, k = [cells.codes.astype(np.int64)], [], exact.config.n_classes
     for place, t in enumerate(range(settings.timesteps - 1, -1, -1)):
         x = states[-1]
@@ -63,7 +63,7 @@ def hashed_bits(numbers: np.ndarray, k: int) -> np.ndarray:
     mask = 2**32 - 1
 
     def shifted(x: np.ndarray, shift: int) -> np.ndarray:
-        """x ^ x >> shift, the sign kept."""
+        """x ^ x >> shift, with sign extension."""
         return x ^ (((x ^ 2**31) - 2**31 >> shift) & mask)
 
     first, second = np.floor(numbers.astype(np.float64) * 2**23).astype(np.int64)[..., None]

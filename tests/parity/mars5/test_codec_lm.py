@@ -1,4 +1,4 @@
-"""MARS5's autoregressive half, MLX against PyTorch: layer, network, sampling, and the whole loop."""
+"""MARS5's autoregressive network, MLX against PyTorch: layer, network, sampling, and the whole loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rotation(side: Side, config: CodecLMConfig, start: int, length: int) -> Any:
 
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (0, 31), (2990, 7)])
 def test_rotate_pairs(start: int, length: int) -> None:
-    """Against the formula in float64; late positions show angles that were made in float32."""
+    """Against the formula in float64; late positions would show angles computed in float32."""
     x = normal(1, 2, 3, length, 8)
     angles = np.arange(start, start + length)[:, None] / 10000.0 ** (2 * np.arange(4) / 8)
 
@@ -68,7 +68,7 @@ def test_rotate_pairs(start: int, length: int) -> None:
 @pytest.mark.parametrize("capacity", [1, 5, 8, 40])
 @pytest.mark.parametrize("first", [1, 4, 5, 6, 8, 21])
 def test_ring(side: Side, first: int, capacity: int) -> None:
-    """A row sees all that the ring keeps: the last ones, itself included, in any order."""
+    """A row attends to all rows in the ring: the last ones, itself included, in any order."""
     window, total = 8, first + 12
     ring = side.module("layers.cache").RingCache(window, capacity)
     assert ring.capacity == min(window, capacity)
@@ -91,7 +91,7 @@ def test_ring(side: Side, first: int, capacity: int) -> None:
 @BOTH
 @pytest.mark.parametrize("rows", [1, 8, 9, 10, 30])
 def test_band(side: Side, rows: int) -> None:
-    """In the first call key j is seen by row i if i - window <= j <= i."""
+    """In the first call row i attends to key j if i - window <= j <= i."""
     ring = side.module("layers.cache").RingCache(8, 40)
     ring.extend(side.array(normal(1, 1, 1, rows, 2)), side.array(normal(2, 1, 1, rows, 2)))
     causal, mask = ring.rule(rows)
@@ -140,7 +140,7 @@ def test_block(scale: float) -> None:
 @pytest.mark.parametrize("frames", [1, 2, 75])
 @pytest.mark.parametrize("padded", [0, 1, 30])
 def test_speaker(frames: int, padded: int) -> None:
-    """What stands from the first padding on changes nothing."""
+    """Codes from the first padding on have no effect."""
     codes = np.stack([reference(frames, CONFIG, seed).T for seed in (1, 2)])
     codes[0, max(frames - padded, 0) :, 0] = CONFIG.codebook_rows - 1
     assert_parity(f"speaker of {frames}", lambda s: s.numpy(network(s).speaker(s.array(codes))))
@@ -152,7 +152,7 @@ def test_speaker(frames: int, padded: int) -> None:
 
 @WINDOWS
 def test_network(config: CodecLMConfig) -> None:
-    """All ids at once; then a prompt and single ids, which beyond the window see one position less."""
+    """All ids at once; then a prompt and single ids, which after the window see one position less."""
     codes = reference(20, config)
     tokens = deep_prompt(codes).tokens[None]
     prompt, length = tokens.shape[1] - 6, tokens.shape[1] + 1
@@ -208,7 +208,7 @@ def some_logits(kind: str) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["plain", "ties"])
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 0.2), (0, 0.95), (1, 1.0), (5, 0.5), (97, 0.9), (500, 1.0)])
 def test_keep_top(side: Side, kind: str, top_k: int, top_p: float) -> None:
-    """The same ids stay; a row in which float64 and float32 differ is on the nucleus' edge, and rare."""
+    """The same ids stay; rows that differ between float64 and float32 are on the nucleus' edge, and rare."""
     logits = some_logits(kind)
     got = side.numpy(side.module("mars5.sampling").keep_top(side.array(logits), top_k, top_p))
     exact = np.stack([plain.top(row.astype(np.float64), top_k, top_p) for row in logits])
@@ -261,7 +261,7 @@ def test_draw(side: Side) -> None:
 
 
 def run_of(side: Side, name: str, prompt: CodecPrompt, codes: np.ndarray, config: CodecLMConfig) -> list[int]:
-    """The ids of a side's loop, the end included."""
+    """Ids of a side's loop, the end included."""
     sequence = sequence_of(prompt, 25)
     loop = side.module("mars5.ar_loop")
     steps = loop.extend(network(side, config), codes, sequence, SETTINGS[name], HostNoise(11))
@@ -278,7 +278,7 @@ def run_of(side: Side, name: str, prompt: CodecPrompt, codes: np.ndarray, config
 def test_loop(name: str, deep: bool, config: CodecLMConfig) -> None:
     """Both sides draw what the plain form draws: no cache, float64, filters id by id.
 
-    Behind the window the plain form, which has no ring, sees one position more: there the sides are compared.
+    After the window the plain form, which has no ring, sees one position more: there the sides are compared.
     """
     codes = reference(20, config)
     prompt = deep_prompt(codes) if deep else VOCABULARY.shallow("Then it thins.")
@@ -295,8 +295,8 @@ def test_loop(name: str, deep: bool, config: CodecLMConfig) -> None:
 
 @BOTH
 def test_what_a_draw_is_made_from(side: Side) -> None:
-    """With all logits 0 only the penalties are left: on repeats from the third draw on, within the window,
-    and on the end up to the expected length.
+    """With all logits 0 only the penalties count: on repeats within the window from the third draw on, and on
+    the end up to the expected length.
     """
     codes, prompt = reference(10, CONFIG), VOCABULARY.shallow("Thin.", length_factor=1.2)
     settings = Mars5Options(temperature=1, top_k=0, top_p=1, rep_penalty_window=3, eos_penalty_factor=2)
@@ -340,7 +340,7 @@ def test_seeds(side: Side) -> None:
 
 @BOTH
 def test_the_end_stops_the_loop(side: Side) -> None:
-    """An end that is certain: it is not part of the ids, and nothing is drawn behind it."""
+    """A certain end: it is not part of the ids, and no id is drawn after it."""
     codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
     rules, drawn = side.module("mars5.sampling"), []
 
@@ -359,7 +359,7 @@ def test_the_end_stops_the_loop(side: Side) -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_bfloat16_stays_finite(settings: Mars5Options) -> None:
-    """Both sides in half precision, norms in float32; logits that are no numbers would raise."""
+    """Both sides in half precision, norms in float32; NaN or infinite logits would raise."""
     codes = reference(20, CONFIG)
     for side in (PORT, YARDSTICK):
         half = network(side, CONFIG, "bfloat16")
@@ -378,7 +378,7 @@ def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int
     codes, sequence = reference(10, CONFIG), sequence_of(VOCABULARY.shallow("Thin."), 12)
     weights = ar_weights(CONFIG, seed=3)
     first = VOCABULARY.first_speech
-    weights.tensors["embed.weight"][first] = np.nan  # a row that only the id drawn reads
+    weights.tensors["embed.weight"][first] = np.nan  # a row that only the drawn id reads
     if not drawn:
         weights.tensors["ar.output.weight"] *= np.nan
     broken = side.network("mars5", weights, dtype)

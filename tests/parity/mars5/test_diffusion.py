@@ -1,4 +1,4 @@
-"""Two ways to draw a cell, one distribution; and numbers at the ends of their range."""
+"""Both ways to draw a cell have one distribution, also for numbers at the ends of their range."""
 
 from typing import Any
 
@@ -80,14 +80,14 @@ def test_known_cells_end_clean(side: Side, way: str) -> None:
 @EVERY_SIDE
 @pytest.mark.parametrize("k", [2, 7, 1025])
 def test_the_hash(side: Side, k: int) -> None:
-    """Bit for bit what Python's integers give, the ends of the host's numbers included."""
+    """Bit for bit as with Python's integers, the ends of the host's numbers included."""
     uniform = HostNoise(5).uniform(0, (2, 40, 3))
     uniform[:, 0, 0], uniform[:, 0, 1], uniform[0, 0, 2] = ENDS[0], ENDS[1], ENDS[1]
     numbers = side.module("mars5.class_numbers")
     found = side.numpy(numbers.hashed(side.array(uniform), k))
     np.testing.assert_array_equal(found, hashed_bits(uniform, k))
     found, exact = side.numpy(numbers.class_gumbel(side.array(uniform), k)), hashed_gumbel(uniform, k)
-    usual = exact > -1.5  # below, where a class hardly wins, 1 - u has few bits left
+    usual = exact > -1.5  # below, where a class rarely wins, 1 - u has few bits
     np.testing.assert_allclose(found[usual], exact[usual], rtol=0, atol=1e-5)
     assert usual.mean() > 0.95
     assert not np.isnan(found).any()
@@ -95,7 +95,7 @@ def test_the_hash(side: Side, k: int) -> None:
 
 
 def test_hashed_numbers_are_even_and_their_own() -> None:
-    """Over all, in the tails that rare classes need, and beside neighbours: class, cell, both numbers."""
+    """Uniform overall and in the tails that rare classes need; classes, cells and numbers are independent."""
     cells = 1500
     for uniform in (HostNoise(2).uniform(0, (2, cells)), in_order(cells), in_order(cells)[::-1]):
         bits = hashed_bits(uniform, K_MARS5)
@@ -107,13 +107,13 @@ def test_hashed_numbers_are_even_and_their_own() -> None:
         for shift in (0, 11, 23):
             assert chi2(bits >> shift & 255, np.full(256, 1 / 256)) < LARGEST_CHI2_OF_255
         ahead = part[:, 1:], part[1:], part[: cells // 2]
-        behind = part[:, :-1], part[:-1], part[cells // 2 :]
-        for one, other in zip(ahead, behind, strict=True):
+        neighbor = part[:, :-1], part[:-1], part[cells // 2 :]
+        for one, other in zip(ahead, neighbor, strict=True):
             assert abs(((one - 0.5) * (other - 0.5)).mean()) * 12 * one.size**0.5 < 5
 
 
 def in_order(cells: int) -> np.ndarray:
-    """Numbers that differ by their last bit, for one cell to the next; the second is always the same."""
+    """Numbers that differ in their last bit from cell to cell; the second number is constant."""
     return np.stack([(np.arange(cells) + 0.5) / 2**23, np.full(cells, 0.5)]).astype(np.float32)
 
 
@@ -159,11 +159,12 @@ def test_roundings_of_probabilities_rarely_change_a_class(moved: float) -> None:
 @EVERY_SIDE
 @pytest.mark.parametrize("k", [2, 5, 1025])
 def test_ends_of_uniform_numbers(side: Side, k: int) -> None:
-    """The smallest and largest there are never draw a class that cannot be; the Gumbel numbers of 0 and 1
-    themselves are finite."""
+    """The smallest and largest numbers never draw an impossible class; the Gumbel numbers of 0 and 1 are
+    finite.
+    """
     ends = np.array([ENDS, ENDS[::-1]], np.float32)
     p, diffusion = np.full((2, k), 1 / k), side.module("mars5.diffusion")
-    if k > 4:  # only two in the middle can be
+    if k > 4:  # only two in the middle are possible
         p[:] = 0
         p[:, 2:4] = 0.5
     with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""MARS5 in half precision: MLX's rounding is of the size of PyTorch's, and how its attention is called."""
+"""MARS5 in half precision: MLX's rounding is as large as PyTorch's; calls of its attention."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_logits(dtype: str) -> None:
 
 
 def test_one_row_of_queries_for_all_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row of queries has memory of its own: kernels lay their output out as the queries are."""
+    """Each row of queries has its own memory: kernels write their output in the layout of the queries."""
     attention, kernel, given = encoder.MultiheadAttention(64, 4), encoder.scaled_dot_product_attention, []
     random = np.random.default_rng(0)
     attention.in_proj.weight = mx.array(random.normal(0, 0.125, (192, 64)).astype(np.float32))
@@ -73,8 +73,8 @@ def test_one_row_of_queries_for_all_sources(monkeypatch: pytest.MonkeyPatch) -> 
         mx.array(random.normal(0, 1, shape).astype(np.float32)) for shape in ((1, 5, 64), (2, 7, 64))
     )
     both = attention(x, source)
-    alone = mx.concatenate([attention(x, source[row : row + 1]) for row in range(2)])
-    np.testing.assert_allclose(np.array(both), np.array(alone), rtol=0, atol=1e-6)
+    single = mx.concatenate([attention(x, source[row : row + 1]) for row in range(2)])
+    np.testing.assert_allclose(np.array(both), np.array(single), rtol=0, atol=1e-6)
     strides = memoryview(given[0]).strides
     assert strides is not None
     assert min(strides) == strides[3] == 4
@@ -83,7 +83,7 @@ def test_one_row_of_queries_for_all_sources(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_cross_attention(dtype: str) -> None:
-    """In half precision and of a width that has a kernel of its own on every GPU."""
+    """In half precision, with a width for which every GPU has a kernel."""
     ours, theirs = encoder.MultiheadAttention(256, 4), torch_ref.mars5.encoder.MultiheadAttention(256, 4)
     generator = torch.Generator().manual_seed(1)
     state = {

@@ -1,4 +1,4 @@
-"""MARS5's pipelines: both sides alike from text to sound, and what each promises for itself."""
+"""MARS5's pipeline on both sides: equal from text to sound; batches, streams, limits, seeds."""
 
 import re
 import threading
@@ -35,7 +35,7 @@ from tts_core.results import join
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 SIDES = ("torch", "mlx")
-PIECES = {"piece_seconds": 1.4, "timesteps": 2}  # 21 characters a piece
+PIECES = {"piece_seconds": 1.4, "timesteps": 2}  # 21 characters per piece
 CODES = np.random.default_rng(0).integers(0, 1024, (8, 9)).astype(np.int32)
 
 
@@ -104,7 +104,7 @@ def test_a_stream_joins_to_the_whole(side: str) -> None:
     assert sum(whole.stage_seconds.values()) <= whole.processing_time_seconds
     assert parts[0].time_to_first_audio == parts[-1].time_to_first_audio < parts[-1].processing_time_seconds
     assert whole.seed == 4
-    drawn = [24 - limit(sentence, 0) for sentence in re.findall(r".+?[.!]", LONG)]  # what the limit leaves
+    drawn = [24 - limit(sentence, 0) for sentence in re.findall(r".+?[.!]", LONG)]  # the rest of the limit
     assert [part.token_count for part in parts] == np.cumsum(drawn).tolist()
     assert whole.token_count == joined.token_count == sum(drawn)
     assert whole.audio.dtype == np.float32
@@ -113,7 +113,7 @@ def test_a_stream_joins_to_the_whole(side: str) -> None:
 def test_windows_of_the_vocoder_are_no_parts_of_the_stream(
     side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A finished wave is one part: its windows would follow each other at once."""
+    """A finished waveform is one part: its windows would arrive all at once."""
     given = {"prompt": voice(), "seed": 4, "timesteps": 1, "generate_max_len_override": 24, "trim_db": 0.5}
     whole = pipeline(side).generate(TEXT, **given)
     monkeypatch.setattr(pipeline(side).engine.vocoder, "policy", CodecPolicy(3, 1))
@@ -146,7 +146,7 @@ def test_sound_before_the_last_piece_is_begun(side: str) -> None:
 def test_a_piece_that_is_cut_off_is_told(
     side: str, ends: list[bool], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever of the pieces found no end."""
+    """The result names every piece without an end."""
     extend, left = pipeline(side).engine.extend, list(ends)
 
     def ending(codes: Any, sequence: Any, *rest: Any) -> Any:
@@ -167,19 +167,19 @@ def test_a_piece_that_is_cut_off_is_told(
 
 
 def test_pieces_are_what_they_are_alone_joined_without_clicks(side: str) -> None:
-    """Each piece has its own numbers; no step at a join is larger than nearly all within pieces."""
+    """Each piece draws its own numbers; steps at joins are no larger than nearly all steps within pieces."""
     texts, limits = ["The inn is near.", "Then it thins out.", "There it ends!"], 30
     given = {"prompt": voice(), "timesteps": 2, "generate_max_len_override": limits}
     whole = pipeline(side).generate(" ".join(texts), seed=9, piece_seconds=1.3, **given)
-    alone = [
+    single = [
         pipeline(side).generate(text, seed=piece_seed(9, place), **given) for place, text in enumerate(texts)
     ]
-    np.testing.assert_array_equal(whole.codes, np.concatenate([piece.codes for piece in alone], axis=1))
+    np.testing.assert_array_equal(whole.codes, np.concatenate([piece.codes for piece in single], axis=1))
     pause, fade = round(PAUSE * 24000), round(FADE * 24000)
-    assert whole.samples == sum(piece.samples for piece in alone) + 2 * pause
-    inside = np.concatenate([np.abs(np.diff(piece.audio)) for piece in alone])
+    assert whole.samples == sum(piece.samples for piece in single) + 2 * pause
+    inside = np.concatenate([np.abs(np.diff(piece.audio)) for piece in single])
     steps, end = np.abs(np.diff(whole.audio)), 0
-    for place, piece in enumerate(alone):
+    for place, piece in enumerate(single):
         start, end = end, end + piece.samples
         kept = slice(fade if place else 0, piece.samples - (fade if place < 2 else 0))
         np.testing.assert_array_equal(whole.audio[start:end][kept], piece.audio[kept])
@@ -210,7 +210,7 @@ def test_seeds(side: str) -> None:
 
 
 def test_a_batch_is_its_texts_alone(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sound and codes exactly, each with its own voice and seed; a voice that two share is read once."""
+    """Equal sound and codes, each with its own voice and seed; a shared voice is read once."""
     voices, texts = [voice(), voice(said=SAID), voice()], ["The inn is near.", TEXT, LONG]
     voices[2] = voices[0]
     given = {"timesteps": 1, "generate_max_len_override": 48, "piece_seconds": 4.0}
@@ -220,10 +220,10 @@ def test_a_batch_is_its_texts_alone(side: str, monkeypatch: pytest.MonkeyPatch) 
     batch = speak.generate_batch(texts, prompts=voices, seed=[3, 4, 5], **given)
     assert len(heard) == 2
     for made, text, prompt, seed in zip(batch, texts, voices, (3, 4, 5), strict=True):
-        alone = speak.generate(text, prompt=prompt, seed=seed, **given)
-        np.testing.assert_array_equal(made.audio, alone.audio)
-        np.testing.assert_array_equal(made.codes, alone.codes)
-        assert (made.seed, made.token_count, made.finish_reason) == (seed, alone.token_count, "length")
+        single = speak.generate(text, prompt=prompt, seed=seed, **given)
+        np.testing.assert_array_equal(made.audio, single.audio)
+        np.testing.assert_array_equal(made.codes, single.codes)
+        assert (made.seed, made.token_count, made.finish_reason) == (seed, single.token_count, "length")
         assert made.is_final_chunk
         assert made.codes.shape[1] > 0
     one = speak.generate_batch(texts[:2], prompts=voices[0], noise=HostNoise(3), **given)
@@ -263,13 +263,17 @@ def cut(given: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_clone_is_deep_where_there_is_a_transcript(side: str) -> None:
     given = {"seed": 3, "timesteps": 2}
-    bare, told = Prompt.of(codes=CODES), Prompt.of(codes=CODES, text=SAID)
+    bare, transcribed = Prompt.of(codes=CODES), Prompt.of(codes=CODES, text=SAID)
     speak = pipeline(side).generate
     shallow = speak(TEXT, prompt=bare, generate_max_len_override=limit(TEXT, 8), **given)
-    ignored = speak(TEXT, prompt=told, deep_clone=False, generate_max_len_override=limit(TEXT, 8), **given)
+    ignored = speak(
+        TEXT, prompt=transcribed, deep_clone=False, generate_max_len_override=limit(TEXT, 8), **given
+    )
     np.testing.assert_array_equal(shallow.codes, ignored.codes)
-    deep = speak(TEXT, prompt=told, generate_max_len_override=limit(TEXT, 8, SAID), **given)
-    asked = speak(TEXT, prompt=told, deep_clone=True, generate_max_len_override=limit(TEXT, 8, SAID), **given)
+    deep = speak(TEXT, prompt=transcribed, generate_max_len_override=limit(TEXT, 8, SAID), **given)
+    asked = speak(
+        TEXT, prompt=transcribed, deep_clone=True, generate_max_len_override=limit(TEXT, 8, SAID), **given
+    )
     np.testing.assert_array_equal(deep.codes, asked.codes)
     assert deep.codes.shape != shallow.codes.shape or (deep.codes != shallow.codes).any()
 
@@ -295,7 +299,7 @@ def test_timesteps_are_the_steps_taken(side: str, steps: int) -> None:
 
 @pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
 def test_a_text_that_gives_no_frame_is_silent(side: str, said: str | None) -> None:
-    """The first new id is cut off, as upstream does: one alone says nothing."""
+    """The first new id is cut off, as upstream does: a single id gives no sound."""
     prompt = Prompt.of(codes=CODES, text=said)
     result = pipeline(side).generate(
         TEXT, prompt=prompt, seed=1, timesteps=1, generate_max_len_override=limit(TEXT, 1, said)
@@ -334,7 +338,7 @@ def test_the_front_doors() -> None:
 
 
 def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the call; and before the diffusion, where the text came out longer than was likely."""
+    """At the call, and before the diffusion if the text became longer than expected."""
     free = [1]
     engine = pipeline(side).engine
     monkeypatch.setattr(engine.host, "free_bytes", lambda: free.pop(0))
@@ -351,7 +355,7 @@ def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatc
 def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
     said: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most ids and most characters, which need not be the same piece's, nor the first's."""
+    """The most ids and the most characters may be those of different pieces."""
     voiced, jobs = pipeline("torch"), list[Mars5Job]()
     monkeypatch.setattr(mars5_pipeline, "check_running", lambda configs, job, **_: jobs.append(job))
     texts = ["Yes, yes.", "ÄÖÜ ÄÖÜ ÄÖÜ ÄÖÜ.", "The inn is in there."]
@@ -422,7 +426,7 @@ def test_with_no_memory_left_no_network_runs(
 
 
 def test_a_text_is_read_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spelled out once, every piece tokenized once, the reference's codes once; nothing again to speak it."""
+    """The text is spelled out once, each piece and the reference tokenized once; speaking repeats nothing."""
     vocabulary, calls = pipeline(side).engine.vocabulary, Counter[str]()
 
     def count(owner: Any, name: str, label: str) -> None:
@@ -443,7 +447,7 @@ def test_a_text_is_read_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
 def test_max_frames_cuts_one_piece(side: str, said: str | None) -> None:
-    """An id may stand for several frames: the last one's are cut, the ids before it stay as they are."""
+    """An id may code several frames: those of the last id are cut, earlier ids stay."""
     prompt, ids = Prompt.of(codes=CODES, text=said), list[int]()
     drawn = {"seed": 3, "temperature": 2.0, "top_p": 1.0}  # the second id is one of a merge
     given = {"prompt": prompt, "timesteps": 1, "generate_max_len_override": limit(TEXT, 9, said), **drawn}
@@ -510,7 +514,7 @@ def test_limits_of_a_batch_are_its_texts(side: str) -> None:
 
 
 def test_progress(side: str) -> None:
-    """Every stage of every piece, the seconds made by then, and those expected."""
+    """Every stage of every piece, with the seconds generated so far and those expected."""
     heard: list[Any] = []
     given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
     made = pipeline(side).generate(LONG, **given, progress=heard.append)
@@ -530,7 +534,7 @@ def test_progress(side: str) -> None:
 
 @pytest.mark.parametrize(("stage", "draws"), [("AR", 5), ("NAR", 3)])
 def test_cancel_ends_within_a_stage(side: str, stage: str, draws: int) -> None:
-    """Between ids, and between timesteps: no further number is drawn."""
+    """Between ids and between timesteps; no further number is drawn."""
     cancel, other = threading.Event(), {"AR": 0, "NAR": FIRST_DRAW}[stage]
 
     class Cancelling(CountingNoise):
@@ -555,9 +559,9 @@ def test_cancel_before_the_reference_is_read(side: str, monkeypatch: pytest.Monk
 
 
 def test_a_request_may_be_spoken_later(side: str) -> None:
-    """What `ask` makes without a pipeline is what `generate` speaks."""
+    """A request that `ask` builds without a pipeline gives the speech of `generate`."""
     speak, options = pipeline(side), Mars5Options(seed=3, timesteps=2, max_frames=9, piece_seconds=1.4)
-    prompt = Prompt.of(np.tile(reference(), 8), SAID)  # a second, as `ask` wants of a recording
+    prompt = Prompt.of(np.tile(reference(), 8), SAID)  # a second, the least that `ask` takes
     asked = mars5_request.ask(speak.configs, open_parts(converted()).documents, LONG, options, prompt)
     assert len(asked.pieces) == 4
     assert asked.seconds == 9 / 75

@@ -1,4 +1,4 @@
-"""MARS5's two networks with 8 and 4 bits: PyTorch dequantises what MLX multiplies as it lies."""
+"""MARS5's networks with 8 and 4 bits: PyTorch dequantizes the numbers that MLX multiplies directly."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def logits(folder: Path, kind: str, side: Side) -> np.ndarray:
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("kind", PARTS)
 def test_logits(folder: Folder, kind: str, bits: int) -> None:
-    """In the derived bound of the dequantised network in float64: no code, scale or bias is read wrongly."""
+    """In the derived bound of the dequantized network in float64: all codes, scales and biases are right."""
     own, known, truth = (logits(folder(kind, bits), kind, side) for side in (PORT, YARDSTICK, ORACLE))
     assert_within(own, known, truth, f"{kind}, {bits} bits")
 
 
 @pytest.mark.parametrize("kind", PARTS)
 def test_what_the_bits_cost(folder: Folder, kind: str) -> None:
-    """A weight is off by a step over sqrt(12): 8 bits leave at most 2 % in logits, 4 bits 17 times that."""
+    """A weight's error is a step / sqrt(12): at most 2 % in logits with 8 bits, 17 times that with 4 bits."""
     exact = logits(folder(kind, None), kind, ORACLE)
     off = {bits: _rms(logits(folder(kind, bits), kind, ORACLE) - exact) / _rms(exact) for bits in (8, 4)}
     assert 1e-4 < off[8] < 0.02
@@ -114,7 +114,7 @@ def _rms(x: np.ndarray) -> float:
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("kind", PARTS)
 def test_the_large_linears_are_quantised_and_nothing_else(folder: Folder, kind: str, bits: int) -> None:
-    """As the network has it, as the files hold it, and as config.json and conversion.json tell it."""
+    """In the network, in the files, and in config.json and conversion.json."""
     network, place, count = opened(folder(kind, bits), kind, PORT), folder(kind, bits), 0
     shapes = models.network(kind).parameter_shapes(network.config)
     for name, module in network.named_modules():
@@ -155,7 +155,7 @@ def test_a_quantised_diffusion_draws_alike_on_both_sides(folder: Folder, bits: i
 
 
 def test_full_size() -> None:
-    """What docs/use/mars5.md states of both networks' weights: GB in bfloat16, with 8 and with 4 bits."""
+    """Sizes of both networks' weights in docs/use/mars5.md: GB in bfloat16, with 8 and with 4 bits."""
     sizes = {}
     for bits in (16, 8, 4):
         how = None if bits == 16 else {"group_size": 64, "bits": bits, "mode": "affine"}

@@ -68,12 +68,12 @@ def test_speaker() -> None:
         return side.numpy(tiny(side).speaker(side.array(two), side.array(lengths)))
 
     assert_parity("speaker vectors", run)
-    alone = ORACLE.numpy(tiny(ORACLE).speaker(ORACLE.array(two[1:, :3])))
-    np.testing.assert_allclose(run(ORACLE)[1:], alone, rtol=0, atol=1e-12, err_msg="padding")
+    single = ORACLE.numpy(tiny(ORACLE).speaker(ORACLE.array(two[1:, :3])))
+    np.testing.assert_allclose(run(ORACLE)[1:], single, rtol=0, atol=1e-12, err_msg="padding")
 
 
 def test_no_speaker_is_a_reference_all_masked() -> None:
-    """Whatever the reference holds: only the first row is to be seen."""
+    """For any reference: only the first row can be attended to."""
     net = tiny(ORACLE)
     masked = net.speaker(ORACLE.array(codes(5).T[None]), ORACLE.array(np.array([0])))
     np.testing.assert_allclose(ORACLE.numpy(net.no_speaker()), ORACLE.numpy(masked), rtol=0, atol=1e-12)
@@ -88,21 +88,21 @@ def test_logits(frames: int, t: int) -> None:
 
 @EVERY_SIDE
 def test_two_branches_in_one_call(side: Side) -> None:
-    """They share the codes' row up to the first cross-attention; each gives what it gives alone."""
+    """They share the codes' row up to the first cross-attention; each equals its own call."""
     pair = both_speakers(side, tiny(side))
     exact, pair64 = tiny(ORACLE), both_speakers(ORACLE, tiny(ORACLE))
     shared = logits(ORACLE, exact, frames=5, t=3)
     for branch in (0, 1):
-        alone = logits(ORACLE, exact, frames=5, t=3, speakers=pair64[branch : branch + 1])[0]
-        np.testing.assert_allclose(shared[branch], alone, rtol=0, atol=1e-11)
+        single = logits(ORACLE, exact, frames=5, t=3, speakers=pair64[branch : branch + 1])[0]
+        np.testing.assert_allclose(shared[branch], single, rtol=0, atol=1e-11)
         own = logits(side, tiny(side), frames=5, t=3, speakers=pair[branch : branch + 1])[0]
-        assert_within(logits(side, tiny(side), frames=5, t=3)[branch], own, alone, f"branch {branch}")
+        assert_within(logits(side, tiny(side), frames=5, t=3)[branch], own, single, f"branch {branch}")
     assert np.abs(shared[0] - shared[1]).max() > 0.1, "the speaker changes nothing"
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision(dtype: str) -> None:
-    """MLX's products in half precision are as near to float64 as torch's; between layers all is float32."""
+    """MLX's half-precision products are as near to float64 as torch's; between layers all is float32."""
     truth = logits(ORACLE, tiny(ORACLE), frames=7, t=4)
     known = logits(YARDSTICK, YARDSTICK.network("mars5_nar", weights(), dtype), frames=7, t=4)
     own = logits(PORT, PORT.network("mars5_nar", weights(), dtype), frames=7, t=4)
@@ -155,7 +155,7 @@ def test_runs_are_those_of_the_plain_form(name: str, clone: str) -> None:
 
 
 def test_the_settings_differ() -> None:
-    """Else the test above would show one rule several times."""
+    """The settings of the test above give different codes."""
     every = [expected(name, clone).states.tobytes() for name in SETTINGS for clone in SEEDS]
     assert len(set(every)) == len(every)
 
@@ -184,14 +184,14 @@ def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPa
             next(run)
         with pytest.raises(
             AssertionError, match="a read from the device: item"
-        ):  # of `finite`, behind them all
+        ):  # of `finite`, after all steps
             next(run)
 
 
 @EVERY_SIDE
 @pytest.mark.parametrize("draws", ["per cell", "per class"])
 def test_a_network_without_numbers(side: Side, draws: Any) -> None:
-    broken = weights.__wrapped__()  # its own: weights() is everyone's
+    broken = weights.__wrapped__()  # a copy: weights() is shared
     broken.tensors["tfm.decoder.layers.1.linear2.bias"][3] = np.inf
     diffusion = side.module("mars5.reverse").ReverseDiffusion(side.network("mars5_nar", broken))
     settings = Diffusion(timesteps=3, draws=draws)

@@ -1,5 +1,6 @@
-"""MetaVoice's first stage in the plainest form: no cache, no batch, the whole sequence anew for every id, in
-float64, the rules of NumPy.
+"""MetaVoice's first stage in its plainest form.
+
+Every id recomputes the whole sequence in float64, without cache or batch; the rules are NumPy's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tts_core.noise import Noise
 
 @dataclass(frozen=True)
 class Plain:
-    """ids: prompt and made ids.  margin: the least by which a race was won, as a logarithm."""
+    """ids: prompt and generated ids.  margin: smallest margin of a race, as a logarithm."""
 
     ids: np.ndarray
     margin: float

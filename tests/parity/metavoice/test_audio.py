@@ -1,4 +1,4 @@
-"""MetaVoice's audio networks piece by piece, MLX against PyTorch in the derived bound; decode's promises."""
+"""MetaVoice's audio networks part by part, MLX against PyTorch in the derived bound; batches and seeds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BANDS = pytest.mark.parametrize("band", [0, 1])
 @BANDS
 @pytest.mark.parametrize("length", [5, 64, 129])
 def test_levels(band: int, length: int) -> None:
-    """Every level down and up; lengths that are no multiple of the stride are padded."""
+    """Every level down and up; lengths that are not a multiple of the stride are padded."""
     widths = CONFIG.bands[band].unet.channels
     for level, into in enumerate((1, *widths[:-1])):
         x = normal(level, 2, into, length)
@@ -83,7 +83,7 @@ def test_unet(band: int, length: int, frames: int) -> None:
 
 @BANDS
 def test_the_condition_is_heard_at_every_frame(band: int) -> None:
-    """Added to the last skip: each frame of it changes the estimate, on both sides alike."""
+    """The condition is added to the last skip: each of its frames changes the estimate, on both sides."""
     x, latent = normal(7, 1, 1, 600), normal(8, 1, CONFIG.codec_dim, 8)
     for kind in BOTH:
         plain = SIDES[kind].unet(band, x, 60, latent)
@@ -158,7 +158,7 @@ def processed(bands: np.ndarray, sums: dict[str, np.ndarray], power: tuple[float
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_variance_of_a_processor_is_at_least_zero(kind: str) -> None:
-    """Sums of a nearly constant sub-band may give one a little below 0: its gain is 0, not NaN."""
+    """Sums of a nearly constant sub-band may give a variance slightly below 0: the gain is 0, not NaN."""
     values = {"counts": [4], "sum_x": [1.25, -2, 0.5], "sum_x2": [0.375, 5, 2], "sum_target_x2": [2, 8, 3]}
     sums = {name: np.array(each, np.float32) for name, each in values.items()}  # all of them exact
     variances = sums["sum_x2"] / 4 - (sums["sum_x"] / 4) ** 2
@@ -205,7 +205,7 @@ def test_sampling(band: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sampling_by_the_formula(kind: str) -> None:
-    """Noise at its scale; each transition takes the estimate off, adds fresh noise and is clipped."""
+    """Scaled noise; each transition subtracts the estimate, adds fresh noise and clips."""
     schedule = replace(CONFIG.bands[0].schedule, noise_scale=0.7, clip=1.5)
     config = replace(CONFIG, bands=(replace(CONFIG.bands[0], schedule=schedule), CONFIG.bands[1]))
     moves = [
@@ -250,7 +250,7 @@ def test_items_do_not_depend_on_each_other(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_seeds(kind: str) -> None:
-    """The same seed is the same sound; another is another, at the same level."""
+    """The same seed gives the same sound; another gives another sound at the same level."""
     side = SIDES[kind]
 
     def run(seed: int) -> np.ndarray:
@@ -302,7 +302,7 @@ def test_speaker_encoder(slices: int) -> None:
 
 
 def test_speakers_of_several_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More slices than are read at once; the mean of two recordings' vectors, again of length one."""
+    """More slices than one batch; the mean of two recordings' vectors, normalized again."""
     for kind in BOTH:
         monkeypatch.setattr(f"{SIDES[kind].package}.metavoice.speaker_encoder.SLICES_AT_ONCE", 2)
     long, short = normal(31, 80_000), normal(32, 5_000)
@@ -316,7 +316,7 @@ def test_speakers_of_several_recordings(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_no_voice_is_an_error(kind: str) -> None:
-    """Where no unit of the last layer speaks there is no direction."""
+    """If no unit of the last layer is active, the vector has no direction."""
     tensors = speaker_tensors()
     tensors["linear.bias"] = np.full_like(tensors["linear.bias"], -100)
     side = AudioSide(kind, lambda network: Weights(SPEAKER, tensors))

@@ -45,7 +45,7 @@ SETTINGS = {
     "greedy": FirstStageSampling(top_p=None, top_k=1),
     "cold": FirstStageSampling(temperature=0.0),
     "slow": FirstStageSampling(2.5, 1.5, 0.9, 0.9, rule="slow"),
-    "slow, text alone": FirstStageSampling(1.0, 1.8, 1.0, None, 40, rule="slow"),
+    "slow, only text": FirstStageSampling(1.0, 1.8, 1.0, None, 40, rule="slow"),
 }
 
 
@@ -60,7 +60,7 @@ def second(side: LanguageSide, *, bias: bool = False) -> Any:
 
 
 def parity(what: str, run: Callable[[LanguageSide], Any]) -> None:
-    """Require MLX to be as close to float64 as float32 in PyTorch says that rounding is."""
+    """Require MLX to be as close to float64 as torch's own rounding in float32 allows."""
     own, known, truth = (side.numpy(run(side)) for side in (MLX, TORCH, ORACLE))
     assert_within(own, known, truth, what)
 
@@ -79,14 +79,14 @@ def test_block_and_its_parts(at: int, bias: bool) -> None:
     parity("norm", lambda side: block[side].ln_1(side.array(x)))
     parity("feed-forward", lambda side: block[side].mlp(side.array(x)))
 
-    def behind(side: LanguageSide) -> Any:
+    def after(side: LanguageSide) -> Any:
         rows = first(side, bias=bias).new_cache(7)[0]
         block[side](side.array(x[:, :4]), rows)
         block[side](side.array(x[:, 4:5]), rows)
         return block[side](side.array(x[:, 5:]), rows)
 
     parity("block", lambda side: block[side](side.array(x), first(side, bias=bias).new_cache(7)[0]))
-    parity("block, behind others", behind)
+    parity("block, after others", after)
 
 
 @BIAS
@@ -118,7 +118,7 @@ def test_cache_takes_the_room_that_is_asked_for(side: LanguageSide) -> None:
     for length in (5, *(1,) * 8):
         network(side.array(tokens(1, length)), heard, rows)
         assert {layer.buffers[0].shape for layer in rows} == {(1, 3, 13, 12)}
-    network(side.array(tokens(1, 1)), heard, rows)  # one more than was asked for
+    network(side.array(tokens(1, 1)), heard, rows)  # one more than requested
     assert rows[0].buffers[0].shape[2] >= 14
 
 
@@ -156,7 +156,7 @@ RULE_SETTINGS = [
 def test_rules(
     side: LanguageSide, rule: str, kind: str, temperature: float, top_p: float | None, top_k: int | None
 ) -> None:
-    """The same ids survive, the same of equal ones; rows on top-p's edge, where rounding decides, are few."""
+    """The same ids stay, also among equal ones; few rows are on top-p's edge, where rounding decides."""
     if rule == "probabilities_slow":
         temperature, top_k = max(temperature, 0.1), None if top_p is not None else top_k
     logits = sampler_logits(kind)
@@ -232,7 +232,7 @@ def generate(
 @EVERY_SIDE
 @pytest.mark.parametrize("name", SETTINGS)
 def test_loop_is_the_plain_form(side: LanguageSide, name: str) -> None:
-    """Alone and beside others of other lengths, in any order and grouping."""
+    """One by one and with others of other lengths, in any order and grouping."""
     golden = [expected(name, item, 1.0) for item in range(3)]
     for one in golden:
         assert one.margin > SAFE, f"a near tie of {one.margin:.1e}: choose another seed"
@@ -244,14 +244,14 @@ def test_loop_is_the_plain_form(side: LanguageSide, name: str) -> None:
 
 
 def test_the_settings_differ() -> None:
-    """Else the test above would show one rule several times."""
+    """The settings of the test above give different codes."""
     every = [tuple(expected(name, item, 1.0).ids.tobytes() for item in range(3)) for name in SETTINGS]
     assert len(set(every)) == len(SETTINGS) - 1  # cold and greedy are the same
 
 
 @EVERY_SIDE
 def test_a_text_ends_with_its_end_and_leaves_its_neighbours_alone(side: LanguageSide) -> None:
-    """At its first id too, where upstream fails."""
+    """Also at its first id, where upstream fails."""
     golden = expected("defaults", 0, 1.0).ids
     start = len(PROMPTS[0])
     for place in (0, 1, 6):
@@ -293,7 +293,7 @@ def test_seeds_work_for_each_text(side: LanguageSide) -> None:
 def test_one_read_from_the_device_a_column(
     side: LanguageSide, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generate(side, [0], SETTINGS[name], limits=[2])  # whatever happens once
+    generate(side, [0], SETTINGS[name], limits=[2])  # work done only once
     old = PORT if side is MLX else YARDSTICK
     loop, read = side.module("metavoice.first_stage_loop"), []
     with Watched(loop, read.append, "finish_read"), Forbidden(old, monkeypatch, loop):
@@ -318,11 +318,11 @@ def test_numbers_that_are_none_are_traced(side: LanguageSide, name: str) -> None
 @EVERY_SIDE
 @pytest.mark.parametrize("frames", [25, 60], ids=["fits", "cut"])
 def test_codes_by_position(side: LanguageSide, frames: int) -> None:
-    """Drawn where they belong; where padding is drawn the best code stands."""
+    """Codes are drawn at their positions; a drawn padding is replaced by the best code."""
     text = tokenizers().second_stage.encode(TEXTS[0])
     codes = np.random.default_rng(frames).integers(0, 1024, (2, frames)).astype(np.int32)
     weights = second_stage_weights(second_stage_config())
-    weights.tensors["lm_heads.1.weight"][1024] *= 40  # padding is drawn at half of the places
+    weights.tensors["lm_heads.1.weight"][1024] *= 40  # padding is drawn at half of the positions
     noise, fill = HostNoise(4), side.module("metavoice.codes").fill_codebooks
     own = fill(side.second_stage(weights), text, codes, SPEAKERS[0], noise)
     rows = second_stage_rows(text, codes, 40)
@@ -340,7 +340,7 @@ def test_codes_by_position(side: LanguageSide, frames: int) -> None:
 
 @EVERY_SIDE
 def test_codes_as_upstream(side: LanguageSide) -> None:
-    """Every place is drawn, and codes go by value: random weights shift the books to other places."""
+    """Every position is drawn, and codes are found by value: random weights shift whole codebooks."""
     text = tokenizers().second_stage.encode(TEXTS[0])
     codes = RANDOM.integers(0, 1024, (2, 9)).astype(np.int32)
     noise = HostNoise(4)

@@ -1,4 +1,4 @@
-"""MetaVoice from text and voice to speech, on both sides from one converted folder, numbers drawn alike."""
+"""MetaVoice from text and voice to speech on both sides, from one converted folder, with the same draws."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tts_core.results import join
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 FRAMES = 14
-MOST = 13 / CHARACTERS_PER_SECOND  # seconds of a piece: three in LONG
+MOST = 13 / CHARACTERS_PER_SECOND  # seconds per piece: three pieces in LONG
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def side(request: pytest.FixtureRequest, sides: dict[str, Any]) -> Any:
 
 
 def together(*prompts: Prompt) -> Prompt:
-    """Recordings of one voice."""
+    """Several recordings of one voice."""
     return Prompt(tuple(prompt.one for prompt in prompts))
 
 
 def forbid_networks(side: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every network of the model, on the way to its work."""
+    """Make every network of the model raise when it is called."""
     engine = side.engine
     for network in (engine.network, engine.second_stage, engine.speaker_encoder):
         monkeypatch.setattr(type(network), "__call__", lambda *_, **__: pytest.fail("a network ran"))
@@ -137,7 +137,7 @@ def endings(*at: int) -> list[HostNoise]:
 
 
 def test_pieces_do_not_depend_on_each_other(side: Any, voice: np.ndarray) -> None:
-    """The last piece alone, with the seed that it has in the whole, is the end of the whole."""
+    """The last piece by itself, with its seed in the whole, equals the end of the whole."""
     whole = side.generate(LONG, prompt=voice, piece_seconds=MOST, noise=endings(12, 9, 15), top_p=1.0)
     assert whole.finish_reason == "stop"
     last = side.generate("Who are you?", prompt=voice, noise=endings(12, 9, 15)[2], top_p=1.0)
@@ -161,7 +161,7 @@ def test_a_stream_joins_to_the_whole_and_starts_early(
     for piece in side.stream(LONG, **asked):
         pieces.append(piece)
         started.append(len(begun))
-    assert started == [1, 2, 3]  # a part a piece, before the next is begun
+    assert started == [1, 2, 3]  # a part per piece, before the next starts
     assert [piece.segment_idx for piece in pieces] == list(range(len(pieces)))
     assert [piece.is_final_chunk for piece in pieces] == [False] * (len(pieces) - 1) + [True]
     assert pieces[0].time_to_first_audio == pieces[-1].time_to_first_audio
@@ -186,17 +186,17 @@ def test_a_batch_gives_what_each_gives_alone(side: Any, voice: np.ndarray) -> No
         texts, prompts=prompts, seed=[5, 6, 7], max_frames=frames, batch_size=3, piece_seconds=MOST
     )
     for place, made in enumerate(batch):
-        alone = side.generate(
+        single = side.generate(
             texts[place],
             prompt=prompts[place],
             seed=5 + place,
             max_frames=frames[place],
             piece_seconds=MOST,
         )
-        np.testing.assert_array_equal(made.codes, alone.codes)
-        np.testing.assert_allclose(made.audio, alone.audio, rtol=0, atol=1e-5)
-        told = ("seed", "finish_reason", "token_count", "is_final_chunk", "sample_rate")
-        assert [getattr(made, name) for name in told] == [getattr(alone, name) for name in told]
+        np.testing.assert_array_equal(made.codes, single.codes)
+        np.testing.assert_allclose(made.audio, single.audio, rtol=0, atol=1e-5)
+        same = ("seed", "finish_reason", "token_count", "is_final_chunk", "sample_rate")
+        assert [getattr(made, name) for name in same] == [getattr(single, name) for name in same]
     assert len({made.real_time_factor for made in batch}) == 1
 
 
@@ -403,21 +403,21 @@ def test_loops_look_whether_they_are_cancelled(
 
 
 def test_a_generation_is_cancelled(side: Any, voice: np.ndarray) -> None:
-    """By an event, which a caller may set on any thread; here progress does."""
-    cancel, told = threading.Event(), []
+    """By an event that any thread may set; here `progress` sets it."""
+    cancel, stages = threading.Event(), []
 
     def progress(now: Progress) -> None:
-        told.append(now.stage)
+        stages.append(now.stage)
         if now.stage == "first stage":
             cancel.set()
 
     with pytest.raises(CancelledError):
         side.generate(TEXT, prompt=voice, seed=3, progress=progress, cancel=cancel)
-    assert told == ["speaker", "first stage"]
+    assert stages == ["speaker", "first stage"]
 
 
 def test_one_front_door(sides: dict[str, Any], voice: np.ndarray) -> None:
-    """`generate` of both packages takes the pipeline and its arguments."""
+    """`generate` of both packages takes a pipeline and its arguments."""
     made = [
         package.generate(TEXT, sides[name], prompt=voice, seed=3, max_frames=4, decoder="vocos")
         for name, package in (("torch", torch_ref), ("mlx", mlx_port))
@@ -440,7 +440,7 @@ def test_texts_are_cut_by_what_both_windows_hold(side: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("side_name", ["torch", "mlx"])
 def test_peaks_are_those_that_were_estimated(side_name: str) -> None:
-    """A middle size, in processes of their own."""
+    """A medium size, in a process for each side."""
     root = Path(__file__).parents[3]
     command = [
         sys.executable,

@@ -1,5 +1,6 @@
-"""MetaVoice's first stage with 8 and 4 bits, MLX's numbers and the original's: PyTorch dequantises what MLX
-multiplies as it lies.
+"""MetaVoice's first stage with 8 and 4 bits, in MLX's format and the original's.
+
+PyTorch dequantizes the numbers that MLX multiplies directly.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def test_the_layers_linears_are_quantised_and_nothing_else(folder: Folder, form:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_logits(folder: Folder, form: str) -> None:
-    """In the derived bound of the dequantised network in float64: no code, scale or bias is read wrongly."""
+    """In the derived bound of the dequantized network in float64: all codes, scales and biases are right."""
     random = np.random.default_rng(1)
     networks = {name: first_stage(folder(form), name) for name in NAMES}
     config = networks["mlx"].config
@@ -87,7 +88,7 @@ def test_logits(folder: Folder, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["8 bits", "int8", "int4"])
 def test_both_sides_say_the_same(folder: Folder, form: str) -> None:
-    """Sampled with the same numbers: equal ids."""
+    """Sampled with the same numbers, both sides give equal ids."""
     made = []
     for name in ("mlx", "torch"):
         network = first_stage(folder(form), name)

@@ -1,4 +1,4 @@
-"""`mlx-port verify` as it is called: good conversions pass, each kind of damage is found and named."""
+"""`mlx-port verify` as a command: good conversions pass, each kind of damage is found and named."""
 
 import json
 import re
@@ -29,7 +29,7 @@ QUICK = ("--rows", "20", "--seconds", "0.1")
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory) -> Callable[..., Path]:
-    """Folders by source, dtype and quantisation, each made once."""
+    """Folders by source, dtype and quantization, each converted once."""
     made: dict[tuple, Path] = {}
 
     def get(name: str, dtype: str = "float32", quantization: Quantization | None = None) -> Path:
@@ -56,7 +56,7 @@ def damaged(converted, tmp_path) -> Callable[..., Path]:
 
 @pytest.fixture
 def verify(capsys) -> Callable[..., SimpleNamespace]:
-    """The command, in this process: its exit code and what it printed."""
+    """Run the command in this process; return its exit code and output."""
 
     def run(name: str, destination: Path, *flags: str) -> SimpleNamespace:
         dia, codec = SOURCES[name]
@@ -129,7 +129,7 @@ def test_a_narrower_conversion_passes_and_its_loss_is_told(dtype, converted, ver
     tensors = {one["name"]: one["snr_db"] for one in report["tensors"]}
     assert tensors["norms"] is None  # exact
     assert tensors["codec decoder"] is None
-    for kind in ("self-attention", "cross-attention", "mlp", "embeddings", "head"):  # 6 dB a bit
+    for kind in ("self-attention", "cross-attention", "mlp", "embeddings", "head"):  # 6 dB per bit
         assert tensors[kind] == pytest.approx({"bfloat16": 55.6, "float16": 73.7}[dtype], abs=1)
     loss = report["conversion_loss"]
     assert loss["agreement"] > 0.9
@@ -160,7 +160,7 @@ def test_a_perturbed_layer_is_named(damaged, verify):
 
 
 def test_swapped_rows_are_named(damaged, verify):
-    """In two layers of each network: these layers are named, what holds them, and no other."""
+    """In two layers of each network: these layers and their parents are named, and no other."""
     swapped = [
         ("", "model.encoder.layers.0.self_attention.k_proj.weight", "dia encoder.layers.0"),
         ("", "model.decoder.layers.0.cross_attention.v_proj.weight", "dia decoder.layers.0.cross_attention"),
@@ -176,7 +176,7 @@ def test_swapped_rows_are_named(damaged, verify):
     assert done.code == 1
     named = set(re.findall(r"^FAIL (.*) \(float32\): error ", done.out, re.MULTILINE))
     assert {layer for _, _, layer in swapped} <= named
-    around = {"dia decoder.layers.0", "dia whole network", "codec whole network"}  # hold such a layer
+    around = {"dia decoder.layers.0", "dia whole network", "codec whole network"}  # contain such a layer
     assert named - {layer for _, _, layer in swapped} <= around
     for part, tensor, _ in swapped:
         assert f"FAIL {part or 'dia'} {tensor}: " in done.out
@@ -212,7 +212,7 @@ def test_swapped_rows_of_a_quantised_layer_are_named(damaged, verify):
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_a_code_that_is_three_steps_off_is_named(bits, damaged, verify, monkeypatch):
-    """A bound of four times the two steps of a group would let it pass."""
+    """A bound of four times the two steps of a group would accept it."""
     monkeypatch.setattr(verifying, "ladder", lambda *_: [])  # tensors only
     tensor = "model.decoder.layers.1.mlp.gate_up_proj.weight"
 
@@ -251,7 +251,7 @@ def test_numbers_that_are_not_finite_fail(damaged, verify):
 
 
 class Page(HTMLParser):
-    """Checks that tags close in order; collects names and what is fetched."""
+    """Check that tags close in order; collect names and fetched addresses."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -325,7 +325,7 @@ SEEDS = ((), ("--seed", "7"))
 
 @pytest.mark.parametrize("flags", [[], ["--offline"]], ids=["online", "offline"])
 def test_revision_and_offline_reach_the_download(flags, converted, monkeypatch):
-    """Of the source and of its codec; the revision is that of the source."""
+    """For the source and its codec; the revision is that of the source."""
     calls = []
 
     def snapshot_download(repository, *, revision, local_files_only, **_):

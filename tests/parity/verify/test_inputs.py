@@ -1,4 +1,4 @@
-"""The inputs of `mlx-port verify`: whatever is drawn comes from the seed that is given, and from it alone."""
+"""The inputs of `mlx-port verify`: all random numbers come from the given seed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,13 @@ from tests.tiny.metavoice_pipeline import bands_for
 from tests.tiny.published_models import AR, FIRST, sources
 from tts_core.nn.ladder import Given, ladder, sound
 
-MADE = {  # by the oracle, in place of it
+MADE = {  # replaces the oracle
     "codes": np.zeros((1, 9, 30), np.int32),
     "speaker": np.ones(16),
     "audio": np.zeros((1, 640)),
     "latents": np.zeros((1, 4, 2)),
 }
-DRAWN = {  # model → parts whose inputs are drawn; the others read what these made
+DRAWN = {  # model → parts with random inputs; the others read their outputs
     "dia": {"codec"},
     "mars5": {"codec", "nar"},
     "metavoice": {"codec", "speaker_encoder", "mbd, band 0", "mbd, band 1"},

@@ -1,4 +1,4 @@
-"""The layers of MARS5 and MetaVoice that verify runs one by one are, in a row, the networks."""
+"""The layers of MARS5 and MetaVoice that verify runs one by one give, in sequence, the networks."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""Running a network layer by layer: it is the network, and one layer at a time is in memory."""
+"""A network run layer by layer: equal to the whole network, with one layer at a time in memory."""
 
 import gc
 import weakref
@@ -50,7 +50,7 @@ def voice(tmp_path_factory):
 
 
 def rows_of(config: DiaConfig, rows: int, *, seed: int = 0) -> Given:
-    """Drawn codes: the codec has none."""
+    """Random codes, since the codec computes none here."""
     given = Given({"dia": config}, {}, rows, 0.1, seed)
     given.made["codes"] = np.zeros((1, 0, 1), np.int32)
     return given
@@ -69,9 +69,7 @@ def test_every_tensor_of_the_codec_belongs_to_a_stage():
     claimed = [name for stage in stages for name in stage.tensors(names)]
     assert set(claimed) == set(names)
     twice = {name for name in names if claimed.count(name) > 1}
-    assert all(
-        name.startswith("quantizer.quantizers.") for name in twice
-    )  # to choose codes, and to read them
+    assert all(name.startswith("quantizer.quantizers.") for name in twice)  # choosing codes, and reading them
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 24])
@@ -129,7 +127,7 @@ def test_inputs_are_the_oracles_own_rounded(source):
 
 
 def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
-    """Every array that was read is gone when the next layer starts, and no other parameter has memory."""
+    """Every array of a layer is freed when the next layer starts, and no other parameter has memory."""
     alive: list[weakref.ref] = []
     layers = TorchDia(voice.config, voice, "float64")
     starts = []
@@ -150,7 +148,7 @@ def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
     monkeypatch.setattr(Part, "read", read)
     stages = dia_stages(voice.config)
     gc.collect()
-    gc.freeze()  # what was there before is not looked through again for every layer
+    gc.freeze()  # older objects are not scanned again for every layer
     try:
         trace(stages, layers.run, dia_state(rows_of(voice.config, 4)), progress=start)
         start("the end")
@@ -160,7 +158,7 @@ def test_torch_holds_one_layer_at_a_time(voice, monkeypatch):
 
 
 def test_mlx_holds_one_layer_at_a_time(voice):
-    """What MLX has allocated, and its peak, against the sizes of the layers."""
+    """MLX's allocations and their peak against the sizes of the layers."""
     stages, names = dia_stages(voice.config), voice.names()
     sizes = [sum(4 * np.prod(voice.shape(name)) for name in stage.tensors(names)) for stage in stages]
     layers = MlxDia(voice.config, Stored("dia", voice.files), "float32")

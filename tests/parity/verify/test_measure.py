@@ -1,4 +1,4 @@
-"""The bound, choices and losses that `mlx-port verify` judges by."""
+"""The bound, choices and losses by which `mlx-port verify` judges."""
 
 import math
 import re
@@ -122,7 +122,7 @@ def test_swapped_rows_are_beyond_what_is_allowed(mode, bits):
 @pytest.mark.parametrize("bits", BITS["affine"])
 @pytest.mark.parametrize("kind", ["normal", "small", "negative offset", "outliers"])
 def test_affine_quantisation_is_bounded_at_its_own_step(bits, kind):
-    """Two steps of its group: whatever is moved by two and a half is beyond."""
+    """The bound is two steps of the group; a change of two and a half is beyond it."""
     how = Quantization.of("affine", None, bits)
     values = weights(kind)
     groups = values.astype(np.float64).reshape(-1, how.group_size)
@@ -146,12 +146,12 @@ def test_rounding_stays_within_what_is_allowed(dtype, code):
     error = np.abs(widen(narrow(values, code), code).astype(np.float64) - values)
     assert (error <= ROUNDING[dtype] * np.abs(values) + SMALLEST_STEP[dtype] / 2).all()
     if dtype != "float32":
-        assert (error > ROUNDING[dtype] / 2 * np.abs(values)).any()  # and is not far from it
+        assert (error > ROUNDING[dtype] / 2 * np.abs(values)).any()  # and close to it
 
 
 @pytest.mark.parametrize(("dtype", "code"), [("bfloat16", "BF16"), ("float16", "F16"), ("float32", "F32")])
 def test_the_smallest_step_is_the_smallest_number(dtype, code):
-    """Half of it, which rounds to zero, is allowed; float32 has no half of it."""
+    """An error of half of it, which rounds to zero, is allowed; float32 cannot represent half of it."""
     ones = np.ones(1, f"u{ITEM_SIZES[code]}").view(stored_type(code))
     [smallest] = widen(ones, code)
     assert smallest == SMALLEST_STEP[dtype]

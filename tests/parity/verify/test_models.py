@@ -31,7 +31,7 @@ Make = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def origin(tmp_path_factory) -> Callable[[str], list[Path]]:
-    """What a model is published as; MetaVoice's is with two bands of diffusion."""
+    """A model's published files; MetaVoice's with two bands of diffusion."""
     bands = bands_for(open_published(sources("metavoice")).parts["encodec"].config.hidden_size)
     file = tmp_path_factory.mktemp("mbd") / "mbd_comp_8.pt"
     write_published(file, published_content(bands, mbd_tensors(bands)))
@@ -40,7 +40,7 @@ def origin(tmp_path_factory) -> Callable[[str], list[Path]]:
 
 @pytest.fixture(scope="module")
 def converted(origin, tmp_path_factory) -> Make:
-    """Folders by model, dtype and quantisation, each made once."""
+    """Folders by model, dtype and quantization, each converted once."""
 
     @cache
     def make(model: str, dtype: str = "float32", quantization: Quantization | None = None) -> Path:
@@ -70,7 +70,7 @@ def damaged(converted, tmp_path) -> Make:
 
 @pytest.fixture
 def verify(origin, capsys) -> Callable[..., SimpleNamespace]:
-    """The command, in this process: its exit code, and its report or what it printed."""
+    """Run the command in this process; return its exit code, and its report or output."""
 
     def run(model: str, destination: Path, *flags: str) -> SimpleNamespace:
         code = cli.run(["verify", *map(str, origin(model)), str(destination), *QUICK, *flags])
@@ -167,7 +167,7 @@ def poison(tensor: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a tensor of a part, and the row that names it. run: the part's name in the report."""
+    """A change to a tensor of a part, and the row that names it. run: the part's name in the report."""
 
     part: str
     tensor: str
@@ -213,7 +213,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_named(name, damaged, verify):
-    """Each part's own, and only in the parts that have one."""
+    """Damage is named in each damaged part, and only there."""
     model, damages = name.partition(",")[0], DAMAGES[name]
     done = verify(model, damaged(model, *damages), "--json")
     rows, tensors, parts = failed(done.out)

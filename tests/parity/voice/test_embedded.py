@@ -1,4 +1,4 @@
-"""The embedded voice end to end: both sides speak the same, sampling at the model's defaults."""
+"""The embedded voice end to end: both sides speak the same, sampling with the model's defaults."""
 
 from functools import cache
 
@@ -53,7 +53,7 @@ def test_the_voice_is_the_same_model_on_both_sides() -> None:
 
 @pytest.mark.parametrize("place", range(len(TEXTS)))
 def test_sampled_at_the_defaults(place: int) -> None:
-    """Ten texts, each to its EOS or through 60 frames: every code is equal."""
+    """Ten texts, each up to its EOS or 60 frames: all codes are equal."""
     ours, theirs = spoken("mlx_port")[place], spoken("torch_ref")[place]
     assert 20 < ours.shape[1] <= FRAMES
     if ours.shape != theirs.shape or (ours != theirs).any():
@@ -61,7 +61,7 @@ def test_sampled_at_the_defaults(place: int) -> None:
 
 
 def explained(place: int, ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Where two runs part, which of them float64 is with, and how near to a tie it came."""
+    """First difference of two runs, the one that float64 agrees with, and the distance from a tie."""
     network, sampling = oracle().engine.network, oracle().config.sampling
     truth = plain.generate(network, TEXTS[place], HostNoise(place), sampling, FRAMES)
     frames = min(ours.shape[1], theirs.shape[1])
@@ -82,8 +82,8 @@ def test_some_texts_end_by_themselves() -> None:
 @EVERY_SIDE
 def test_alone_as_in_the_batch(name: str) -> None:
     place = min(range(len(TEXTS)), key=lambda place: spoken(name)[place].shape[1])
-    [alone] = VOICES[name]().generate_codes([TEXTS[place]], seed=place, max_frames=FRAMES)
-    np.testing.assert_array_equal(alone, spoken(name)[place])
+    [single] = VOICES[name]().generate_codes([TEXTS[place]], seed=place, max_frames=FRAMES)
+    np.testing.assert_array_equal(single, spoken(name)[place])
 
 
 @cache
@@ -93,7 +93,7 @@ def streamed(name: str) -> list[GenerationResult]:
 
 @EVERY_SIDE
 def test_stream(name: str) -> None:
-    """Pieces that join to the codes of the batch and to the waveform of the whole decode."""
+    """Pieces join to the codes of the batch and to the waveform of the whole decode."""
     pieces = streamed(name)
     assert len(pieces) >= 3
     assert pieces[0].token_count < pieces[-1].token_count / 2
@@ -115,10 +115,10 @@ def test_waveform() -> None:
 
 
 def test_continuing_a_voice() -> None:
-    """The voice's own speech as an audio prompt: encoded, read and continued alike."""
+    """The voice's own speech as an audio prompt: encoded, read and continued equally."""
     said = join(streamed("torch_ref")).audio[:4001]
     codes = {name: np.asarray(voice().engine.codec.encode(said[None])) for name, voice in VOICES.items()}
-    assert codes["mlx_port"].shape == (1, 8, 9)  # of 480 samples each
+    assert codes["mlx_port"].shape == (1, 8, 9)  # frames of 480 samples
     np.testing.assert_array_equal(codes["mlx_port"], codes["torch_ref"])
     prompt = snippet(said, "[S1] Hello,")
     results = [

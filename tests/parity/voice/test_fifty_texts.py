@@ -1,7 +1,7 @@
-"""The embedded voice's whole loop on fifty texts: equal codes on both sides, or a difference that rounding
-explains, printed, and then forced on, row by row.
+"""The embedded voice's whole loop on fifty texts: equal codes on both sides, or differences that rounding
+explains; these are printed, and the loop goes on row by row with the same ids.
 
-MLX_PORT_VOICE names another voice's folder, which holds dia/ and codec/.
+MLX_PORT_VOICE names the folder of another voice, with dia/ and codec/.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def texts() -> list[str]:
     """Twenty sentences in each voice and ten dialogues."""
     sentences = (EVALUATION / "sentences.txt").read_text().splitlines()
     dialogues = (EVALUATION / "dialogues.txt").read_text().splitlines()
-    alone = [f"[S{1 + (place >= 20)}] {words}" for place, words in enumerate(sentences[:40])]
-    return [*alone, *dialogues[:10]]
+    single = [f"[S{1 + (place >= 20)}] {words}" for place, words in enumerate(sentences[:40])]
+    return [*single, *dialogues[:10]]
 
 
 TEXTS = texts()
@@ -57,12 +57,12 @@ def pipeline(side: Side) -> Any:
 
 @cache
 def spoken(side: Side) -> list[np.ndarray]:
-    """Text i by seed i, all in one batch, at the model's own settings."""
+    """Text i with seed i, all in one batch, with the model's own settings."""
     return pipeline(side).generate_codes(TEXTS, seed=list(range(len(TEXTS))), max_frames=FRAMES)
 
 
 def grid(codes: np.ndarray) -> np.ndarray:
-    """The rows that spoke (C, T): BOS, then delayed codes with EOS behind them. (R, C) int32."""
+    """Rows of codes (C, T): BOS, then the delayed codes, each channel followed by EOS. (R, C) int32."""
     config = pipeline(YARDSTICK).config
     bos, eos, pad = config.bos_token_id, config.eos_token_id, config.pad_token_id
     ended = np.concatenate([codes, np.full((len(codes), 1), eos, np.int32)], axis=1)
@@ -71,7 +71,7 @@ def grid(codes: np.ndarray) -> np.ndarray:
 
 
 def forced(side: Side, text: str, rows: np.ndarray) -> np.ndarray:
-    """Logits behind every row but the last, with the text and without. → (2, R - 1, C, V)."""
+    """Logits after every row but the last, with the text and without. → (2, R - 1, C, V)."""
     network = pipeline(side).engine.network
     source = network.read([side.array(tokenize(text))], network.encode_nothing())
     both = np.stack([rows[:-1], rows[:-1]])
@@ -100,7 +100,7 @@ def test_codes_are_equal_or_part_at_a_near_tie(place: int) -> None:
     }
     frame = np.arange(steps)[:, None] - np.asarray(config.delay_pattern)
     free = (frame >= 0) & (frame < theirs.shape[1] + (np.arange(rows.shape[1]) == 0))
-    # where the free runs part, and where the rows that both were forced through draw differently
+    # first differences of the free runs, and rows whose forced draws differ
     other = grid(ours)[: len(rows)]
     parts = np.argwhere((other != rows[: len(other)]) & (other >= 0))
     first = (int(parts[0][0]) - 1, int(parts[0][1]))
@@ -146,7 +146,7 @@ def made(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_another_id_is_not_explained_away() -> None:
-    """Over many rows: an id that is really behind is told apart from one within rounding."""
+    """Over many rows: an id whose score is clearly lower is not taken for a near-tie."""
     wrong = 0
     for seed in range(50):
         cond, uncond, uniform = made(seed)
@@ -158,7 +158,7 @@ def test_another_id_is_not_explained_away() -> None:
 
 @pytest.mark.parametrize("e", [1e-3, 1e-5])
 def test_every_difference_that_noise_makes_is_explained(e: float) -> None:
-    """Logits moved by at most e: each other draw has a decision within its margin."""
+    """Logits change by at most e: each draw that differs has a decision within its margin."""
     rng, differences = np.random.default_rng(0), 0
     for seed in range(3000 if e > 1e-4 else 300):
         cond, uncond, uniform = made(seed)

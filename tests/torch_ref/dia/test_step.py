@@ -1,4 +1,4 @@
-"""A captured step's fixed buffers hold what the growing cache holds; captured on a GPU, it draws the same."""
+"""A captured step's fixed buffers equal the growing cache; captured on a GPU, it draws the same ids."""
 
 import weakref
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def copied(caches: list[KeyValueCache]) -> list[KeyValueCache]:
 
 @torch.inference_mode()
 def test_fixed_cache(published: Path) -> None:
-    """Logits row by row, from a prefill of five rows on, in float64 to rounding."""
+    """Logits row by row after a prefill of five rows, in float64 to rounding."""
     network = DiaPipeline.load(published, device="cpu", dtype="float64").engine.network
     rows = torch.from_numpy(np.random.default_rng(1).integers(0, 63, (2, 12, 4)))
     source = network.read([torch.tensor([1, 70, 71])], network.encode_nothing())
@@ -54,7 +54,7 @@ def test_fixed_cache(published: Path) -> None:
 
 @torch.inference_mode()
 def test_the_growing_buffers_are_freed(published: Path) -> None:
-    """Layer by layer: one layer at most is there twice."""
+    """Layer by layer: at most one layer exists twice."""
     network = DiaPipeline.load(published, device="cpu").engine.network
     source = network.read([torch.tensor([5, 6])], None)
     step = steps.GraphStep(network, source, network.config.sampling, guided=False, rows=16)
@@ -74,7 +74,7 @@ SETTINGS = [{}, {"temperature": 0.0}, {"cfg_scale": 0.0}, {"cfg_scale": 0.0, "te
 
 
 class Eager:
-    """Stands for a CUDA graph on a CPU: runs the work again, into the same result."""
+    """Replacement for a CUDA graph on a CPU: runs the work again, into the same result."""
 
     def __init__(self, run: Callable[[], torch.Tensor], result: torch.Tensor):
         self.run, self.result = run, result
@@ -84,7 +84,7 @@ class Eager:
 
 
 def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Callable[[], None]) -> tuple:
-    """As `capture`: the work runs once to warm up, and the capture itself computes nothing."""
+    """Like `capture`: run the work once to warm up; the capture itself computes nothing."""
     result = torch.full_like(run(), -7)
     again()
     return Eager(run, result), result
@@ -93,7 +93,7 @@ def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Calla
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_captured_step(published: Path, settings: dict, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """float32: in bfloat16 the two kernels' roundings decide near-ties."""
+    """In float32: in bfloat16 the two kernels' rounding decides near-ties."""
     voice = DiaPipeline.load(published, device=device, dtype="float32")
     plain = voice.generate_codes(TEXTS, PROMPTS, seed=4, max_frames=24, **settings)
     made: list[steps.GraphStep] = []
@@ -113,7 +113,7 @@ def test_captured_step(published: Path, settings: dict, device: str, monkeypatch
 
 
 def test_what_the_graph_reads_stays(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A graph holds no tensor: those of the work that was captured must be held by the step."""
+    """A graph keeps no tensor alive: the step must hold those of the captured work."""
     voice = DiaPipeline.load(published, device="cpu", dtype="float32")
     network, sampling = voice.engine.network, voice.config.sampling
     read: list[weakref.ref] = []

@@ -1,4 +1,4 @@
-"""Small random UNets and ControlNets of diffusers, a step through both, and masks as InvokeAI makes them."""
+"""Small random UNets and ControlNets of diffusers, a step through both, and masks as in InvokeAI."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SDXL = Size((False, True, True), (32, 80, 160), (5, 10, 20), 128)
 
 
 def models(size: Size, device: str = "cpu") -> tuple[Any, Any]:
-    """Random weights of seed 0; the ControlNet's zero convolutions too, or it would add nothing."""
+    """Random weights of seed 0; also for the ControlNet's zero convolutions, so that it has an effect."""
     torch.manual_seed(0)
     with torch.device(device):
         build: Any = UNet2DConditionModel
@@ -57,7 +57,7 @@ def models(size: Size, device: str = "cpu") -> tuple[Any, Any]:
 
 
 class Prompt:
-    """Regions and padding of one prompt: what InvokeAI's RegionalPromptData answers."""
+    """Regions and padding of one prompt, with the interface of InvokeAI's RegionalPromptData."""
 
     def __init__(self, size: Size, *, regions: bool, padding: bool, like: Tensor):
         self.size, self.regions, self.padding, self.like = size, regions, padding, like
@@ -108,7 +108,7 @@ def step(
 
 
 class CustomAttnProcessor2_0(AttnProcessor2_0):
-    """The stock processor with regions, as InvokeAI has it (its name is what `install` knows)."""
+    """The stock processor with regions, as in InvokeAI (`install` goes by its name)."""
 
     def __call__(  # type: ignore[override]
         self,
@@ -127,7 +127,7 @@ class CustomAttnProcessor2_0(AttnProcessor2_0):
 
 
 class Tokens(nn.Module):
-    """Image states (B, N, D) to (B, N, 4, D): stands for an IP-Adapter's projection."""
+    """Image states (B, N, D) to (B, N, 4, D), in place of an IP-Adapter's projection."""
 
     def forward(self, images: list[Tensor]) -> list[Tensor]:
         return [torch.stack([x, x.flip(-1), -x, x * 2], 2) for x in images]

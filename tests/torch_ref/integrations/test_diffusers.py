@@ -32,7 +32,7 @@ from torch_ref.integrations.diffusers import REPLACED, ChunkedAttnProcessor, _re
 from torch_ref.layers.attention import AttentionPolicy, scaled_dot_product_attention
 from torch_ref.limits import Backend, enforce, observe
 
-CHUNKS = AttentionPolicy(37, 11, native=False)  # divide nothing
+CHUNKS = AttentionPolicy(37, 11, native=False)  # nothing divides evenly
 PROMPTS = {
     "no mask": (False, False),
     "padding": (False, True),
@@ -42,7 +42,7 @@ PROMPTS = {
 
 
 def prompts(size: Size, like: nn.Module, kind: str) -> dict[str, Prompt | None]:
-    """The UNet's and the ControlNet's mask: the latter never has regions."""
+    """Masks of the UNet and the ControlNet; the latter never has regions."""
     regions, padding = PROMPTS[kind]
     parameter = next(like.parameters())
     if not regions and not padding:
@@ -80,7 +80,7 @@ def test_as_exact_as_the_stock_processor(stock, kind):
     after = run(ours, kind)
     bound = 16 * (before.double() - truth).abs().max()
     assert (after.double() - truth).abs().max() <= bound
-    assert bound < 1e-3 * truth.abs().max()  # and the bound says something
+    assert bound < 1e-3 * truth.abs().max()  # and the bound is meaningful
 
 
 def test_every_mask_matters(stock):
@@ -113,7 +113,7 @@ def test_scales_set_while_installed_act_and_stay(adapted):
         silent: list[float | int] = [0.0]
         found: Any = unet.attn_processors.values()
         for processor in found:
-            if isinstance(processor, IPAdapterAttnProcessor2_0):  # as set_ip_adapter_scale finds them
+            if isinstance(processor, IPAdapterAttnProcessor2_0):  # the scales that set_ip_adapter_scale sets
                 processor.scale = silent
 
     install(adapted[0], CHUNKS)
@@ -182,7 +182,7 @@ def test_masks_of_every_form(shape):
 
 
 def test_a_mask_of_one_batch_serves_all():
-    """The stock processor takes it for the mask of other heads (diffusers 0.42)."""
+    """The stock processor mistakes it for the mask of other heads (diffusers 0.42)."""
     attn, x, mask = layer(), torch.randn(2, 50, 32), torch.randn(1, 50, 50)
     attn.set_processor(ChunkedAttnProcessor(CHUNKS))
     assert torch.allclose(attn(x, None, mask), attn(x, None, mask.expand(2, -1, -1)), atol=1e-6)
@@ -213,7 +213,7 @@ def test_a_pipeline_in_one_call_and_back():
 
 @pytest.mark.parametrize("name", REPLACED)
 def test_what_is_replaced_is_there(name):
-    """In diffusers; InvokeAI's is a stand-in here."""
+    """In diffusers; InvokeAI's class is imitated here."""
     known = CustomAttnProcessor2_0 if name == "CustomAttnProcessor2_0" else getattr(attention_processor, name)
     assert known.__name__ == name
 
@@ -237,7 +237,7 @@ def test_nothing_to_install_in_is_said():
 
 
 def collisions(size: Size, *, installed: bool) -> tuple[int, str]:
-    """Attention calls of a step that meet a graph made for another mask, and the first message."""
+    """Attention calls of a step that meet a graph cached for another mask, and the first message."""
     unet, controlnet = models(size, "meta")
     regional(unet, controlnet)
     if installed:

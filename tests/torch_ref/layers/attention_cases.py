@@ -1,4 +1,4 @@
-"""Attention calls that catch one fault each, their truth in float64, and wrong candidates that must fail.
+"""Attention calls that catch one fault each, their results in float64, and wrong candidates that must fail.
 
 A candidate takes the arguments of torch.nn.functional.scaled_dot_product_attention up to enable_gqa.
 """
@@ -88,9 +88,9 @@ CASES = {
 
 
 def inputs(name: str) -> tuple[list[Tensor], dict[str, Any]]:
-    """Query, key and value, and the keyword arguments of a case: always the same numbers.
+    """Query, key and value, and the keyword arguments of a case: with fixed numbers.
 
-    Masks: "add" is normal, "keep" is boolean, "keep, rows without keys" leaves rows 30 to 34 none.
+    Masks: "add" is normal, "keep" is boolean, "keep, rows without keys" masks all keys of rows 30 to 34.
     """
     case = CASES[name]
     rng = np.random.default_rng(sorted(CASES).index(name))
@@ -153,12 +153,12 @@ def tolerance(tensors: list[Tensor], options: dict[str, Any], exact: Tensor) -> 
 
 
 def fault(candidate: Candidate, name: str) -> str | None:
-    """What is wrong with a candidate's answer to a case; None if nothing is."""
+    """Fault in a candidate's result for a case; None for a right result."""
     return fault_of(candidate, *inputs(name))
 
 
 def fault_of(candidate: Candidate, tensors: list[Tensor], options: dict[str, Any]) -> str | None:
-    """What is wrong with a candidate's answer to a call; None if nothing is."""
+    """Fault in a candidate's result for a call; None for a right result."""
     exact = truth(tensors, options)
     try:
         out = candidate(*tensors, **options)
@@ -183,14 +183,14 @@ TWO_ROWS = {  # causal calls whose last block has 2 rows: rows, keys, q_chunk (N
 
 
 def causal_fault(candidate: Candidate, rows: int, keys: int) -> str | None:
-    """What is wrong with a candidate's answer to a causal call of two heads; None if nothing is."""
+    """Fault in a candidate's result for a causal call of two heads; None for a right result."""
     rng = np.random.default_rng(100 * rows + keys)
     shapes = (1, 2, rows, 8), (1, 2, keys, 8), (1, 2, keys, 8)
     tensors = [torch.from_numpy(rng.standard_normal(shape)).float() for shape in shapes]
     return fault_of(candidate, tensors, dict(CAUSAL))
 
 
-# Wrong on purpose. Each stands for a fault seen in the wild.
+# Wrong on purpose. Each has a fault of a real implementation.
 
 
 def lower_right(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -202,13 +202,13 @@ def lower_right(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Te
 
 
 def restarted(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """Query chunks with the whole mask and an unmoved diagonal (pytorch PR #190791)."""
+    """Query chunks with the whole mask and a diagonal that does not move (pytorch PR #190791)."""
     chunks = [native(part, key, value, **options) for part in query.split(16, -2)]
     return torch.cat(chunks, -2)
 
 
 def no_maximum(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """exp of the scores themselves."""
+    """exp of the scores, without subtracting their maximum."""
     weights = scores64(query, key, options).to(torch.float32).exp()
     if options.get("enable_gqa"):
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
@@ -229,7 +229,7 @@ def input_dtype(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Te
 
 
 def softmax_only(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """Rows without keys left as softmax makes them."""
+    """Rows without keys, as softmax returns them."""
     weights = torch.softmax(scores64(query, key, options), -1)
     if options.get("enable_gqa"):
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
@@ -237,7 +237,7 @@ def softmax_only(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> T
 
 
 def default_scale(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """The scale of another call stays (torch 2.5 to 2.12 on MPS)."""
+    """The scale of an earlier call (torch 2.5 to 2.12 on MPS)."""
     return native(query, key, value, **{**options, "scale": None})
 
 
@@ -249,12 +249,12 @@ def tiled_heads(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Te
 
 
 def query_width(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """The output is made like the query (torch before 2.12 on MPS)."""
+    """An output of the query's shape (torch before 2.12 on MPS)."""
     return native(query, key, value, **options)[..., : query.shape[-1]]
 
 
 def packed(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-    """Memory is read as if it were contiguous (torch 2.8 on MPS)."""
+    """Input memory read as if contiguous (torch 2.8 on MPS)."""
     parts = [x.as_strided(x.shape, torch.empty(x.shape).stride()) for x in (query, key, value)]
     return native(*parts, **options)
 
@@ -266,7 +266,7 @@ def dropped_tail(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> T
     return out
 
 
-WRONG: dict[str, tuple[Candidate, tuple[str, ...]]] = {  # candidate, cases that are there to catch it
+WRONG: dict[str, tuple[Candidate, tuple[str, ...]]] = {  # candidate, cases that catch it
     "causal from the lower right": (lower_right, ("causal, more keys", "causal, more rows")),
     "mask and diagonal not moved": (restarted, ("causal, square", "boolean mask", "two-dimensional mask")),
     "no running maximum": (no_maximum, ("large logits",)),

@@ -73,7 +73,7 @@ def test_every_case_of_a_fault_passes_without_it():
     assert all(fault(native, case) is None for _, cases in WRONG.values() for case in cases)
 
 
-# As if on MPS
+# As on MPS
 
 ALWAYS = {"mask-dtype-cached"}
 TO_2_12 = {"half-causal", "scale-cached"}
@@ -211,7 +211,7 @@ def test_the_native_path_costs_a_few_microseconds():
 
 
 class Recorder(TorchDispatchMode):
-    """The largest tensor made, and the most bytes alive at once, but for the output of `of_shape`."""
+    """The largest tensor, and the most bytes alive at once, except the output of `of_shape`."""
 
     def __init__(self, of_shape: tuple[int, ...]):
         super().__init__()
@@ -255,7 +255,7 @@ def test_blocks_stay_within_the_budget(budget, options):
 
 @pytest.mark.parametrize("rows", [1024, 2000])
 def test_causal_blocks_leave_out_what_lies_above_the_diagonal(rows):
-    """All but an eighth of it, and the last key block's rest."""
+    """All but an eighth of it and the rest of the last key block."""
 
     def operations(**options: Any) -> int:
         x = draw(1, 2, rows, 64)
@@ -285,7 +285,7 @@ def test_a_large_call_leaves_the_native_path_unless_its_kernel_keeps_no_scores()
 
 @pytest.fixture
 def in_blocks(monkeypatch):
-    """Whether each call so far was cut into blocks; none of those is computed."""
+    """Record for each call if it was cut into blocks, without computing them."""
     calls = []
 
     def blocks(query: Tensor, *others: Any) -> Tensor:
@@ -304,7 +304,7 @@ def in_blocks(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_the_native_path_counts_every_score_of_every_batch_and_head(in_blocks, dtype):
-    """In 4 bytes each, whatever the dtype. Values of another width: no kernel does without the scores."""
+    """At 4 bytes per score, for any dtype. Values of another width: every kernel stores the scores then."""
     query, key, value = (draw(2, 3, *shape).to(dtype) for shape in ((5, 16), (7, 16), (7, 8)))
     scores = 2 * 3 * 5 * 7 * 4
     assert not in_blocks(query, key, value, policy=AttentionPolicy(budget_bytes=scores))
@@ -321,7 +321,7 @@ def test_the_native_path_without_a_budget_takes_256_mib_of_scores(in_blocks):
 
 
 def test_a_mask_of_more_than_32_bits_is_cut_on_cuda(in_blocks):
-    """Though the budget would hold its scores."""
+    """Although its scores would fit in the budget."""
     rows, policy = 1 << 16, AttentionPolicy(budget_bytes=1 << 40)
     for keys, cut in ((rows, False), (rows + 1, True)):
         query, key = (torch.empty(1, 1, length, 64, device="meta") for length in (rows, keys))
@@ -331,7 +331,7 @@ def test_a_mask_of_more_than_32_bits_is_cut_on_cuda(in_blocks):
 
 
 class ScoreCopies(Recorder):
-    """The most copies of a block's scores alive at once: float32 ones count 1, boolean ones 1/4."""
+    """The most copies of a block's scores alive at once; float32 counts 1, boolean 1/4."""
 
     def __init__(self, scores: int):
         super().__init__((0,))
@@ -348,7 +348,7 @@ class ScoreCopies(Recorder):
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("mask", [None, torch.float16, torch.bool])
 def test_copies_for_mask_dropout_and_gradient_count(mask, dropout, graph, monkeypatch):
-    """No block keeps more copies of its scores than its size was chosen for."""
+    """No block keeps more copies of its scores than its size allows for."""
     rows, keys, counted = 32, 256, []
     query, key, value = (draw(1, 1, size, 4).half().requires_grad_(graph) for size in (rows, keys, keys))
     bias = None if mask is None else torch.ones(rows, keys, dtype=mask)

@@ -18,7 +18,7 @@ def tensors(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every size of every native call's input and output but the input channels of a plain convolution."""
+    """All input and output sizes of every native call, except input channels of a plain convolution."""
     seen: list[int] = []
     for name in ("conv1d", "conv_transpose1d"):
         native = getattr(F, name)

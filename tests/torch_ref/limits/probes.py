@@ -1,4 +1,4 @@
-"""For every rule a call that breaks it and a near miss that breaks nothing."""
+"""A call that breaks it and a near miss that breaks nothing, for every rule."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Probe:
 
 
 def same(breaks: Thunk, backend: Backend, elsewhere: Backend) -> Probe:
-    """The same call, where the rule does not hold."""
+    """The same call on a backend without the rule."""
     return Probe(backend, breaks, breaks, elsewhere)
 
 

@@ -1,4 +1,4 @@
-"""Fewer runs that show the same: of all pairs of torch and macOS those that no other stands for."""
+"""Fewer runs with the same evidence: the pairs of torch and macOS that no other pair covers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Layers = Literal["with LSTM", "without LSTM"]
 
 
 def rules(backend: Backend, layers: Layers) -> set[str]:
-    """Rules that hold there and that such a network could break."""
+    """Rules of a backend that such a network could break."""
     return {rule.id for rule in active(backend) if layers == "with LSTM" or rule.ops != ("lstm",)}
 
 
 def path(backend: Backend, layers: Layers) -> tuple[object, ...]:
-    """What decides which calls our layers make there: attention's rules, convolutions' sizes, the LSTM."""
+    """Properties that choose our layers' calls: attention's rules, convolutions' sizes, the LSTM."""
     cpu = torch.device("cpu")
     attention = [rule.id for rule in active(backend) if "scaled_dot_product_attention" in rule.ops]
     with enforce(backend):
@@ -27,12 +27,12 @@ def path(backend: Backend, layers: Layers) -> tuple[object, ...]:
 
 
 def stands_for(backend: Backend, other: Backend, layers: Layers) -> bool:
-    """Whether what breaks a rule of `other` breaks one of `backend` too: the same calls, no rule less."""
+    """Check if `backend` covers `other`: the same calls, and every rule of `other`."""
     return path(backend, layers) == path(other, layers) and rules(backend, layers) >= rules(other, layers)
 
 
 def stand_ins(layers: Layers) -> list[Backend]:
-    """Some of the pairs, one that stands for every pair among them."""
+    """The fewest pairs that together cover every pair."""
     kept: list[Backend] = []
     for backend in pairs():
         if not any(stands_for(one, backend, layers) for one in kept):

@@ -1,4 +1,4 @@
-"""EnCodec and Vocos at full size under the rules of MPS: with our layers none is broken, else some are."""
+"""Full-size EnCodec and Vocos under the rules of MPS: our layers break no rule, torch's own layers some."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FRAMES = 215  # 2.9 s: 68,800 samples in one window, over 65,536
 HOP = ENCODEC_24KHZ.hop_length
 CODES = torch.zeros(1, 8, FRAMES, dtype=torch.int32, device="meta")
 SAMPLES = torch.zeros(1, FRAMES * HOP, device="meta")
-FEW = 4  # frames where the LSTM runs too: it goes step by step
+FEW = 4  # frames in runs with the LSTM, which goes step by step
 
 
 @pytest.fixture(scope="module")
 def encodec() -> Encodec:
-    """Shapes only: no weight is allocated."""
+    """A network of shapes only: no weight is allocated."""
     with torch.device("meta"):
         return Encodec(ENCODEC_24KHZ).eval()
 
@@ -39,7 +39,7 @@ def vocos() -> Vocos:
 
 
 def convolutions(codec: Encodec) -> tuple[torch.Tensor, torch.Tensor]:
-    """Those before the LSTM of the encoder and behind that of the decoder, over all frames at once."""
+    """Convolutions before the encoder's LSTM and after the decoder's, over all frames at once."""
     x = SAMPLES[:, None]
     for layer in codec.encoder.layers[: codec.encoder.middle]:
         x = layer(x)
@@ -62,7 +62,7 @@ def test_full_size(encodec: Encodec, vocos: Vocos, backend: Backend) -> None:
 
 @pytest.mark.parametrize("backend", pairs(), ids=str)
 def test_without_our_layers_rules_are_broken(encodec: Encodec, backend: Backend, monkeypatch) -> None:
-    """Convolutions over 65,536 before macOS 15.1, torch's LSTM from macOS 15 on: no pair is without."""
+    """Every pair breaks a rule: convolutions over 65,536 before macOS 15.1, torch's LSTM from macOS 15 on."""
     monkeypatch.setattr(conv, "longest_convolution", lambda device: None)
     monkeypatch.setattr(torch_ref.layers.lstm, "lstm_trusted", lambda device, layers: True)
     with observe(backend) as seen, torch.inference_mode():

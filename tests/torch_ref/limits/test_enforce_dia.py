@@ -1,4 +1,4 @@
-"""Dia and DAC under the rules of MPS: with our layers none is broken, without them the ones named here."""
+"""Dia and DAC under the rules of MPS: our layers break no rule, torch's own layers those named here."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CONVOLUTION = {"conv-65536", "conv-transpose-65536"}
 
 @pytest.fixture(scope="module")
 def full_size() -> Dac:
-    """Shapes only: no weight is allocated."""
+    """A network of shapes only: no weight is allocated."""
     with torch.device("meta"):
         return Dac(DAC_44KHZ)
 
 
 @pytest.fixture
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Convolutions that do not ask what the device can do."""
+    """Convolutions that ignore the device's limits."""
     monkeypatch.setattr(conv, "longest_convolution", lambda device: None)
 
 
@@ -44,7 +44,7 @@ def encode(codec: Dac) -> torch.Tensor:
 
 @pytest.mark.parametrize("backend", stand_ins("without LSTM"), ids=str)
 def test_five_seconds_of_full_size_dac(full_size: Dac, backend: Backend) -> None:
-    """Whole, not in the codec's windows: the convolutions alone keep within the limits."""
+    """In one run without the codec's windows: the convolutions themselves stay within the limits."""
     with enforce(backend):
         assert decode(full_size).shape == (1, FRAMES * DAC_44KHZ.hop_length)
         assert encode(full_size).shape == (1, 9, FRAMES)
@@ -88,10 +88,10 @@ def plain(speak: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
 def test_the_embedded_voice_speaks(
     speak: Callable[[], list[np.ndarray]], plain: list[np.ndarray], backend: Backend
 ) -> None:
-    """As on the CPU."""
+    """Codes as on the CPU."""
     with enforce(backend):
         limited = speak()
-    np.testing.assert_allclose(limited[0], plain[0], rtol=0, atol=1e-5)  # attention falls to blocks: rounding
+    np.testing.assert_allclose(limited[0], plain[0], rtol=0, atol=1e-5)  # attention runs in blocks: rounding
     for one, other in zip(limited[1:], plain[1:], strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -104,7 +104,7 @@ def test_neither_network_has_an_lstm() -> None:
 
 @pytest.mark.parametrize("layers", ["with LSTM", "without LSTM"])
 def test_every_pair_has_a_stand_in(layers: Layers) -> None:
-    """Where torch and our layers decide the same, and with no rule less; and none is there for nothing."""
+    """One with the same choices of torch and our layers and all its rules; no stand-in is superfluous."""
     kept = stand_ins(layers)
     for pair in pairs():
         assert any(stands_for(one, pair, layers) for one in kept), pair
@@ -116,8 +116,8 @@ def test_every_pair_has_a_stand_in(layers: Layers) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (("2.6.0", "14.5"), ("2.6.0", "13.6")),  # a rule less
-        (("2.6.0", "13.6"), ("2.8.0", "13.6")),  # another release: attention's rules too
+        (("2.6.0", "14.5"), ("2.6.0", "13.6")),  # lacks a rule
+        (("2.6.0", "13.6"), ("2.8.0", "13.6")),  # another release, so also other rules of attention
         (("2.6.0", "13.6"), ("2.6.0", "15.2")),  # convolutions of any size
         (("2.6.0", "13.6"), ("2.6.0", "15.0")),  # torch's LSTM
     ],

@@ -48,4 +48,4 @@ def test_the_whole_pipeline(speak: Callable[[], Speech], plain: Speech, backend:
         np.testing.assert_array_equal(codes, other)
         assert codes.shape[1] > 0
     for audio, other in zip(limited[1::2], plain[1::2], strict=True):
-        np.testing.assert_allclose(audio, other, rtol=0, atol=1e-5)  # attention falls to blocks: rounding
+        np.testing.assert_allclose(audio, other, rtol=0, atol=1e-5)  # attention runs in blocks: rounding

@@ -1,4 +1,4 @@
-"""All of MetaVoice in torch, from text and voice to speech: under the rules of MPS, and as a T4 runs it."""
+"""MetaVoice in torch from text and voice to speech, under the rules of MPS and with the dtypes of a T4."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def voice(pipeline: Any) -> np.ndarray:
 
 
 def speak(pipeline: Any, voice: Any) -> list[np.ndarray]:
-    """Two pieces, guided on speaker and on text, by the diffusion, and their codes by Vocos."""
+    """Two pieces, guided on speaker and text, decoded by the diffusion, and their codes by Vocos."""
     noise = [Ending(1, 3), Ending(2, 2)]
     asked: dict[str, Any] = {
         "cfg_scale": (2.0, 1.5),
@@ -78,7 +78,7 @@ def test_nor_where_a_voice_is_read(pipeline: Any, voice: np.ndarray, backend: Ba
 
 
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> torch.dtype:
-    """What a CUDA device of a compute capability gets; the CPU then computes in it."""
+    """Dtypes of a CUDA device of a compute capability, computed on the CPU."""
     with monkeypatch.context() as made_up:
         made_up.setattr(torch.cuda, "is_available", lambda: True)
         made_up.setattr(torch.cuda, "device_count", lambda: 1)

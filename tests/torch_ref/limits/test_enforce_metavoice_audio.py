@@ -1,4 +1,4 @@
-"""Multi-band diffusion and the speaker encoder under the rules of MPS: none is broken; numbers stay."""
+"""Multi-band diffusion and speaker encoder under the rules of MPS: none is broken, results stay the same."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tts_core.codecs.mbd import PUBLISHED_UNET
 from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
 from tts_core.noise import HostNoise
 
-LENGTH = 96_000  # 4 s: more than the 65,536 that a convolution takes on some of them
+LENGTH = 96_000  # 4 s: above 65,536, the limit of a convolution on some of them
 SPEAKER = SpeakerEncoderConfig(n_mels=11, hidden_size=10, num_hidden_layers=3, speaker_embedding_size=7)
 
 
 @pytest.fixture(scope="module")
 def full_size() -> DiffusionUnet:
-    """Shapes only: no weight is allocated."""
+    """A network of shapes only: no weight is allocated."""
     with torch.device("meta"):
         return DiffusionUnet(PUBLISHED_UNET, 1000).eval()
 
 
 def run_full_size(unet: DiffusionUnet) -> torch.Tensor:
-    """One call of the network, and the split and matching of what it gives."""
+    """One call of the network, then the band split and the matching of its result."""
     x = torch.zeros(1, 1, LENGTH, device="meta")
     with torch.inference_mode():
         wave = unet(x, 999, torch.zeros(1, 128, LENGTH // 320, device="meta"))[:, 0]
@@ -97,7 +97,7 @@ SAMPLES = np.random.default_rng(1).normal(0, 0.1, 34_000).astype(np.float32)  # 
 def test_no_rule_is_broken(
     encoder: SpeakerEncoder, plain: tuple[np.ndarray, np.ndarray], backend: Backend
 ) -> None:
-    mels = torch.ones(2, 5, SPEAKER.n_mels, device=torch.device("cpu"))  # the LSTM goes step by step there
+    mels = torch.ones(2, 5, SPEAKER.n_mels, device=torch.device("cpu"))  # there the LSTM goes step by step
     with enforce(backend) as watch, torch.inference_mode():
         limited = decode()
         assert encoder(mels).shape == (2, SPEAKER.speaker_embedding_size)

@@ -1,4 +1,4 @@
-"""MetaVoice's language models under the rules of MPS: none is broken, and the ids stay those of the CPU."""
+"""MetaVoice's language models under the rules of MPS: no rule is broken, and the ids are those of the CPU."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def test_metavoice_speaks(backend: Backend, name: str) -> None:
 
 @pytest.mark.parametrize("backend", stand_ins("without LSTM"), ids=str)
 def test_full_size(backend: Backend) -> None:
-    """Shapes alone, of one layer: a text, rows behind it, a step behind the longest sequence, the whole
-    window.
-    """
+    """Shapes of one layer: a text, rows after it, a step after the longest sequence, the whole window."""
     with torch.device("meta"):
         first = FirstStage(replace(METAVOICE_FIRST_STAGE, num_hidden_layers=1))
         second = SecondStage(replace(METAVOICE_SECOND_STAGE, num_hidden_layers=1))

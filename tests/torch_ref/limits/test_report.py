@@ -1,4 +1,4 @@
-"""docs/measured/limits.md is what its command prints: rules are met without our layers, none with them."""
+"""docs/measured/limits.md is the output of its command; our layers break no rule, torch's own layers some."""
 
 from pathlib import Path
 

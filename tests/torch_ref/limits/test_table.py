@@ -1,4 +1,4 @@
-"""The table of limits: complete, and every rule is broken by its probe and by nothing close to it."""
+"""The table of limits is complete; each rule's probe breaks it, and its near miss does not."""
 
 import contextlib
 
@@ -23,7 +23,7 @@ from torch_ref.limits.backend import parse
 from torch_ref.limits.rule import Rule, Where
 
 BY_ID = {rule.id: rule for rule in RULES}
-FAILURES = (RuntimeError, ValueError, TypeError, NotImplementedError)  # a CPU may refuse the call as well
+FAILURES = (RuntimeError, ValueError, TypeError, NotImplementedError)  # a CPU may also refuse the call
 
 
 def test_every_rule_has_its_own_name_and_probe():
@@ -39,7 +39,7 @@ def test_every_fact_has_rules_or_a_reason():
 
 
 def test_no_fact_is_lost():
-    """Rows of sections 1 to 6 of the notes that the table was made from."""
+    """All rows of sections 1 to 6 of the table's source notes are in it."""
     rows = [sum(fact.section == section for fact in FACTS) for section in range(1, 7)]
     assert rows == [10, 26, 8, 10, 15, 19]
 
@@ -63,7 +63,7 @@ def test_a_near_miss_passes(name):
 
 
 def edges(rule: Rule):
-    """Versions on both sides of every bound, and whether the rule holds there by that bound alone."""
+    """Versions on both sides of every bound, and whether that bound applies the rule there."""
     for where in rule.where:
         for kind, (first, before) in (("torch", where.torch), ("macos", where.macos)):
             for bound, holds in ((first, True), (before, False)):
@@ -79,7 +79,7 @@ def just_before(version: str) -> str:
 
 
 def inside(where: Where, rule: Rule) -> dict[str, str]:
-    """A backend that a part of a rule covers."""
+    """A backend to which a part of a rule applies."""
     torch_first, torch_before = where.torch
     macos_first, macos_before = where.macos
     release = torch_first or (just_before(torch_before) if torch_before else "2.9.0")
@@ -234,7 +234,7 @@ def test_float64_is_seen_where_it_reaches_the_device(move):
     ],
 )
 def test_what_has_a_copy_on_the_host_is_still_watched(move):
-    """On a CPU torch gives the tensor itself back: the copy must not take it along to the host."""
+    """On a CPU torch returns the tensor itself: watching must not move it to the host with the copy."""
     x = real(4)
     with observe(Backend("mps", "2.6.0", "14.5")) as watch:
         host = move(x)
@@ -261,7 +261,7 @@ def test_the_device_wins_over_the_host_and_the_host_over_what_is_open():
     x = real(1, 1, 65537)
     with observe(Backend("mps", "2.6.0", "14.5")) as watch:
         host = x.cpu()
-        F.conv1d(host + torch.zeros(1), torch.zeros(1, 1, 1))  # what is made without a device goes along
+        F.conv1d(host + torch.zeros(1), torch.zeros(1, 1, 1))  # tensors created without a device go along
         assert watch.broken == {}
         F.conv1d(x * host.sum(), torch.zeros(1, 1, 1))
     assert set(watch.broken) == {"conv-65536"}

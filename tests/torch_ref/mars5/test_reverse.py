@@ -1,4 +1,4 @@
-"""MARS5's diffusion under the rules of MPS, at full size too; captured on a GPU, it draws the same."""
+"""MARS5's diffusion under the rules of MPS, at full size too; captured on a GPU, it draws the same ids."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,9 @@ from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
 from tts_core.mars5.spec import MARS5_NAR
 from tts_core.noise import HostNoise
 
-FEW = replace(MARS5_NAR, encoder_layers=1, decoder_layers=2, speaker_layers=1)  # layers are all alike
+FEW = replace(
+    MARS5_NAR, encoder_layers=1, decoder_layers=2, speaker_layers=1
+)  # all layers have the same shapes
 SOME = [Backend("mps", *versions) for versions in (("2.5.1", "13.6"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))]
 WAYS: dict[str, Any] = {
     "defaults": Diffusion(timesteps=2, q0_override_steps=0),
@@ -56,7 +58,7 @@ def test_under_the_rules_of_mps(backend: Backend, way: str, *, deep: bool) -> No
 @pytest.mark.parametrize("draws", ["per cell", "per class"])
 @pytest.mark.parametrize("backend", SOME, ids=str)
 def test_full_size(backend: Backend, draws: Any) -> None:
-    """12 s of reference and 20 s of speech, shapes alone: one step of a deep clone."""
+    """One step of a deep clone, shapes only: 12 s of reference and 20 s of speech."""
     reference, frames = np.zeros((8, 900), np.int32), 1500
     begin = make_cells(np.zeros(frames, np.int32), np.zeros((8, frames), np.int32), reference, n_classes=1025)
     settings = Diffusion(draws=draws)

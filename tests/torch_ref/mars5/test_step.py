@@ -1,4 +1,4 @@
-"""The step whose state stands on the device draws what the plain one draws, captured on a GPU or not."""
+"""The step with its state on the device draws the ids of the plain step, captured on a GPU or not."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def drawn(
 @pytest.mark.parametrize("window", [3000, 16, 75])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_state_on_the_device(name: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ring wraps within the prompt, behind it, and never."""
+    """The ring wraps within the prompt, after it, and never."""
     network = network_of(sliding_window=window)
     plain = drawn(network, step.Step, SETTINGS[name], monkeypatch)
     assert len(set(plain)) > 5
@@ -69,7 +69,7 @@ def test_state_on_the_device(name: str, window: int, monkeypatch: pytest.MonkeyP
 
 
 def test_penalties_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The distributions behind given ids, some of which leave the window and return, are the plain ones."""
+    """Distributions equal the plain step's after given ids, some of which leave the window and return."""
     network, settings = network_of(), replace(SETTINGS["long penalties"], rep_penalty_window=3)
     codes, first = reference(30, network.config), VOCABULARY.first_speech
     given = [first + place for place in (0, 1, 1, 2, 0, 0, 3, 1, 1, 1, 4, 5, 6, 0)]
@@ -95,7 +95,7 @@ def test_penalties_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is off (TRITON_INTERPRET=1)")
 def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few draws: each takes seconds there."""
+    """Only a few draws, since each takes seconds."""
     network, few = network_of(sliding_window=16), 4
     monkeypatch.setattr(step, "fastest_row", lambda _: row.FusedRow)
     own = drawn(network, step.GraphStep, SETTINGS["every filter"], monkeypatch, few)

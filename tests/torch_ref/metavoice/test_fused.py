@@ -1,4 +1,4 @@
-"""The fused layers and the captured step are the plain ones. Triton can interpret its kernels on a CPU."""
+"""The fused layers and the captured step equal the plain ones. Triton can interpret its kernels on a CPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tts_core.noise import HostNoise
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
-# a head of a power of two; widths that are none
+# heads of a power of two; other widths
 CONFIG = replace(
     first_stage_config(), hidden_size=48, num_attention_heads=3, intermediate_size=75, num_hidden_layers=2
 )
@@ -51,7 +51,7 @@ INTERPRETED = () if CUDA else (pytest.mark.slow,)  # a minute
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @torch.inference_mode()
 def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Token by token from a prompt on; their keys and values go where the plain layers' go."""
+    """Token by token after a prompt; keys and values go to the places of the plain layers'."""
     pytest.importorskip("triton", reason="triton is not installed: it comes with torch for CUDA")
     if not (CUDA or os.environ.get("TRITON_INTERPRET")):
         pytest.skip("no NVIDIA GPU: TRITON_INTERPRET=1 lets Triton interpret the kernels")
@@ -89,7 +89,7 @@ def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyP
 
 
 class Eager:
-    """Stands for a CUDA graph on a CPU: runs the work again, into the same result."""
+    """Replacement for a CUDA graph on a CPU: runs the work again, into the same result."""
 
     def __init__(self, run: Callable[[], torch.Tensor], result: torch.Tensor):
         self.run, self.result = run, result
@@ -99,7 +99,7 @@ class Eager:
 
 
 def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Callable[[], None]) -> tuple:
-    """As `capture`: the work runs once to warm up, and the capture itself computes nothing."""
+    """Like `capture`: run the work once to warm up; the capture itself computes nothing."""
     result = torch.full_like(run(), -7)
     again()
     return Eager(run, result), result
@@ -111,7 +111,7 @@ FORMS = [pytest.param(True, marks=pytest.mark.cuda, id="fused"), pytest.param(Fa
 @pytest.mark.parametrize("fused", FORMS)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_captured_step(name: str, fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In float32, one text and two of unequal lengths, which are too many rows to be fused."""
+    """In float32, one text, and two of unequal lengths, which have too many rows for the fused form."""
     network, table = filled(first_stage_weights(CONFIG), torch.float32), tokenizers().first_stage
     prompts = [table.encode(text) for text in ("Hello there.", "a")]
     speakers = np.random.default_rng(3).normal(0, 1, (2, 10)).astype(np.float32)
@@ -153,7 +153,7 @@ def test_the_cpu_takes_the_plain_step() -> None:
 
 @torch.inference_mode()
 def test_where_there_is_no_fused_form() -> None:
-    """On a CPU; the buffers of a fixed cache are those that the prompt filled."""
+    """On a CPU: a fixed cache keeps the buffers that the prompt filled."""
     network = FirstStage(CONFIG)
     caches = network.new_cache(5)
     network(torch.tensor([[1, 2]]), network.speakers(torch.zeros(1, 10)), caches)
@@ -167,7 +167,7 @@ def test_where_there_is_no_fused_form() -> None:
 
 @torch.inference_mode()
 def test_fixed_caches_hold_what_growing_ones_do() -> None:
-    """What a graph replays, run plainly: logits token by token, in float64 to rounding."""
+    """The work that a graph replays, without a graph: logits token by token, in float64 to rounding."""
     network = ORACLE.network("metavoice", first_stage_weights(CONFIG))
     ids = torch.from_numpy(np.random.default_rng(1).integers(0, 2300, (2, 16)))
     heard = network.speakers(torch.randn(2, 10, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""MetaVoice's dtype policy: one choice for weights, cache, speaker and sampling. Machines are made up."""
+"""MetaVoice's dtype policy: one choice for weights, cache, speaker and sampling, on simulated machines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SPEAKERS = np.random.default_rng(2).normal(0, 1, (2, 10)).astype(np.float32)
 
 
 class Refused(TorchDispatchMode):
-    """Raises on any operation with a tensor of `kind`; counts operations by dtype of what they return."""
+    """Raise on any operation with a tensor of `kind`; count operations by dtype of their results."""
 
     def __init__(self, kind: torch.dtype):
         super().__init__()
@@ -125,13 +125,13 @@ def test_mps_and_cpu() -> None:
 def test_a_t4_never_meets_bfloat16(
     gpu: Callable[[tuple[int, int]], None], sampling: FirstStageSampling
 ) -> None:
-    """Compute capability 7.5: float16 for what the original mixed with bfloat16, and failed on."""
+    """Compute capability 7.5: float16 also where the original mixes in bfloat16 and fails."""
     gpu((7, 5))
     precision = policy.choose(None, None, "metavoice")
     first, second = networks(precision)
     with Refused(torch.bfloat16) as refused:
         made = speak(first, second, sampling)
-    assert refused.seen[torch.float16] > 100  # the mode saw the network
+    assert refused.seen[torch.float16] > 100  # the mode watched the network
     assert [len(ids) > 3 for ids in made[:2]] == [True, True]
 
 
@@ -161,7 +161,7 @@ def test_one_dtype_from_weights_to_cache_and_float32_where_it_counts(dtype: torc
 
 @torch.inference_mode()
 def test_the_residual_stream_of_float16_is_wider() -> None:
-    """It grows from layer to layer; what float16 does not hold is no number."""
+    """It grows from layer to layer beyond the range of float16."""
     config = first_stage_config()
     weights = first_stage_weights(config)
     for i in range(config.num_hidden_layers):
@@ -185,7 +185,7 @@ def test_the_residual_stream_of_float16_is_wider() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @torch.inference_mode()
 def test_half_precision_is_near(dtype: torch.dtype) -> None:
-    """Logits within what the dtype's rounding, once an operation, may move them."""
+    """Logits change at most by the dtype's rounding, once per operation."""
     exact = ORACLE.network("metavoice", first_stage_weights(first_stage_config()))
     half = networks(Precision(torch.device("cpu"), dtype))[0]
     ids = torch.from_numpy(np.random.default_rng(1).integers(0, 2300, (2, 30)))

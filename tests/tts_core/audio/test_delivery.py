@@ -14,7 +14,7 @@ RATE = 8000
 
 
 def wave(seconds: float, seed: int) -> np.ndarray:
-    """(L,) samples, none of them zero."""
+    """(L,) nonzero samples."""
     sound = np.random.default_rng(seed).uniform(0.1, 0.5, round(seconds * RATE))
     return sound.astype(np.float32)
 
@@ -55,18 +55,18 @@ def test_silence_is_as_long_as_written(speed: float) -> None:
     for start, silence in zip(starts, silences, strict=True):
         assert not made[start : start + silence].any()
     for cue, start, silence, length in zip(cues, starts, silences, lengths, strict=False):
-        assert made[start + silence : start + silence + length - 200].all()  # a slowed end dies away
+        assert made[start + silence : start + silence + length - 200].all()  # a slowed end fades
         assert (cue.start, cue.end) == ((start + silence) / RATE, (start + silence + length) / RATE)
 
 
 def test_the_speech_is_that_of_the_pieces() -> None:
-    """Stretched, and faded at joins only."""
+    """Stretched, with fades only at joins."""
     made, cues = whole(Pacing(TEXTS, (0.1, 0.5, 0.5, 0.5), 1.3))
     fade = round(FADE * RATE)
     for place, cue in enumerate(cues):
         start, stop = round(cue.start * RATE), round(cue.end * RATE)
-        alone = stretch(WAVES[place], RATE, 1.3)
-        np.testing.assert_array_equal(made[start + fade : stop - fade], alone[fade:-fade])
+        single = stretch(WAVES[place], RATE, 1.3)
+        np.testing.assert_array_equal(made[start + fade : stop - fade], single[fade:-fade])
     np.testing.assert_array_equal(made[800 : 800 + fade], stretch(WAVES[0], RATE, 1.3)[:fade])
 
 
@@ -79,7 +79,7 @@ def test_the_speech_is_that_of_the_pieces() -> None:
 def test_chunks_give_what_whole_pieces_give(
     lengths: list[list[int]], silences: list[float | None], speed: float
 ) -> None:
-    """Sample for sample, the captions too; and what has come out never depends on what comes later."""
+    """Equal samples and captions; output never depends on later input."""
     sound = wave(1, 5)
     pieces = [[sound[sum(cuts[:i]) :][:cut] for i, cut in enumerate(cuts)] for cuts in lengths]
     pacing = Pacing(TEXTS[:1] * len(pieces), tuple(silences[: len(pieces) + 1]), speed)

@@ -1,4 +1,4 @@
-"""Joined pieces: no clicks, nothing lost, and the same samples however they come."""
+"""Joined pieces: no clicks, nothing lost, and the same samples for any chunks."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def test_no_pieces() -> None:
     st.sampled_from((0.0, 0.005)),
 )
 def test_chunks_give_what_whole_pieces_give(lengths: list[list[int]], fade: float, pause: float) -> None:
-    """Also for pieces shorter than the fades; and what has come out never depends on what comes later."""
+    """Also for pieces shorter than the fades; output never depends on later input."""
     sound = voiced(0.7, 5)
     pieces = [[sound[sum(cuts[:i]) :][:cut] for i, cut in enumerate(cuts)] for cuts in lengths]
     whole = join([np.concatenate(chunks) for chunks in pieces], RATE, fade_seconds=fade, pause_seconds=pause)

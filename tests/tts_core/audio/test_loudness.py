@@ -35,21 +35,23 @@ def test_low_frequencies_count_less_and_high_ones_more():
 
 
 def test_pauses_are_gated_away():
-    """Silence by the absolute gate, what is 30 dB below by the relative one."""
-    alone = integrated_loudness(tone(4, 0.2), 24_000)
+    """The absolute gate removes silence, the relative one sound that is 30 dB below."""
+    single = integrated_loudness(tone(4, 0.2), 24_000)
     for pause in (np.zeros(10 * 24_000), tone(10, 0.2 * 10**-1.5)):
         spaced = np.concatenate([tone(4, 0.2), pause])
-        assert integrated_loudness(spaced, 24_000) == pytest.approx(alone, abs=0.5)
+        assert integrated_loudness(spaced, 24_000) == pytest.approx(single, abs=0.5)
     near = np.concatenate([tone(4, 0.2), tone(4, 0.2 * 10**-0.3)])
-    assert integrated_loudness(near, 24_000) < alone - 1  # 6 dB below: it counts
+    assert integrated_loudness(near, 24_000) < single - 1  # 6 dB below counts
 
 
 @pytest.mark.parametrize("silence", [0, 40])
 @pytest.mark.parametrize("below", [-9, -9.8, -10.2, -11])
 def test_the_relative_gate_is_10_lu_below_the_mean_of_what_is_no_silence(below, silence):
-    """A fifth of the sound is `below` LU below the mean energy: counted above -10, left out beneath it."""
+    """A fifth of the sound is `below` LU below the mean energy; it counts only down to -10."""
     ratio = 10 ** (below / 10)
-    energy = 0.8 * ratio / (1 - 0.2 * ratio)  # of that fifth: `ratio` times the mean, 0.8 + 0.2 energy
+    energy = (
+        0.8 * ratio / (1 - 0.2 * ratio)
+    )  # of that fifth: `ratio` times the mean, which is 0.8 + 0.2 energy
     loud, soft = tone(16, 0.2, 8000), tone(4, 0.2 * energy**0.5, 8000)
     expected = integrated_loudness(loud, 8000)
     if below > -10:
@@ -74,14 +76,14 @@ def test_the_absolute_gate_is_at_minus_70(level, heard):
     ],
 )
 def test_a_block_of_four_tenths_starts_at_every_tenth(tenths, share):
-    """Of a second; 1 is a tone, 0 silence. share: the mean energy of the blocks that are no silence."""
+    """Of a second; 1 is a tone, 0 silence. share: mean energy of the blocks with sound."""
     wave = np.concatenate([tone(0.1, 0.2 * int(each)) for each in tenths])
     full = integrated_loudness(tone(3, 0.2), 24_000)
     assert integrated_loudness(wave, 24_000) == pytest.approx(full + 10 * np.log10(share), abs=0.15)
 
 
 def test_filters_are_recursions():
-    """The FFT of an impulse response that has died away is the recursion itself."""
+    """The FFT of a whole impulse response equals the recursion."""
     wave = np.random.default_rng(0).normal(0, 0.2, 3000)
     for b, a in (_high_shelf(24_000, 4.0, 1500.0, 0.5**0.5), _high_pass(24_000, 38.0, 0.5)):
         out = np.zeros(len(wave) + 2)
@@ -130,7 +132,7 @@ def test_just_loud_enough():
 
 @pytest.mark.parametrize(("n_bands", "sample_rate"), [(2, 24_000), (8, 24_000), (5, 16_000)])
 def test_band_filters(n_bands, sample_rate):
-    """Symmetric, of unit gain at 0 Hz, half gain at the edge, nothing far above; edges equal in mel."""
+    """Symmetric, of unit gain at 0 Hz, half gain at the edge, none far above; edges equally spaced in mel."""
     edges, filters = band_edges(n_bands, sample_rate), lowpass_filters(n_bands, sample_rate)
     mels = 2595 * np.log10(1 + np.concatenate([[0], edges, [sample_rate / 2]]) / 700)
     np.testing.assert_allclose(np.diff(mels), mels[-1] / n_bands, rtol=1e-12)

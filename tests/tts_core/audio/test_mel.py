@@ -5,7 +5,7 @@ from tts_core.audio.mel import mel_filters, mel_power, slaney_frequencies, slane
 
 
 def test_mel_power_by_its_definition():
-    """Frame by frame, by a matrix: centred on every hop, silent beyond the ends, weighted sums of bins."""
+    """Frame by frame, by a matrix: centered on every hop, silent past the ends, weighted sums of bins."""
     rng = np.random.default_rng(2)
     samples, n_fft, hop = rng.normal(0, 1, 1003), 60, 24
     found = mel_power(samples, 1200, n_fft=n_fft, hop_length=hop, n_mels=5)
@@ -21,7 +21,7 @@ def test_mel_power_by_its_definition():
 
 
 def test_the_scale_is_slaney_s():
-    """66.7 Hz a mel below 1 kHz, 27 mels from there to 6.4 kHz; inverses of each other."""
+    """66.7 Hz per mel below 1 kHz, 27 mels from there to 6.4 kHz; the two functions are inverses."""
     np.testing.assert_allclose(
         slaney_mels(np.array([0.0, 200.0, 1000.0, 6400.0])), [0, 3, 15, 42], atol=1e-12
     )

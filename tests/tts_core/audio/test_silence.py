@@ -1,4 +1,4 @@
-"""Silence is cut where the definition says so, written here frame by frame."""
+"""Silence is cut as in the definition, computed here frame by frame."""
 
 import warnings
 from typing import Literal
@@ -48,10 +48,10 @@ def test_the_definition(
 
 
 def test_the_rules_differ_where_sound_reaches_an_end() -> None:
-    """Mirrored, sound at an end fills its frame; with silence beyond, it is 3 dB less."""
+    """With mirroring, sound at an end fills its frame; with silence past the end, it has 3 dB less."""
     samples = np.full(8000, 0.1, np.float32)
     assert loud_span(samples, 2) == (0, 8000)
-    assert sounding(samples, 2) == (512, 8000)  # the last frame holds two thirds of sound: 1.8 dB less
+    assert sounding(samples, 2) == (512, 8000)  # two thirds of the last frame are sound: 1.8 dB less
 
 
 @pytest.mark.parametrize("length", [0, 1, 511, 512, 1023, 1024])
@@ -62,7 +62,7 @@ def test_too_short_to_mirror(length: int) -> None:
 
 
 def test_1025_samples_are_trimmed() -> None:
-    """One sample more is enough to mirror."""
+    """The shortest clip that can be mirrored."""
     samples = np.zeros(1025, np.float32)
     samples[0] = 1
     assert loud_span(samples, 1e-3) == slow_span(samples, 1e-3, slow_levels(samples, "reflect"))

@@ -40,7 +40,7 @@ def pitch(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cents(changed: np.ndarray, speed: float) -> np.ndarray:
-    """How far the pitch of each voiced frame is from the original's, in 1/100 of a semitone."""
+    """Distance of the pitch of each voiced frame from the original's, in 1/100 of a semitone."""
     (was, sure), (now, found) = pitch(speech()), pitch(changed)
     place = np.minimum(np.rint(np.arange(len(now)) * speed).astype(int), len(was) - 1)
     voiced = (sure[place] > 0.8) & (found > 0.6)
@@ -129,7 +129,7 @@ def test_silence_stays_silent() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 4000), min_size=1, max_size=8), st.sampled_from(SPEEDS))
 def test_chunks_give_what_the_whole_gives(lengths: list[int], speed: float) -> None:
-    """Bit for bit; and what has come out never depends on what comes later."""
+    """Equal bit for bit; output never depends on later input."""
     sound = speech()[10_000 : 10_000 + sum(lengths)]
     lengths[-1] -= sum(lengths) - len(sound)
     whole, stretcher, made = stretch(sound, RATE, speed), Stretcher(RATE, speed), []
@@ -143,7 +143,7 @@ def test_chunks_give_what_the_whole_gives(lengths: list[int], speed: float) -> N
 
 
 def test_it_waits_no_longer_than_it_must() -> None:
-    """Of a second given, all but the last two segments' worth is out."""
+    """After one second of input, all output except the last two segments is available."""
     for speed in SPEEDS:
         made = Stretcher(RATE, speed).add(speech()[:RATE])
         assert len(made) > (RATE - 0.07 * RATE) / speed

@@ -147,7 +147,7 @@ def test_shapes_of_something_else_are_refused(damage):
 @settings(max_examples=30, deadline=None)
 @given(config=CONFIGS)
 def test_mlx_axes_move_channels_last(config):
-    """(out, k, in) for both kinds; what a transposed convolution makes is half as wide as what it reads."""
+    """(out, k, in) for both kinds; a transposed convolution has half as many outputs as inputs."""
     shapes = parameter_shapes(config)
     for name, shape in shapes.items():
         axes = mlx_axes(config, name, len(shape))
@@ -161,7 +161,7 @@ def test_mlx_axes_move_channels_last(config):
 
 
 def test_windows_of_the_published_model():
-    """Two frames before a window reach into it through the strided convolutions, six through the others."""
+    """Context before a window: two frames for the strided convolutions, six for the others."""
     assert encode_windows(ENCODEC_24KHZ, 600, 256) == [
         Window(0, 256, 0, 256),
         Window(256, 512, 254, 512),

@@ -173,7 +173,7 @@ def test_axes_for_mlx():
 
 
 def test_schedule():
-    """The last transition ends at the first step, not at no noise; and draws none."""
+    """The last transition ends at the first step, which still has noise, and draws none."""
     bars = alpha_bars(SCHEDULE)
     assert betas(SCHEDULE)[0] == pytest.approx(SCHEDULE.beta_t0, rel=1e-12)
     assert betas(SCHEDULE)[-1] == pytest.approx(SCHEDULE.beta_t1, rel=1e-12)
@@ -209,7 +209,7 @@ def test_nearest_frames():
     assert nearest_frames(5, 4).tolist() == [0, 0, 1, 2, 3]
     assert nearest_frames(4, 8).tolist() == [0, 2, 4, 6]
     assert nearest_frames(1, 1).tolist() == [0]
-    assert nearest_frames(94, 32)[47] == 15  # in float32, as upstream; exactly it would be 16
+    assert nearest_frames(94, 32)[47] == 15  # in float32, as upstream; the exact value is 16
     for length, frames in ((1, 3), (4, 9), (4, 0)):
         with pytest.raises(ValueError, match=f"{frames} frames of latents for {length} steps"):
             nearest_frames(length, frames)

@@ -1,4 +1,4 @@
-"""Windows of a codec: refused where there are none, halved until they fit."""
+"""Windows of a codec: sizes below 1 are refused, large ones halved until they fit."""
 
 import pytest
 

@@ -125,7 +125,7 @@ def test_mlx_axes_move_channels_last():
 
 
 def test_window_of_the_published_model():
-    """Nine convolutions of seven taps reach 27 frames, and two frames' overlap beside them."""
+    """Nine convolutions of seven taps reach 27 frames, plus two frames of overlap."""
     assert decode_window(VOCOS_ENCODEC_24KHZ, 100, 101, 1000) == Window(100, 101, 71, 130)
     assert decode_window(VOCOS_ENCODEC_24KHZ, 3, 8, 20) == Window(3, 8, 0, 20)
     assert decode_lookahead(VOCOS_ENCODEC_24KHZ) == 29
@@ -133,7 +133,7 @@ def test_window_of_the_published_model():
 
 @pytest.mark.parametrize(("n_fft", "hop"), [(16, 4), (20, 6), (14, 12), (14, 2), (1280, 320)])
 def test_windows_hold_every_frame_whose_transform_reaches_them(n_fft, hop):
-    """By counting: frame t covers samples [t hop, t hop + n_fft) less what is cut in front."""
+    """By counting: frame t covers samples [t hop, t hop + n_fft) minus the samples cut at the start."""
     config = replace(VOCOS_ENCODEC_24KHZ, n_fft=n_fft, hop_length=hop, num_layers=1)
     frames, cut = 60, (n_fft - hop) // 2
     for start, stop in ((0, 1), (20, 21), (20, 27), (59, 60)):

@@ -1,6 +1,6 @@
-"""Dia's sampling rules, as slow obvious NumPy: the definition that both fast samplers are tested against.
+"""Dia's sampling rules as slow, simple NumPy: the definition that both fast samplers are tested against.
 
-Source: specs of nari-labs/dia at 876125e (0626) and 2811af1 (v0.1); vectors made by the originals are in
+Source: specs of nari-labs/dia at 876125e (0626) and 2811af1 (v0.1); vectors of the originals are in
 tests/data/golden.
 
 Ties at the edge of top-k or top-p are all kept, so that the outcome never depends on a sort's order.
@@ -14,7 +14,7 @@ from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
 
 
 def guide(cond: np.ndarray, uncond: np.ndarray, cfg_scale: float) -> np.ndarray:
-    """Classifier-free guidance centred on the conditional logits: cond + scale * (cond - uncond)."""
+    """Classifier-free guidance centered on the conditional logits: cond + scale * (cond - uncond)."""
     return cond + cfg_scale * (cond - uncond)
 
 
@@ -48,7 +48,7 @@ def forbid_special(logits: np.ndarray, eos: int) -> np.ndarray:
 
 
 def eos_only_as_argmax(logits: np.ndarray, eos: int) -> np.ndarray:
-    """Where EOS is the argmax of its row it becomes certain; elsewhere it is impossible. (..., V)."""
+    """Make EOS certain in rows whose argmax it is, and impossible in others. (..., V)."""
     ids = np.arange(logits.shape[-1])
     best = np.argmax(logits, axis=-1)[..., None] == eos
     return np.where(np.where(best, ids < eos, ids == eos), -np.inf, logits)
@@ -61,7 +61,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def candidates_0626(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eos: int) -> np.ndarray:
-    """The logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
+    """Logits that the 0626 rule draws from, or takes the argmax of at temperature 0.
 
     (..., C, V) float32.
     """
@@ -69,7 +69,7 @@ def candidates_0626(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eo
     guided = guide(cond, uncond, sampling.cfg_scale)
     allowed = forbid_special(cond, eos)
     logits = keep_top_k(guided, allowed, sampling.top_k)
-    # where guidance picks forbidden ids alone upstream fails; every allowed id is a candidate then
+    # upstream fails if guidance picks only forbidden ids; here every allowed id is then a candidate
     logits = np.where(np.isneginf(logits).all(axis=-1, keepdims=True), allowed, logits)
     if sampling.temperature == 0:
         return logits
@@ -78,7 +78,7 @@ def candidates_0626(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eo
 
 
 def candidates_v01(cond: np.ndarray, uncond: np.ndarray, sampling: Sampling, eos: int) -> np.ndarray:
-    """The logits that the v0.1 rule draws from: guided ones, channel 0's EOS scaled. (..., C, V) float32."""
+    """Logits that the v0.1 rule draws from: guided, with channel 0's EOS scaled. (..., C, V) float32."""
     logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
     logits[..., 0, eos] *= np.float32(V01_EOS_SCALE)
     if sampling.temperature == 0:

@@ -98,7 +98,7 @@ FLAT = {  # nari-labs/Dia-1.6B-0626
     "encoder_config": ENCODER | OLD_ROPE,
     "decoder_config": DECODER | OLD_ROPE,
 }
-TRANSFORMERS_5 = {  # what save_pretrained of transformers 5 writes
+TRANSFORMERS_5 = {  # as written by save_pretrained of transformers 5
     **SHARED,
     **dict.fromkeys(IDS),
     "dtype": "float32",
@@ -178,7 +178,7 @@ def test_default_sampling_of_each_release():
 
 
 def test_every_field_lands_where_it_belongs():
-    """Distinct numbers everywhere, so that no two fields can be exchanged unseen."""
+    """All numbers differ, so that swapped fields show."""
     config = copy.deepcopy(NESTED)
     config["data"].update(text_length=256, audio_length=384)
     config["model"].update(
@@ -245,7 +245,7 @@ def test_v01_rounds_lengths_up_to_128(given, rounded):
 
 @pytest.mark.parametrize(("schema", "other"), [("nested", False), ("flat", True), ("transformers5", True)])
 def test_cross_rope_can_be_overridden(schema, other):
-    """A fine-tune saved in the other schema: the switch takes the sampling rule with it, and nothing else."""
+    """A fine-tune saved in the other schema: the switch changes the sampling rule and nothing else."""
     plain = read_published(SCHEMAS[schema])
     same = read_published(SCHEMAS[schema], cross_rope=plain.cross_rope)
     changed = read_published(SCHEMAS[schema], cross_rope=other)

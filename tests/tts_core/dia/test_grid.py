@@ -1,4 +1,4 @@
-"""The grid against its definition: forced, drawn, EOS or PAD, worked out for every slot on its own."""
+"""The grid against its definition: forced, drawn, EOS or PAD, computed for every slot separately."""
 
 from dataclasses import replace
 
@@ -39,13 +39,13 @@ def runs(draw):
 
 
 def end_of(drawn, prompt, limit):
-    """The row of channel 0's EOS, drawn behind the prompt or forced by the limit; and whether drawn."""
+    """Row of channel 0's EOS, drawn after the prompt or forced by the limit, and True if drawn."""
     rows = range(prompt + 1, prompt + limit + 1)
     return next(((row, True) for row in rows if drawn[row, 0] == EOS), (prompt + limit + 1, False))
 
 
 def slot(config, drawn, codes, end, row, channel):
-    """What stands in one slot of a finished text."""
+    """Id in one slot of a finished text."""
     frame = row - 1 - config.delay_pattern[channel]
     if row == 0 or frame < 0:
         return BOS
@@ -70,7 +70,7 @@ def test_every_slot_and_every_code(run):
         for item, before in enumerate(seen):
             now = grid.codes(item)
             assert now.shape[1] == grid.frames(item)
-            np.testing.assert_array_equal(now[:, : before.shape[1]], before)  # what is known does not change
+            np.testing.assert_array_equal(now[:, : before.shape[1]], before)  # known slots do not change
             seen[item] = now
     ends = []
     for item, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
@@ -90,9 +90,7 @@ def test_every_slot_and_every_code(run):
         for channel, delay in enumerate(config.delay_pattern):
             own = [grid.rows[item, start + 1 + f + delay, channel] for f in range(frames)]
             assert seen[item][channel].tolist() == own
-    assert grid.filled == max(
-        end + max(1, config.longest_delay) for end in ends
-    )  # not a row more than is needed
+    assert grid.filled == max(end + max(1, config.longest_delay) for end in ends)  # no superfluous row
 
 
 @given(runs())
@@ -102,11 +100,11 @@ def test_a_text_does_not_depend_on_its_neighbours(run):
     while not grid.done:
         grid.accept(drawn[:, grid.filled])
     for item, prompt in enumerate(prompts):
-        alone = DelayGrid(config, [prompt], [limits[item]])
-        while not alone.done:
-            alone.accept(drawn[[item], alone.filled])
-        np.testing.assert_array_equal(grid.codes(item), alone.codes(0))
-        assert grid.finish_reason(item) == alone.finish_reason(0)
+        single = DelayGrid(config, [prompt], [limits[item]])
+        while not single.done:
+            single.accept(drawn[[item], single.filled])
+        np.testing.assert_array_equal(grid.codes(item), single.codes(0))
+        assert grid.finish_reason(item) == single.finish_reason(0)
 
 
 @given(runs())
@@ -124,7 +122,7 @@ def test_last_channel_free_frees_one_row_of_the_longest_prompts(run):
 
 
 def test_by_hand():
-    """Delays 0, 1, 2; a prompt of one frame; EOS drawn behind two frames."""
+    """Delays 0, 1, 2; a prompt of one frame; EOS drawn after two frames."""
     config = config_with([0, 1, 2])
     grid = DelayGrid(config, [np.array([[11], [12], [13]], np.int32)], [9])
     assert grid.filled == 2

@@ -1,4 +1,4 @@
-"""A long text's memory is what the longest of its pieces takes, after the longest anchors."""
+"""A long text takes the memory of its longest piece after the longest anchors."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def ask(text: str, prompt: Prompt | None) -> Request:
 
 
 def jobs(asked: Request) -> list[Job]:
-    """Of each piece alone, where every one before it was spoken for as long as it may be."""
+    """Memory jobs of the single pieces, with every piece before at its limit."""
     script, found = Script(asked.encoded(lambda samples: CODES)), []
     for place in range(len(asked.pieces)):
         batch, prompt = script.batch([place]), script.prompt(place)
@@ -50,12 +50,12 @@ def jobs(asked: Request) -> list[Job]:
 )
 def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(text: str, prompt: Prompt | None) -> None:
     asked = ask(text, prompt)
-    whole, alone = asked.job(), jobs(asked)
-    assert len(alone) >= 3
-    assert whole.prompt_frames == max(job.prompt_frames for job in alone)
-    longest = max(job.prompt_frames + job.frames for job in alone)
+    whole, single = asked.job(), jobs(asked)
+    assert len(single) >= 3
+    assert whole.prompt_frames == max(job.prompt_frames for job in single)
+    longest = max(job.prompt_frames + job.frames for job in single)
     assert whole.prompt_frames + whole.frames == longest
     # spaces between the texts: of a reference, two anchors and a piece
-    assert 0 <= whole.text_bytes - max(job.text_bytes for job in alone) <= 4
+    assert 0 <= whole.text_bytes - max(job.text_bytes for job in single) <= 4
     assert (whole.batch, whole.guided) == (1, True)
-    assert asked.job(SIDE_BY_SIDE).batch == min(SIDE_BY_SIDE, len(alone))
+    assert asked.job(SIDE_BY_SIDE).batch == min(SIDE_BY_SIDE, len(single))

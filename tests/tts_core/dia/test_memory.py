@@ -30,7 +30,7 @@ def total(job: Job = JOB, backend: str = "torch-cpu", dtype: str = "float32", **
 
 
 def test_full_size_weights_are_the_published_ones():
-    """6,444,642,304 bytes lie in the published file; beside them stand rotary tables of three kinds."""
+    """6,444,642,304 bytes, as in the published file, plus three rotary tables."""
     tables = 4 * (1024 + 3072 + 3072) * 128
     assert weight_bytes(FULL, "float32") == 6_444_642_304 + tables
     assert 3.22e9 < weight_bytes(FULL, "bfloat16") - tables < 3.23e9
@@ -42,7 +42,7 @@ def test_full_size_weights_are_the_published_ones():
     [None, ("affine", 64, 4), ("affine", 32, 8), ("affine", 128, 3), ("mxfp4", 32, 4), ("nvfp4", 16, 4)],
 )
 def test_weights_are_what_convert_writes(tmp_path, mode, dtype):
-    config = dia_config()  # 44 and 72 wide: some layers divide by no group
+    config = dia_config()  # widths 44 and 72: no group size divides some layers
     encoder = replace(config.encoder_config, hidden_size=64, intermediate_size=128)
     config = replace(
         config,
@@ -134,7 +134,7 @@ def test_prompts_are_encoded_before_the_rest(backend):
 
 @pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 0.6e9)])
 def test_the_codec_is_bounded_by_its_window(backend, bytes_):
-    """The longest speech takes no more for the codec than the first of the largest windows."""
+    """The longest speech needs no more memory for the codec than one largest window."""
     guesses = [
         estimate(FULL, DAC_44KHZ, Job(10, frames), dtype="float32", backend=backend)
         for frames in (600, 1000, 3056)

@@ -1,4 +1,4 @@
-"""What cannot fit is refused in one line that says what would."""
+"""A job that cannot fit is refused in one line that names one that would."""
 
 import re
 from dataclasses import replace
@@ -66,7 +66,7 @@ def test_a_quantised_model_that_does_not_fit():
 
 @pytest.mark.parametrize("backend", ["torch-cpu", "torch-cuda", "mlx-cpu", "mlx-metal"])
 def test_running_offers_lengths_and_batches_that_fit(backend):
-    """Whatever is offered fits, and one more of it does not."""
+    """The offered length or batch fits, and one more does not."""
 
     def takes(**changed) -> int:
         job = replace(JOB, **changed)
@@ -93,7 +93,7 @@ def test_running_offers_a_dtype():
 @pytest.mark.parametrize("backend", ["torch-cpu", "torch-cuda", "mlx-cpu", "mlx-metal"])
 @pytest.mark.parametrize("prompt", [0, 500])
 def test_running_offers_a_codec_window(backend, prompt):
-    """The largest of the halves that fits; the message names no window where none does."""
+    """The largest halved window that fits; the message names none if none fits."""
     job = Job(text_bytes=100, frames=1000, prompt_frames=prompt)
 
     def takes(frames: int) -> int:
@@ -116,7 +116,7 @@ def test_running_offers_a_codec_window(backend, prompt):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
-    """What a policy's windows take is what a long job of that policy takes for the codec."""
+    """The windows of a policy take the codec memory of a long job with that policy."""
 
     def takes(policy: CodecPolicy) -> int:
         job = Job(text_bytes=1, frames=3000, prompt_frames=3000)

@@ -1,6 +1,4 @@
-"""Scripts are cut where speakers change, nothing is lost or said twice, and voices are heard before they are
-needed.
-"""
+"""Scripts are cut at changes of speaker; nothing is lost or repeated; anchors contain every voice needed."""
 
 import re
 from pathlib import Path
@@ -41,7 +39,7 @@ HEARD = st.sampled_from([(), ("S1",), ("S2",), ("S1", "S2")])
 
 
 def spoken(text: str) -> list[tuple[str, str]]:
-    """Who says which visible characters, in order, whatever the turns are."""
+    """Speaker of each visible character, in order, for any division into turns."""
     return [(str(turn.speaker), char) for turn in turns(text) for char in turn.words if not char.isspace()]
 
 
@@ -58,7 +56,7 @@ def test_nothing_is_lost_or_said_twice(text: str, most: Size, heard: tuple[str, 
     assert [one for piece in pieces for one in spoken(piece.text)] == spoken(script)
     for piece in pieces:
         assert piece.text.startswith(("[S1]", "[S2]"))
-        assert piece.text == prepare(piece.text, None), "every piece can be spoken alone"
+        assert piece.text == prepare(piece.text, None), "every piece can be spoken by itself"
     for piece in pieces[:-1]:
         assert all(speakable(turn.words) for turn in turns(piece.text))
         assert most.holds(piece.text)
@@ -70,14 +68,14 @@ def test_nothing_is_lost_or_said_twice(text: str, most: Size, heard: tuple[str, 
 
 @given(SCRIPTS, SIZES, HEARD)
 def test_every_voice_is_heard_before_it_is_needed(text: str, most: Size, heard: tuple[str, ...]) -> None:
-    """A piece's anchors come before it, hold whoever has spoken by then, and are as few as can be."""
+    """A piece's anchors come before it, contain every voice so far, and are as few as possible."""
     pieces = cut(prepare(text, None), most, heard=heard)
     known, anchors = set(heard), ()
     for place, piece in enumerate(pieces):
         assert piece.anchors == anchors
         speakers = {str(turn.speaker) for turn in turns(piece.text) if speakable(turn.words)}
         if speakers - known:
-            if known:  # the second anchor, or the first beside a reference
+            if known:  # the second anchor, or the first one with a reference
                 assert most.times(ANCHOR).holds(bare(piece.text)) or place == len(pieces) - 1
             anchors = (*anchors, place)
             known |= speakers
@@ -166,7 +164,7 @@ def of(
     ],
 )
 def test_what_is_cut(length: int, seconds: float | str | None, pieces: int) -> None:
-    """A third more than a piece is spoken at once; what is longer goes in pieces that fit the window."""
+    """Texts up to 4/3 of a piece are spoken at once, longer ones in pieces that fit the window."""
     text = ("[S1] " + "Lorem ipsum. " * 40)[: length + 3 - 1] + "."
     assert characters(text) == length
     assert len(of(text, seconds)) == pieces
@@ -185,7 +183,7 @@ def test_sizes_hold_what_is_exactly_as_long() -> None:
 
 
 def test_a_text_of_exactly_the_model_s_bytes_is_spoken_at_once() -> None:
-    text = "[S1] " + "é" * 150  # as many as a piece holds at least: the bytes decide
+    text = "[S1] " + "é" * 150  # the least that a piece holds: the bytes decide
     for bytes_more in (0, 1):
         config = dia_config(positions=1000, text_positions=len(tokenize(text)) - bytes_more)
         pieces = read(text, None, 0, config, RATE, "auto")
@@ -194,8 +192,9 @@ def test_a_text_of_exactly_the_model_s_bytes_is_spoken_at_once() -> None:
 
 @pytest.mark.parametrize(("left", "fits"), [(42, True), (41, False)])
 def test_a_piece_has_four_spare_bytes(left: int, fits: bool) -> None:
-    """Spaces behind a reference and an anchor, and a lone tag with its own: of what a reference leaves, 4
-    bytes less are for pieces, each of which takes two fifths of it and has 15 bytes at least.
+    """Spaces after a reference and an anchor, and a single tag with its space.
+
+    Pieces share the room that a reference leaves, minus 4 bytes: each takes two fifths, at least 15 bytes.
     """
     said = "[S1] " + "a" * (CONFIG.max_text_bytes - left - 2)
     assert len(tokenize(said)) == CONFIG.max_text_bytes - left
@@ -209,7 +208,7 @@ def test_a_piece_has_four_spare_bytes(left: int, fits: bool) -> None:
 
 
 def test_pieces_leave_room_for_a_reference() -> None:
-    """In text and in sound: anchors and a piece, and patience."""
+    """Room in text and sound for anchors, a piece at its limit, and a reference."""
     said = "[S1] " + "So I said. " * 8 + "[S2] And I."
     text = "[S1] Lorem ipsum, dolor sit amet. [S2] Consectetur. " * 20
     for frames in (0, 100, 500, 800):
@@ -217,8 +216,8 @@ def test_pieces_leave_room_for_a_reference() -> None:
         room = CONFIG.max_frames - frames
         assert max(piece.seconds for piece in pieces) * RATE <= room / 4 + 1
         for piece in pieces:
-            behind = " ".join([said, *(pieces[place].text for place in piece.anchors), piece.text])
-            assert len(tokenize(behind)) <= CONFIG.max_text_bytes
+            whole = " ".join([said, *(pieces[place].text for place in piece.anchors), piece.text])
+            assert len(tokenize(whole)) <= CONFIG.max_text_bytes
     with pytest.raises(UsageError, match=r"^prompt: 38\.0 s and 98 bytes of text leave too little room"):
         of(text, "auto", said, round(38 * RATE))
     with pytest.raises(UsageError, match=r"^prompt: 4\.0 s and 470 bytes of text leave too little room"):

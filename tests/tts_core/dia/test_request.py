@@ -1,4 +1,4 @@
-"""Everything that Dia cannot be asked, told in one line that names the argument, and what it fills in."""
+"""Dia's requests: errors in one line that names the argument, and default values."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"max_frames": [26, 27]},
         "max_frames: 27 exceeds this model's limit of 26 frames",
     ),
-    "frames behind a prompt": (
+    "frames after a prompt": (
         {"prompts": [None, CODES], "max_frames": 22},
         "max_frames: 22 exceeds this model's limit of 21 frames",
     ),
@@ -122,7 +122,7 @@ def test_refused(name: str) -> None:
 
 
 def test_what_fits_exactly_is_taken() -> None:
-    """Text of 20 bytes, a tag counting as one; a prompt that leaves one frame."""
+    """Text of 20 bytes, with a tag as one; a prompt that leaves one frame."""
     filled = request(
         ["[S1]" + "é" * 9 + "a", "b"], [None, np.zeros((4, 25), np.int32)], max_frames=[26, 1], seed=2**64 - 1
     )
@@ -138,7 +138,7 @@ def test_what_fits_exactly_is_taken() -> None:
 def test_memory_is_for_the_longest_and_a_prompt_counts_once(
     frames: list[int], prompt_frames: int, new: int
 ) -> None:
-    """The longest sequence is prompt and new frames together, whichever text's."""
+    """The longest sequence is prompt plus new frames, of any text."""
     prompts = [None, CODES[:, :prompt_frames]]
     asked = request(["[S1] abcdef", "b"], prompts, max_frames=frames, cfg_scale=1.5)
     assert asked.job() == Job(text_bytes=8, frames=new, prompt_frames=prompt_frames, batch=2, guided=True)
@@ -191,7 +191,7 @@ def test_one_number_or_one_per_text() -> None:
 
 
 def test_prompts() -> None:
-    """Audio through the codec, in float32; codes as int32, whatever kind of whole number they were."""
+    """Audio through the codec, in float32; codes as int32, from any integer type."""
     heard: list[np.ndarray] = []
 
     def encode(samples: np.ndarray) -> np.ndarray:
@@ -235,7 +235,7 @@ def test_transcripts_go_in_front() -> None:
 
 
 def test_uniform_numbers() -> None:
-    """None at temperature 0; a text inside its prompt takes none from its source."""
+    """None at temperature 0; a text draws no numbers inside its prompt."""
     filled = request(seed=[1, 2])
     numbers = filled.uniform(np.array([4, -1]), (4, 67))
     assert numbers is not None

@@ -1,6 +1,6 @@
 """The sampling rules on examples worked by hand: two channels, ids 0-3 codes, 4 EOS, 5 PAD, 6 BOS.
 
-Golden vectors of the originals are compared in tests/golden; here each rule, and their order, stands alone.
+tests/golden compares golden vectors of the originals; here each rule and their order are tested separately.
 """
 
 import numpy as np
@@ -112,7 +112,7 @@ def test_0626_eos_outside_the_guided_top_k_cannot_end():
 
 
 def test_temperature_comes_before_top_p():
-    """At temperature 1 the best id holds 0.88 and stands alone; at 4 it holds 0.45 and does not."""
+    """At temperature 1 the best id has 0.88 and is the only one; at 4 it has 0.45 and is not."""
     values = rows([4, 2, 0, -9, -9, -9, -9])
     assert kept(candidates_0626(values, values, rule(top_p=0.6), EOS)) == [0]
     assert kept(candidates_0626(values, values, rule(temperature=4.0, top_p=0.6), EOS)) == [0, 1]
@@ -122,7 +122,7 @@ def test_temperature_comes_before_top_p():
 
 
 def test_top_k_comes_before_top_p():
-    """Of ten equal ids none holds 0.5; of the two that top-k leaves, the first holds 0.53."""
+    """No one of ten equal ids has 0.5; of the two that top-k leaves, the first has 0.53."""
     values = np.zeros((1, 10), np.float32)
     values[0, :2] = 0.12, 0.001
     cut = keep_top_p(keep_top_k(values, values, 2), 0.5)
@@ -232,8 +232,8 @@ def test_settings_out_of_range_are_named(field, value):
 
 
 def test_when_guidance_picks_forbidden_ids_alone_every_allowed_id_is_a_candidate():
-    """Upstream fails there: with a small top_k the guided best may be a special id in every place."""
-    cond = np.array([[[0.0, 1.0, 2.0, 0.5, 9.0]]], np.float32)  # ids 3 is EOS here, 4 special
+    """Upstream fails there: with a small top_k all guided candidates may be special ids."""
+    cond = np.array([[[0.0, 1.0, 2.0, 0.5, 9.0]]], np.float32)  # id 3 is EOS here, 4 special
     uncond = np.zeros_like(cond)
     sampling = Sampling(cfg_scale=3.0, temperature=0.0, top_p=1.0, top_k=1)
     kept = candidates_0626(cond, uncond, sampling, eos=3)

@@ -179,18 +179,18 @@ def test_turns_joined_are_the_text(text):
 
 
 def split_as_told(text, limit):
-    """The parts that following the messages gives, each with the tag that it was told to begin with."""
+    """Parts of a text cut as the messages say, each starting with the tag that the message names."""
     parts = []
     while True:
         try:
             prepare(text, limit)
         except UsageError as error:
-            told = re.search(
+            stated = re.search(
                 r"after character (\d+) \(.*?\)(?:, and begin the rest with (\[S\d\]))?$", str(error)
             )
-            assert told, error  # noqa: PT017
-            parts.append(text[: int(told[1])])
-            text = (told[2] or "") + text[int(told[1]) :]
+            assert stated, error  # noqa: PT017
+            parts.append(text[: int(stated[1])])
+            text = (stated[2] or "") + text[int(stated[1]) :]
         else:
             return [*parts, text]
 
@@ -246,7 +246,7 @@ def test_long_text_is_not_cut():
 
 
 def check(text):
-    """Prepare a text that the model does not take, and one that it does."""
+    """Prepare a text that is too long, and one that fits."""
     for limit in (64, None):
         with suppress(UsageError):
             prepare(text, limit, transcript="[S1] Before.")

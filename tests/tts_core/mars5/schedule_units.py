@@ -1,8 +1,8 @@
-"""Write tts_core/mars5/schedule.npz: how far PyTorch's alphas are from correctly rounded ones.
+"""Write tts_core/mars5/schedule.npz: the distance of PyTorch's alphas from correctly rounded ones.
 
     python -m tests.tts_core.mars5.schedule_units
 
-With MKL on x86, as upstream's vectors were made; other builds of PyTorch round their cosines otherwise.
+Use MKL on x86, as for upstream's vectors; other builds of PyTorch round cosines differently.
 """
 
 import math
@@ -14,7 +14,7 @@ from tts_core.mars5.schedule import MOST_TIMESTEPS, OFFSET, SMALLEST_RATIO, UNIT
 
 
 def torch_alphas(timesteps: int) -> np.ndarray:
-    """(T,) float32 by the path that upstream takes."""
+    """(T,) float32, computed as upstream does."""
     x = torch.linspace(0, timesteps, timesteps + 1)
     survival = torch.cos((x / timesteps + OFFSET) / (1 + OFFSET) * math.pi * 0.5) ** 2
     survival = survival / survival[0]

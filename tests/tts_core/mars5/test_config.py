@@ -124,7 +124,7 @@ def test_odd_heads_cannot_be_rotated():
 
 @pytest.mark.parametrize("shapes", [AR_SHAPES, NAR_SHAPES], ids=["ar", "nar"])
 def test_norms(shapes):
-    """Every vector is a norm's or a bias of a linear layer; no matrix is a norm's."""
+    """Every vector belongs to a norm or is the bias of a linear layer; no matrix belongs to a norm."""
     for name, shape in shapes.items():
         of_matrix = name.endswith(".bias") and len(shapes[f"{name[:-4]}weight"]) == 2
         bias = name.endswith("in_proj.bias") or of_matrix

@@ -1,4 +1,4 @@
-"""The host's part of MARS5's diffusion: settings refused, cells laid out, draws addressed, constants."""
+"""The host's part of MARS5's diffusion: refused settings, layout of cells, addresses of draws, constants."""
 
 import math
 from typing import Any

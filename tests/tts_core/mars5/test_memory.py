@@ -25,7 +25,7 @@ def take(job: Mars5Job = JOB, dtype: str = "float32", backend: str = "torch-cpu"
 
 
 def test_full_size_weights() -> None:
-    """Parameters of the published files, as specified, with the vocabulary assumed."""
+    """Parameters of the published files, with the assumed vocabulary."""
     assert weight_bytes("mars5", CONFIGS["mars5"], "float32") == 4 * (737_788_417 + 3072 * 8196)
     assert weight_bytes("mars5_nar", CONFIGS["mars5_nar"], "float32") == 4 * (450_232_331 + 1024 * 2051)
     assert take(dtype="float16")["AR"].bytes < 0.501 * take()["AR"].bytes
@@ -80,8 +80,8 @@ def test_more_takes_more(name: str, larger: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("frames", "decoded"), [(750, 750), (3000, 1024)])
 def test_the_vocoder_by_the_formula(frames: int, decoded: int) -> None:
-    """float32 rows of a frame: a block's two inner ones, four of its width, spectra of 641 bins and of the
-    transform's 1280 samples; a window reaches 29 frames to each side, and both transforms are matrices.
+    """float32 rows per frame: a block's two inner ones, four of its width, 641 bins, and the transform's 1280
+    samples. A window reaches 29 frames to each side, and both transforms are matrices.
     """
     row = 2 * 1152 + 4 * 384 + 6 * 641 + 3 * 1280
     expected = 4 * ((decoded + 2 * 29) * row + 2 * 641 * 1280)
@@ -114,7 +114,9 @@ def test_loading_names_what_fits(backend: str, dtype: str, how: Any, free: float
     check_loading(CONFIGS, free=8 * 10**9, **given)
 
 
-LONG = replace(JOB, frames=3000, max_len=200)  # the diffusion takes the most; in the other the cache does
+LONG = replace(
+    JOB, frames=3000, max_len=200
+)  # the diffusion takes the most memory; in the other case the cache
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tts_core.mars5.options import Mars5Options
 
 
 def test_defaults_are_the_originals():
-    """Those of the original's configuration, under its names but for cfg_scale, and ours."""
+    """Those of the original's configuration, under its names except cfg_scale, and ours."""
     assert asdict(Mars5Options()) == {
         "temperature": 0.7,
         "top_k": 200,

@@ -62,7 +62,7 @@ def test_voices_that_cannot_be_used(prompt: Any, message: str) -> None:
 
 
 def test_voices_of_exactly_twelve_seconds() -> None:
-    """The silence in front is not counted."""
+    """Silence at the start is not counted."""
     heard = read(Prompt.of(audio=np.tile(SOUND, 12)), ref_audio_pad=0.5)
     assert heard.samples is not None
     assert (len(heard.samples), heard.frames) == (24000 * 12 + 12000, 938)
@@ -77,9 +77,9 @@ def test_longer_voices_where_they_are_wanted() -> None:
 
 
 def test_a_voice_is_deep_where_there_is_a_transcript() -> None:
-    told = Prompt.of(codes=CODES, text="Hello.")
-    assert read(told).transcript == "Hello."
-    assert read(told, deep=False).transcript is None
+    prompt = Prompt.of(codes=CODES, text="Hello.")
+    assert read(prompt).transcript == "Hello."
+    assert read(prompt, deep=False).transcript is None
     assert read(Prompt.of(codes=CODES)).transcript is None
     with pytest.raises(UsageError, match=r"deep_clone: .* give its transcript, or deep_clone=False"):
         read(Prompt.of(codes=CODES), deep=True)
@@ -98,9 +98,9 @@ def test_numbers_are_spoken_unless_told_otherwise() -> None:
     text = "Dr. Ray  paid\n$5."
     assert texts(pieces(text)) == ["Doctor Ray paid five dollars."]
     assert texts(pieces(text, as_written=True)) == [text]
-    told = Prompt.of(audio=SOUND, text="At 3.")
-    assert pieces(text, told).voice.transcript == "At three."
-    assert pieces(text, told, as_written=True).voice.transcript == "At 3."
+    prompt = Prompt.of(audio=SOUND, text="At 3.")
+    assert pieces(text, prompt).voice.transcript == "At three."
+    assert pieces(text, prompt, as_written=True).voice.transcript == "At 3."
 
 
 def test_a_text_of_exactly_a_piece_is_left_as_it_is() -> None:
@@ -171,16 +171,16 @@ def test_pieces_have_seeds_of_their_own() -> None:
 
 
 def test_prompts() -> None:
-    told = Prompt.of(codes=CODES, text="Then.")
-    [piece] = pieces("There.", told).pieces
+    prompt = Prompt.of(codes=CODES, text="Then.")
+    [piece] = pieces("There.", prompt).pieces
     known = VOCABULARY.deep("There.", "Then.", CODES[0])
     np.testing.assert_array_equal(piece.prompt.tokens, known.tokens)
-    [longer] = pieces("There.", told, eos_estimated_gen_length_factor=3.0).pieces
+    [longer] = pieces("There.", prompt, eos_estimated_gen_length_factor=3.0).pieces
     assert longer.prompt.expected_tokens == 3 * known.expected_tokens
     full = len(known.tokens)
     with pytest.raises(UsageError, match=f"reference and text take {full} of the {full} ids that"):
-        pieces("There.", told, generate_max_len_override=full)
-    assert pieces("There.", told, generate_max_len_override=full + 1).job().max_len == full + 1
+        pieces("There.", prompt, generate_max_len_override=full)
+    assert pieces("There.", prompt, generate_max_len_override=full + 1).job().max_len == full + 1
     with pytest.raises(UsageError, match=r"text: .* is a special token"):
         pieces("A <|endoftext|> b.", as_written=True)
     with pytest.raises(UsageError, match=r"transcript: .* is a special token"):
@@ -188,7 +188,7 @@ def test_prompts() -> None:
 
 
 def test_a_reference_is_read_when_it_is_encoded() -> None:
-    """Until then a deep clone's prompts are text, and memory is counted for an id per frame."""
+    """Until then a deep clone's prompts are text, and memory is counted as one id per frame."""
     asked = pieces("There. " * 30, Prompt.of(audio=SOUND, text="Then."), piece_seconds=2.0)
     assert len(asked.pieces) > 3
     assert all(len(piece.prompt.tokens) == piece.prompt.text_tokens for piece in asked.pieces)

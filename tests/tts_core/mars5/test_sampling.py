@@ -27,7 +27,7 @@ def test_sequence():
     for drawn in (first + 5, first + 6):
         sequence.accept(drawn)
     assert not sequence.done
-    assert sequence.codes().tolist() == [6]  # the first generated one is lost, as upstream
+    assert sequence.codes().tolist() == [6]  # the first generated one is dropped, as upstream does
     sequence.accept(first + 7)
     assert sequence.finish_reason == "length"
     assert sequence.ids.tolist() == [*prompt.tokens, first + 5, first + 6, first + 7]
@@ -51,7 +51,7 @@ def test_no_room(max_len):
 
 @pytest.mark.parametrize(("most", "counts"), [(1, 2), (2, 3), (3, 3), (4, 3), (5, 4)])
 def test_a_sequence_ends_with_its_codes(most, counts):
-    """The second id stands for one code, the third for three; the first is lost."""
+    """The second id codes one code, the third three; the first is dropped."""
     long = next(i for i in range(1024, 1084) if len(VOCABULARY.speech.decode([i])) == 3)
     ids = [VOCABULARY.first_speech + place for place in (5, 6, long, 7, 8)]
     sequence = CodecSequence(VOCABULARY.shallow("thin"), VOCABULARY, 100, most)

@@ -19,7 +19,7 @@ def test_alphas_are_those_of_pytorch() -> None:
 
 
 def test_corrections_are_roundings() -> None:
-    """At most four units in the last place, and as often up as down: nothing else is hidden in them."""
+    """At most four units in the last place, and as often up as down."""
     off = [alphas(t).view(np.int32) - rounded_alphas(t).view(np.int32) for t in EVERY]
     assert max(int(np.abs(units).max()) for units in off) == 4
     assert abs(np.concatenate(off).mean()) < 0.2
@@ -27,7 +27,7 @@ def test_corrections_are_roundings() -> None:
 
 @pytest.mark.parametrize("timesteps", [1, 2, 7, 50, 200, 1000])
 def test_tables_are_the_formula(timesteps: int) -> None:
-    """Against float64 throughout; float32's cosine near pi / 2, and 1 - alpha near 0, have few digits."""
+    """Compared in float64; float32's cosine near pi / 2 and 1 - alpha near 0 have few digits."""
     x = np.arange(timesteps + 1)
     survival = np.cos((x / timesteps + 0.008) / 1.008 * np.pi / 2) ** 2
     alpha = np.sqrt(np.clip(survival[1:] / survival[:-1], 0.001, 1))

@@ -111,7 +111,7 @@ def test_broken_files(broken, message):
 
 
 def doubling(base: int, doublings: int, repeats: int) -> str:
-    """Each merge twice as long as the one before; the last is then made again and again."""
+    """Merges that double in length; the last one is then repeated."""
     chain = [(0, 0), *[(base + place, base + place) for place in range(doublings - 1)]]
     again = [(base + doublings - 2, base + doublings - 2)] * repeats
     return content(base, [*chain, *again], ["<|startoftext|>", "<|endoftext|>", "<|endofspeech|>"])
@@ -177,11 +177,11 @@ def test_shallow_prompt():
     assert prompt.tokens.tolist() == [START, 256, 258, END]
     assert prompt.tokens.dtype == np.int32
     assert (prompt.text_tokens, prompt.first_code) == (4, 5)
-    assert prompt.expected_tokens == 4  # 3.5 goes to the even one, of the text before it is stripped
+    assert prompt.expected_tokens == 4  # 3.5 rounds to even, counted before the text is stripped
 
 
 def test_deep_prompt():
-    """The transcript is not stripped, one space follows; its codes are merged and stand behind the text."""
+    """The transcript is not stripped, one space follows; its codes are merged and follow the text."""
     codes = np.array([0, 1, 2, 3, 4, 5, 6, 7] * 4)
     prompt = VOCABULARY.deep("in ", " er ", codes)
     assert prompt.tokens[: prompt.text_tokens].tolist() == VOCABULARY.text.encode(
@@ -197,7 +197,7 @@ def test_deep_prompt():
 
 @pytest.mark.parametrize(("factor", "expected"), [(1.0, 5), (0.5, 2), (0.7, 4), (0.0, 0), (0.3, 2)])
 def test_expected_length(factor, expected):
-    """Rounded to the even neighbour at a half."""
+    """Halves are rounded to even."""
     assert VOCABULARY.shallow("thing", length_factor=factor).expected_tokens == expected
 
 

@@ -1,4 +1,4 @@
-"""Memory and disk, on systems made up."""
+"""Memory and disk on simulated systems."""
 
 from types import SimpleNamespace
 

@@ -1,9 +1,9 @@
-"""MetaVoice's sampling rules, as slow obvious NumPy: both fast samplers are tested against them.
+"""MetaVoice's sampling rules as slow, simple NumPy: both fast samplers are tested against them.
 
 Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0): the rules of its fast and of its slow inference.
 Differs from upstream: all is float32, where the fast path's sums are bfloat16; of equal logits at the edge of
-top-p the fast rule keeps those with the highest ids and the slow rule those with the lowest, which is what a
-stable sort does, where upstream leaves it to the sort.
+top-p the fast rule keeps those with the highest ids and the slow rule those with the lowest, as a stable sort
+does; upstream leaves the choice to its sort.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def keep_top_k(logits: np.ndarray, top_k: int | None) -> np.ndarray:
 def probabilities_fast(
     logits: np.ndarray, temperature: float, top_p: float | None, top_k: int | None
 ) -> np.ndarray:
-    """What the fast rule draws from: from the least probable up, ids go while their sum is at most
+    """Probabilities of the fast rule: from the least probable up, ids are dropped while their sum is at most
     1 - top_p.
 
     (..., V) float32 → same. The most probable id always stays.
@@ -54,14 +54,15 @@ def probabilities_fast(
 def probabilities_slow(
     logits: np.ndarray, temperature: float, top_p: float | None, top_k: int | None
 ) -> np.ndarray:
-    """What the slow rule draws from, and the second stage. (..., V) float32 → same."""
+    """Probabilities of the slow rule and the second stage. (..., V) float32 → same."""
     probs = softmax(keep_top_k(logits / np.float32(temperature), top_k))
     return probs if top_p is None else keep_top_p(probs, top_p)
 
 
 def keep_top_p(probs: np.ndarray, top_p: float) -> np.ndarray:
-    """From the most probable down, ids stay until their sum is above `top_p`, the one that crosses it
-    included; what stays is scaled to 1. (..., V) float32 → same.
+    """Keep the most probable ids until their sum is above `top_p`, the one that crosses it included.
+
+    The rest are scaled to a sum of 1. (..., V) float32 → same.
     """
     order = np.argsort(-probs, axis=-1, kind="stable")
     held = np.cumsum(np.take_along_axis(probs, order, axis=-1), axis=-1)
@@ -81,7 +82,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def race(probs: np.ndarray, waiting: np.ndarray) -> np.ndarray:
-    """One id per row with its probability: the first to arrive, waiting times being exponential.
+    """Draw one id per row with its probability: the first to arrive after exponential waiting times.
 
     (..., V) each → (...) int32.
     """

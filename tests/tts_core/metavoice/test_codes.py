@@ -45,7 +45,7 @@ def test_by_position_and_tilted_agree_where_nothing_is_out_of_place():
     np.testing.assert_array_equal(codes, every[:, 2:7])
     np.testing.assert_array_equal(by_position(every, 2, 5), codes)
     assert text.tolist() == [1100]
-    every[4, 0] = 9  # a code in the text's place: upstream's reading shifts, the other does not
+    every[4, 0] = 9  # a code in a position of the text: upstream's reading shifts, the other does not
     np.testing.assert_array_equal(by_position(every, 2, 5), codes)
     assert tilted(every)[1][4].tolist() == [9, *codes[4, :4].tolist()]
 

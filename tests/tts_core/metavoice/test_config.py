@@ -1,4 +1,4 @@
-"""MetaVoice's configurations: read from what is published, and back from what we write."""
+"""MetaVoice's configurations: read from published files and from our own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIRST_ARGS = {  # of the published first_stage.pt
     "swiglu_multiple_of": 256,
     "spkemb_dropout": 0.1,
 }
-SECOND_ARGS = {  # of the published second_stage.pt; what is not here is upstream's default
+SECOND_ARGS = {  # of the published second_stage.pt; other fields have upstream's defaults
     "n_layer": 6,
     "n_head": 6,
     "n_embd": 384,
@@ -50,7 +50,7 @@ def checkpoint(args: dict[str, Any], **training: Any) -> dict[str, Any]:
 
 
 def first_shapes(config: metavoice.FirstStageConfig = FIRST) -> dict[str, tuple[int, ...]]:
-    """As published: the tied head is there too."""
+    """Shapes as published, with the tied head."""
     shapes = metavoice.first_stage_parameter_shapes(config)
     return shapes | {"lm_heads.0.weight": shapes["transformer.wtes.0.weight"]}
 
@@ -94,7 +94,7 @@ def test_feed_forward_width(multiple: int | None, inner: int):
 
 
 def test_biases():
-    """model_args["bias"] is upstream's default, True, where it is missing."""
+    """Without model_args["bias"] the value is upstream's default, True."""
     args = {name: value for name, value in FIRST_ARGS.items() if name != "bias"}
     first = metavoice.FirstStageConfig(2048, 5632, 24, 16, 2048, 2562, 256, 1e-5, True)
     shapes = first_shapes(first)

@@ -1,4 +1,4 @@
-"""MetaVoice's memory: the plan of each dtype and quantisation, and refusals that name the one that fits."""
+"""MetaVoice's memory: the plan of each dtype and quantization, and refusals that name one that fits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_weights_of_the_first_stage(dtype: str, how: Any, gigabytes: float) -> N
 
 
 def test_all_other_parts() -> None:
-    """EnCodec is read for the diffusion alone, without the averages of training in its file."""
+    """EnCodec is read only for the diffusion, without the training averages in its file."""
     guess = plan()
     assert guess["others"].bytes == pytest.approx((0.058 + 0.0057 + 0.040) * 1e9, abs=2e6)
     with_bands = plan(configs=WITH_BANDS)["others"].bytes
@@ -51,7 +51,7 @@ def test_all_other_parts() -> None:
     [(FULL, "float32", 1.61), (FULL, "float16", 0.805), (TYPICAL, "bfloat16", 0.275)],
 )
 def test_the_cache(job: MetaVoiceJob, dtype: str, gigabytes: float) -> None:
-    """393 kB a position of two rows in half precision; one row where nothing is guided."""
+    """393 kB per position of two rows in half precision; one row without guidance."""
     assert plan(job, dtype)["cache"].bytes == pytest.approx(gigabytes * 1e9, rel=3e-3)
     assert plan(replace(job, rows=1), dtype)["cache"].bytes * 2 == plan(job, dtype)["cache"].bytes
     assert plan(replace(job, batch=3), dtype)["cache"].bytes == 3 * plan(job, dtype)["cache"].bytes
@@ -70,7 +70,7 @@ def test_totals_with_vocos(job: MetaVoiceJob, how: Any, gigabytes: float) -> Non
 
 
 def test_a_band_at_a_time() -> None:
-    """1.15 GB of weights beside a network that samples; four would be 4.6."""
+    """1.15 GB of weights while one network samples; four would take 4.6."""
     job = replace(TYPICAL, decoder="mbd", frames=150)
     guess = plan(job, configs=WITH_BANDS, backend="torch-cuda")
     assert 1.15e9 < guess["decoder"].bytes < 1.6e9

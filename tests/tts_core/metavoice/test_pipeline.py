@@ -1,4 +1,4 @@
-"""MetaVoice's pipeline over an engine that counts: what runs, when, and what a caller learns of it."""
+"""MetaVoice's pipeline with a counting engine: order of the networks' runs, progress, cancelling."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Host:
 
 
 class Engine:
-    """Every piece has FRAMES frames. calls: the networks' runs.  between: called inside of them."""
+    """Engine whose pieces have FRAMES frames. calls: the networks' runs.  between: called inside them."""
 
     def __init__(self) -> None:
         self.configs: Mapping[str, object] = {
@@ -151,17 +151,17 @@ def test_memory_is_checked_for_the_pieces_side_by_side(
 
 
 def test_progress_tells_stages_and_seconds(pipeline: Any) -> None:
-    told: list[Progress] = []
-    made = pipeline.generate(TEXT, prompt=PROMPT, progress=told.append, **PIECES)
+    seen: list[Progress] = []
+    made = pipeline.generate(TEXT, prompt=PROMPT, progress=seen.append, **PIECES)
     stages = ["speaker", *["first stage", "second stage", "decoder", "decoder"] * 3]
-    assert [one.stage for one in told] == stages
-    assert [one.seconds for one in told] == sorted(one.seconds for one in told)
-    assert (told[0].seconds, told[-1].seconds) == (0, made.audio_seconds)
-    assert all(one.expected == pytest.approx(35 / 15) for one in told)  # characters of the pieces
-    told.clear()
-    pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, progress=told.append, **PIECES)
-    assert {one.stage for one in told} == set(STAGES)
-    assert told[-1].seconds > made.audio_seconds
+    assert [one.stage for one in seen] == stages
+    assert [one.seconds for one in seen] == sorted(one.seconds for one in seen)
+    assert (seen[0].seconds, seen[-1].seconds) == (0, made.audio_seconds)
+    assert all(one.expected == pytest.approx(35 / 15) for one in seen)  # characters of the pieces
+    seen.clear()
+    pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, progress=seen.append, **PIECES)
+    assert {one.stage for one in seen} == set(STAGES)
+    assert seen[-1].seconds > made.audio_seconds
 
 
 @pytest.mark.parametrize("stage", ["first stage", "decoder"])

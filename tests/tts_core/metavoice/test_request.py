@@ -1,4 +1,4 @@
-"""Requests of MetaVoice: pieces that both windows hold, their seeds and limits, settings, references."""
+"""Requests of MetaVoice: pieces that fit both windows, seeds, limits, settings, references."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_nothing_is_dropped_and_no_piece_is_too_long(text: str, most: int) -> No
 
 
 def test_a_short_text_takes_a_short_cache() -> None:
-    """Slow speech of it, not the whole window; what the caller asks for otherwise."""
+    """Room for slow speech of the text, not the whole window; or the caller's limit."""
     (short,) = speech("Hello there.").pieces
     assert short.frames == 2 * (12 / 15) * FRAME_RATE + 2 * FRAME_RATE
     (asked,) = speech("Hello there.", max_frames=700).pieces
@@ -91,7 +91,7 @@ def test_a_short_text_takes_a_short_cache() -> None:
 
 @pytest.mark.parametrize("narrow", ["first", "second"])
 def test_a_text_may_leave_one_frame(narrow: str) -> None:
-    """A frame is two ids of the first stage; the second's sequence ends with a place of padding."""
+    """A frame is two ids of the first stage; the second's sequence ends with one padding."""
     ids = len(speech("Hello there.").pieces[0].first)
     for spare, frames in ((1, 1), (0, 0)):
         first, second = FIRST, SECOND
@@ -110,7 +110,7 @@ def test_a_text_may_leave_one_frame(narrow: str) -> None:
 
 
 def test_memory_is_for_the_longest_piece() -> None:
-    """Most ids and most frames, which need not be the same piece's, nor the first's."""
+    """The most ids and the most frames may be those of different pieces."""
     speeches = [
         speech("Hm.", max_frames=2),
         speech("Zqxj vkwz zqxj vkwz.", max_frames=3),
@@ -130,7 +130,7 @@ def test_memory_is_for_the_longest_piece() -> None:
 
 
 def test_references_at_the_bounds(caplog: pytest.LogCaptureFixture) -> None:
-    """Of all recordings together."""
+    """Bounds on the total length of all recordings."""
 
     def read(seconds: float) -> None:
         wave = WAVE[: round(seconds * RATE)]
@@ -205,7 +205,7 @@ def test_settings(given: dict[str, Any], expected: FirstStageSampling) -> None:
 
 
 def test_lengths_of_pieces_in_seconds() -> None:
-    """By default upstream's 220 characters, where the window holds as much speech."""
+    """By default upstream's 220 characters, if the window has room for that speech."""
     assert piece_characters(MetaVoiceOptions().piece_seconds or 0) == 220
     wide = replace(facts(), second=replace(SECOND, max_position_embeddings=2048))
     lengths = [piece.seconds * 15 for piece in request(wide, LONG, MetaVoiceOptions(), VECTOR).pieces]
@@ -249,7 +249,7 @@ def test_a_commands_request_reads_the_tokenizers_of_its_documents() -> None:
 
 
 def test_recordings_of_one_voice() -> None:
-    """At 16 kHz, from whatever rate each has; messages name a reference as its owner does."""
+    """Resampled to 16 kHz from any rate; messages use the reference's own name."""
     voice = read_voice(facts(), Prompt((Reference(WAVE), Reference(WAVE[::2], sample_rate=RATE // 2))))
     assert voice.vector is None
     first, second = voice.utterances

@@ -8,7 +8,7 @@ ONE, OTHER = np.arange(5, dtype=np.float32), np.arange(6, dtype=np.float32)
 
 
 class Encoder:
-    """Counts how often it is asked."""
+    """Encoder that counts its calls."""
 
     def __init__(self, vector: np.ndarray = VOICE):
         self.vector, self.calls = vector, 0
@@ -31,7 +31,7 @@ def test_the_same_samples_are_embedded_once():
 
 
 def test_a_key_is_the_content():
-    """Any bit, where one recording ends and the next begins; not the array's form."""
+    """Every bit and the borders between recordings count; the array's layout does not."""
     nudged = ONE.copy()
     nudged[2] = np.nextafter(nudged[2], np.float32(9))
     both = np.concatenate([ONE, OTHER])

@@ -20,7 +20,7 @@ soundfile = pytest.importorskip("soundfile")
 
 @given(st.integers(0, 2_000_000))
 def test_slices_cover_the_recording(samples):
-    """In steps of 77, all within what is padded, no more than three quarters of one lost."""
+    """In steps of 77 frames, all inside the padded recording; at most three quarters of a slice are lost."""
     starts = slice_starts(samples)
     assert starts == list(range(0, 77 * len(starts), 77))
     end = (starts[-1] + 160) * 160

@@ -1,4 +1,4 @@
-"""MetaVoice's normalisation and byte pairs. Vectors of the original are in tests/golden."""
+"""MetaVoice's normalization and byte pairs. Vectors of the original are in tests/golden."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = tokenizers().first_stage
 
 
 def test_every_replaced_character():
-    """By number: the list of the specification."""
+    """By code point: the list of the specification."""
     expected = {0x1FEF: "'", 0x1FFD: "'", 0x1FFE: "'", 0x2016: "||", 0x2018: "'", 0x2019: "'", 0x201A: ","}
     expected |= {0x201B: "`", 0x201C: '"', 0x201D: '"', 0x201E: ",,", 0x201F: '"', 0x2024: ".", 0x2025: ".."}
     expected |= {0x2026: "...", 0x2032: "'", 0x2033: '"', 0x2035: "'", 0x2036: '"', 0xB4: "'", 2122: "TM"}
@@ -99,7 +99,7 @@ def test_the_files_round_trip():
 
 
 def prefixes(count: int) -> dict[bytes, int]:
-    """Tokens that can be cut at every place."""
+    """Tokens that can be cut after every byte."""
     ranks = {bytes([byte]): byte for byte in range(256)}
     for first in range(count):
         for length in range(2, 129):
@@ -108,7 +108,7 @@ def prefixes(count: int) -> dict[bytes, int]:
 
 
 def test_the_work_for_pairs_grows_with_the_table():
-    """Counted in bytes that are hashed; and the largest table that is allowed stays small."""
+    """Counted in hashed bytes; the largest allowed table stays small."""
 
     class Counting(dict):
         looked_at = 0

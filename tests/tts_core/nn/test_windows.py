@@ -28,7 +28,7 @@ LAYERS = st.one_of(CONVS, TRANSPOSED)
 
 
 def inputs_of(layer, output):
-    """Every input, on an endless signal, that one output reads."""
+    """All inputs of an endless signal that one output reads."""
     if isinstance(layer, Conv):
         return [output * layer.stride - layer.padding + layer.dilation * k for k in range(layer.kernel)]
     reach = output + layer.padding
@@ -37,7 +37,7 @@ def inputs_of(layer, output):
 
 
 def run(layer, x):
-    """The layer by its definition, every tap its own weight, on integers modulo 2**64: always exact."""
+    """Run the layer by its definition on integers modulo 2**64, exactly; all taps have different weights."""
     weights = 2 * np.arange(layer.kernel) + 1
     if isinstance(layer, Conv):
         x = np.pad(x, layer.padding)
@@ -78,7 +78,7 @@ def test_output_length(layer, length):
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
 @settings(deadline=None)
 def test_upsampling_stack_in_windows_equals_the_whole_run(blocks, data):
-    """Layers as a codec's decoder has them. Fed input_span only, a window gives the whole run's outputs."""
+    """Layers like those of a codec's decoder: a window of input_span gives the whole run's outputs."""
     layers: list = [Conv(3, padding=1)]
     for stride, dilation in blocks:
         layers += [
@@ -102,7 +102,7 @@ def test_upsampling_stack_in_windows_equals_the_whole_run(blocks, data):
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
 @settings(deadline=None)
 def test_downsampling_stack_in_windows_equals_the_whole_run(blocks, data):
-    """Layers as a codec's encoder has them. Windows begin at whole hops: the strides keep their phase."""
+    """Layers like those of a codec's encoder. Windows start at whole hops, so strides keep their phase."""
     layers: list = [Conv(3, padding=1)]
     for stride, dilation in blocks:
         layers += [

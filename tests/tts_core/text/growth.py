@@ -87,8 +87,8 @@ UNITS = (
 
 
 def growth(run: Callable[[str], object], unit: str, length: int = SHORT) -> float:
-    """Time for a text of repeated units over the time for one of `length`, TIMES shorter; the least of some
-    tries.
+    """Time for a text of repeated units over the time for one of `length`, TIMES shorter; the least of
+    several attempts.
     """
     found = float("inf")
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Merging, against the plainest form of it, and tables of ranks."""
+"""Merging, compared with its plainest form, and tables of ranks."""
 
 import random
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def plain_ranks(data: bytes, ranks: Mapping[bytes, int]) -> list[int]:
 
 @st.composite
 def tables(draw: st.DrawFn) -> dict[tuple[int, int], int]:
-    """Trained tables: every merge's ids are already there."""
+    """Trained tables: each merge uses ids that already exist."""
     pairs: dict[tuple[int, int], int] = {}
     for new in range(4, 4 + draw(st.integers(0, 12))):
         pairs.setdefault((draw(st.integers(0, new - 1)), draw(st.integers(0, new - 1))), new)
@@ -74,7 +74,7 @@ def test_overlapping_occurrences_go_left_to_right():
 
 
 class Counting(dict):
-    """Counts how often it is asked for a pair."""
+    """Table that counts lookups of pairs."""
 
     asked = 0
 
@@ -84,7 +84,7 @@ class Counting(dict):
 
 
 def test_work_grows_with_the_input():
-    """Counted: twice the ids, at most 2.5 times the questions to the table."""
+    """Twice the ids, at most 2.5 times the lookups in the table."""
     chance = random.Random(1)
     pairs = {(a, b): 32 + 32 * a + b for a in range(32) for b in range(32)}
     pairs |= {(new, other): 2000 + 40 * new + other for new in range(32, 300) for other in range(32)}

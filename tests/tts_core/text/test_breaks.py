@@ -1,4 +1,4 @@
-"""Pauses in a text, and what of SSML is refused."""
+"""Pauses in a text, and refused SSML."""
 
 import time
 from contextlib import suppress
@@ -105,7 +105,7 @@ def test_refused(text: str, message: str) -> None:
 
 
 def test_a_speakers_tag_goes_to_the_next_part() -> None:
-    """By the model's own rule of what is spoken."""
+    """By the model's own rule for spoken characters."""
 
     def spoken(part: str) -> bool:
         return any(map(str.isalnum, part.replace("[S1]", "")))

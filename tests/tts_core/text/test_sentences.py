@@ -55,7 +55,7 @@ def test_what_fits_stays_whole(text: str) -> None:
 
 @given(st.lists(st.sampled_from(["One two.", "Is it?", "Yes, it is!", "Mr. Fox ran 3.5 miles."]), min_size=1))
 def test_sentences_are_whole(sentences: list[str]) -> None:
-    """Where every sentence fits, pieces are runs of whole ones, and each next one would not have fitted."""
+    """If every sentence fits, pieces are runs of whole sentences, as long as possible."""
     pieces = split(" ".join(sentences), 30)
     assert " ".join(pieces) == " ".join(sentences)
     rest = list(sentences)
@@ -96,7 +96,7 @@ def test_split(text: str, most: int) -> None:
 def test_places() -> None:
     found: dict[str, int] = {}
     for place, rank in places(STORY):
-        found.setdefault(STORY[max(0, place - 6) : place], rank)  # where two end, the better stands first
+        found.setdefault(STORY[max(0, place - 6) : place], rank)  # the better of two comes first
     assert [text for text, rank in found.items() if rank == SENTENCE] == [
         "lkien.",
         " said.",

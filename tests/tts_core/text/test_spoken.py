@@ -1,4 +1,4 @@
-"""Numbers, dates and abbreviations in words: each kind of writing, and what must never happen to any text."""
+"""Numbers, dates and abbreviations in words: each kind of writing, and properties of every result."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Parrot as it is published: with the axes of its linear layer exchanged."""
+"""Parrot's published layout: the axes of its linear layer are swapped."""
 
 from __future__ import annotations
 

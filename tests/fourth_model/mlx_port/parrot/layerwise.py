@@ -1,4 +1,4 @@
-"""Parrot, a layer at a time."""
+"""Parrot, one layer at a time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parrot: nothing in here knows a framework."""
+"""Parrot, without a framework."""

@@ -21,7 +21,7 @@ class ParrotConfig:
         check_numbers(self, "Parrot config")
 
     def to_dict(self) -> dict[str, Any]:
-        """As our own config.json holds it."""
+        """Return the contents of our own config.json."""
         return asdict(self)
 
 

@@ -10,7 +10,7 @@ from tts_core.nn.layer_order import State, stage
 
 
 def ladder(given: Given) -> list[Rung]:
-    """The codec there and back, then Parrot."""
+    """The codec in both directions, then Parrot."""
     order = [stage("norm", "norm", "rows"), stage("beak", "beak", "logits")]
     return [*dac_rungs(given), Rung("parrot", "parrot", "parrot.layerwise:ParrotLayers", order, _rows)]
 

@@ -13,7 +13,7 @@ from tts_core.parrot.config import parameter_shapes
 
 @dataclass(frozen=True)
 class ParrotJob:
-    """What is spoken at its longest: frames of a word."""
+    """The longest speech: frames of a word."""
 
     frames: int
 
@@ -26,7 +26,7 @@ def estimate(
     backend: str,
     quantization: Mapping[str, Any] | None,
 ) -> Estimate:
-    """What a job takes."""
+    """Estimate a job on one backend."""
     config, codec = configs["parrot"], configs["dac"]
     own = weight_bytes(parameter_shapes(config), dtype, quantization, is_large=lambda name: "beak" in name)
     other = weight_bytes(dac.parameter_shapes(codec), "float32")

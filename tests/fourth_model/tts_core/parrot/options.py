@@ -10,7 +10,7 @@ from tts_core.options import check, option, speed_option
 
 @dataclass(frozen=True)
 class ParrotOptions:
-    """How Parrot speaks."""
+    """Options of one generation."""
 
     seed: int | None = option(0, "Shifts every code.", "--seed", low=0, high=2**64 - 1)
     frames_per_word: int = option(12, "Codec frames for a word.", "--frames-per-word", low=1)

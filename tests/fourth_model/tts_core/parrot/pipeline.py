@@ -27,17 +27,17 @@ class Engine(Protocol):
 
     @property
     def config(self) -> ParrotConfig:
-        """Of the network."""
+        """Configuration of the network."""
         ...
 
     @property
     def codec_config(self) -> DacConfig:
-        """Of the codec."""
+        """Configuration of the codec."""
         ...
 
     @property
     def host(self) -> Host:
-        """Where it computes."""
+        """The device that the network runs on."""
         ...
 
     def codes(self, features: np.ndarray, seed: int) -> np.ndarray:
@@ -100,13 +100,13 @@ class ParrotPipeline:
         ]
 
     def request(self, text: str, options: ParrotOptions, prompt: PromptLike = None) -> Request:
-        """Check what a caller asks for."""
+        """Check a caller's arguments."""
         return request(self.engine.config, self.engine.codec_config, text, options, prompt)
 
     def speak(
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
-        """The stream of a request. Raises ResourceError for what memory does not hold."""
+        """Stream the speech of a request. Raises ResourceError for too little memory."""
         host = self.engine.host
         needed = request.estimate(dtype=host.dtype, backend=host.backend).running
         check_running(

@@ -1,4 +1,4 @@
-"""What a caller asks of Parrot: its words, as what the network reads."""
+"""A request of Parrot: its words as input of the network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Request:
         return random.normal(size=(1, self.options.frames_per_word, self.config.width)).astype(np.float32)
 
     def estimate(self, *, dtype: str, backend: str) -> Estimate:
-        """The memory that it takes."""
+        """Estimate the memory that it takes."""
         job = ParrotJob(self.options.frames_per_word)
         configs = {"parrot": self.config, "dac": self.codec}
         return estimate(configs, job, dtype=dtype, backend=backend, quantization=None)

@@ -1,4 +1,4 @@
-"""The facts of Parrot, a model that is only in this test."""
+"""The facts of Parrot, a model that only this test has."""
 
 from __future__ import annotations
 
