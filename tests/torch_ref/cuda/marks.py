@@ -1,4 +1,4 @@
-"""Where Triton's kernels can be tested: on CUDA, or on a CPU in Triton's interpreter (TRITON_INTERPRET=1)."""
+"""Devices for tests of Triton's kernels: CUDA, or a CPU with Triton's interpreter (TRITON_INTERPRET=1)."""
 
 import pytest
 

@@ -118,7 +118,7 @@ def test_one_position_for_all_rows() -> None:
 def test_attend_source(
     kv_heads: int, group: int, pairing: Pairing | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Texts of different lengths; what lies after a text's end is not read."""
+    """Texts of different lengths; rows after a text's end are not read."""
     monkeypatch.setattr(attention, "BLOCK", 256)
     lengths, at = [1, 33, 64], [4, 90, 0]
     keys, values = normal(1, 2, 3, kv_heads, 64, WIDTH).to(dtype)

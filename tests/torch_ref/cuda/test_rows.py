@@ -38,7 +38,7 @@ TEXTS = pytest.mark.parametrize("texts", [1, 2, 3])  # rows of x
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several programs for the small weights here, with several rows of them each or with one."""
+    """Tiles so small that the small weights need several programs, of one or several rows each."""
     monkeypatch.setattr(rows_of, "TILE", 64)
 
 
@@ -103,11 +103,11 @@ def test_add_linear(rows: int, width: int, texts: int, more: int) -> None:
 )
 @pytest.mark.parametrize("wide_gain", [True, False])
 def test_half_precision_rounds_where_the_layers_do(dtype: torch.dtype, wide_gain: bool) -> None:
-    """Equal but for single roundings, which sums in another order may turn."""
+    """Equal except for single roundings, which another order of sums may change."""
     rows, width = 48, 64
     x, weight = normal(1, 2, width).to(dtype), normal(2, rows, width).to(dtype) / 8
     layer: Any = norm(width, torch.float32)
-    if not wide_gain:  # MetaVoice's, which rounds before the gain, too
+    if not wide_gain:  # also MetaVoice's, which rounds before the gain
         layer = MetaVoiceNorm(width, 1e-5)
         layer.weight.data = norm(width, dtype).weight.data
     own = rows_of.normed_linear(x.to(DEVICE), layer.weight.to(DEVICE), 1e-5, weight.to(DEVICE))

@@ -29,7 +29,7 @@ def grid(count: int) -> torch.Tensor:
 
 
 def plain(built: Dia, count: int, *, guided: bool) -> torch.Tensor:
-    """Logits of the last row of every text, each alone. (R, C·V)."""
+    """Logits of the last row of every text, computed one by one. (R, C·V)."""
     device = built.logits_dense.weight.device
     nothing, found = built.encode_nothing() if guided else None, []
     for tokens, rows in zip(texts(count), grid(count), strict=True):

@@ -1,4 +1,4 @@
-"""Texts in slots draw what they draw alone and plainly, whenever they come and go."""
+"""Texts in slots draw the ids of single plain runs, whenever they join and leave."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Plain:
 
 @dataclass
 class Text:
-    """What is spoken, and the grid that its draws fill."""
+    """A text, and the grid that its draws fill."""
 
     tokens: np.ndarray
     prompt: np.ndarray | None
@@ -143,8 +143,9 @@ def test_texts_come_and_go(count: int) -> None:
 
 @torch.inference_mode()
 def test_a_row_does_not_depend_on_the_batch() -> None:
-    """Over 100,000 rows with the same history, drawn in a batch of 64 and alone: equal, but where the two
-    best candidates are a rounding apart.
+    """Over 100,000 rows with the same history, drawn in a batch of 64 and one by one, are equal.
+
+    They differ only if the two best candidates are within rounding.
     """
     built, texts, rows = network(positions=1700), 64, 1601
     random = np.random.default_rng(6)
@@ -160,9 +161,9 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
         return np.concatenate(found)
 
     together = drawn(list(range(texts)))
-    alone = np.concatenate([drawn([one]) for one in range(texts)], axis=1)
+    single = np.concatenate([drawn([one]) for one in range(texts)], axis=1)
     assert together[..., 0].size > 100_000
-    differing = np.argwhere(together != alone)
+    differing = np.argwhere(together != single)
     assert len(differing) <= 40  # of 409,600 draws
     exact = built.double()
     for row, one, channel in differing:
@@ -174,7 +175,7 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
         scores = (
             kept - torch.log(-torch.log(torch.from_numpy(HostNoise(int(one)).uniform(int(row), shape))))
         )[0]
-        near = scores[channel][[together[row, one, channel], alone[row, one, channel]]]
+        near = scores[channel][[together[row, one, channel], single[row, one, channel]]]
         edge = not near.isfinite().all()  # one of them is at the edge of top-k or top-p
         assert edge or (near[0] - near[1]).abs() < 1e-4
 

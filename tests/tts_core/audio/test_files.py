@@ -105,7 +105,7 @@ def test_what_is_not_sound_is_refused_with_a_remedy(tmp_path):
 
 
 def odd_files(folder):
-    """Places that hold no file, and what is said of each."""
+    """Paths that are not files, and the message for each."""
     os.mkfifo(folder / "pipe.wav")
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(folder / "socket.wav"))

@@ -1,4 +1,4 @@
-"""What can be a reference voice: levels, lengths, and seconds for the words, at the bounds of each."""
+"""Recordings accepted as a voice: levels, lengths, and seconds for the words, at their bounds."""
 
 import numpy as np
 import pytest
