@@ -134,7 +134,7 @@ class _File(NamedTuple):
 
 def _files(root: Path) -> Iterator[_File]:
     for path, text in sources(root).items():
-        if Path(path).name not in LEFT_OUT and not path.startswith("tests/"):
+        if LEFT_OUT.isdisjoint(Path(path).parts) and not path.startswith("tests/"):
             wrapper = MetadataWrapper(cst.parse_module(text))
             places = Places()
             wrapper.visit(places)

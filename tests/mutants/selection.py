@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 PACKAGES = ("tts_core", "converters", "torch_ref", "mlx_port")
-# files and classes that run on a GPU only: CUDA graphs and Triton kernels
+# folders, files and classes that run only on a GPU: CUDA graphs and Triton kernels
 LEFT_OUT = {"cuda", "draws.py", "fused.py", "slots.py", "GraphStep", "FusedRow"}
 
 PHASE = re.compile(r" \((setup|call|teardown)\)$")  # as pytest passes it to processes that a test starts
