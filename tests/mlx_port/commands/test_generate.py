@@ -26,7 +26,7 @@ from tts_core.text.rules import FILE, read_rules
 from tts_core.voice.embedded import DIA
 
 RULES = read_rules({FILE: (DIA / FILE).read_text("utf-8")})
-SECRET = "Xylophones"  # stands in every text here, and must never be printed
+SECRET = "Xylophones"  # part of every text here; must never be printed
 
 
 @pytest.fixture

@@ -245,7 +245,7 @@ def test_uniform_numbers() -> None:
 
 
 def test_a_text_is_prepared_and_tokenized_once(calls: Calls) -> None:
-    """Until it reaches the decoder; the other call counts the bytes of a transcript that is not there."""
+    """Once until it reaches the decoder; the other call counts the bytes of an empty transcript."""
     calls.watch(pieces, "rewritten", "tokenize")
     calls.watch(module, "tokenize", "prepare", "read_voice")
     asked = module.request(dia_config(), dac_config(), "[S1] Hello there.", DiaOptions(seed=1), None)
