@@ -8,6 +8,9 @@ from converters.part import Part
 from converters.published import Published
 from converters.rules.dequantize import Quantization
 from tts_core import models
+from tts_core.errors import SpeechError
+from tts_core.files.regular import read_text
+from tts_core.printable import one_line
 
 NON_COMMERCIAL = "cc-by-nc-4.0"
 
@@ -18,7 +21,7 @@ def card_of(published: Published, dtype: str, quantization: Quantization | None,
     root = parts[0]
     licenses = {models.network(part.kind).title: license_of(part) for part in parts}
     front = NON_COMMERCIAL if NON_COMMERCIAL in licenses.values() else license_of(root)
-    name = root.origin.repository or root.origin.path.resolve().name
+    name = one_line(root.origin.repository or root.origin.path.resolve().name)
     how = quantization
     form = f"{how.mode}, {how.bits} bits, groups of {how.group_size}; the rest {dtype}" if how else dtype
     held = ", ".join(models.network(part.kind).title for part in parts)
@@ -54,7 +57,9 @@ def license_of(part: Part) -> str | None:
     """That of the published weights; where several are, what the card beside the source's files says."""
     if models.network(part.kind).license is not None:
         return models.network(part.kind).license
-    card = part.files[0].parent / "README.md"
-    front = card.read_text("utf-8", errors="replace").split("---") if card.is_file() else []
+    try:
+        front = read_text(part.files[0].parent / "README.md").split("---")
+    except (SpeechError, OSError):  # the card says nothing else that is needed
+        return None
     found = re.search(r"^license: *([\w.-]+) *$", front[1], re.MULTILINE) if len(front) > 2 else None
     return found[1] if found else None

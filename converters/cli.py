@@ -183,7 +183,8 @@ def _run(
         raise UsageError("-q, -d: give one of them")
 
     from converters.convert import outline, write
-    from converters.files.writer import check_destination
+    from converters.files.destination import check_destination
+    from converters.files.workplace import clear_leftovers
     from converters.published import open_published
     from converters.rules.original_quant import quantization_of
 
@@ -193,6 +194,7 @@ def _run(
         else None
     )
     if not dry_run:  # before anything is fetched
+        clear_leftovers(Path(mlx_path).absolute().parent)
         check_destination(Path(mlx_path), force=force)
     published = open_published(
         sources,

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from converters.card import card_of
+from converters.files.destination import appearing, check_destination, check_space
 from converters.files.dtypes import FLOATS, narrow
+from converters.files.workplace import clear_leftovers
 from converters.files.writer import (
     Entry,
     SafetensorsWriter,
     Written,
-    appearing,
-    check_destination,
-    check_space,
     check_written,
     shard_names,
     shards,
@@ -35,6 +34,8 @@ from tts_core import models
 from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.files.record import RECORD, WEIGHTS
+from tts_core.files.regular import opened
+from tts_core.printable import one_line
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ class Plan:
         part = self.part
         return {
             "map": part.layout,
-            "source": part.origin.repository or part.origin.path.resolve().name,
+            "source": one_line(part.origin.repository or part.origin.path.resolve().name),
             "commit": part.origin.commit,
-            "files": [file.name for file in part.files],
+            "files": [one_line(file.name) for file in part.files],
             "source_dtype": part.dtype,
             "source_tensors": len(part.checkpoint.shapes),
             "dtype": self.dtype,
@@ -236,6 +237,7 @@ def write(
     files = [file for plan in whole.plans for file in plan.part.files]
     if quantization is not None and not quantization.original:
         _mlx()
+    clear_leftovers(destination.absolute().parent)
     check_destination(destination, force=force, sources=files)
     check_space(destination.absolute().parent, whole.nbytes)
     with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
@@ -250,9 +252,11 @@ def write(
         }
         for plan in whole.plans:
             report["parts"][plan.part.kind]["files"] = [
-                {"name": file.name, "bytes": file.stat().st_size, "sha256": hashes.of(file)}
+                {"name": one_line(file.name), "bytes": file.stat().st_size, "sha256": hashes.of(file)}
                 for file in plan.part.files
             ]
+        for plan in whole.plans:
+            plan.part.check_unchanged()
         card = card_of(published, whole.dtype, quantization, report["version"])
         (folder / "README.md").write_text(card, "utf-8")
         made = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -392,7 +396,7 @@ class _Hashes:
 
     def _hash(self, path: Path) -> str:
         digest, piece = hashlib.sha256(), bytearray(2**20)
-        with open(path, "rb", buffering=0) as file:
+        with opened(path) as file:
             while (count := file.readinto(piece)) and not self._stop.is_set():
                 digest.update(memoryview(piece)[:count])
         return digest.hexdigest()

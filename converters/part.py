@@ -21,7 +21,7 @@ from converters.rules.plan import Move, dropped, plan
 from tts_core import models
 from tts_core.config import without_envelope
 from tts_core.errors import CheckpointError
-from tts_core.files.regular import read_text
+from tts_core.files.regular import Identity, check_unchanged
 
 Config = TypeVar("Config")
 
@@ -40,11 +40,18 @@ class Part(Generic[Config]):
     dropped: Mapping[str, str] = field(repr=False)  # source name → why
     quantization: Mapping[str, Any] | None = None  # as config.json has it
     documents: Mapping[str, str] = field(default_factory=dict, repr=False)  # name → text
+    beside: Mapping[Path, Identity] = field(default_factory=dict, repr=False)  # other files that were read
 
     @property
     def files(self) -> list[Path]:
         """The files that hold its tensors."""
         return list(self.checkpoint.files)
+
+    def check_unchanged(self) -> None:
+        """Raise CheckpointError if a file is not the one that was opened."""
+        self.checkpoint.check_unchanged()
+        for path, expected in self.beside.items():
+            check_unchanged(path, expected)
 
     def names(self) -> list[str]:
         """Canonical names in the network's order."""
@@ -84,19 +91,19 @@ def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], p
             axes = partial(models.network(kind).mlx_axes, read)
             rules = mlx.rules(targets, checkpoint.shapes.keys(), quantization, axes)
             dtype = FLOAT_NAMES[FLOATS[config["dtype"]]]
-            documents = {name: _document(folder / name) for name in models.network(kind).documents}
+            documents = {name: found.text(name) for name in models.network(kind).documents}
         else:
             read = layouts()[layout].read(found)
             targets, quantization = targets_of(read), None
             rules = layouts()[layout].rules(read)
             dtype = _main_dtype(checkpoint)
             documents = layouts()[layout].documents(found)
-        documents |= {name: _document(folder / name) for name in models.network(kind).optional_in(folder)}
+        documents |= {name: found.text(name) for name in models.network(kind).optional_in(folder)}
         moves = plan(rules, checkpoint.shapes, targets, what=str(file))
     except CheckpointError as fault:
         message = str(fault)
         raise MisfitError(message if str(folder) in message else f"{folder}: {message}") from None
-    except (TypeError, KeyError, AttributeError, ValueError, ZeroDivisionError) as fault:
+    except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError) as fault:
         raise MisfitError(
             f"{folder}: {models.network(kind).title}'s configuration is not understood: {fault!r}"
         ) from fault
@@ -112,14 +119,8 @@ def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], p
         dropped(rules, checkpoint.shapes) | _entries_left(checkpoint, layout),
         quantization,
         documents,
+        found.beside,
     )
-
-
-def _document(path: Path) -> str:
-    try:
-        return read_text(path)  # line ends as they are
-    except (FileNotFoundError, PermissionError) as fault:
-        raise CheckpointError(f"{path}: a part of the model, but not to be read ({fault.strerror})") from None
 
 
 def _entries_left(checkpoint: Checkpoint, layout: str) -> dict[str, str]:

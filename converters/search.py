@@ -160,8 +160,8 @@ class Search:
             layout = recognise(list(checkpoint.shapes), config)
         except CheckpointError as fault:
             raise CheckpointError(f"{found.folder}: {fault}") from None
-        kind = config.get("model_type", "") if layout == "mlx" else layouts()[layout].kind if layout else ""
-        if layout is None or not models.is_kind(kind):
+        kind = config.get("model_type") if layout == "mlx" else layouts()[layout].kind if layout else None
+        if layout is None or not isinstance(kind, str) or not models.is_kind(kind):
             self.ignored[_label(files[0], place)] = "its tensors are of no model known"
             return
         missing = None if layout == "mlx" else layouts()[layout].missing(found)

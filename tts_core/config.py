@@ -10,6 +10,7 @@ from tts_core.errors import CheckpointError
 
 FORMAT_VERSION = 2  # 2: conversion.json lists every file that was written
 ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
+LARGEST = 2**31 - 1  # of sizes and rates
 MOST_LAYERS = 1000  # or codebooks: a config.json is untrusted and must not make us list endless tensors
 
 
@@ -45,11 +46,19 @@ def check_numbers(config: Any, where: str) -> None:
         kind = next((kind for kind in ("layers", "codebooks") if field.name.endswith(kind)), None)
         if kind and isinstance(value, int) and value > MOST_LAYERS:
             raise CheckpointError(f"{where}: {value} {kind}; more than {MOST_LAYERS} are not supported")
+        if len(values) > MOST_LAYERS:
+            raise CheckpointError(
+                f"{where}: {len(values)} {field.name}; more than {MOST_LAYERS} are not supported"
+            )
         allowed = {"int": int, "tuple[int, ...]": int, "float": int | float}.get(str(field.type))
-        if allowed and not all(isinstance(n, allowed) and not isinstance(n, bool) and n > 0 for n in values):
+        if allowed and not all(
+            isinstance(n, allowed) and not isinstance(n, bool) and 0 < n <= LARGEST for n in values
+        ):
             faults.append(f"{field.name} {value!r:.40}")
     if faults:
-        raise CheckpointError(f"{where}: {', '.join(faults)}: must be positive numbers, whole where sizes")
+        raise CheckpointError(
+            f"{where}: {', '.join(faults)}: must be positive numbers up to {LARGEST}, whole where sizes"
+        )
 
 
 def without_envelope(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tts_core.files.record import RECORD, Record
 
 def safetensors(source: Path) -> Iterator[list[Path]]:
     """Groups of files that belong together."""
-    if source.is_file():
+    if not source.is_dir():
         if source.name.endswith(".safetensors.index.json"):
             yield read_index(source)
         elif source.suffix == ".safetensors" and is_converted(source.parent):
@@ -58,11 +58,11 @@ def converted(folder: Path) -> list[Path]:
 
 def pickles(source: Path) -> Iterator[Path]:
     """Files that torch may have pickled."""
-    if source.is_file():
+    if not source.is_dir():
         yield from [source] if source.suffix in PICKLES else []
         return
     for folder in _folders(source):
-        yield from (file for file in sorted(folder.iterdir()) if file.suffix in PICKLES and file.is_file())
+        yield from (file for file in sorted(folder.iterdir()) if file.suffix in PICKLES and not file.is_dir())
 
 
 def open_checkpoint(files: Sequence[Path]) -> Checkpoint:

@@ -35,8 +35,10 @@ def locate(source: str | Path, *, flag: str, revision: str | None = None, offlin
     if not str(source):
         raise UsageError(f"{flag}: empty; give a folder, a file, or a hub id such as nari-labs/Dia-1.6B-0626")
     path = Path(source).expanduser()
-    if path.exists():
+    if path.is_file() or path.is_dir():
         return Located(path)
+    if path.exists():
+        raise UsageError(f"{flag}: {path} is neither a file nor a folder; give one of them")
     name = str(source)
     if (
         isinstance(source, Path)

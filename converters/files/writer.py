@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import os
-import secrets
-import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -17,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, UsageError
+from tts_core.errors import CheckpointError
 from tts_core.files.header import ITEM_SIZES, Stored, read_header
 
 SHARD_BYTES = 5 * 2**30
 _PIECE_BYTES = 2**20  # read back at a time
-_SPARE_BYTES = 16 * 2**20  # headers, descriptions, and what a file system rounds up
 
 
 @dataclass(frozen=True)
@@ -162,79 +157,3 @@ def shard_names(count: int) -> list[str]:
 def write_json(path: Path, content: Any) -> None:
     """Sorted keys, indent 4: as mlx-lm writes its config.json."""
     path.write_text(json.dumps(content, indent=4, sort_keys=True) + "\n", "utf-8")
-
-
-def check_destination(destination: Path, *, force: bool, sources: Sequence[Path] = ()) -> None:
-    """Raise UsageError unless a folder may appear there. force: in place of an older converted one."""
-    if not os.path.lexists(destination):
-        return
-    if not force:
-        raise UsageError(f"--mlx-path: {destination} exists; give another name, or --force to replace it")
-    if destination.is_symlink() or not destination.is_dir():
-        raise UsageError(
-            f"--mlx-path: {destination} is not a folder, --force does not replace it; remove it yourself"
-        )
-    if any(destination.iterdir()) and not (destination / "conversion.json").is_file():
-        raise UsageError(
-            f"--mlx-path: {destination} is not a converted model (it has no conversion.json), "
-            "--force does not replace it; give another name"
-        )
-    inside = [file for file in sources if destination.resolve() in file.resolve().parents]
-    if inside:
-        raise UsageError(
-            f"--mlx-path: {destination} holds {inside[0].name}, which is being converted; give another name"
-        )
-
-
-def check_space(folder: Path, needed: int) -> None:
-    """Raise ResourceError unless `needed` bytes and 16 MiB to spare fit where `folder` is, or would be."""
-    while not folder.exists():
-        folder = folder.parent
-    free, needed = shutil.disk_usage(folder).free, needed + _SPARE_BYTES
-    if free < needed:
-        raise ResourceError(
-            f"--mlx-path: {folder} has {free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB are needed"
-        )
-
-
-@contextlib.contextmanager
-def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A new folder beside `destination` that takes its place when the block ends and vanishes when it raises.
-
-    replace: an older folder at `destination` goes then, not before. An OSError becomes one of our errors.
-    """
-    destination = destination.absolute()
-    made = [folder for folder in destination.parents if not folder.exists()]  # innermost first
-    own = secrets.token_hex(8)  # no process id: containers that share a folder have the same ones
-    work = destination.with_name(f".{destination.name}.{own}.part")
-    old = destination.with_name(f".{destination.name}.{own}.old")
-    try:
-        work.mkdir(parents=True)
-        yield work
-        if replace and destination.exists():
-            os.rename(destination, old)
-        os.rename(work, destination)
-    except BaseException as fault:
-        shutil.rmtree(work, ignore_errors=True)
-        if old.exists() and not destination.exists():
-            os.rename(old, destination)
-        with contextlib.suppress(OSError):
-            for folder in made:
-                folder.rmdir()
-        if isinstance(fault, OSError) and not isinstance(fault, SpeechError):
-            raise _os_fault(destination, fault) from fault
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _os_fault(destination: Path, fault: OSError) -> SpeechError:
-    if fault.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return ResourceError(f"--mlx-path: the disk of {destination.parent} is full; nothing was left there")
-    reason = fault.strerror or str(fault)
-    if fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY):
-        return UsageError(f"--mlx-path: {destination} cannot be written ({reason}); give another place")
-    if isinstance(fault, FileNotFoundError):
-        return NotFoundError(
-            f"{fault.filename}: vanished while it was read; nothing was left at {destination}"
-        )
-    return ResourceError(f"--mlx-path: writing {destination} failed ({reason}); nothing was left there")

@@ -21,6 +21,7 @@ from tts_core import models
 from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError
 from tts_core.files.json_object import read_json
+from tts_core.files.regular import Identity, identity, read_text
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,11 @@ class Hints:
 
 @dataclass(frozen=True)
 class Found:
-    """A checkpoint and what lies beside it."""
+    """A checkpoint and the files beside it. beside: the state of each file that was read."""
 
     checkpoint: Checkpoint
     hints: Hints = field(default_factory=Hints)
+    beside: dict[Path, Identity] = field(default_factory=dict)
     _read: dict[str, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -50,11 +52,23 @@ class Found:
         return self.checkpoint.files[0].parent
 
     def json(self, name: str) -> Mapping[str, Any]:
-        """A JSON file beside it, read once; empty where there is none."""
-        if name not in self._read:
-            path = self.folder / name
-            self._read[name] = read_json(path) if os.path.lexists(path) else {}
-        return self._read[name]
+        """Read a JSON file beside it, once; empty where there is none."""
+        path = self.folder / name
+        if name not in self._read and os.path.lexists(path):
+            self.beside[path] = identity(path)
+            self._read[name] = read_json(path)
+        return self._read.get(name, {})
+
+    def text(self, name: str) -> str:
+        """Read a text beside it, line ends as they are. Raises CheckpointError for a missing one."""
+        path = self.folder / name
+        try:
+            self.beside[path] = identity(path)
+            return read_text(path)
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"{path}: a part of the model, but not there; fetch or convert it again"
+            ) from None
 
 
 def _never_missing(found: Found) -> str | None:

@@ -38,13 +38,12 @@ def rules(config: VocosConfig) -> list[Rule | Drop]:
 
 def config_missing(found: Found) -> str | None:
     """config.yaml, where it is not there."""
-    return None if (found.folder / "config.yaml").is_file() else "config.yaml"
+    return None if (found.folder / "config.yaml").exists() else "config.yaml"
 
 
 def read(found: Found) -> VocosConfig:
     """From config.yaml and the tensors."""
-    text = (found.folder / "config.yaml").read_text("utf-8", errors="replace")
-    return read_published(read_yaml(text), found.checkpoint.shapes)
+    return read_published(read_yaml(found.text("config.yaml")), found.checkpoint.shapes)
 
 
 LAYOUTS = {"vocos_charactr": Layout("vocos", NAMES, rules, read, config_missing)}

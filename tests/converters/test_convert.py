@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from converters import convert as converting
 from converters.convert import Plan, convert, outline
-from converters.files import writer
+from converters.files import destination, writer
 from converters.files.dtypes import narrow, widen
 from converters.files.writer import Entry, SafetensorsWriter, shards
 from converters.published import open_published
@@ -309,13 +309,13 @@ def test_force_leaves_alone_what_we_did_not_write(source, tmp_path):
 
 def test_force_does_not_destroy_the_source(source, tmp_path):
     convert(source, tmp_path / "out")
-    with pytest.raises(UsageError, match=r"holds model\.safetensors, which is being converted"):
+    with pytest.raises(UsageError, match=r"contains model\.safetensors, which is converted"):
         convert(open_published(tmp_path / "out"), tmp_path / "out", force=True)
 
 
 def test_free_space_is_checked_first(source, tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(writer.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10**6))
+    monkeypatch.setattr(destination.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10**6))
     monkeypatch.setattr(writer, "SafetensorsWriter", None)
     with pytest.raises(ResourceError, match=r"has 1 MB free, 20 MB are needed"):
         convert(source, tmp_path / "deep/er/out")
@@ -327,7 +327,7 @@ def test_free_space_must_hold_the_tensors_and_16_mb(source, tmp_path, monkeypatc
     usage = namedtuple("usage", "total used free")
     needed = outline(source).nbytes + 16 * 2**20
     free = [needed - 1]
-    monkeypatch.setattr(writer.shutil, "disk_usage", lambda _: usage(10**12, 10**12, free[0]))
+    monkeypatch.setattr(destination.shutil, "disk_usage", lambda _: usage(10**12, 10**12, free[0]))
     with pytest.raises(ResourceError, match="has 20 MB free, 20 MB are needed"):
         convert(source, tmp_path / "out")
     assert left_in(tmp_path) == []

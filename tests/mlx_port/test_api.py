@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import converters.convert
-from converters.files.writer import appearing, check_destination
+from converters.files.destination import appearing, check_destination
 from mlx_port import DiaPipeline, api, generate, load
 from tests.record import record_again
 from tts_core.errors import ResourceError, UsageError

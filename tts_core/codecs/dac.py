@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tts_core.config import check_numbers, exact_fields, mapping
+from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage, stages
@@ -173,7 +173,7 @@ def _from_strides(
     if not isinstance(strides, list | tuple):
         raise CheckpointError(f"DAC config: strides {strides!r:.40} are not a list")
     derived = encoder_hidden_size * 2 ** len(strides) if isinstance(encoder_hidden_size, int) else 0
-    one_dim = isinstance(codebook_dim, int) and isinstance(n_codebooks, int)
+    one_dim = isinstance(codebook_dim, int) and isinstance(n_codebooks, int) and n_codebooks <= MOST_LAYERS
     dims: Any = [codebook_dim] * n_codebooks if one_dim else codebook_dim
     return DacConfig(
         encoder_hidden_size=encoder_hidden_size,

@@ -124,10 +124,11 @@ def from_shapes(shapes: Mapping[str, tuple[int, ...]], *, sample_rate: int = SAM
 
 def _compress(widths: list[tuple[int, int]]) -> int:
     """Find the divisor between the width of every residual block and its inner width."""
-    fits = [c for c in range(1, widths[0][0] + 1) if all(outer // c == inner for outer, inner in widths)]
-    if not fits:
-        raise CheckpointError(f"EnCodec: residual blocks narrow {widths}, not by one common divisor")
-    return fits[0]
+    if min(inner for _, inner in widths) > 0:  # outer // c is inner for c from outer // (inner + 1) + 1
+        least = max(outer // (inner + 1) + 1 for outer, inner in widths)
+        if all(least <= outer // inner for outer, inner in widths):
+            return least
+    raise CheckpointError(f"EnCodec: residual blocks narrow {widths}, not by one common divisor")
 
 
 def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
@@ -151,8 +152,9 @@ def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
     sizes = {name: config[name] for name in _TRANSFORMERS if name not in ("sampling_rate", *_LISTS)}
     for name, of, least in (("upsampling_ratios", int, 2), ("target_bandwidths", int | float, 0)):
         given = config[name]
-        if not isinstance(given, list | tuple) or not given or not all(isinstance(n, of) for n in given):
-            raise CheckpointError(f"EnCodec config.json: {name} {given!r:.40} is not a list of numbers")
+        numbers = isinstance(given, list | tuple) and all(isinstance(n, of) for n in given)
+        if not numbers or not 0 < len(given) <= MOST_LAYERS:
+            raise CheckpointError(f"EnCodec config.json: {name} {given!r:.40} is not a short list of numbers")
         if min(given) < least:
             raise CheckpointError(f"EnCodec config.json: {name} {given!r:.40} must be at least {least}")
     if not all(isinstance(config[name], int) for name in ("sampling_rate", "codebook_size")):

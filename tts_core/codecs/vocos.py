@@ -12,6 +12,7 @@ from typing import Any
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.files.yaml_object import parse_yaml
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
@@ -63,15 +64,8 @@ class VocosConfig:
 
 
 def read_yaml(text: str) -> dict[str, Any]:
-    """Parse the object in a config.yaml. Raises CheckpointError for other content."""
-    import yaml
-
-    try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as fault:
-        reason = " ".join(str(fault).split())
-        raise CheckpointError(f"Vocos config.yaml: not readable as YAML: {reason:.160}") from None
-    return dict(mapping(content, "Vocos config.yaml"))
+    """Parse the mapping in a config.yaml. Raises CheckpointError where there is none."""
+    return parse_yaml(text, "Vocos config.yaml")
 
 
 def read_published(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> VocosConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,8 +43,7 @@ def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
     overlap, leave a hole, repeat a name, have more than MOST_AXES axes or a size unlike their shape's.
     """
     with opened(path) as file:
-        size = file.seek(0, 2)
-        file.seek(0)
+        size = os.fstat(file.fileno()).st_size
         start = file.read(8)
         length = int.from_bytes(start, "little")
         if len(start) < 8 or length < 2:

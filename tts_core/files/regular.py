@@ -7,13 +7,16 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from tts_core.errors import CheckpointError, ResourceError, SpeechError
 
 LARGEST_TEXT = 16 << 20  # bytes of a description or a document; published ones have at most 3 million
 
+# a pipe must not make the call wait; Windows would translate line ends
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -61,14 +64,14 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path, expected: Identity | None = None) -> Iterator[BinaryIO]:
+def opened(path: Path, expected: Identity | None = None) -> Iterator[FileIO]:
     """Open a regular file for reading, unbuffered; inside the block `reading` holds.
 
     expected: raise CheckpointError if the file is no longer this one.
     """
     with reading(path):
         _check_regular(path, os.stat(path))
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe put there since: no wait
+        handle = os.open(path, _FLAGS)  # a pipe put there since: no wait
         with open(handle, "rb", buffering=0) as file:
             status = os.fstat(handle)
             _check_regular(path, status)
@@ -77,10 +80,10 @@ def opened(path: Path, expected: Identity | None = None) -> Iterator[BinaryIO]:
             yield file
 
 
-def read_into(file: BinaryIO, target: memoryview, path: Path) -> None:
+def read_into(file: FileIO, target: memoryview, path: Path) -> None:
     """Fill `target` from the file's position on. Raises CheckpointError if the file ends before."""
     while target:
-        count = file.readinto(target)  # pyright: ignore[reportAttributeAccessIssue]
+        count = file.readinto(target)
         if not count:
             raise changed(path)
         target = target[count:]

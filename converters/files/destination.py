@@ -1,0 +1,143 @@
+"""The destination of a conversion: a folder that appears whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from converters.files.workplace import others_in, workplace
+from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, UsageError
+from tts_core.files.record import RECORD
+
+_SPARE_BYTES = 16 * 2**20  # headers, descriptions, and what a file system rounds up
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL),
+)
+
+
+def check_destination(destination: Path, *, force: bool, sources: Sequence[Path] = ()) -> None:
+    """Raise UsageError unless a folder may appear there.
+
+    force: in place of an older converted one, in which every file is on its record. sources: files that are
+    being converted.
+    """
+    with _explained(destination):
+        if not os.path.lexists(destination):
+            return
+        if not force:
+            raise UsageError(f"--mlx-path: {destination} exists; give another name, or --force to replace it")
+        if destination.is_symlink() or not destination.is_dir():
+            raise UsageError(
+                f"--mlx-path: {destination} is not a folder, --force does not replace it; remove it yourself"
+            )
+        if any(destination.iterdir()):
+            _check_replaceable(destination)
+    inside = [file for file in sources if destination.resolve() in file.resolve().parents]
+    if inside:
+        raise UsageError(
+            f"--mlx-path: {destination} contains {inside[0].name}, which is converted; give another name"
+        )
+
+
+def _check_replaceable(destination: Path) -> None:
+    try:
+        others = others_in(destination)
+    except NotFoundError:
+        raise UsageError(
+            f"--mlx-path: {destination} is not a converted model (it has no {RECORD}), "
+            "--force does not replace it; give another name"
+        ) from None
+    except CheckpointError as fault:
+        raise UsageError(
+            f"--mlx-path: --force does not replace {destination}, whose files are not known ({fault}); "
+            "give another name"
+        ) from None
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise UsageError(
+            f"--mlx-path: {destination} contains {', '.join(others[:3])}{more}, which no conversion wrote, "
+            "--force does not delete it; move it elsewhere, or give another name"
+        )
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Raise ResourceError unless `needed` bytes and 16 MiB to spare fit where `folder` is, or would be."""
+    while not folder.exists():
+        folder = folder.parent
+    free, needed = shutil.disk_usage(folder).free, needed + _SPARE_BYTES
+    if free < needed:
+        raise ResourceError(
+            f"--mlx-path: {folder} has {free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB are needed"
+        )
+
+
+@contextlib.contextmanager
+def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a new folder that becomes `destination` when the block ends, and vanishes when it raises.
+
+    replace: an older folder at `destination` goes then, not before. Every file is on the disk before its
+    folder appears. An OSError becomes one of our errors.
+    """
+    destination = destination.absolute()
+    made = [folder for folder in destination.parents if not folder.exists()]  # innermost first
+    with _explained(destination):
+        try:
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            with workplace(destination) as place:
+                yield place.new
+                _sync(place.new)
+                if replace and destination.exists():
+                    os.rename(destination, place.old)
+                os.rename(place.new, destination)
+                _sync_one(destination.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                for folder in made:
+                    folder.rmdir()
+            raise
+
+
+def _sync(folder: Path) -> None:
+    """Write a folder and all that is in it to the disk."""
+    for place, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            _sync_one(Path(place) / name)
+        _sync_one(Path(place))
+
+
+def _sync_one(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _explained(destination: Path) -> Iterator[None]:
+    """Turn an OSError of the block into one of our errors."""
+    try:
+        yield
+    except SpeechError:
+        raise
+    except OSError as fault:
+        raise _os_fault(destination, fault) from fault
+
+
+def _os_fault(destination: Path, fault: OSError) -> SpeechError:
+    if fault.errno in _FULL:
+        return ResourceError(f"--mlx-path: the disk of {destination.parent} is full; nothing was left there")
+    reason = fault.strerror or str(fault) or type(fault).__name__
+    if fault.errno in _REFUSED:
+        return UsageError(f"--mlx-path: {destination} cannot be written ({reason}); give another place")
+    if isinstance(fault, FileNotFoundError):
+        return NotFoundError(
+            f"{fault.filename}: vanished while it was read; nothing was left at {destination}"
+        )
+    return ResourceError(f"--mlx-path: writing {destination} failed ({reason}); nothing was left there")
