@@ -49,34 +49,39 @@ def weights(name: str, shape: tuple[int, ...], normal: Callable[[tuple[int, ...]
     return normal(shape) * (0.5 if "embed" in name else shape[-1] ** -0.5)
 
 
+def full_network(dtype: str) -> Any:
+    """Dia-1.6B in torch_ref with random weights; its EOS is never the largest, so runs have full length."""
+    import torch
+
+    from torch_ref.dia.dia import Dia
+
+    device, kind = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, dtype)
+    with torch.device("meta"):
+        network = Dia(FULL)
+    torch.manual_seed(0)
+    state = {
+        name: weights(name, shape, lambda s: torch.randn(s, device=device)).to(
+            torch.float32 if is_norm(name) else kind
+        )
+        for name, shape in parameter_shapes(FULL).items()
+    }
+    state["logits_dense.weight"][FULL.eos_token_id] = 0
+    network.load_state_dict(state, assign=True)
+    return network.to(device).eval()
+
+
 def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     import torch
 
     from torch_ref.codecs.dac import Dac
-    from torch_ref.dia.dia import Dia
     from torch_ref.dia.pipeline import DiaPipeline, compose
 
     torch.backends.cuda.matmul.allow_tf32 = False
     if size == "voice":
         pipeline = DiaPipeline.load(DIA, codec=CODEC, dtype=dtype)
     else:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        kind = getattr(torch, dtype)
-        config = FULL
-        with torch.device("meta"):
-            network = Dia(config)
-        torch.manual_seed(0)
-        state = {
-            name: weights(name, shape, lambda s: torch.randn(s, device=device)).to(
-                torch.float32 if is_norm(name) else kind
-            )
-            for name, shape in parameter_shapes(config).items()
-        }
-        state["logits_dense.weight"][FULL.eos_token_id] = (
-            0  # never the largest: every run has its full length
-        )
-        network.load_state_dict(state, assign=True)
-        pipeline = compose(network.to(device).eval(), Dac(TINY_CODEC).to(device))
+        network = full_network(dtype)
+        pipeline = compose(network, Dac(TINY_CODEC).to(network.logits_dense.weight.device))
     where = str(pipeline.engine.network.logits_dense.weight.device)
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
@@ -264,6 +269,7 @@ def measure(generate: Generate, batch: int, frames: tuple[int, int], runs: int) 
     started = time.perf_counter()
     generate(batch, frames[0])
     first = time.perf_counter() - started
+    generate(batch, frames[1])  # peers compile again for another length
     slopes, short, short_steps = [], [], 0
     for _ in range(runs):
         times, steps = [], []

@@ -50,6 +50,7 @@ DIFFERENT = {
         ["loading.py:load", "loading.py:open_parts", "loading.py:open_networks"],
         "torch_ref reads published layouts, the codec apart from them, and chooses a device",
     ),
+    "codecs/dac.py:Dac": "torch chooses how cuDNN rounds",
     "dia/step.py:make_step": "a captured step needs to know how many rows will come",
     "dia/pipeline.py:DiaPipeline": "torch_ref reads published layouts, and chooses a device",
     "metavoice/pipeline.py:MetaVoicePipeline": "torch_ref reads published layouts, and chooses a device",

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.cuda.precision import Precision, computing
+from torch_ref.cuda.snake import snake, usable
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.selection import first_largest
 from tts_core.codecs.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
@@ -29,6 +31,8 @@ class Snake1d(nn.Module):
         self.alpha = nn.Parameter(torch.ones(1, channels, 1))
 
     def forward(self, x: Tensor) -> Tensor:
+        if usable(x):
+            return snake(x, self.alpha)
         a = self.alpha
         s = torch.sin(a * x)
         return x + (a + 1e-9).reciprocal() * s.square()
@@ -175,12 +179,13 @@ class ResidualVectorQuantizer(nn.Module):
 class Dac(nn.Module):
     """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
 
-    policy: window sizes; it may be replaced at any time.
+    policy: window sizes.  precision: of convolutions on CUDA.  Both may be replaced at any time.
     """
 
     def __init__(self, config: DacConfig, policy: CodecPolicy = DEFAULT):
         super().__init__()
         self.config, self.policy = config, policy
+        self.precision: Precision = "float32"
         self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
         self.n_codebooks = config.n_codebooks
         self.encoder = Encoder(config)
@@ -203,10 +208,11 @@ class Dac(nn.Module):
 
     def _encode_frames(self, samples: Tensor, start: int, stop: int) -> Tensor:
         window = encode_window(self.config, start, stop, samples.shape[1] // self.hop_length)
-        latents = self.encoder(
-            samples[:, None, window.first * self.hop_length : window.last * self.hop_length]
-        )
-        return self.quantizer.encode(latents[:, :, start - window.first : stop - window.first])
+        with computing(self.precision, samples.device):
+            latents = self.encoder(
+                samples[:, None, window.first * self.hop_length : window.last * self.hop_length]
+            )
+            return self.quantizer.encode(latents[:, :, start - window.first : stop - window.first])
 
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
@@ -228,10 +234,11 @@ class Dac(nn.Module):
         """
         total = codes.shape[2]
         window = decode_window(self.config, start, stop, total)
-        audio = self.decoder(self.quantizer.decode(codes[:, :, window.first : window.last]))[:, 0]
+        with computing(self.precision, codes.device):
+            audio = self.decoder(self.quantizer.decode(codes[:, :, window.first : window.last]))[:, 0]
         last = decoded_length(self.config, total) if stop == total else stop * self.hop_length
         offset = window.first * self.hop_length
-        return audio[:, start * self.hop_length - offset : last - offset]
+        return audio[:, start * self.hop_length - offset : last - offset].to(self.decoder.conv2.weight.dtype)
 
     def _silence(self, batch: int) -> Tensor:
         return self.decoder.conv2.weight.new_zeros(batch, 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -34,3 +36,10 @@ def launch(device: torch.device) -> dict[str, Any]:
 def processors(device: torch.device) -> int:
     """Multiprocessors of a GPU; 2 in the interpreter, so that its programs take several tiles."""
     return 2 if INTERPRETED else torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def compile_together(calls: Sequence[Callable[[], object]]) -> None:
+    """Launch different kernels from a thread each: one after the other, their compilation takes seconds."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        for made in [threads.submit(call) for call in calls]:
+            made.result()

@@ -21,11 +21,12 @@ from torch_ref.cuda.launch import INTERPRETED, jit, launch, processors, tl, trit
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 CAPABILITY = (8, 0)  # the lowest that Triton supports
 MOST_ROWS = 3  # of x at once
-# Measured on an H200 in bfloat16, a guided step of Dia: 1.23 ms; tiles half as large 1.29, warps and programs
-# doubled or halved 1.28 to 1.39. Asking the L2 cache for later tiles (bulk prefetch) costs 1 to 25 %.
-TILE = 8192  # numbers of a weight per step of a program, whole rows of it
-WARPS = 2
-PROGRAMS = 4  # per multiprocessor
+# Measured on an H200 in bfloat16, ms of a guided step of Dia and of MetaVoice: 1.26 and 1.32; tiles half as
+# large with half the warps and twice the programs 1.25 and 1.34; other warps and programs 3 to 13 % more.
+# Asking the L2 cache for later tiles (bulk prefetch) costs 1 to 25 %.
+TILE_BYTES = 32768  # of a weight per step of a program, whole rows of it
+WARPS = 4
+PROGRAMS = 2  # per multiprocessor
 
 
 def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
@@ -67,7 +68,7 @@ def _programs(x: Tensor, weight: Tensor, *, weights: int = 1) -> tuple[tuple[int
     """Programs for a weight, and the tile that each of them takes at a time."""
     rows, width = weight.shape
     block = triton.next_power_of_2(width)
-    each = max(1, TILE // (block * weights))
+    each = max(1, TILE_BYTES // (block * weights * weight.element_size()))
     warps = WARPS * max(1, block // 4096)
     count = min(triton.cdiv(rows, each), PROGRAMS * processors(weight.device))
     return (count,), {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": warps, **launch(weight.device)}

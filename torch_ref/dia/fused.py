@@ -6,6 +6,7 @@ by the weights' bytes; more rows take matrix products with the work between them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -104,10 +105,49 @@ class FusedDecoder:
     def logits(self, rows: Rows, memory: Memory) -> Tensor:
         """Logits for the row after the last known one of every text. → (R, C·V) in the network's dtype."""
         total = len(memory.keys[0])
+        x, positions = self.embed(rows, total)
+        return (self._few if total <= MOST_ROWS else self._many)(x, positions, memory)
+
+    def embed(self, rows: Rows, total: int) -> tuple[Tensor, Tensor]:
+        """The last known row of every text as vectors (total, D), and its position, (total,) int64."""
         x = self.head.new_empty(total, self.config.hidden_size)
         positions = torch.empty(total, dtype=torch.int64, device=x.device)
         embed(rows, self.table, x, positions)
-        return (self._few if total <= MOST_ROWS else self._many)(x, positions, memory)
+        return x, positions
+
+    def compiling(self, memory: Memory) -> list[Callable[[], object]]:
+        """Calls that launch each kernel between embedding and draw once, on rows of no meaning."""
+        total, texts = len(memory.keys[0]), len(memory.lengths)
+        layer, head = self.layers[0], self.head
+        x, more = head.new_zeros(total, self.config.hidden_size), head.new_zeros(total, layer.down.shape[1])
+        positions = torch.zeros(total, dtype=torch.int64, device=head.device)
+        projected, attended = head.new_zeros(total, len(layer.qkv)), head.new_zeros(total, layer.out.shape[1])
+        query = head.new_zeros(texts, len(layer.query))
+        before, between, after = layer.norms
+        both: list[Callable[[], object]] = [
+            lambda: self._attend(projected, positions, memory, 0),
+            lambda: self._attend_source(query, positions, memory, 0),
+        ]
+        if total > MOST_ROWS:
+            rest = {"rest": layer.nothing, "rest_gain": after.weight, "texts": texts}
+            return [
+                *both,
+                lambda: pointwise.add_norm(x, None, before.weight, before.eps),
+                lambda: pointwise.add_norm(x, x, before.weight, before.eps),
+                lambda: pointwise.add_norm(x, x, between.weight, between.eps, **rest),
+                lambda: pointwise.gated(head.new_zeros(total, len(layer.gate_up))),
+            ]
+        gate, up = layer.gate_up.chunk(2)
+        return [
+            *both,
+            lambda: normed_linear(x, before.weight, before.eps, layer.qkv),
+            lambda: normed_linear(x[:texts], between.weight, between.eps, layer.query),
+            lambda: normed_linear(x, self.norm.weight, self.norm.eps, head),
+            lambda: add_linear(x, attended, layer.out),
+            lambda: add_linear(x, query, layer.source_out, layer.nothing),
+            lambda: gated_linear(x, after.weight, after.eps, gate, up),
+            lambda: add_linear(x, more, layer.down),
+        ]
 
     def _few(self, x: Tensor, positions: Tensor, memory: Memory) -> Tensor:
         texts = len(memory.lengths)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.capture import capture
+from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
 from torch_ref.dia.draws import Rows, draw
 from torch_ref.dia.fused import FusedDecoder, Memory
@@ -92,6 +93,7 @@ class Slots:
         self.seeds, self.steps = (torch.zeros(texts, dtype=torch.int64, device=device) for _ in range(2))
         self.sources: list[tuple[Noise, int] | None] = [None] * texts  # and its step at tick 0
         self._clear()
+        self._compile()
         self.graph, _ = capture(self._step, device, again=self._clear)
 
     def join(self, slot: int, text: Joining) -> None:
@@ -139,6 +141,18 @@ class Slots:
         logits = self.decoder.logits(self.rows, self.memory)
         draw(logits, self.noise, self.delays, self.rows, self.network.config)
         return logits
+
+    def _compile(self) -> None:
+        """Compile all kernels of a step at the same time."""
+        logits = self.decoder.head.new_zeros(len(self.memory.keys[0]), len(self.decoder.head))
+        compile_together(
+            [
+                *self.decoder.compiling(self.memory),
+                lambda: self.decoder.embed(self.rows, len(self.memory.keys[0])),
+                lambda: draw(logits, self.noise, self.delays, self.rows, self.network.config),
+                lambda: fill_uniform(self.noise, self.seeds, self.steps, 0, 1),
+            ]
+        )
 
     def _clear(self) -> None:
         """No text anywhere."""

@@ -38,8 +38,9 @@ class CodecPolicy:
 
 
 DEFAULT = CodecPolicy()
-# On an H200 a window of 256 frames takes 9 % longer per frame than a whole decode, besides its context
-LARGEST = {"torch-cuda": CodecPolicy(384)}
+# On an H200 windows of 256, 512 and 1,024 frames of DAC take 6.6, 6.2 and 6.0 ms per second of speech, and a
+# whole decode without windows ten times the memory of 896 frames
+LARGEST = {"torch-cuda": CodecPolicy(896)}
 
 
 def own(backend: str) -> CodecPolicy:

@@ -38,8 +38,8 @@ TEXTS = pytest.mark.parametrize("texts", [1, 2, 3])  # rows of x
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles so small that the small weights need several programs, of one or several rows each."""
-    monkeypatch.setattr(rows_of, "TILE", 64)
+    """Several programs for the small weights here, with several rows of them each or with one."""
+    monkeypatch.setattr(rows_of, "TILE_BYTES", 256)
 
 
 @torch.inference_mode()

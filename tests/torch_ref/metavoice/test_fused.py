@@ -14,6 +14,7 @@ import torch
 from tests.sides import ORACLE
 from tests.tiny.metavoice import Weights, first_stage_config, first_stage_weights, tokenizers
 from tests.tolerance import assert_within
+from torch_ref.cuda import attention
 from torch_ref.cuda import rows as row_kernels
 from torch_ref.metavoice import first_stage_loop, step
 from torch_ref.metavoice.first_stage import FirstStage
@@ -57,8 +58,9 @@ def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyP
         pytest.skip("no NVIDIA GPU: TRITON_INTERPRET=1 lets Triton interpret the kernels")
     if dtype == torch.bfloat16 and not CUDA:
         pytest.skip("no NVIDIA GPU: Triton's interpreter rounds bfloat16 towards zero")
-    for name, size in {"TILE": 4096, "KEYS": 16, "SPLITS": 2}.items():  # several programs, blocks and parts
-        monkeypatch.setattr(row_kernels, name, size)
+    monkeypatch.setattr(row_kernels, "TILE_BYTES", 16384)  # several programs, blocks and parts
+    monkeypatch.setattr(attention, "BLOCK", 256)
+    monkeypatch.setattr(attention, "PROGRAMS", 40)
     weights, random = first_stage_weights(CONFIG), np.random.default_rng(1)
     ids = random.integers(0, 2300, (rows, 40))
     speakers = random.normal(0, 1, (rows, 10)).astype(np.float32)
