@@ -7,7 +7,7 @@
 the batch with guidance on, sampling included. The time is the difference of two lengths, so that reading the
 text, the first step and any capture or compilation cancel out; the column `start` reports these, and
 `again` these in a process that has spoken. `linear layers` is the time of a step's matrix products of two
-rows by themselves, in one CUDA graph: it tells machines and days apart. Real time is 11.6 ms a step for
+rows by themselves, in one CUDA graph: a yardstick of the machine. Real time is 11.6 ms a step for
 44.1 kHz Dia.
 
 --nari names a copy of nari-labs/dia, which is run compiled; its first run takes minutes.

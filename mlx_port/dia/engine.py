@@ -65,7 +65,7 @@ class DiaEngine:
         return self.host.to_host(audio)[0].astype(np.float32)
 
     def _draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
-        """Ids for every next row of a grid, (B, C). One read from the device a row."""
+        """Yield ids for every next row of a grid, (B, C). One read from the device per row."""
         tokens = [self.host.to_device(ids) for ids in batch.tokens]
         source = self.network.read(tokens, self._nothing if guided else None)
         step = make_step(self.network, source, batch.sampling, guided=guided)

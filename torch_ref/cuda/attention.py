@@ -44,7 +44,7 @@ class Workspace(NamedTuple):
 
 
 def workspace(rows: int, heads: int, kv_heads: int, width: int, device: torch.device) -> Workspace:
-    """For rows of `heads` heads of `width` numbers, which share `kv_heads` key heads."""
+    """Allocate for rows of `heads` heads of `width` numbers, which share `kv_heads` key heads."""
     wanted = max(1, PROGRAMS * processors(device) // (rows * kv_heads))
     splits = min(MOST_SPLITS, 1 << (wanted.bit_length() - 1))
     return Workspace(
@@ -202,7 +202,7 @@ def _attend_source(
 
 @jit
 def _turned(x, cos, sin, at, col, inside, TURN: tl.constexpr, WIDTH: tl.constexpr):
-    """Numbers at x + col, their pairs turned by the angles of a position."""
+    """Load numbers at x + col, their pairs rotated by the angles of a position."""
     y = tl.load(x + col, mask=inside, other=0.0)
     if TURN != 0:
         half: tl.constexpr = WIDTH // 2
@@ -219,7 +219,7 @@ def _turned(x, cos, sin, at, col, inside, TURN: tl.constexpr, WIDTH: tl.constexp
 
 @jit
 def _block(keys, values, base, first, stop, skip, col, KEYS: tl.constexpr, WIDTH: tl.constexpr):
-    """Keys and values of up to KEYS rows from `first`, each (KEYS, E); zeros at `skip` and from `stop` on."""
+    """Load keys and values of KEYS rows from `first`, (KEYS, E) each; zeros at `skip` and from `stop` on."""
     row = first + tl.arange(0, KEYS)
     there = ((row < stop) & (row != skip))[:, None]
     place = base + row[:, None] * WIDTH + col[None, :]
@@ -231,7 +231,7 @@ def _scan(
     q, key, value, keys, values, base, start, stop, skip, col, scale,
     KEYS: tl.constexpr, MEMBERS: tl.constexpr, WIDTH: tl.constexpr, CORES: tl.constexpr,
 ):  # fmt: skip
-    """A group's queries (G, E) over keys start .. stop - 1: the largest score, the sum, weighted values."""
+    """Attend a group's queries (G, E) to keys start .. stop - 1: largest scores, sums, weighted values."""
     top = tl.full([MEMBERS], -1e38, dtype=tl.float32)  # finite: exp(top - top) is 1
     total = tl.zeros([MEMBERS], dtype=tl.float32)
     acc = tl.zeros([MEMBERS, WIDTH], dtype=tl.float32)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 @torch.inference_mode(False)
 @torch.no_grad()
 def joined(layers: Sequence[nn.Linear]) -> Tensor:
-    """The layers' weights as one (ΣN, D) tensor; their parameters become views of it, so nothing is stored
-    twice. Weights that are joined already are returned as they are.
+    """Join the layers' weights in one (ΣN, D) tensor; their parameters become views of it, so nothing is
+    stored twice. Weights that are joined already are returned as they are.
     """
     weights = [layer.weight.detach() for layer in layers]
     width, rows = weights[0].shape[1], sum(map(len, weights))

@@ -21,8 +21,9 @@ def add_norm(
     texts: int | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """x += added, in place, and its RMS norm. (R, D), added (R, D) or None → (R, D), `out` if given.
+    """Add `added` to x in place and compute its RMS norm.
 
+    x (R, D), added (R, D) or None → (R, D), `out` if given.
     rest: (D,), added to the rows from `texts` on, whose norm takes `rest_gain`.
     """
     rows, width = x.shape
@@ -37,7 +38,7 @@ def add_norm(
 
 
 def gated(joined: Tensor) -> Tensor:
-    """silu(gate) · up. (R, 2N), gate and up side by side → (R, N)."""
+    """Compute silu(gate) · up. (R, 2N), gate and up side by side → (R, N)."""
     rows, width = joined.shape[0], joined.shape[1] // 2
     out = joined.new_empty(rows, width)
     _gated[rows, triton.cdiv(width, 1024)](joined, out, width, BLOCK=1024, num_warps=4, **launch(out.device))

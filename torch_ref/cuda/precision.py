@@ -1,4 +1,4 @@
-"""How convolutions on CUDA round float32."""
+"""The rounding of float32 convolutions on CUDA."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ PROGRAMS = 2  # per multiprocessor
 
 
 def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
-    """Whether the kernels run on a network with this weight: on NVIDIA GPUs, if Triton is installed."""
+    """Return whether the kernels support a network with this weight: NVIDIA GPUs with Triton."""
     if triton is None or torch.version.hip is not None or not (weight.is_cuda or INTERPRETED):
         return False
     whole = head_dim >= 16 and head_dim & (head_dim - 1) == 0
@@ -39,7 +39,7 @@ def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
 
 
 def normed_linear(x: Tensor, gain: Tensor, eps: float, weight: Tensor) -> Tensor:
-    """A linear map of RMS-normed x. (R, D), weight (N, D) → (R, N)."""
+    """Apply a linear map to RMS-normed x. (R, D), weight (N, D) → (R, N)."""
     out = weight.new_empty(len(x), len(weight))
     grid, sizes = _programs(x, weight)
     _normed_linear[grid](x, gain, weight, out, *weight.shape, eps, **sizes)
@@ -47,7 +47,7 @@ def normed_linear(x: Tensor, gain: Tensor, eps: float, weight: Tensor) -> Tensor
 
 
 def gated_linear(x: Tensor, gain: Tensor, eps: float, gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate y) · (up y) of RMS-normed x, y. (R, D), (N, D) each → (R, N)."""
+    """Compute silu(gate y) · (up y) of RMS-normed x, y. (R, D), (N, D) each → (R, N)."""
     out = gate.new_empty(len(x), len(gate))
     grid, sizes = _programs(x, gate, weights=2)
     _gated_linear[grid](x, gain, gate, up, out, *gate.shape, eps, **sizes)
@@ -55,7 +55,7 @@ def gated_linear(x: Tensor, gain: Tensor, eps: float, gate: Tensor, up: Tensor) 
 
 
 def add_linear(x: Tensor, hidden: Tensor, weight: Tensor, rest: Tensor | None = None) -> None:
-    """x += hidden weightᵀ, in place. (R, N), (R, D), (N, D).
+    """Add hidden weightᵀ to x in place. (R, N), (R, D), (N, D).
 
     rest: (N,), added to the rows of x after those of hidden.
     """
@@ -65,7 +65,7 @@ def add_linear(x: Tensor, hidden: Tensor, weight: Tensor, rest: Tensor | None = 
 
 
 def _programs(x: Tensor, weight: Tensor, *, weights: int = 1) -> tuple[tuple[int], dict[str, Any]]:
-    """Programs for a weight, and the tile that each of them takes at a time."""
+    """Return the grid of a weight's programs, and the sizes of the tile that each takes at a time."""
     rows, width = weight.shape
     block = triton.next_power_of_2(width)
     each = max(1, TILE_BYTES // (block * weights * weight.element_size()))
@@ -158,7 +158,7 @@ def _add_linear(
 
 @jit
 def _tile(weight, place, rows, width, col, ROWS: tl.constexpr):
-    """Rows place · ROWS and the following ones of a weight; zeros past its end."""
+    """Load ROWS rows of a weight from place · ROWS on; zeros past its end."""
     row = place * ROWS + tl.arange(0, ROWS)
     inside = (row[:, None] < rows) & (col[None, :] < width)
     return tl.load(weight + row[:, None] * width + col[None, :], mask=inside, other=0.0)
@@ -166,7 +166,7 @@ def _tile(weight, place, rows, width, col, ROWS: tl.constexpr):
 
 @jit
 def _rows(x, col, width, R: tl.constexpr):
-    """Up to three rows of x; those past R repeat the first and are not used."""
+    """Load up to three rows of x; those past R repeat the first and are not used."""
     inside = col < width
     first = tl.load(x + col, mask=inside, other=0.0)
     second, third = first, first
@@ -179,7 +179,7 @@ def _rows(x, col, width, R: tl.constexpr):
 
 @jit
 def _normed(x, factor, width, eps, kind: tl.constexpr):
-    """The RMS norm in float32, rounded to the gain's dtype before its product and to `kind` after it."""
+    """Compute the RMS norm in float32; round to the gain's dtype before its product, to `kind` after it."""
     wide = x.to(tl.float32)
     scale = 1 / tl.sqrt(tl.sum(wide * wide, axis=0) / width + eps)
     normal = (wide * scale).to(factor.dtype).to(tl.float32)
@@ -188,7 +188,7 @@ def _normed(x, factor, width, eps, kind: tl.constexpr):
 
 @jit
 def _products(tile, a, b, c, R: tl.constexpr):
-    """The tile's rows times each of up to three rows."""
+    """Multiply the tile's rows by each of up to three rows."""
     wide = tile.to(tl.float32)
     ya = tl.sum(wide * a[None, :], axis=1)
     yb, yc = ya, ya
@@ -201,7 +201,7 @@ def _products(tile, a, b, c, R: tl.constexpr):
 
 @jit
 def _gated(gate, up, kind: tl.constexpr):
-    """silu(gate) · up, rounded where the layers round."""
+    """Compute silu(gate) · up, rounded where the layers round."""
     gate, up = gate.to(kind).to(tl.float32), up.to(kind).to(tl.float32)
     return (gate / (1 + tl.exp(-gate))).to(kind).to(tl.float32) * up
 
@@ -219,6 +219,6 @@ def _put(out, row, rows, ya, yb, yc, R: tl.constexpr):
 
 @jit
 def _add(x, row, rows, y):
-    """x += y at `row`, y already in the network's dtype."""
+    """Add y, already in the network's dtype, to x at `row`."""
     old = tl.load(x + row, mask=row < rows, other=0.0)
     tl.store(x + row, (old.to(tl.float32) + y.to(tl.float32)).to(old.dtype), mask=row < rows)

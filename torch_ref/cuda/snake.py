@@ -14,14 +14,14 @@ BLOCK = 1024
 
 
 def usable(x: Tensor) -> bool:
-    """Whether the kernel runs on x: on an NVIDIA GPU, in float32, without gradients."""
+    """Return whether the kernel supports x: on an NVIDIA GPU, in float32, without gradients."""
     if triton is None or torch.version.hip is not None or not (x.is_cuda or INTERPRETED):
         return False
     return x.dtype == torch.float32 and not torch.is_grad_enabled() and x.is_contiguous()
 
 
 def snake(x: Tensor, alpha: Tensor) -> Tensor:
-    """x + sin²(αx)/(α + 1e-9), as Snake1d computes it. (B, C, T), alpha (1, C, 1) → (B, C, T)."""
+    """Compute x + sin²(αx)/(α + 1e-9) as Snake1d does. (B, C, T), alpha (1, C, 1) → (B, C, T)."""
     out = torch.empty_like(x)
     rows, length = x.shape[0] * x.shape[1], x.shape[2]
     if x.numel():

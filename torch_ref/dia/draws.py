@@ -22,7 +22,7 @@ DRAW_WARPS = 8
 
 
 class Rows(NamedTuple):
-    """Where each of B texts is, on the device; int32 except `settings`.
+    """State of B texts on the device; int32 except `settings`.
 
     filled: (B,), rows that are known.  prompt, limit: (B,), frames before speech and at most of it; limit -1
     where there is no text.  ends: (B,), the row of channel 0's EOS, or -1.  grid: (B, rows, C), forced ids or
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 
 
 def embed(rows: Rows, table: Tensor, x: Tensor, positions: Tensor) -> None:
-    """The last known row of each text as a vector, and its position, for the conditional rows and again for
+    """Embed the last known row of each text, and write its position, for the conditional rows and again for
     those after them. table: (C·V, D).  x: (R, D).  positions: (R,) int64.
     """
     texts, capacity, channels = rows.grid.shape
@@ -101,7 +101,7 @@ def _draw(
     V01: tl.constexpr, EOS_SCALE: tl.constexpr, FREE: tl.constexpr, CHANNELS: tl.constexpr,
     WIDE: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One channel of one text; unconditional: the distance of its other row of logits."""
+    """Draw one channel of one text. unconditional: the distance to its other row of logits."""
     text, channel = tl.program_id(0), tl.program_id(1)
     ids = tl.arange(0, BLOCK)
     inside = ids < vocabulary
@@ -156,7 +156,7 @@ def _accept(
     log, delays, filled, prompt, limit, ends, grid, tick, text, capacity, eos, pad,
     FREE: tl.constexpr, CHANNELS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """The rule of DelayGrid.accept for one text."""
+    """Apply the rule of DelayGrid.accept to one text."""
     channel = tl.arange(0, WIDE)
     inside = channel < CHANNELS
     ids = tl.load(log + channel, mask=inside, other=0, cache_modifier=".cg")
@@ -179,14 +179,14 @@ def _accept(
 
 @jit
 def _ordered(x):
-    """Float32 numbers as unsigned integers of the same order."""
+    """Map float32 numbers to unsigned integers of the same order."""
     bits = (x + 0.0).to(tl.int32, bitcast=True)  # -0 as 0
     return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
 
 
 @jit
 def _top_k(ranking, scores, top_k, vocabulary):
-    """`scores` where `ranking` is among the `top_k` largest, -inf elsewhere; ties at the edge stay."""
+    """Keep `scores` where `ranking` is among the `top_k` largest, -inf elsewhere; ties at the edge stay."""
     if (top_k > 0) & (top_k < vocabulary):
         keys = _ordered(ranking)
         edge = tl.full([], 0, dtype=tl.uint32)

@@ -69,7 +69,7 @@ class DiaEngine:
         return self.host.to_host(audio)[0].astype(np.float32)
 
     def _draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
-        """Ids for every next row of a grid, (B, C). One read from the device a row."""
+        """Yield ids for every next row of a grid, (B, C). One read from the device per row."""
         tokens = [self.host.to_device(ids) for ids in batch.tokens]
         source = self.network.read(tokens, self._nothing if guided else None)
         step = make_step(self.network, source, batch.sampling, guided=guided, rows=grid.rows.shape[1])
@@ -83,7 +83,7 @@ class DiaEngine:
             yield self.host.to_host(step(rows, uniform))
 
     def _fused_draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
-        """The same on kernels, some rows ahead of those that are read."""
+        """Yield the same ids from kernels, which compute some rows ahead."""
         decoder = FusedDecoder(self.network, self._nothing if guided else None)
         texts, longest = len(batch.tokens), max(map(len, batch.tokens))
         return decode(Slots(decoder, texts=texts, rows=grid.rows.shape[1], text_rows=longest), batch, grid)

@@ -29,7 +29,7 @@ MOST_POSITIONS = 2**31  # more than any table has
 class Layer:
     """One layer's weights, those of parallel products joined.
 
-    nothing: (D,), the cross-attention of unconditional rows; None where there are none.
+    nothing: (D,), the cross-attention of unconditional rows; None without them.
     """
 
     norms: tuple[RMSNorm, RMSNorm, RMSNorm]
@@ -44,7 +44,7 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What B texts' rows attend to; R is B, or 2 B with the unconditional rows after the conditional ones.
+    """Keys and values of B texts; R is B, or 2 B with the unconditional rows after the conditional ones.
 
     keys, values: (R, K, rows, E) per layer.  source_keys, source_values: (B, K, text rows, E) per layer.
     lengths: (B,) int64, of the texts.  own, source: workspaces of the two attentions.
@@ -60,7 +60,7 @@ class Memory:
 
     @classmethod
     def empty(cls, network: Dia, texts: int, rows: int, text_rows: int, *, guided: bool) -> Memory:
-        """Zeros for texts of `text_rows` bytes and `rows` grid rows at most."""
+        """Allocate zeros for texts of `text_rows` bytes and `rows` grid rows at most."""
         config, weight = network.config.decoder_config, network.logits_dense.weight
         heads, source_heads = config.num_attention_heads, config.cross_num_attention_heads
         own = (1 + guided) * texts, config.num_key_value_heads, rows, config.head_dim
@@ -78,14 +78,14 @@ class Memory:
 
 
 def runs(network: Dia) -> bool:
-    """Whether the kernels run on this network: see row_kernels.usable; both attentions have whole heads."""
+    """Return whether the kernels support this network: see torch_ref.cuda.rows.usable."""
     decoder = network.config.decoder_config
     widths = decoder.head_dim, decoder.cross_head_dim
     return all(usable(network.logits_dense.weight, width) for width in widths)
 
 
 class FusedDecoder:
-    """The decoder's weights, and one row of each text through them.
+    """The decoder's weights, applied to one row of each text.
 
     nothing: (1, 1, source width), the encoding of the empty text; None without guidance.
     """
@@ -103,20 +103,20 @@ class FusedDecoder:
         self.source_rotation = decoder.cross_rotary(0, MOST_POSITIONS) if decoder.cross_rope else None
 
     def logits(self, rows: Rows, memory: Memory) -> Tensor:
-        """Logits for the row after the last known one of every text. → (R, C·V) in the network's dtype."""
+        """Compute logits for every text's next row. → (R, C·V) in the network's dtype."""
         total = len(memory.keys[0])
         x, positions = self.embed(rows, total)
         return (self._few if total <= MOST_ROWS else self._many)(x, positions, memory)
 
     def embed(self, rows: Rows, total: int) -> tuple[Tensor, Tensor]:
-        """The last known row of every text as vectors (total, D), and its position, (total,) int64."""
+        """Embed the last known row of every text: vectors (total, D) and positions (total,) int64."""
         x = self.head.new_empty(total, self.config.hidden_size)
         positions = torch.empty(total, dtype=torch.int64, device=x.device)
         embed(rows, self.table, x, positions)
         return x, positions
 
     def compiling(self, memory: Memory) -> list[Callable[[], object]]:
-        """Calls that launch each kernel between embedding and draw once, on rows of no meaning."""
+        """List calls that launch each kernel between embedding and draw once, on arbitrary rows."""
         total, texts = len(memory.keys[0]), len(memory.lengths)
         layer, head = self.layers[0], self.head
         x, more = head.new_zeros(total, self.config.hidden_size), head.new_zeros(total, layer.down.shape[1])

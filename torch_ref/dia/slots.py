@@ -1,4 +1,4 @@
-"""Places for texts that decode side by side: a captured step for all, which each text joins and leaves.
+"""Slots for texts that decode in parallel: one captured step, which each text joins and leaves.
 
 Positions, lengths, seeds, settings and ends are on the device, one of each a text, so that a step waits for
 nothing from the host and is captured once. Draws are read some steps late.
@@ -46,7 +46,7 @@ class Joining:
 
 
 class Drawn:
-    """Draws on their way to the host."""
+    """Draws being copied to the host."""
 
     def __init__(self, rows: Tensor):
         """rows: (steps, B, C) int32; -1 where a text's logits were not all finite."""
@@ -64,7 +64,7 @@ class Drawn:
 
 
 class Slots:
-    """B texts of at most `text_rows` bytes and `rows` grid rows. Everything is allocated at once."""
+    """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
 
     def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
         self.decoder, self.network = decoder, decoder.network
@@ -155,14 +155,14 @@ class Slots:
         )
 
     def _clear(self) -> None:
-        """No text anywhere."""
+        """Free all slots."""
         for state, number in zip(self.rows, (1, 0, -1, -1, 0, 0, 0, 0, 0), strict=True):
             state.fill_(number)
         self.memory.lengths.fill_(1)
         self.ticks = self.noised = 0
 
     def _draw_noise(self) -> None:
-        """The noise of the next steps, up to the ring's end."""
+        """Draw the noise of the next steps, up to the ring's end."""
         count = NOISE_STEPS - self.ticks % NOISE_STEPS
         first = self.ticks % NOISE_STEPS
         part = self.noise[first : first + count]
@@ -177,7 +177,7 @@ class Slots:
         self.noised = self.ticks + count
 
     def _read(self, slot: int, text: Joining) -> None:
-        """Keys and values of a text, and of the rows before the last known one."""
+        """Compute keys and values of a text, and of the rows before the last known one."""
         device, memory = self.noise.device, self.memory
         tokens = torch.from_numpy(text.tokens).to(device)
         source = self.network.read([tokens])._replace(unconditional=self.decoder.constants)
@@ -200,7 +200,7 @@ class Slots:
 
 
 def decode(slots: Slots, batch: Batch, grid: DelayGrid) -> Iterator[np.ndarray]:
-    """Ids for every next row of a batch's grid, (B, C) int32; runs ahead of what it gives."""
+    """Yield ids for every next row of a batch's grid, (B, C) int32; computes some rows ahead."""
     for slot, (tokens, noise) in enumerate(zip(batch.tokens, batch.noise, strict=True)):
         frames = int(grid.prompt_frames[slot]), int(grid.max_frames[slot])
         slots.join(slot, Joining(tokens, grid.rows[slot], grid.filled, *frames, batch.sampling, noise))
