@@ -136,3 +136,21 @@ def interval(scores: Sequence[Sequence[TurnScore]], seed: int = 0) -> tuple[floa
     drawn = rng.integers(len(scores), size=(1000, len(scores)))
     rates = 100 * errors[drawn].sum(1) / words[drawn].sum(1)
     return float(np.percentile(rates, 2.5)), float(np.percentile(rates, 97.5))
+
+
+def paired_interval(
+    ours: Sequence[Sequence[TurnScore]], theirs: Sequence[Sequence[TurnScore]], seed: int = 0
+) -> tuple[float, float]:
+    """95 % bootstrap interval of the difference ours - theirs of word error rates, in points: (low, high).
+
+    Both are scores of the same texts in the same order; a text is drawn for both at once.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(ours), size=(1000, len(ours)))
+    rates = []
+    for scores in (ours, theirs):
+        errors = np.array([sum(one.errors for one in turns) for turns in scores])
+        words = np.array([sum(one.words for one in turns) for turns in scores])
+        rates.append(100 * errors[drawn].sum(1) / words[drawn].sum(1))
+    differences = rates[0] - rates[1]
+    return float(np.percentile(differences, 2.5)), float(np.percentile(differences, 97.5))
