@@ -1,1 +1,1 @@
-"""Text front ends that models share."""
+"""Text processing shared by the models."""

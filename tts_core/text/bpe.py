@@ -1,4 +1,4 @@
-"""Byte-pair encoding over whole numbers: MARS5's text and codes, MetaVoice's text.
+"""Byte-pair encoding of integers, for MARS5's text and codes and MetaVoice's text.
 
 Sennrich, Haddow and Birch, "Neural machine translation of rare words with subword units", arXiv:1508.07909.
 """
@@ -13,18 +13,17 @@ Pairs = Mapping[tuple[int, int], int]  # two adjacent ids → the id that replac
 
 
 def merge(ids: Sequence[int], pairs: Pairs) -> list[int]:
-    """Replace adjacent pairs until no known one is left: the lowest new id first, of equals the leftmost.
+    """Replace adjacent pairs until no known pair is left: the lowest new id first, of equals the leftmost.
 
-    Where every new id is larger than the two that it replaces, as in a table that was trained merge by merge,
-    this is the same as replacing all occurrences of the best pair from left to right in each round.
-    Takes O(n log n).
+    If every new id is larger than the two that it replaces, as in a table trained merge by merge, this equals
+    replacing all occurrences of the best pair from left to right in each round. Takes O(n log n).
     """
     parts, end = list(ids), len(ids)
-    before, behind = list(range(-1, end - 1)), list(range(1, end + 1))  # places of the neighbours
-    open_pairs: list[tuple[int, int]] = []  # new id, place of the left one; what has gone stale stays in it
+    before, after = list(range(-1, end - 1)), list(range(1, end + 1))  # places of the neighbors
+    open_pairs: list[tuple[int, int]] = []  # new id, place of the left one; stale entries stay until popped
 
     def pair_at(left: int) -> int | None:
-        right = behind[left]
+        right = after[left]
         return pairs.get((parts[left], parts[right])) if right < end else None
 
     open_pairs = [(new, left) for left in range(end) if (new := pair_at(left)) is not None]
@@ -34,10 +33,10 @@ def merge(ids: Sequence[int], pairs: Pairs) -> list[int]:
         new, left = heappop(open_pairs)
         if gone[left] or pair_at(left) != new:
             continue
-        right = behind[left]
-        parts[left], gone[right], behind[left] = new, True, behind[right]
-        if behind[left] < end:
-            before[behind[left]] = left
+        right = after[left]
+        parts[left], gone[right], after[left] = new, True, after[right]
+        if after[left] < end:
+            before[after[left]] = left
         for place in (before[left], left):
             if place >= 0 and (longer := pair_at(place)) is not None:
                 heappush(open_pairs, (longer, place))
@@ -45,7 +44,7 @@ def merge(ids: Sequence[int], pairs: Pairs) -> list[int]:
 
 
 def pairs_of_ranks(ranks: Mapping[bytes, int]) -> dict[tuple[int, int], int]:
-    """The pairs of a table that gives every token's bytes a rank, which is also its id (tiktoken's form).
+    """Derive the pairs of a table in tiktoken's form: token bytes → rank, which is also the id.
 
     A token replaces any two tokens that its bytes can be cut into. Takes the sum of squared lengths.
     """
@@ -61,8 +60,8 @@ def pairs_of_ranks(ranks: Mapping[bytes, int]) -> dict[tuple[int, int], int]:
 def splitter(pattern: str) -> Callable[[str], list[str]]:
     """Compile `pattern` into a function that cuts text into its matches.
 
-    pattern: one of ours, never one out of a file: matching may take exponential time. It may use what `re`
-    does not know: Unicode classes such as \\p{L}, possessive quantifiers.
+    pattern: one of ours, never from a file: matching may take exponential time. It may use Unicode classes
+    such as \\p{L}, which `re` lacks.
     """
     import regex
 

@@ -1,4 +1,4 @@
-"""Whether a text can be spoken at all."""
+"""Checks of texts for every model."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import unicodedata
 
 from tts_core.errors import UsageError
 
-_SPEAKER = re.compile(r"\[S\d+\]")
+_SPEAKER = re.compile(r"\[[Ss]\d+\]")
 
 
 def check_words(where: str, text: str) -> None:
-    """Raise UsageError, which never quotes it, for a text without words or with control characters.
+    """Raise UsageError for a text without words or with control characters; the message never quotes it.
 
-    where: what the message calls the text.
+    where: name of the text in messages.
     """
     for place, char in enumerate(text, start=1):
         if unicodedata.category(char) in ("Cc", "Cs") and char not in "\t\n\r":
@@ -21,14 +21,14 @@ def check_words(where: str, text: str) -> None:
                 f"{where}: character {place} is U+{ord(char):04X}, a control character; remove it"
             )
     if not any(char.isalnum() for char in text):
-        raise UsageError(f"{where}: there are no words in it; write what is to be said")
+        raise UsageError(f"{where}: there are no words in it; write the words to speak")
 
 
 def check_one_speaker(text: str, title: str) -> None:
-    """Raise UsageError for a text with Dia's marks of speakers. title: of the model that has one voice."""
+    """Raise UsageError for a text with Dia's speaker tags. title: of the model, which has one voice."""
     found = _SPEAKER.search(text)
     if found is not None:
         raise UsageError(
-            f"text: {found[0]} at character {found.start() + 1} is Dia's mark of a speaker; {title} has the "
-            "one voice of the reference and would read it out; leave it out"
+            f"text: {found[0]} at character {found.start() + 1} is a speaker tag of Dia; {title} speaks "
+            "with one voice only, the reference's; remove it"
         )

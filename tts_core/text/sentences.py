@@ -51,7 +51,7 @@ def split(text: str, most: int) -> list[str]:
 def _cut(text: str, most: int) -> int:
     """The last of the best places that leave at most `most` characters before them, words among these.
 
-    If there is no word before any place, marks become a piece of their own rather than with a part of a word.
+    If there is no word before any place, marks become a piece of their own, without a part of the next word.
     """
     best: dict[int, int] = {}
     marks = 0

@@ -77,7 +77,7 @@ def test_a_reference_may_be_stereo_and_mp3(model, file, folder, voice, monkeypat
 @pytest.mark.parametrize(("model", "title"), [("mars5", "MARS5"), ("metavoice", "MetaVoice")])
 def test_marks_of_speakers_are_dias(model, title, folder, voice, refused):
     err = refused(2, *speak(folder(model), text="Hello. [S2] Hi."))
-    assert f"[S2] at character 8 is Dia's mark of a speaker; {title} has the one voice" in err
+    assert f"[S2] at character 8 is a speaker tag of Dia; {title} speaks with one voice" in err
 
 
 @pytest.mark.parametrize("model", MODELS)

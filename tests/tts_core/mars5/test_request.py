@@ -227,7 +227,9 @@ def test_limits() -> None:
 
 
 def test_marks_of_dia_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"text: \[S1\] at character 1 is Dia's mark .*; MARS5 has"):
+    with pytest.raises(
+        UsageError, match=r"text: \[S1\] at character 1 is a speaker tag of Dia; MARS5 speaks"
+    ):
         pieces("[S1] Hello.")
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from tts_core.errors import UsageError
 from tts_core.noise import check_seed
-from tts_core.text.checks import check_words
+from tts_core.text.checks import check_one_speaker, check_words
 
 
 @pytest.mark.parametrize("text", ["Hi.", "7", "\tnaïve\r\nwords\n", "你好", "a" * 5000])
@@ -23,6 +23,17 @@ def test_no_words(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=f"^{message}") as error:
         check_words("text 3", text)
     assert "secret" not in str(error.value), "the text is quoted"
+
+
+@pytest.mark.parametrize("tag", ["[S1]", "[s2]", "[S12]"])
+def test_one_speaker(tag: str) -> None:
+    check_one_speaker("[S] and S1", "MARS5")
+    with pytest.raises(UsageError) as error:
+        check_one_speaker(f"Hi. {tag} Yes.", "MARS5")
+    assert str(error.value) == (
+        f"text: {tag} at character 5 is a speaker tag of Dia; MARS5 speaks with one voice only, the "
+        "reference's; remove it"
+    )
 
 
 def test_seeds() -> None:
