@@ -80,7 +80,7 @@ class Paused:
 
 
 def has_words(text: str) -> bool:
-    """Whether a text has a letter or a digit."""
+    """Decide whether a text has a letter or a digit."""
     return any(map(str.isalnum, text))
 
 
@@ -158,7 +158,7 @@ def _marks(where: str, text: str) -> list[_Mark]:
 
 
 def _is_ssml(tag: re.Match[str]) -> bool:
-    """Whether a tag has an SSML name; one of a letter needs attributes in full, as it may be mathematics."""
+    """Decide whether a tag has an SSML name; one of a letter needs attributes, as it may be mathematics."""
     name = tag["name"].lower()
     if name.startswith(VENDORS):
         return True

@@ -34,7 +34,7 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Cue:
-    """What is heard from `start` to `end`, in seconds from the start of the speech.
+    """Text that is heard from `start` to `end`, in seconds from the start of the speech.
 
     words: with their times, of models that give them, else none.
     """
