@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tts_core.prompt import Reference as Reference
     from tts_core.prompt import Word as Word
     from tts_core.results import GenerationResult as GenerationResult
+    from tts_core.text.captions import Captions as Captions
+    from tts_core.text.captions import Cue as Cue
 
 _HOME = {
     "generate": "mlx_port.api",
@@ -53,6 +55,8 @@ _HOME = {
     "Mars5Options": "tts_core.mars5.options",
     "MetaVoiceOptions": "tts_core.metavoice.options",
     "GenerationResult": "tts_core.results",
+    "Captions": "tts_core.text.captions",
+    "Cue": "tts_core.text.captions",
     "Pipeline": "tts_core.pipeline",
     "Progress": "tts_core.pipeline",
     "Prompt": "tts_core.prompt",
@@ -69,7 +73,9 @@ _HOME = {
 }
 __all__ = [
     "CancelledError",
+    "Captions",
     "CheckpointError",
+    "Cue",
     "DiaOptions",
     "DiaPipeline",
     "GenerationError",
