@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from tts_core.errors import CheckpointError
 
@@ -12,6 +12,20 @@ FORMAT_VERSION = 2  # 2: conversion.json lists every file that was written
 ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
 LARGEST = 2**31 - 1  # of sizes and rates
 MOST_LAYERS = 1000  # or codebooks: a config.json is untrusted and must not make us list endless tensors
+
+Configs = Mapping[str, object]  # kind of network → its configuration
+Config = TypeVar("Config")
+
+
+def config_of(configs: Configs, kind: str, cls: type[Config]) -> Config:
+    """Return the configuration of a kind of network.
+
+    Raises KeyError for a missing kind, TypeError for a configuration of another class.
+    """
+    found = configs[kind]
+    if not isinstance(found, cls):
+        raise TypeError(f"{kind}: expected a {cls.__name__}, found {found!r:.40}")
+    return found
 
 
 def mapping(value: Any, where: str) -> Mapping[str, Any]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tts_core.config import Configs as Configs
+
 NAMES = (
     "dia",
     "mars5",
@@ -24,7 +26,6 @@ CODECS = ("dac", "encodec", "vocos", "mbd")
 
 Shapes = dict[str, tuple[int, ...]]
 Axes = tuple[int, ...]
-Configs = Mapping[str, Any]  # kind → configuration
 Documents = Mapping[str, Mapping[str, str]]  # kind → name → text
 
 

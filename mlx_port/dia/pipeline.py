@@ -10,7 +10,10 @@ from mlx_port.dia.engine import DiaEngine
 from mlx_port.loading import Parts, open_parts
 from mlx_port.memory import backend_name, free_bytes
 from mlx_port.stored import understood
+from tts_core.codecs.dac import DacConfig
+from tts_core.config import config_of
 from tts_core.dia import pipeline
+from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import check_loading, codec_policy
 from tts_core.pipeline import check_model
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
@@ -40,8 +43,8 @@ def assemble(parts: Parts) -> DiaPipeline:
 
     def check(_: object) -> None:
         check_loading(
-            parts.configs["dia"],
-            parts.configs["dac"],
+            config_of(parts.configs, "dia", DiaConfig),
+            config_of(parts.configs, "dac", DacConfig),
             dtype=parts.dtype_of("dia"),
             quantization=parts.quantization_of("dia"),
             backend=backend_name(),

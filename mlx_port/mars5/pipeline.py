@@ -12,7 +12,9 @@ from mlx_port.mars5.engine import Mars5Engine
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.memory import backend_name, free_bytes
 from mlx_port.stored import understood
+from tts_core.config import config_of
 from tts_core.mars5 import pipeline
+from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.memory import check_loading
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.pipeline import check_model
@@ -47,7 +49,7 @@ def assemble(parts: Parts) -> Mars5Pipeline:
         )
 
     understood(check, {}, parts.folder)
-    texts, ids = parts.documents["mars5"], parts.configs["mars5"].vocab_size
+    texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     kinds = "mars5", "mars5_nar", "encodec", "vocos"
     network, transformer, codec, vocoder = (parts.network(kind) for kind in kinds)

@@ -13,7 +13,9 @@ from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.engine import Mars5Engine
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.memory import backend_name, free_bytes
+from tts_core.config import config_of
 from tts_core.mars5 import pipeline
+from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.memory import check_loading
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.pipeline import check_model
@@ -51,7 +53,7 @@ def assemble(parts: Parts) -> Mars5Pipeline:
         backend=backend_name(parts.device),
         free=free_bytes(parts.device),
     )
-    texts, ids = parts.documents["mars5"], parts.configs["mars5"].vocab_size
+    texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     kinds = "mars5", "mars5_nar", "encodec", "vocos"
     network, transformer, codec, vocoder = (parts.network(kind) for kind in kinds)

@@ -7,14 +7,19 @@ from functools import partial
 import numpy as np
 
 from tts_core.codecs import dac, encodec, mbd, vocos
+from tts_core.codecs.dac import DacConfig
+from tts_core.codecs.encodec import EncodecConfig
+from tts_core.codecs.mbd import MbdConfig
 from tts_core.codecs.mbd_schedule import default_steps
+from tts_core.codecs.vocos import VocosConfig
+from tts_core.config import config_of
 from tts_core.nn.ladder import FrameSizes, Given, Rung, no_codes, signal
 from tts_core.nn.layer_order import State
 
 
 def dac_rungs(given: Given) -> list[Rung]:
     """List the runs of DAC: encoder and decoder with all codebooks."""
-    codec, layers = given.configs["dac"], "codecs.dac_layerwise:DacLayers"
+    codec, layers = config_of(given.configs, "dac", DacConfig), "codecs.dac_layerwise:DacLayers"
     return [
         Rung("codec", "dac", layers, dac.encode_stages(codec), _samples, keeps=("codes",)),
         Rung("codec", "dac", layers, dac.decode_stages(codec), _codes),
@@ -23,7 +28,8 @@ def dac_rungs(given: Given) -> list[Rung]:
 
 def encodec_rungs(given: Given) -> list[Rung]:
     """List the runs of EnCodec: encoder and decoder with all codebooks."""
-    codec, layers = given.configs["encodec"], "codecs.encodec_layerwise:EncodecLayers"
+    codec = config_of(given.configs, "encodec", EncodecConfig)
+    layers = "codecs.encodec_layerwise:EncodecLayers"
     return [
         Rung("codec", "encodec", layers, encodec.encode_stages(codec), _channel, keeps=("codes",)),
         Rung("codec", "encodec", layers, encodec.decode_stages(codec), _codes, keeps=("latents", "audio")),
@@ -32,7 +38,7 @@ def encodec_rungs(given: Given) -> list[Rung]:
 
 def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
     """Build the run of Vocos with all its codebooks. bandwidth_id: row of its norms that the model uses."""
-    config = given.configs["vocos"]
+    config = config_of(given.configs, "vocos", VocosConfig)
     vocos.check_request(config, config.n_codebooks, bandwidth_id)
     return Rung(
         "vocoder",
@@ -45,7 +51,7 @@ def vocos_rung(given: Given, bandwidth_id: int) -> Rung:
 
 def mbd_rungs(given: Given) -> list[Rung]:
     """List the runs of the bands of multi-band diffusion, on EnCodec's latents and audio."""
-    config, layers = given.configs["mbd"], "codecs.mbd_layerwise:MbdLayers"
+    config, layers = config_of(given.configs, "mbd", MbdConfig), "codecs.mbd_layerwise:MbdLayers"
     return [
         Rung(f"mbd, band {b}", "mbd", layers, mbd.band_stages(config, b), partial(_noisy, band=b))
         for b in range(len(config.bands))
@@ -53,11 +59,11 @@ def mbd_rungs(given: Given) -> list[Rung]:
 
 
 def _samples(given: Given) -> State:
-    return _sound(given, given.configs["dac"])
+    return _sound(given, config_of(given.configs, "dac", DacConfig))
 
 
 def _channel(given: Given) -> State:
-    made = _sound(given, given.configs["encodec"])
+    made = _sound(given, config_of(given.configs, "encodec", EncodecConfig))
     return {"hidden": made["samples"][:, None], "codes": made["codes"]}
 
 
@@ -71,13 +77,13 @@ def _codes(given: Given) -> State:
 
 
 def _vocos_codes(given: Given, bandwidth_id: int) -> State:
-    codes = given.made["codes"][:, : given.configs["vocos"].n_codebooks]
+    codes = given.made["codes"][:, : config_of(given.configs, "vocos", VocosConfig).n_codebooks]
     return {"codes": codes, "bandwidth": np.array(bandwidth_id, np.int32)}
 
 
 def _noisy(given: Given, band: int) -> State:
     """Build a band's inputs: the codec's latents and waveform, and noise at the middle step."""
-    steps = default_steps(given.configs["mbd"].bands[band].schedule)
+    steps = default_steps(config_of(given.configs, "mbd", MbdConfig).bands[band].schedule)
     wave = given.made["audio"].astype(np.float32)
     noise = np.random.default_rng(given.seed + band).standard_normal(wave.shape).astype(np.float32)
     return {

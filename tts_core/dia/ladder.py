@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tts_core.codecs.ladder import dac_rungs
+from tts_core.config import config_of
+from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import apply_delay
 from tts_core.dia.layer_order import dia_stages
 from tts_core.dia.shapes import is_norm
@@ -24,7 +26,7 @@ GROUPS = {
 
 def ladder(given: Given) -> list[Rung]:
     """List the runs: the codec's encoder and decoder, then Dia on its codes."""
-    dia = given.configs["dia"]
+    dia = config_of(given.configs, "dia", DiaConfig)
     given.check_rows(dia.decoder_config.max_position_embeddings)
     return [
         *dac_rungs(given),
@@ -42,7 +44,7 @@ def ladder(given: Given) -> list[Rung]:
 
 def dia_state(given: Given) -> State:
     """Build the inputs: a text, and the codec's codes as grid rows, conditional then unconditional."""
-    config, rows = given.configs["dia"], given.rows
+    config, rows = config_of(given.configs, "dia", DiaConfig), given.rows
     channels = config.decoder_config.num_channels
     said = given.codes(channels, config.eos_token_id, rows)
     delayed = apply_delay(said, config.delay_pattern, config.bos_token_id, config.pad_token_id)

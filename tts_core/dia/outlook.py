@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tts_core.codecs.dac import DacConfig
+from tts_core.config import Configs, config_of
 from tts_core.dia import memory
+from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import Job
 from tts_core.dia.pieces import read
 from tts_core.errors import UsageError
@@ -14,9 +17,9 @@ from tts_core.memory.terms import Estimate
 from tts_core.text.duration import longest_frames
 
 
-def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> Job:
+def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> Job:
     """Return the longest run that the flags allow; None is the model's limit. Raises UsageError."""
-    config, codec = configs["dia"], configs["dac"]
+    config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
     most = config.max_frames
     size = config.max_text_bytes  # a piece and its prompt fill at most one window
     if text is not None:
@@ -32,16 +35,16 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
 
 
 def estimate(
-    configs: Mapping[str, Any], job: Job, *, dtype: str, backend: str, quantization: Mapping[str, Any] | None
+    configs: Configs, job: Job, *, dtype: str, backend: str, quantization: Mapping[str, Any] | None
 ) -> Estimate:
     """Estimate a job on one backend; arguments as in `tts_core.dia.memory.estimate`."""
-    how: dict[str, Any] = {"dtype": dtype, "backend": backend, "quantization": quantization}
-    return memory.estimate(configs["dia"], configs["dac"], job, **how)
+    config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
+    return memory.estimate(config, codec, job, dtype=dtype, backend=backend, quantization=quantization)
 
 
-def headline(job: Job, configs: Mapping[str, Any]) -> tuple[str, str]:
+def headline(job: Job, configs: Configs) -> tuple[str, str]:
     """Return the lines above and below the table."""
     texts = "a text" if job.batch == 1 else f"{job.batch} texts"
-    seconds = job.frames / configs["dac"].frame_rate
+    seconds = job.frames / config_of(configs, "dac", DacConfig).frame_rate
     above = f"MB at the peak of {texts} of {job.text_bytes} bytes and {seconds:.1f} s of speech"
     return above, "Only the larger of activations and codec is counted; they are never live at once."

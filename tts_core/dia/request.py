@@ -7,12 +7,12 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
+from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
@@ -232,7 +232,7 @@ def pacing(pieces: Sequence[Piece], speed: float) -> Pacing:
 
 
 def ask(
-    configs: Mapping[str, Any],
+    configs: Configs,
     documents: Mapping[str, Mapping[str, str]],
     text: str,
     options: DiaOptions,
@@ -240,7 +240,8 @@ def ask(
 ) -> Request:
     """Build a request from the configurations and documents of a model's parts, by kind."""
     rules = read_rules(documents.get("dia", {}))
-    return request(configs["dia"], configs["dac"], text, options, prompt, rules)
+    config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
+    return request(config, codec, text, options, prompt, rules)
 
 
 def request_batch(

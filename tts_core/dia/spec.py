@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tts_core.codecs import dac
-from tts_core.codecs.dac import DAC_44KHZ
+from tts_core.codecs.dac import DAC_44KHZ, DacConfig
+from tts_core.config import config_of
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig, read_converted
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01
 from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
@@ -63,7 +64,10 @@ DIA_0626, DIA_V01 = _dia(cross_rope=False), _dia(cross_rope=True)
 def check(configs: Configs, documents: Documents) -> None:
     """Raise CheckpointError if the codec's codes do not match Dia's, or text rules cannot be read."""
     read_rules(documents["dia"])
-    dac.check_fits(configs["dac"], configs["dia"].decoder_config.num_channels, configs["dia"].eos_token_id)
+    config = config_of(configs, "dia", DiaConfig)
+    dac.check_fits(
+        config_of(configs, "dac", DacConfig), config.decoder_config.num_channels, config.eos_token_id
+    )
 
 
 def with_cross_rope(config: DiaConfig, cross_rope: bool) -> DiaConfig:

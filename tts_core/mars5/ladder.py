@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tts_core.codecs.ladder import encodec_rungs, vocos_rung
+from tts_core.config import config_of
+from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.layer_order import codec_lm_stages, residual_transformer_stages
 from tts_core.mars5.request import BANDWIDTH_ID
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
@@ -17,7 +19,8 @@ TIMESTEP = 100  # half of the diffusion's
 
 def ladder(given: Given) -> list[Rung]:
     """List the runs: the codecs, the AR on ids of text and speech, the NAR on the codec's codes."""
-    ar, nar = given.configs["mars5"], given.configs["mars5_nar"]
+    ar = config_of(given.configs, "mars5", CodecLMConfig)
+    nar = config_of(given.configs, "mars5_nar", ResidualTransformerConfig)
     return [
         *encodec_rungs(given),
         vocos_rung(given, BANDWIDTH_ID),
@@ -42,7 +45,7 @@ def ladder(given: Given) -> list[Rung]:
 
 def _ids(given: Given) -> State:
     """Build the AR's inputs: a reference, and ids after its vector, half text, half speech."""
-    config, vocabulary = given.configs["mars5"], _vocabulary(given)
+    config, vocabulary = config_of(given.configs, "mars5", CodecLMConfig), _vocabulary(given)
     text = vocabulary.shallow(TEXT).tokens
     codes = given.codes(config.n_codebooks, config.codebook_rows - 1, max(REFERENCE_FRAMES, given.rows))
     speech = vocabulary.first_speech + np.array(vocabulary.speech.encode(codes[0].tolist()), np.int32)
@@ -53,7 +56,7 @@ def _ids(given: Given) -> State:
 
 def _noisy(given: Given) -> State:
     """Build the NAR's inputs: a reference, a text, and codes of which half are noise."""
-    config = given.configs["mars5_nar"]
+    config = config_of(given.configs, "mars5_nar", ResidualTransformerConfig)
     classes = min(config.n_classes, config.codebook_rows)
     codes = given.codes(config.n_codebooks, classes, max(REFERENCE_FRAMES, given.rows))
     random = np.random.default_rng(given.seed)
@@ -67,5 +70,5 @@ def _noisy(given: Given) -> State:
 
 
 def _vocabulary(given: Given) -> CodecVocabulary:
-    texts, ids = given.documents["mars5"], given.configs["mars5"].vocab_size
+    texts, ids = given.documents["mars5"], config_of(given.configs, "mars5", CodecLMConfig).vocab_size
     return CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)

@@ -18,6 +18,7 @@ from tts_core.codecs import vocos
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VocosConfig
+from tts_core.config import Configs, config_of
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.options import MAX_LEN
 from tts_core.memory import fits, terms
@@ -60,7 +61,7 @@ class Mars5Job:
 
 
 def estimate(
-    configs: Mapping[str, Any],
+    configs: Configs,
     job: Mars5Job,
     *,
     dtype: str,
@@ -73,7 +74,8 @@ def estimate(
     float32.  quantization: group_size, bits and mode, as in config.json; torch dequantizes when it loads.
     """
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
-    ar, nar = configs["mars5"], configs["mars5_nar"]
+    ar = config_of(configs, "mars5", CodecLMConfig)
+    nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
     quantization = None if backend.startswith("torch") else quantization
     norms = "" if quantization else ", norms float32"
     others = sum(weight_bytes(kind, configs[kind], dtype, quantization) for kind in OTHERS)
@@ -86,10 +88,12 @@ def estimate(
             libraries(backend),
         ),
         (
-            Phase("voice", (_voice(ar, nar, configs["encodec"], job, wide, backend),)),
+            Phase(
+                "voice", (_voice(ar, nar, config_of(configs, "encodec", EncodecConfig), job, wide, backend),)
+            ),
             Phase("AR", (_cache(ar, job, size), _activations(ar, job, size))),
             Phase("NAR", (_diffusion(nar, job, size),)),
-            Phase("vocoder", (_vocoder(configs["vocos"], job, wide),)),
+            Phase("vocoder", (_vocoder(config_of(configs, "vocos", VocosConfig), job, wide),)),
         ),
     )
 
@@ -97,7 +101,7 @@ def estimate(
 OTHERS = ("mars5_nar", "encodec", "vocos")
 
 
-def weight_bytes(kind: str, config: Any, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
+def weight_bytes(kind: str, config: object, dtype: str, quantization: Mapping[str, Any] | None = None) -> int:
     """Count the bytes of the tensors of a network of this kind."""
     known = models.network(kind)
     return terms.weight_bytes(
@@ -163,7 +167,7 @@ def _vocoder(config: VocosConfig, job: Mars5Job, size: int) -> Term:
 
 
 def check_loading(
-    configs: Mapping[str, Any],
+    configs: Configs,
     *,
     dtype: str,
     backend: str,
@@ -185,9 +189,7 @@ def check_loading(
     )
 
 
-def check_running(
-    configs: Mapping[str, Any], job: Mars5Job, *, dtype: str, backend: str, free: int | None
-) -> None:
+def check_running(configs: Configs, job: Mars5Job, *, dtype: str, backend: str, free: int | None) -> None:
     """Raise ResourceError, naming what would fit, unless `job` on a loaded model fits in `free` bytes.
 
     None (unknown) passes.
@@ -210,6 +212,6 @@ def check_running(
             found[f"generate_max_len_override {room}"] = takes(replace(job, max_len=room))
         return found | {f"dtype {name}": takes(job, name) for name in narrower(dtype, halves_of(backend))}
 
-    rate = configs["encodec"].frame_rate
+    rate = config_of(configs, "encodec", EncodecConfig).frame_rate
     what = f"{job.frames / rate:.1f} s of speech and {job.prompt_frames / rate:.1f} s of reference"
     fits.check_running(what, takes(job), backend=backend, free=free, options=options)

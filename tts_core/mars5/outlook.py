@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from tts_core.codecs.encodec import EncodecConfig
+from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.memory import estimate as estimate
@@ -17,14 +17,15 @@ from tts_core.text.checks import check_words
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
 
-def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> Mars5Job:
+def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> Mars5Job:
     """Return the run for one piece of a text: a deep clone with the longest reference.
 
     text, seconds: None is a whole piece. Raises UsageError.
     """
     if batch != 1:
         raise UsageError("batch: MARS5 speaks texts one at a time; omit the flag")
-    rate, longest = configs["encodec"].frame_rate, int(CHARACTERS_PER_SECOND * PIECE_SECONDS)
+    rate = config_of(configs, "encodec", EncodecConfig).frame_rate
+    longest = int(CHARACTERS_PER_SECOND * PIECE_SECONDS)
     if text is not None:
         paused = breaks.read("text", text)
         check_words("text", paused.blanked)
@@ -39,9 +40,9 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     return Mars5Job(min(longest + reference, MAX_LEN), frames, reference, deep=True)
 
 
-def headline(job: Mars5Job, configs: Mapping[str, Any]) -> tuple[str, str]:
+def headline(job: Mars5Job, configs: Configs) -> tuple[str, str]:
     """Return the lines above and below the table."""
-    rate = configs["encodec"].frame_rate
+    rate = config_of(configs, "encodec", EncodecConfig).frame_rate
     above = (
         f"MB at the peak of a piece of {job.frames / rate:.1f} s of speech, a deep clone of "
         f"{job.prompt_frames / rate:.1f} s of reference"

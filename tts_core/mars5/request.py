@@ -6,12 +6,15 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from tts_core.audio.delivery import Pacing
+from tts_core.codecs.encodec import EncodecConfig
+from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
+from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.diffusion import Diffusion
 from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
@@ -118,15 +121,16 @@ class Request:
 
 
 def ask(
-    configs: Mapping[str, Any],
+    configs: Configs,
     documents: Mapping[str, Mapping[str, str]],
     text: str,
     options: Mars5Options,
     prompt: PromptLike,
 ) -> Request:
     """Build a request from the configurations and documents of a model's parts, by kind."""
-    sizes, texts = Sizes.of(configs["encodec"], configs["mars5_nar"]), documents["mars5"]
-    ids = configs["mars5"].vocab_size
+    nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
+    sizes, texts = Sizes.of(config_of(configs, "encodec", EncodecConfig), nar), documents["mars5"]
+    ids = config_of(configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     return request(sizes, vocabulary, text, options, prompt)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from tts_core.codecs import vocos
-from tts_core.codecs.encodec import ENCODEC_24KHZ
-from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
+from tts_core.codecs.encodec import ENCODEC_24KHZ, EncodecConfig
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ, VocosConfig
+from tts_core.config import config_of
 from tts_core.errors import CheckpointError
 from tts_core.mars5.config import (
     CodecLMConfig,
@@ -69,7 +70,8 @@ MARS5_NAR = ResidualTransformerConfig(
 
 def check(configs: Configs, documents: Documents) -> None:
     """Raise CheckpointError if networks, tokenizers or codecs do not match."""
-    ar, nar = configs["mars5"], configs["mars5_nar"]
+    ar = config_of(configs, "mars5", CodecLMConfig)
+    nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
     texts = [documents["mars5"][name] for name in TOKENIZERS]
     vocabulary = CodecVocabulary.read(*texts, vocab_size=ar.vocab_size)
     if nar.text_rows != vocabulary.first_speech + 1:
@@ -79,7 +81,13 @@ def check(configs: Configs, documents: Documents) -> None:
         )
     if nar.n_codebooks != ar.n_codebooks:
         raise CheckpointError(f"MARS5: AR and NAR read {ar.n_codebooks} and {nar.n_codebooks} codebooks")
-    vocos.check_fits(configs["vocos"], configs["encodec"], "MARS5", nar.n_codebooks, ar.codebook_rows - 1)
+    vocos.check_fits(
+        config_of(configs, "vocos", VocosConfig),
+        config_of(configs, "encodec", EncodecConfig),
+        "MARS5",
+        nar.n_codebooks,
+        ar.codebook_rows - 1,
+    )
 
 
 MODEL = Model(

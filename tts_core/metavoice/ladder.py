@@ -7,8 +7,15 @@ from functools import partial
 import numpy as np
 
 from tts_core.codecs.ladder import encodec_rungs, mbd_rungs, vocos_rung
+from tts_core.config import config_of
 from tts_core.metavoice.codes import interleave, second_stage_rows
-from tts_core.metavoice.config import CODEBOOK_SIZE, FIRST_STAGE_BOOKS
+from tts_core.metavoice.config import (
+    CODEBOOK_SIZE,
+    FIRST_STAGE_BOOKS,
+    FirstStageConfig,
+    SecondStageConfig,
+    SpeakerEncoderConfig,
+)
 from tts_core.metavoice.layer_order import first_stage_stages, second_stage_stages, speaker_encoder_stages
 from tts_core.metavoice.request import BANDWIDTH_ID
 from tts_core.metavoice.speaker_slices import SAMPLE_RATE, utterance_slices
@@ -21,8 +28,9 @@ SPEAKER_SECONDS = 2.5  # two slices
 
 def ladder(given: Given) -> list[Rung]:
     """List the runs: codecs, speaker encoder, both stages with its voice, and diffusion bands if present."""
-    first, second = given.configs["metavoice"], given.configs["metavoice_second_stage"]
-    speaker = given.configs["metavoice_speaker_encoder"]
+    first = config_of(given.configs, "metavoice", FirstStageConfig)
+    second = config_of(given.configs, "metavoice_second_stage", SecondStageConfig)
+    speaker = config_of(given.configs, "metavoice_speaker_encoder", SpeakerEncoderConfig)
     given.check_rows(first.max_position_embeddings)
     return [
         *encodec_rungs(given),
@@ -61,7 +69,8 @@ def _slices(given: Given, n_mels: int) -> State:
 
 def _ids(given: Given) -> State:
     """Build the first stage's inputs: text and interleaved codes, with a voice and, for guidance, without."""
-    config, text = given.configs["metavoice"], _tokenizers(given).first_stage.encode(TEXT)
+    config = config_of(given.configs, "metavoice", FirstStageConfig)
+    text = _tokenizers(given).first_stage.encode(TEXT)
     text = text[-max(1, given.rows // 2) :]  # includes the end of text
     codes = given.codes(FIRST_STAGE_BOOKS, CODEBOOK_SIZE, given.rows)
     ids = interleave(text, codes)[: given.rows] % config.vocab_size
@@ -73,7 +82,8 @@ def _ids(given: Given) -> State:
 
 
 def _window(given: Given) -> State:
-    config, text = given.configs["metavoice_second_stage"], _tokenizers(given).second_stage.encode(TEXT)
+    config = config_of(given.configs, "metavoice_second_stage", SecondStageConfig)
+    text = _tokenizers(given).second_stage.encode(TEXT)
     window = config.max_position_embeddings
     codes = given.codes(FIRST_STAGE_BOOKS, CODEBOOK_SIZE, given.rows)
     return {

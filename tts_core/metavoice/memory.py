@@ -8,13 +8,17 @@ are measured by benchmarks/metavoice_memory.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from tts_core.codecs import encodec, mbd, vocos
+from tts_core.codecs.encodec import EncodecConfig
+from tts_core.codecs.mbd import MbdConfig
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.vocos import VocosConfig
+from tts_core.config import Configs, config_of
 from tts_core.memory import fits, terms
 from tts_core.memory.fits import halves_of, largest, narrower
 from tts_core.memory.terms import (
@@ -62,7 +66,7 @@ class MetaVoiceJob:
 
 
 def estimate(
-    configs: Mapping[str, Any],
+    configs: Configs,
     job: MetaVoiceJob,
     *,
     dtype: str,
@@ -76,7 +80,8 @@ def estimate(
     dequantizes when it loads.
     """
     size, wide = BYTES[dtype], max(4, BYTES[dtype])
-    first, second = configs["metavoice"], configs["metavoice_second_stage"]
+    first = config_of(configs, "metavoice", FirstStageConfig)
+    second = config_of(configs, "metavoice_second_stage", SecondStageConfig)
     quantization = None if backend.startswith("torch") else quantization
     return Estimate(
         backend,
@@ -90,7 +95,10 @@ def estimate(
             libraries(backend),
         ),
         (
-            Phase("voice", (_voice(configs["metavoice_speaker_encoder"], wide),)),
+            Phase(
+                "voice",
+                (_voice(config_of(configs, "metavoice_speaker_encoder", SpeakerEncoderConfig), wide),),
+            ),
             Phase("first stage", (_cache(first, job, size), _activations(first, job, size))),
             Phase("second stage", (_second_stage(second, job, wide, backend),)),
             Phase("decoder", (_decoder(configs, job, wide, backend),)),
@@ -104,18 +112,22 @@ def weight_bytes(config: FirstStageConfig, dtype: str, quantization: Mapping[str
     return terms.weight_bytes(shapes, dtype, quantization, is_large=metavoice.is_quantisable)
 
 
-def other_weight_bytes(configs: Mapping[str, Any], size: int = 4) -> int:
+def other_weight_bytes(configs: Configs, size: int = 4) -> int:
     """Count the bytes of the other resident networks: second stage, speaker encoder, vocoder, and EnCodec for
     the diffusion.
     """
-    shapes: dict[str, Callable[[Any], Shapes]] = {
-        "metavoice_second_stage": metavoice.second_stage_parameter_shapes,
-        "metavoice_speaker_encoder": metavoice.speaker_encoder_parameter_shapes,
-        "vocos": vocos.parameter_shapes,
-    }
+    shapes = [
+        metavoice.second_stage_parameter_shapes(
+            config_of(configs, "metavoice_second_stage", SecondStageConfig)
+        ),
+        metavoice.speaker_encoder_parameter_shapes(
+            config_of(configs, "metavoice_speaker_encoder", SpeakerEncoderConfig)
+        ),
+        vocos.parameter_shapes(config_of(configs, "vocos", VocosConfig)),
+    ]
     if "mbd" in configs:
-        shapes["encodec"] = encodec.parameter_shapes
-    return sum(_elements(of(configs[kind])) for kind, of in shapes.items()) * size
+        shapes.append(encodec.parameter_shapes(config_of(configs, "encodec", EncodecConfig)))
+    return size * sum(map(_elements, shapes))
 
 
 def positions(config: FirstStageConfig, job: MetaVoiceJob) -> int:
@@ -155,17 +167,17 @@ def _voice(config: SpeakerEncoderConfig, size: int) -> Term:
     return Term("voice", held, "gates of the speaker encoder, a minute of speech")
 
 
-def _decoder(configs: Mapping[str, Any], job: MetaVoiceJob, size: int, backend: str) -> Term:
+def _decoder(configs: Configs, job: MetaVoiceJob, size: int, backend: str) -> Term:
     if job.decoder == "mbd":
         return _diffusion(configs, job, size, backend)
-    config = configs["vocos"]
+    config = config_of(configs, "vocos", VocosConfig)
     frames = min(job.frames, CodecPolicy().max_frames)
     why = f"Vocos, a window of {frames + 2 * vocos.decode_lookahead(config)} frames"
     return Term("decoder", size * vocos.live_elements(config, frames), why)
 
 
-def _diffusion(configs: Mapping[str, Any], job: MetaVoiceJob, size: int, backend: str) -> Term:
-    codec, bands = configs["encodec"], configs["mbd"]
+def _diffusion(configs: Configs, job: MetaVoiceJob, size: int, backend: str) -> Term:
+    codec, bands = config_of(configs, "encodec", EncodecConfig), config_of(configs, "mbd", MbdConfig)
     length = job.frames * codec.hop_length
     latents = LIVE[backend] * codec.num_filters * length
     largest = 0
@@ -189,7 +201,7 @@ def _elements(shapes: Shapes) -> int:
 
 
 def check_loading(
-    configs: Mapping[str, Any],
+    configs: Configs,
     *,
     dtype: str,
     backend: str,
@@ -213,7 +225,7 @@ def check_loading(
 
 
 def check_running(
-    configs: Mapping[str, Any],
+    configs: Configs,
     job: MetaVoiceJob,
     *,
     dtype: str,

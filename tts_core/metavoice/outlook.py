@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.metavoice.codes import most_frames
+from tts_core.metavoice.config import FirstStageConfig, SecondStageConfig
 from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.memory import estimate as estimate
 from tts_core.metavoice.options import PIECE_SECONDS
@@ -18,14 +18,13 @@ from tts_core.text.duration import expected_seconds, longest_frames
 from tts_core.text.spoken import spoken
 
 
-def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, batch: int) -> MetaVoiceJob:
+def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> MetaVoiceJob:
     """Return the run for one piece of a text, with multi-band diffusion if the model contains it.
 
     text, seconds: None is the longest that the windows allow. Raises UsageError.
     """
-    first, second = (
-        configs[kind].max_position_embeddings for kind in ("metavoice", "metavoice_second_stage")
-    )
+    first = config_of(configs, "metavoice", FirstStageConfig).max_position_embeddings
+    second = config_of(configs, "metavoice_second_stage", SecondStageConfig).max_position_embeddings
     most, pieces = piece_characters(PIECE_SECONDS), list[str]()
     if text is None:
         ids = min(most, usual_characters(second)) + 1
@@ -44,7 +43,7 @@ def plan(configs: Mapping[str, Any], text: str | None, seconds: float | None, ba
     return MetaVoiceJob(ids, frames, batch, decoder=decoder)
 
 
-def headline(job: MetaVoiceJob, configs: Mapping[str, Any]) -> tuple[str, str]:
+def headline(job: MetaVoiceJob, configs: Configs) -> tuple[str, str]:
     """Return the lines above and below the table."""
     pieces = "a piece" if job.batch == 1 else f"{job.batch} pieces"
     above = f"MB at the peak of {pieces} of {job.text_ids} ids and {job.frames / FRAME_RATE:.1f} s of speech"

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tts_core.audio.delivery import Pacing
 from tts_core.audio.files import resample
 from tts_core.audio.silence import trim
 from tts_core.codecs.vocos import VocosConfig
+from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.metavoice.codes import flattened, most_frames
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStageConfig, SecondStageConfig
@@ -55,12 +56,12 @@ class Facts:
     tokenizers: Tokenizers
 
     @classmethod
-    def of(cls, configs: Mapping[str, Any], tokenizers: Tokenizers) -> Facts:
+    def of(cls, configs: Configs, tokenizers: Tokenizers) -> Facts:
         """Read the facts of a model. configs: of all parts, by kind."""
         return cls(
-            configs["metavoice"],
-            configs["metavoice_second_stage"],
-            configs["vocos"],
+            config_of(configs, "metavoice", FirstStageConfig),
+            config_of(configs, "metavoice_second_stage", SecondStageConfig),
+            config_of(configs, "vocos", VocosConfig),
             DECODERS if "mbd" in configs else ("vocos",),
             tokenizers,
         )
@@ -210,7 +211,7 @@ def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLi
 
 
 def ask(
-    configs: Mapping[str, Any],
+    configs: Configs,
     documents: Mapping[str, Mapping[str, str]],
     text: str,
     options: MetaVoiceOptions,

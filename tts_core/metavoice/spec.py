@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tts_core.codecs import mbd, vocos
-from tts_core.codecs.encodec import ENCODEC_24KHZ
-from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ
+from tts_core.codecs.encodec import ENCODEC_24KHZ, EncodecConfig
+from tts_core.codecs.mbd import MbdConfig
+from tts_core.codecs.vocos import VOCOS_ENCODEC_24KHZ, VocosConfig
+from tts_core.config import config_of
 from tts_core.errors import CheckpointError
 from tts_core.metavoice.config import (
     CODEBOOK_SIZE,
@@ -54,19 +56,22 @@ METAVOICE_SPEAKER_ENCODER = SpeakerEncoderConfig(
 
 def check(configs: Configs, documents: Documents) -> None:
     """Raise CheckpointError if networks, tokenizers or codecs do not match."""
-    first, second = configs["metavoice"], configs["metavoice_second_stage"]
+    first = config_of(configs, "metavoice", FirstStageConfig)
+    second = config_of(configs, "metavoice_second_stage", SecondStageConfig)
     read_tokenizers(documents).check_fits(first, second)
-    speaker = configs["metavoice_speaker_encoder"].speaker_embedding_size
+    speaker = config_of(configs, "metavoice_speaker_encoder", SpeakerEncoderConfig).speaker_embedding_size
     widths = (first.speaker_embedding_size, second.speaker_embedding_size, speaker)
     if len(set(widths)) != 1:
         raise CheckpointError(
             f"MetaVoice: first stage, second stage and speaker encoder have speaker vectors of {widths[0]}, "
             f"{widths[1]} and {widths[2]} numbers; use files of the same release"
         )
-    codec = configs["encodec"]
-    vocos.check_fits(configs["vocos"], codec, "MetaVoice", second.n_codebooks, CODEBOOK_SIZE)
+    codec = config_of(configs, "encodec", EncodecConfig)
+    vocos.check_fits(
+        config_of(configs, "vocos", VocosConfig), codec, "MetaVoice", second.n_codebooks, CODEBOOK_SIZE
+    )
     if "mbd" in configs:
-        mbd.check_fits(configs["mbd"], codec)
+        mbd.check_fits(config_of(configs, "mbd", MbdConfig), codec)
 
 
 MODEL = Model(

@@ -8,10 +8,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from tts_core.config import Configs
 from tts_core.errors import UsageError
 from tts_core.nn.layer_order import Stage, State
 
@@ -25,7 +26,7 @@ class Given:
     rows: number that a decoder reads.  seconds: length of the sound.  made: earlier outputs of the oracle.
     """
 
-    configs: Mapping[str, Any]
+    configs: Configs
     documents: Mapping[str, Mapping[str, str]]
     rows: int
     seconds: float

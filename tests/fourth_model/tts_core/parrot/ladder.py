@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tts_core.codecs.ladder import dac_rungs
+from tts_core.config import config_of
 from tts_core.nn.ladder import Given, Rung
 from tts_core.nn.layer_order import State, stage
+from tts_core.parrot.config import ParrotConfig
 
 
 def ladder(given: Given) -> list[Rung]:
@@ -16,6 +18,6 @@ def ladder(given: Given) -> list[Rung]:
 
 
 def _rows(given: Given) -> State:
-    width = given.configs["parrot"].width
+    width = config_of(given.configs, "parrot", ParrotConfig).width
     random = np.random.default_rng(given.seed)
     return {"rows": random.normal(size=(1, given.rows, width)).astype(np.float32)}

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tts_core.codecs import dac
+from tts_core.codecs.dac import DacConfig
+from tts_core.config import Configs, config_of
 from tts_core.memory.terms import BYTES, Estimate, Phase, Term, libraries, stored_as, weight_bytes
-from tts_core.parrot.config import parameter_shapes
+from tts_core.parrot.config import ParrotConfig, parameter_shapes
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class ParrotJob:
 
 
 def estimate(
-    configs: Mapping[str, Any],
+    configs: Configs,
     job: ParrotJob,
     *,
     dtype: str,
@@ -27,7 +29,7 @@ def estimate(
     quantization: Mapping[str, Any] | None,
 ) -> Estimate:
     """Estimate a job on one backend."""
-    config, codec = configs["parrot"], configs["dac"]
+    config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
     own = weight_bytes(parameter_shapes(config), dtype, quantization, is_large=lambda name: "beak" in name)
     other = weight_bytes(dac.parameter_shapes(codec), "float32")
     rows = Term("rows", BYTES[dtype] * job.frames * config.width, f"{job.frames} frames")

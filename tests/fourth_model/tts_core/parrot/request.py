@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
+from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
 from tts_core.memory.terms import Estimate
 from tts_core.parrot.config import ParrotConfig
@@ -63,7 +62,8 @@ def request(
 
 
 def ask(
-    configs: Mapping[str, Any], documents: object, text: str, options: ParrotOptions, prompt: PromptLike
+    configs: Configs, documents: object, text: str, options: ParrotOptions, prompt: PromptLike
 ) -> Request:
     """A request, from the configurations of a model's parts by kind."""
-    return request(configs["parrot"], configs["dac"], text, options, prompt)
+    config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
+    return request(config, codec, text, options, prompt)
