@@ -11,13 +11,14 @@ import mlx.core as mx
 from mlx import nn
 
 from tts_core import models
-from tts_core.config import FORMAT_VERSION, without_envelope
+from tts_core.config import FORMAT_VERSION, check_quantization, without_envelope
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.files.header import read_header
 from tts_core.files.json_object import read_json
 from tts_core.files.regular import opened
 
 Read = TypeVar("Read")
+DTYPES = ("float32", "bfloat16", "float16")  # of converted networks
 WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".th")  # suffixes of published files
 
 
@@ -79,6 +80,9 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
             f"model: {folder} contains published weights, not converted ones; "
             f"run: convert-weights --hf-path {folder} --mlx-path NEW_FOLDER"
         )
+    if config.get("dtype") not in DTYPES:
+        raise CheckpointError(f"model: {file}: dtype {config.get('dtype')!r:.40} is not known; convert again")
+    check_quantization(config.get("quantization"), f"model: {file}: quantization")
     if config.get("format_version") != FORMAT_VERSION:
         raise CheckpointError(
             f"model: {folder} has format {config.get('format_version')}, not {FORMAT_VERSION}; convert again"

@@ -11,6 +11,7 @@ from tts_core.errors import CheckpointError
 FORMAT_VERSION = 2  # 2: conversion.json lists every file that was written
 ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
 LARGEST = 2**31 - 1  # of sizes and rates
+MODES, GROUP_SIZES = ("affine", "mxfp4", "mxfp8", "nvfp4"), (16, 32, 64, 128)  # of quantized layers
 MOST_LAYERS = 1000  # or codebooks: a config.json is untrusted and must not make us list endless tensors
 
 Configs = Mapping[str, object]  # kind of network → its configuration
@@ -73,6 +74,18 @@ def check_numbers(config: Any, where: str) -> None:
         raise CheckpointError(
             f"{where}: {', '.join(faults)}: must be positive numbers up to {LARGEST}, whole where sizes"
         )
+
+
+def check_quantization(given: Any, where: str) -> None:
+    """Raise CheckpointError unless the envelope's entry is null, or a quantization with its exceptions."""
+    if given is None:
+        return
+    own = {name: mapping(given, where).get(name) for name in ("group_size", "bits", "mode")}
+    for layer in (own, *(value for value in given.values() if isinstance(value, Mapping))):
+        mode, sizes = layer.get("mode", "affine"), (layer.get("group_size"), layer.get("bits"))
+        whole = all(type(size) is int for size in sizes)
+        if mode not in MODES or not whole or sizes[0] not in GROUP_SIZES or not 2 <= sizes[1] <= 8:
+            raise CheckpointError(f"{where}: {layer!r:.120} is no known mode, group size and number of bits")
 
 
 def without_envelope(config: Mapping[str, Any]) -> dict[str, Any]:

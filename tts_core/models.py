@@ -107,9 +107,9 @@ def owner(kind: str) -> str | None:
     return name if name in NAMES and kind in model(name).networks else None
 
 
-def is_kind(name: str) -> bool:
+def is_kind(name: object) -> bool:
     """Return True if any model or codec has such networks."""
-    return name in CODECS or owner(name) is not None
+    return isinstance(name, str) and (name in CODECS or owner(name) is not None)
 
 
 def network(kind: str) -> Network:

@@ -104,13 +104,10 @@ def plan(
                     shapes.append(f"{' + '.join(names)} has {fault}")
                 moves[target] = Move(names, target, how, target_shapes[target])
 
-    needed = [target for target in target_shapes if target not in moves and target not in reported]
-    missing += [_sources_of(target, rules) for target in needed]
+    needed = dict.fromkeys(name for name in target_shapes if name not in moves and name not in reported)
+    missing += _sources_of(needed, rules)
     for rule in waiting:
-        explained = any(
-            _index(pattern, target) is not None for target in needed for pattern in _tuple(rule.dst)
-        )
-        if not rule.optional and not explained:
+        if not rule.optional and not any(_has(pattern, needed) for pattern in _tuple(rule.dst)):
             idle.append(" + ".join(_tuple(rule.src)))
     unexpected += [name for name, count in claims.items() if count == 0]
     twice += [f"{name} claimed by {count} rules" for name, count in claims.items() if count > 1]
@@ -145,6 +142,8 @@ def _matches(
 
 def _index(pattern: str, name: str) -> tuple[str, ...] | None:
     """The indices at which `pattern` is `name`, or None."""
+    if "{}" not in pattern:
+        return () if pattern == name else None
     match = _compiled(pattern).fullmatch(name)
     return match.groups() if match else None
 
@@ -158,14 +157,35 @@ def _fill(pattern: str, index: tuple[str, ...]) -> str:
     return pattern.format(*index)
 
 
-def _sources_of(target: str, rules: Sequence[Rule | Drop]) -> str:
-    """What would have filled the target: the first rule for it names its sources."""
-    for rule in rules:
+def _has(pattern: str, names: Mapping[str, None]) -> bool:
+    """Return True if the pattern is one of the names, at any index."""
+    if "{}" not in pattern:
+        return pattern in names
+    return any(_index(pattern, name) is not None for name in names)
+
+
+def _sources_of(targets: Iterable[str], rules: Sequence[Rule | Drop]) -> Iterator[str]:
+    """Name for each target what would have filled it: the sources of the first rule for it.
+
+    A converted folder has a rule for each tensor, so literal names are looked up.
+    """
+    literal: dict[str, tuple[int, Rule]] = {}
+    indexed: list[tuple[int, str, Rule]] = []
+    for place, rule in enumerate(rules):
         for pattern in _tuple(rule.dst) if isinstance(rule, Rule) else ():
-            index = _index(pattern, target)
-            if index is not None:
-                return " + ".join(_fill(source, index) for source in _tuple(rule.src))
-    return f"a rule for {target}"
+            if "{}" in pattern:
+                indexed.append((place, pattern, rule))
+            else:
+                literal.setdefault(pattern, (place, rule))
+    for target in targets:
+        found = [(*literal[target], ())] if target in literal else []
+        matches = ((place, rule, _index(pattern, target)) for place, pattern, rule in indexed)
+        found += [(place, rule, index) for place, rule, index in matches if index is not None]
+        if found:
+            _, rule, index = min(found, key=lambda each: each[0])
+            yield " + ".join(_fill(source, index) for source in _tuple(rule.src))
+        else:
+            yield f"a rule for {target}"
 
 
 def _shape_fault(how: Transform, sources: list[Shape], target: Shape) -> str | None:

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from mlx_port.commands.seconds import Seconds
+
 if TYPE_CHECKING:
     from converters.published import Part
     from tts_core.memory.terms import Estimate
+
+MOST_SECONDS = 1_000_000  # eleven days of speech
 
 
 @click.command()
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("-t", "--text", help="Text to speak.  [default: the longest that the model takes]")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(MOST_SECONDS),
     help="Seconds of speech.  [default: the longest that the model can generate]",
 )
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Texts in one batch.")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlx_port.commands.seconds import Seconds
+
 if TYPE_CHECKING:
     from converters.published import Part, Published
     from mlx_port.commands.verify.report import Report
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, 30, min_open=True),
+    type=Seconds(30),
     default=0.25,
     show_default=True,
     help="Seconds of sound for the codec to encode and decode.",

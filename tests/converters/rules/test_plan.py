@@ -5,6 +5,7 @@ import pytest
 
 from converters.rules.plan import Drop, Rule, dropped, plan
 from converters.rules.transforms import CONCAT_ROWS, FOLD_WEIGHT_NORM, dense, split_rows
+from tests.growth import MOST, growth
 from tts_core.errors import CheckpointError
 
 RULES = [
@@ -124,6 +125,17 @@ def test_scalars_in_place_of_tensors(how):
             {"a": (), "b": ()},
             {"x": (1, 1)},
         )
+
+
+def test_missing_tensors_take_linear_time():
+    """A converted folder has a rule for each tensor: 256 layers in place of three took 8 seconds."""
+
+    def miss(layers):
+        names = [f"layers.{layer}.{part}" for layer in range(layers) for part in "abcd"]
+        with pytest.raises(CheckpointError, match="missing: "):
+            plan([Rule(name, name) for name in names], {"layers.0.a": (1,)}, dict.fromkeys(names, (1,)))
+
+    assert growth(miss, 1000) < MOST
 
 
 def test_long_lists_are_cut():

@@ -80,6 +80,12 @@ def test_flags_reach_the_estimate(capsys):
     assert one["total"] == sum(parts.values()) - min(parts["activations"], parts["codec"])
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e400", "1000001"])
+def test_seconds_that_no_speech_has(capsys, seconds):
+    assert cli.run(["estimate", "--seconds", seconds]) == 2
+    assert capsys.readouterr().err.startswith("error: Invalid value for '--seconds': ")
+
+
 def test_a_folder_of_published_files_is_read(capsys, tmp_path):
     codec = replace(dac_config(), codebook_dim=(4,) * 4)
     folder = write_published(tmp_path / "dia", dia_weights(dia_config()), dac_weights(codec))

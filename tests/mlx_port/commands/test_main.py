@@ -87,6 +87,10 @@ EDITS = {
     "a model's name": change(model_type=NASTY),
     "a format": change(format_version=NASTY),
     "how it is quantised": change(quantization={"mode": NASTY, "bits": 4, "group_size": 64}),
+    "a number in place of how it is quantised": change(quantization=5),
+    "a number in place of the model's name": change(model_type=5),
+    "a list in place of a dtype": change(dtype=[]),
+    "a number that no float holds": change(norm_eps=10**400, pad_token_id=10**400),
 }
 
 
