@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mlx_port.blas import load_blas
+
 if TYPE_CHECKING:
     from mlx_port.api import generate as generate
     from mlx_port.dia.pipeline import DiaPipeline as DiaPipeline
@@ -97,6 +99,8 @@ __all__ = [
     "load",
     "read_audio",
 ]
+
+load_blas()  # before any module of this package imports MLX
 
 
 def __getattr__(name: str) -> Any:

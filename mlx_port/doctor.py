@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
 import mlx.core as mx
 
 from mlx_port.api import voice_folders
+from mlx_port.blas import load_blas
 from mlx_port.memory import backend_name, free_bytes
 
 
 def facts() -> dict[str, Any]:
-    """Report version, backend, memory in bytes, TF32, and the fault of a test computation (or None)."""
+    """Report version, backend, memory in bytes, TF32, BLAS, and the fault of a test computation (or None)."""
     backend = backend_name()
     info = mx.device_info()
     return {
@@ -22,6 +24,7 @@ def facts() -> dict[str, Any]:
         "device": str(info.get("device_name", info.get("architecture", "unknown"))),
         "memory_free": free_bytes(),
         "tf32": _tf32(backend),
+        "blas": asdict(load_blas()),
         "voice": next(
             (str(folder) for folder in voice_folders() if (folder / "config.json").is_file()), None
         ),

@@ -64,6 +64,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("api", "doctor", "integrations"),
     ],
     "mlx_port": [
+        ("blas",),
         ("layers",),
         ("guard", "host", "memory", "stored"),
         ("layerwise", "loading"),

@@ -29,6 +29,7 @@ ALONE = {
     "torch_ref/metavoice/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/metavoice/step.py:fix": "part of GraphStep",
     "torch_ref/metavoice/fused.py": "part of GraphStep: kernels for CUDA",
+    "mlx_port/blas.py": "loaded before MLX; torch contains a fast BLAS",
     "mlx_port/stored.py": "converted folders; torch_ref's are read by converters",
     "mlx_port/api.py:converted_voice": "torch_ref reads the published layout directly",
     "mlx_port/api.py:voice_folders": "part of converted_voice",

@@ -174,10 +174,13 @@ def _mlx(facts: dict[str, Any]) -> list[str]:
     if "version" not in facts:
         return [f"MLX         {facts['fault']}"]
     state = "works" if facts["fault"] is None else facts["fault"]
-    return [
+    lines = [
         f"MLX         {facts['version']}, {facts['backend']}, {facts['device']}: {state}",
         f"            {_size(facts['memory_free'])} free; TF32: {facts['tf32']}",
     ]
+    if facts["backend"] == "cpu":
+        lines.append(f"            BLAS: {facts['blas']['why']}")
+    return lines
 
 
 def _torch(facts: dict[str, Any]) -> list[str]:

@@ -55,6 +55,7 @@ def test_this_machine_can_speak():
     found = json.loads(done.stdout)
     assert found["generation"]["possible"]
     assert found["mlx"]["fault"] is None
+    assert found["mlx"]["blas"]["why"]
     assert found["torch"]["fault"] is None
     assert found["torch"]["version"] == torch.__version__
     assert [device["device"] for device in found["torch"]["devices"]][-1] == "cpu"
@@ -85,6 +86,14 @@ def test_the_page_for_people(capsys, monkeypatch):
     assert "1 limit, respected by the layers" in out
     assert "conv-65536 (error): a size over 65536. cut it" in out
     assert out.splitlines()[-1] == "generation  possible: MLX runs on metal"
+
+
+def test_the_blas_is_named_where_mlx_runs_on_the_cpu(capsys, monkeypatch):
+    chosen = {"library": None, "why": "MLX's own, unoptimized: MLX_PORT_BLAS=off"}
+    install(monkeypatch, {**MLX, "backend": "cpu", "blas": chosen})
+    assert "\n            BLAS: MLX's own, unoptimized: MLX_PORT_BLAS=off\n" in run(capsys)[1]
+    install(monkeypatch, {**MLX, "blas": chosen})
+    assert "BLAS" not in run(capsys)[1]
 
 
 @pytest.mark.parametrize(

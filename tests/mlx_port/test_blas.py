@@ -1,0 +1,247 @@
+"""The BLAS of MLX on Linux: the choice, the renamed copy, faults, and MLX in a process of its own."""
+
+import base64
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mlx_port import blas
+from tts_core.voice import embedded
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: other systems have a fast BLAS")
+installed = pytest.mark.skipif(
+    importlib.util.find_spec("scipy_openblas32") is None, reason="needs scipy-openblas32, of the cpu extra"
+)
+
+CHECK = """
+import os, sys
+import numpy as np
+from mlx_port.blas import load_blas
+print(load_blas().library)
+print(os.environ.get("OPENBLAS_NUM_THREADS"))
+import mlx.core as mx
+a, b = (np.random.default_rng(seed).normal(size=(65, 65)).astype(np.float32) for seed in (0, 1))
+product = np.array(mx.matmul(mx.array(a), mx.array(b), stream=mx.cpu))
+print(np.abs(product - a.astype(np.float64) @ b).max())
+"""
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """A Linux process without MLX and without a BLAS, with a packaged library, patchelf and two caches."""
+    original = tmp_path / "site" / blas.PACKAGE / "lib" / "libscipy_openblas.so"
+    original.parent.mkdir(parents=True)
+    original.write_bytes(b"library")
+    program = tmp_path / "patchelf"
+    program.write_text('#!/bin/sh\nfor last; do :; done\ncp "$last" "$6"; cat "$4" >> "$6"\n')
+    program.chmod(0o755)
+    loaded = []
+
+    class Library(dict):
+        """A loaded library, and the number of threads at its start."""
+
+        def __init__(self, path, mode):
+            super().__init__({name: None for name in blas.FUNCTIONS})
+            loaded.append((Path(path), mode, os.environ.get(blas.THREADS)))
+
+    monkeypatch.delenv("MLX_PORT_BLAS", raising=False)
+    monkeypatch.delenv(blas.THREADS, raising=False)
+    monkeypatch.setattr(blas, "sys", SimpleNamespace(platform="linux", modules={}))
+    monkeypatch.setattr(blas, "global_library", lambda function: None)
+    monkeypatch.setattr(blas, "packaged_library", lambda: original)
+    monkeypatch.setattr(blas, "patchelf", lambda: program)
+    monkeypatch.setattr(blas.ctypes, "CDLL", Library)
+    caches = [tmp_path / name / "mlx-port" for name in ("one", "two")]
+    monkeypatch.setattr(embedded, "cache_folders", lambda: caches)
+    return SimpleNamespace(original=original, program=program, caches=caches, loaded=loaded)
+
+
+def load() -> blas.Blas:
+    """Load as a new process does."""
+    return blas.load_blas.__wrapped__()
+
+
+def test_a_renamed_copy_is_loaded_for_every_library(fresh):
+    found = load()
+    copy = fresh.caches[0] / f"blas-{hashlib.sha256(b'library').hexdigest()[:16]}.so"
+    assert found == blas.Blas(str(copy), f"OpenBLAS of scipy-openblas32, {copy}")
+    assert fresh.loaded == [(copy, blas.ctypes.RTLD_GLOBAL, "1")]
+    assert blas.THREADS not in os.environ
+    names = "".join(f"scipy_cblas_{kind}gemm cblas_{kind}gemm\n" for kind in "sdc")
+    assert copy.read_text() == "library" + names
+    assert list(copy.parent.iterdir()) == [copy]
+    assert copy.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_copy_is_written_once(fresh):
+    first = load()
+    fresh.program.unlink()
+    assert load() == first
+
+
+def test_another_library_gets_another_copy(fresh):
+    first = load()
+    fresh.original.write_bytes(b"update")
+    assert load().library != first.library
+
+
+def test_the_number_of_threads_is_the_users(fresh, monkeypatch):
+    monkeypatch.setenv(blas.THREADS, "3")
+    load()
+    assert fresh.loaded[0][2] == os.environ[blas.THREADS] == "3"
+
+
+def test_other_systems_are_left_as_they_are(fresh, monkeypatch):
+    monkeypatch.setattr(blas, "sys", SimpleNamespace(platform="darwin", modules={}))
+    assert load() == blas.Blas(None, "the one that MLX is built with")
+    assert fresh.loaded == []
+
+
+def test_a_preloaded_blas_stays(fresh, monkeypatch):
+    monkeypatch.setattr(blas, "global_library", {"cblas_sgemm": "/lib/libblas.so"}.get)
+    assert load() == blas.Blas("/lib/libblas.so", "/lib/libblas.so, preloaded")
+    assert fresh.loaded == []
+
+
+def test_off(fresh, monkeypatch):
+    monkeypatch.setenv("MLX_PORT_BLAS", "off")
+    assert load() == blas.Blas(None, f"{blas.OWN}: MLX_PORT_BLAS=off")
+    assert fresh.loaded == []
+
+
+def test_without_the_package_the_remedy_is_named(fresh, monkeypatch):
+    monkeypatch.setattr(blas, "packaged_library", lambda: None)
+    found = load()
+    assert (found.library, "pip install 'mlx-port[cpu]'" in found.why) == (None, True)
+    assert fresh.loaded == []
+
+
+def test_mlx_first_is_too_late(fresh, monkeypatch, caplog):
+    monkeypatch.setattr(blas, "sys", SimpleNamespace(platform="linux", modules={"mlx.core": None}))
+    assert load() == blas.Blas(None, f"{blas.OWN}: mlx.core was imported before mlx_port")
+    assert [record.message for record in caplog.records] == [
+        "MLX uses its own slow BLAS: import mlx_port before mlx.core to use OpenBLAS"
+    ]
+    assert fresh.loaded == []
+
+
+def test_an_unusable_cache_gives_way_to_the_next(fresh):
+    fresh.caches[0].parent.write_text("a file")
+    assert load().library == str(next(fresh.caches[1].iterdir()))
+
+
+def test_a_library_that_others_can_replace_is_not_loaded(fresh):
+    fresh.caches[0].mkdir(parents=True)
+    fresh.caches[0].chmod(0o777)
+    assert load().library == str(next(fresh.caches[1].iterdir()))
+    fresh.caches[1].parent.chmod(0o777)
+    found = load()
+    assert (found.library, found.why.count("another user can change it")) == (None, 2)
+    fresh.caches[1].parent.chmod(0o1777)  # sticky, as /tmp
+    assert load().library is not None
+
+
+def test_a_copy_of_another_user_is_not_loaded():
+    def path(owner: int, mode: int) -> Any:
+        return SimpleNamespace(stat=lambda: SimpleNamespace(st_uid=owner, st_mode=mode))
+
+    own = os.getuid()
+    for owner, mode in ((own, 0o100755), (own, 0o100775), (0, 0o100755), (0, 0o41777)):
+        blas._check_owner(path(owner, mode))
+    for owner, mode in ((own + 1, 0o100600), (own, 0o100757), (0, 0o40777)):
+        with pytest.raises(PermissionError, match="another user can change it"):
+            blas._check_owner(path(owner, mode))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("echo not an ELF file >&2; exit 1", "patchelf: not an ELF file"),
+        ("exit 3", "patchelf: exit code 3"),
+        ("exit 0", "No such file"),
+    ],
+)
+def test_a_failing_patchelf_leaves_nothing(fresh, body, why):
+    fresh.program.write_text(f"#!/bin/sh\n{body}\n")
+    found = load()
+    assert found.library is None
+    assert found.why.startswith(f"{blas.OWN}: OSError: ")
+    assert why in found.why
+    assert [list(folder.iterdir()) for folder in fresh.caches] == [[], []]
+
+
+@pytest.mark.parametrize("fault", [OSError("bad"), KeyError("bad"), RuntimeError("bad"), ImportError("bad")])
+def test_no_fault_reaches_the_import(fresh, monkeypatch, fault):
+    def fail():
+        raise fault
+
+    monkeypatch.setattr(blas, "packaged_library", fail)
+    found = load()
+    assert found.library is None
+    assert type(fault).__name__ in found.why
+
+
+def test_a_library_without_the_functions_is_a_fault(fresh, monkeypatch):
+    monkeypatch.setattr(blas, "FUNCTIONS", ("cblas_sgemm", "missing"))
+    monkeypatch.setattr(blas.ctypes, "CDLL", lambda path, mode: {"cblas_sgemm": None})
+    assert load() == blas.Blas(None, f"{blas.OWN}: KeyError: 'missing'")
+
+
+def test_the_hash_is_the_wheels_record(fresh):
+    digest = hashlib.sha256(b"another").digest()
+    folder = fresh.original.parents[2] / f"{blas.PACKAGE}-1.dist-info"
+    folder.mkdir()
+    name = fresh.original.relative_to(folder.parent)
+    coded = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    (folder / "RECORD").write_text(
+        f"{name}.txt,sha256=AAAA,1\n{name},sha256={coded},7\n{folder.name}/RECORD,,\n"
+    )
+    assert blas.content_hash(fresh.original) == digest.hex()[:16]
+
+
+@linux
+def test_the_global_scope_is_searched():
+    found = blas.global_library("malloc")
+    assert found is not None
+    assert "lib" in found
+    assert blas.global_library("no_such_function") is None
+
+
+def process(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run code without a preloaded BLAS and with a cache of its own."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", blas.THREADS)}
+    env = kept | {"XDG_CACHE_HOME": str(folder)} | variables
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+
+
+@linux
+@installed
+def test_mlx_binds_to_the_loaded_library(tmp_path):
+    """The dynamic linker's own log, and a product against float64."""
+    done = process(CHECK, tmp_path, LD_DEBUG="bindings", LD_DEBUG_OUTPUT=str(tmp_path / "log"))
+    library, threads, error = done.stdout.split()
+    assert library.startswith(str(tmp_path / "mlx-port" / "blas-"))
+    assert threads == "None"
+    assert float(error) < 1e-4
+    logs = [path.read_text() for path in tmp_path.glob("log.*")]
+    bound = [line for log in logs for line in log.splitlines() if "libmlx.so" in line.split(" to ")[0]]
+    for function in blas.FUNCTIONS:
+        (line,) = [line for line in bound if f"`{function}'" in line]
+        assert f" to {library} " in line
+
+
+@linux
+@installed
+def test_mlx_first_still_works(tmp_path):
+    done = process("import mlx.core\n" + CHECK, tmp_path)
+    library, _, error = done.stdout.split()
+    assert (library, float(error) < 1e-4) == ("None", True)
+    assert done.stderr.count("import mlx_port before mlx.core") == 1
+    assert list(tmp_path.iterdir()) == []
