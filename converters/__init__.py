@@ -1,1 +1,1 @@
-"""Published weights to converted folders: readers, maps, the plan that joins them, the streaming writer."""
+"""Conversion of published weights to folders for MLX: readers, maps, rules and the writer."""

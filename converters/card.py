@@ -1,4 +1,4 @@
-"""The model card of a converted folder, README.md: front matter for the hub, then what it is and whence."""
+"""The model card of a converted folder, README.md: front matter for the hub, contents and origin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NON_COMMERCIAL = "cc-by-nc-4.0"
 
 
 def card_of(published: Published, dtype: str, quantization: Quantization | None, version: str) -> str:
-    """The whole text. dtype: of the root's tensors; version: of this package."""
+    """Write the text of a model card. dtype: of the root's tensors. version: of this package."""
     parts = list(published.parts.values())
     root = parts[0]
     licenses = {models.network(part.kind).title: license_of(part) for part in parts}
@@ -24,7 +24,7 @@ def card_of(published: Published, dtype: str, quantization: Quantization | None,
     name = one_line(root.origin.repository or root.origin.path.resolve().name)
     how = quantization
     form = f"{how.mode}, {how.bits} bits, groups of {how.group_size}; the rest {dtype}" if how else dtype
-    held = ", ".join(models.network(part.kind).title for part in parts)
+    contents = ", ".join(models.network(part.kind).title for part in parts)
     lines = [
         "---",
         "library_name: mlx",
@@ -37,15 +37,15 @@ def card_of(published: Published, dtype: str, quantization: Quantization | None,
         "",
         f"# {name} for MLX",
         "",
-        f"{held}: converted by mlx-port {version}. Weights: {form}; norms, codecs and vocoders float32.",
-        "Sources, their hashes, the maps used and what was dropped: conversion.json.",
+        f"{contents}: converted by mlx-port {version}. Weights: {form}; norms, codecs and vocoders float32.",
+        "conversion.json lists the sources with their hashes, the maps and the dropped tensors.",
         "",
     ]
     if any(licenses.values()):
-        lines += ["Licences of the weights, as published:", ""]
+        lines += ["Licenses of the weights, as published:", ""]
         lines += [f"- {title}: {license or 'see its source'}" for title, license in licenses.items()]
         if NON_COMMERCIAL in licenses.values():
-            lines += ["", "CC-BY-NC 4.0 forbids commercial use; without the folder mbd/ it does not apply."]
+            lines += ["", "CC-BY-NC 4.0 forbids commercial use. It applies to the folder mbd/ only."]
         lines += [""]
     if published.model is not None:
         model = models.model(published.model)
@@ -54,12 +54,12 @@ def card_of(published: Published, dtype: str, quantization: Quantization | None,
 
 
 def license_of(part: Part) -> str | None:
-    """That of the published weights; where several are, what the card beside the source's files says."""
+    """Find the license of a part's weights; if several are published, in the source's model card."""
     if models.network(part.kind).license is not None:
         return models.network(part.kind).license
     try:
         front = read_text(part.files[0].parent / "README.md").split("---")
-    except (SpeechError, OSError):  # the card says nothing else that is needed
+    except (SpeechError, OSError):  # a card is optional
         return None
     found = re.search(r"^license: *([\w.-]+) *$", front[1], re.MULTILINE) if len(front) > 2 else None
     return found[1] if found else None

@@ -1,4 +1,4 @@
-"""The `convert-weights` command. Nothing heavier than click is imported before a conversion starts."""
+"""The `convert-weights` command; it imports nothing heavier than click before a conversion starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tts_core.printable import LineFormatter, json_text, lines, one_line
 
 
 class _Command(click.Command):
-    """Takes copied spellings too: --mlx_path for --mlx-path, --model for --hf-path."""
+    """Command that also accepts mlx-lm's spellings: --mlx_path for --mlx-path, --model for --hf-path."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known = {name for parameter in self.params for name in parameter.opts}
@@ -38,28 +38,28 @@ def _spelling(argument: str, known: set[str]) -> str:
     metavar="SRC",
     multiple=True,
     required=True,
-    help="Published model: folder, file, or hub id. Repeat it where the parts lie apart.",
+    help="Published model: folder, file or hub id. Repeat it for parts in several places.",
 )
 @click.option(
     "--mlx-path",
     metavar="DST",
     default="mlx_model",
     show_default=True,
-    help="Folder to write. It must not exist.",
+    help="Folder to write; it must not exist.",
 )
 @click.option(
-    "--codec", metavar="SRC", help="The codec to put in: DAC, EnCodec.  [default: in SRC, or from the hub]"
+    "--codec", metavar="SRC", help="Codec of the model: DAC, EnCodec.  [default: in SRC, or from the hub]"
 )
-@click.option("--config", metavar="FILE", help="JSON with sizes that no tensor shows.")
+@click.option("--config", metavar="FILE", help="JSON with sizes that the tensors do not show.")
 @click.option(
-    "--include-mbd", is_flag=True, help="Multi-band diffusion too, the other decoder (CC-BY-NC 4.0)."
+    "--include-mbd", is_flag=True, help="Also convert multi-band diffusion, the other decoder (CC-BY-NC 4.0)."
 )
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Of the large networks; norms, codec and vocoder are float32.  [default: as in SRC]",
+    help="Dtype of the large networks; norms, codec and vocoder stay float32.  [default: as in SRC]",
 )
-@click.option("-q", "--quantize", is_flag=True, help="Quantise the large linear layers.")
+@click.option("-q", "--quantize", is_flag=True, help="Quantize the large linear layers.")
 @click.option(
     "--q-bits",
     type=click.Choice(["2", "3", "4", "5", "6", "8"]),
@@ -74,18 +74,18 @@ def _spelling(argument: str, known: set[str]) -> str:
 @click.option(
     "--q-mode",
     type=click.Choice(["affine", "mxfp4", "mxfp8", "nvfp4", "int8", "int4"]),
-    help="int8, int4: the numbers of the model's own program.  [default: affine]",
+    help="Quantization; int8 and int4 are the model's own.  [default: affine]",
 )
-@click.option("-d", "--dequantize", is_flag=True, help="Undo the quantisation of a converted SRC.")
+@click.option("-d", "--dequantize", is_flag=True, help="Dequantize a converted SRC.")
 @click.option(
     "--cross-rope/--no-cross-rope",
     default=None,
-    help="Rotary positions in cross-attention: v0.1 has them, 0626 has not.  [default: by its schema]",
+    help="Rotary positions in cross-attention: yes in v0.1, no in 0626.  [default: from SRC's schema]",
 )
 @click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in --hf-path.")
-@click.option("--dry-run", is_flag=True, help="Print the plan; read and write no tensor.")
+@click.option("--dry-run", is_flag=True, help="Print the plan; read and write no tensors.")
 @click.option("--force", is_flag=True, help="Replace DST if it is a converted model.")
-@click.option("--offline", is_flag=True, help="Never ask the hub; its cache is used.")
+@click.option("--offline", is_flag=True, help="Use the hub's cache only; no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def convert_weights(**options: Any) -> None:
@@ -99,8 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def leave(command: click.Command, arguments: Sequence[str], name: str | None = None) -> NoReturn:
-    """Run a click command as a program. name: of the program in its help."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing is left behind
+    """Run a click command as a program and exit. name: the program's name in its help."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds the stack, so that files are cleaned up
     _guard_terminal()
     sys.exit(run(command, arguments, debug="--debug" in arguments, name=name))
 
@@ -108,13 +108,13 @@ def leave(command: click.Command, arguments: Sequence[str], name: str | None = N
 def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: str | None = None) -> int:
     """Run a click command and return its exit code; every error is one line on stderr.
 
-    0 done, 1 a check failed (verify, doctor), 2 usage, 3 not found or no download, 4 bad or unsafe
-    checkpoint, 5 not enough memory or disk, 6 generation failed, 130 interrupted, 141 the reader of our
-    output has gone, 143 ended by SIGTERM.  debug: a traceback above the line.
+    0 success, 1 a check failed (verify, doctor), 2 usage, 3 not found or not downloaded, 4 bad or unsafe
+    checkpoint, 5 not enough memory or disk, 6 generation failed, 130 interrupted, 141 closed output pipe,
+    143 SIGTERM.  debug: print a traceback above the line.
     """
     try:
         result = command.main(list(arguments), prog_name=name, standalone_mode=False)
-    except SystemExit as end:  # click leaves with 1 where a pipe is closed
+    except SystemExit as end:  # click exits with 1 if a pipe is closed
         return 141 if end.code == 1 else int(end.code or 0)
     except (click.Abort, KeyboardInterrupt):
         return _complain(130, "interrupted")
@@ -180,7 +180,7 @@ def _run(
     if given and not quantize:
         raise UsageError(f"{', '.join(given)}: only with -q")
     if quantize and dequantize:
-        raise UsageError("-q, -d: give one of them")
+        raise UsageError("-q, -d: give only one of them")
 
     from converters.convert import outline, write
     from converters.files.destination import check_destination
@@ -207,10 +207,10 @@ def _run(
     )
     quantized = any(part.quantization for part in published.parts.values())
     if dequantize and not quantized:
-        raise UsageError(f"-d: {', '.join(sources)} is not quantised")
+        raise UsageError(f"-d: {', '.join(sources)} is not quantized")
     if quantized and not (dequantize or quantize):
         raise UsageError(
-            f"--hf-path: {', '.join(sources)} is converted and quantised already; -d dequantises it"
+            f"--hf-path: {', '.join(sources)} is already converted and quantized; -d dequantizes it"
         )
     plan = outline(published, dtype=dtype, quantization=how)
     if dry_run:
@@ -225,7 +225,7 @@ def _run(
 
 
 class _Bar:
-    """A progress bar in bytes on stderr, if that is a terminal."""
+    """Progress bar in bytes, on stderr if that is a terminal."""
 
     def __init__(self, total: int):
         self._bar = None
@@ -256,14 +256,14 @@ def _summary(report: dict[str, Any], destination: str | None) -> list[str]:
             f"{part['parameters']:,} parameters, {_size(part['bytes'])}"
         )
         lines += _dropped(part["dropped"])
-    lines += _quantised(report)
+    lines += _quantized(report)
     lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
     size = f"{_size(report['bytes'])}, {report['dtype']}"
     return [*lines, f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
 
 
 def _dropped(dropped: dict[str, str]) -> list[str]:
-    """One line a reason; numbered tensors of one name are counted."""
+    """List dropped tensors, one line per reason; tensors that differ in their index only are counted."""
     reasons: dict[str, dict[str, int]] = {}
     for name, why in dropped.items():
         pattern = re.sub(r"(?<=\.)\d+(?=\.)", "*", name)
@@ -275,20 +275,20 @@ def _dropped(dropped: dict[str, str]) -> list[str]:
     ]
 
 
-def _quantised(report: dict[str, Any]) -> list[str]:
+def _quantized(report: dict[str, Any]) -> list[str]:
     how, lines = report["quantization"], []
     parts = {kind: part for kind, part in report["parts"].items() if part["quantization"]}
     for kind, part in parts.items():
         kept = [name for name, value in part["quantization"].items() if value is False]
         lines.append(
-            f"quantised{f' in {kind}' if len(parts) > 1 else ''}: {part['quantized_layers']} layers, "
+            f"quantized{f' in {kind}' if len(parts) > 1 else ''}: {part['quantized_layers']} layers, "
             f"{how['mode']}, {how['bits']} bits, groups of {how['group_size']}"
             + (f", {how['numbers']} numbers" if "numbers" in how else "")
         )
         if kept:
             more = f" and {len(kept) - 3} more, see config.json" if len(kept) > 3 else ""
             lines.append(
-                f"  {len(kept)} layers, whose width is no multiple of the group, stay {part['dtype']}: "
+                f"  {len(kept)} layers whose width is not a multiple of the group stay {part['dtype']}: "
                 f"{', '.join(kept[:3])}{more}"
             )
     return lines

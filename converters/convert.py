@@ -1,4 +1,4 @@
-"""A published checkpoint into a converted folder: planned completely, then written tensor by tensor."""
+"""Conversion of a published checkpoint to a folder: planned completely, then written tensor by tensor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tts_core.printable import one_line
 
 @dataclass(frozen=True)
 class Output:
-    """One canonical tensor and what it becomes: one entry, or weight, scales (and biases) where quantised."""
+    """Entries to write for one canonical tensor: one, or weight, scales (and biases) if quantized."""
 
     name: str
     entries: list[Entry]
@@ -49,30 +49,30 @@ class Output:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one part becomes. dtype: of the tensors that follow the one asked for."""
+    """Outputs of one part. dtype: of the tensors that follow the requested one."""
 
     part: Part
     dtype: str
     outputs: list[Output]
-    quantization: Quantization | None  # None also where the part has no layer for it
+    quantization: Quantization | None  # None also if the part has no layers for it
 
     @property
     def kind(self) -> models.Network:
-        """The facts of such networks."""
+        """Facts of this kind of network."""
         return models.network(self.part.kind)
 
     @property
     def nbytes(self) -> int:
-        """Of its tensors."""
+        """Bytes of its tensors."""
         return sum(entry.nbytes for output in self.outputs for entry in output.entries)
 
     @property
     def parameters(self) -> int:
-        """Numbers before quantising."""
+        """Number of parameters before quantization."""
         return sum(prod(self.part.shape(output.name)) for output in self.outputs)
 
-    def said_quantization(self) -> dict[str, Any] | None:
-        """As mlx-lm's config.json: the general entry, and false for each layer that is an exception."""
+    def quantization_entry(self) -> dict[str, Any] | None:
+        """Build mlx-lm's entry of config.json: the general one, and false for each excepted layer."""
         if self.quantization is None:
             return None
         plain = [
@@ -83,7 +83,7 @@ class Plan:
         return self.quantization.to_dict() | {name.removesuffix(".weight"): False for name in plain}
 
     def config(self) -> dict[str, Any]:
-        """config.json."""
+        """Build the contents of config.json."""
         config = self.part.config.to_dict() | {
             "model_type": self.part.kind,
             "weights_layout": "mlx",
@@ -91,12 +91,12 @@ class Plan:
             "dtype": self.dtype,
         }
         if self.quantization is not None:
-            said = self.said_quantization()
-            config |= {"quantization": said, "quantization_config": said}
+            entry = self.quantization_entry()
+            config |= {"quantization": entry, "quantization_config": entry}
         return config
 
     def report(self) -> dict[str, Any]:
-        """Counts, sizes and what is left behind, as JSON can hold it."""
+        """Report counts, sizes and dropped tensors as JSON values."""
         part = self.part
         return {
             "map": part.layout,
@@ -109,7 +109,7 @@ class Plan:
             "tensors": len(self.outputs),
             "parameters": self.parameters,
             "quantized_layers": sum(output.quantization is not None for output in self.outputs),
-            "quantization": self.said_quantization(),
+            "quantization": self.quantization_entry(),
             "bytes": self.nbytes,
             "documents": sorted(part.documents),
             "dropped": dict(part.dropped),
@@ -118,23 +118,23 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outline:
-    """Everything that a conversion will write, known before a tensor is read; the root comes first."""
+    """Everything that a conversion writes, known before a tensor is read; the root comes first."""
 
     plans: list[Plan]
     quantization: Quantization | None
 
     @property
     def nbytes(self) -> int:
-        """Of all tensors."""
+        """Bytes of all tensors."""
         return sum(plan.nbytes for plan in self.plans)
 
     @property
     def dtype(self) -> str:
-        """Of the root's tensors."""
+        """Dtype of the root's tensors."""
         return self.plans[0].dtype
 
     def report(self) -> dict[str, Any]:
-        """Counts, sizes and what is left behind, as JSON can hold it."""
+        """Report counts, sizes and dropped tensors as JSON values."""
         how = self.quantization
         return {
             "bytes": self.nbytes,
@@ -147,31 +147,31 @@ class Outline:
 def outline(
     published: Published, *, dtype: str | None = None, quantization: Quantization | None = None
 ) -> Outline:
-    """What `convert` would write. dtype None keeps that of each source; norms, codecs and whatever else
-    stays float32 by its spec does so.
+    """Plan everything that `convert` writes.
 
-    Raises CheckpointError for parts that do not belong together, UsageError when a quantised source should be
-    quantised again, or when no layer can be quantised.
+    dtype: None keeps that of each source; tensors that their spec keeps in float32 stay so.
+    Raises CheckpointError for parts that do not belong together; UsageError if the source is already
+    quantized, or if no layer can be quantized.
     """
     parts = list(published.parts.values())
     published.check_fits()
     if dtype is not None and (dtype not in FLOATS or dtype == "float64"):
         raise UsageError(f"--dtype: {dtype!r} is unknown; choose from float32, bfloat16, float16")
     if quantization is not None and any(part.quantization for part in parts):
-        raise UsageError(f"-q: {parts[0].origin.path} is quantised already; give the unquantised model")
+        raise UsageError(f"-q: {parts[0].origin.path} is already quantized; give the unquantized model")
     if quantization is not None and quantization.original:
         _check_original(parts, dtype)
     plans = [_plan(part, dtype, quantization) for part in parts]
     if quantization and not any(output.quantization for plan in plans for output in plan.outputs):
         raise UsageError(
-            f"-q: no layer of {parts[0].origin.path} has a width that divides by {quantization.group_size}; "
-            "choose another --q-group-size or --q-mode"
+            f"-q: no layer of {parts[0].origin.path} has a width that is a multiple of "
+            f"{quantization.group_size}; choose another --q-group-size or --q-mode"
         )
     return Outline(plans, quantization)
 
 
 def _check_original(parts: Sequence[Part], dtype: str | None) -> None:
-    """Raise UsageError where the original's own numbers cannot be had."""
+    """Raise UsageError if the original's own quantization does not apply."""
     first = next((part for part in parts if models.network(part.kind).original_modes), None)
     if first is None:
         raise UsageError(
@@ -184,7 +184,7 @@ def _check_original(parts: Sequence[Part], dtype: str | None) -> None:
 
 
 def _owners() -> str:
-    """The models whose own programs quantize, and what."""
+    """List the models with a quantization of their own, and the networks that it applies to."""
     networks = [(models.model(name).title, models.model(name).networks.values()) for name in models.NAMES]
     own = [(title, each) for title, kinds in networks for each in kinds if each.original_modes]
     return ", ".join(
@@ -213,12 +213,12 @@ def convert(
     force: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> dict[str, Any]:
-    """Write a converted folder and return what its conversion.json says.
+    """Write a converted folder and return the contents of its conversion.json.
 
-    progress: called with the bytes written since its last call. force: replaces an older converted folder,
+    progress: called with the bytes written since its last call. force: replace an older converted folder,
     which stays until the new one is complete. Peak memory is a few times the largest tensor.
-    Raises UsageError, ResourceError or CheckpointError; whatever happens, nothing half-written stays behind.
-    Before the folder appears it is opened strictly, and every tensor is read back and compared.
+    Before the folder appears, it is opened strictly and every tensor is read back and compared.
+    Raises UsageError, ResourceError or CheckpointError; no incomplete folder remains in any case.
     """
     whole = outline(published, dtype=dtype, quantization=quantization)
     return write(published, whole, destination, force=force, progress=progress)
@@ -232,7 +232,7 @@ def write(
     force: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> dict[str, Any]:
-    """Write the folder of an outline of these parts; arguments and errors as of `convert`."""
+    """Write the folder of an outline of these parts; arguments and errors are those of `convert`."""
     destination, quantization = Path(destination), whole.quantization
     files = [file for plan in whole.plans for file in plan.part.files]
     if quantization is not None and not quantization.original:
@@ -244,7 +244,7 @@ def write(
         for plan in whole.plans:
             place = folder / plan.kind.folder
             check_written(place, _write_part(plan, place, progress or (lambda _: None)))
-            hashes.add(place.glob(f"*{WEIGHTS}"))  # while the next part is converted
+            hashes.add(place.glob(f"*{WEIGHTS}"))  # during the conversion of the next part
         report = whole.report() | {
             "tool": "mlx-port",
             "version": _version(),
@@ -259,20 +259,20 @@ def write(
             plan.part.check_unchanged()
         card = card_of(published, whole.dtype, quantization, report["version"])
         (folder / "README.md").write_text(card, "utf-8")
-        made = sorted(path for path in folder.rglob("*") if path.is_file())
-        hashes.add(made)
+        output = sorted(path for path in folder.rglob("*") if path.is_file())
+        hashes.add(output)
         report["written"] = {
             path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": hashes.of(path)}
-            for path in made
+            for path in output
         }
         write_json(folder / RECORD, report)
-        # a strict reload: what was written fits its own configuration
+        # strictly: tensors and configuration must fit
         open_published(folder, offline=True, parts=list(published.parts))
     return report
 
 
 def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> list[Written]:
-    """Write a part's files; returns what they should hold."""
+    """Write a part's files. Return the tensors that they must contain."""
     part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", plan.config())
@@ -329,12 +329,12 @@ def _output(part: Part, name: str, code: str, quantization: Quantization | None)
 
 
 def _tensors(part: Part, output: Output) -> Iterator[np.ndarray]:
-    """The stored arrays of one output, in the order of its entries."""
+    """Yield the stored arrays of one output, in the order of its entries."""
     values = part.read(output.name)
     code = output.entries[-1].dtype
     if not np.isfinite(values).all():
         raise CheckpointError(
-            f"{part.files[0]}: {output.name} holds NaN or infinite numbers; the checkpoint is damaged"
+            f"{part.files[0]}: {output.name} contains NaN or infinite numbers; the checkpoint is damaged"
         )
     if output.quantization is not None:
         make = stored_original if output.quantization.original else _quantized
@@ -353,24 +353,24 @@ def _mlx() -> Any:
     try:
         import mlx.core as mx
     except ImportError:
-        raise UsageError("-q: quantising needs MLX; on Linux: pip install 'mlx-port[cpu]'") from None
+        raise UsageError("-q: quantization needs MLX; on Linux: pip install 'mlx-port[cpu]'") from None
     return mx
 
 
 def _quantized(values: np.ndarray, scale_code: str, how: Quantization) -> Iterator[np.ndarray]:
     mx = _mlx()
     weight = mx.array(values)
-    if scale_code in ("F16", "BF16"):  # affine scales take the weight's type; the other modes round only once
+    if scale_code in ("F16", "BF16"):  # affine scales have the weight's dtype; the other modes round once
         weight = weight.astype(mx.float16 if scale_code == "F16" else mx.bfloat16)
-    made = mx.quantize(weight, group_size=how.group_size, bits=how.bits, mode=how.mode)
-    for array in made:
+    arrays = mx.quantize(weight, group_size=how.group_size, bits=how.bits, mode=how.mode)
+    for array in arrays:
         yield np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array)
-    del weight, made
+    del weight, arrays
     mx.clear_cache()
 
 
 class _Hashes:
-    """sha256 of files, in a thread beside the conversion; leaving the block early stops it."""
+    """sha256 of files, computed in a thread during the conversion; leaving the block early stops it."""
 
     def __init__(self, files: Sequence[Path]):
         self._stop = threading.Event()
@@ -379,7 +379,7 @@ class _Hashes:
         self.add(files)
 
     def add(self, files: Iterable[Path]) -> None:
-        """Hash further files after those before; known ones are not hashed again."""
+        """Queue further files; each file is hashed once."""
         for file in files:
             if file not in self._futures:
                 self._futures[file] = self._pool.submit(self._hash, file)

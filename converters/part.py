@@ -1,4 +1,4 @@
-"""One network of a checkpoint: its configuration read, planned strictly, then read tensor by tensor."""
+"""One network of a checkpoint: configuration, strict plan, and tensors read one by one."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Part(Generic[Config]):
     """One network of a checkpoint, planned and ready to be read under canonical names."""
 
     kind: str  # as in tts_core.models
-    layout: str  # a key of `layouts()`, or "mlx" for a folder that we converted
+    layout: str  # a key of `layouts()`, or "mlx" for a converted folder
     config: Config
-    dtype: str  # of most of its numbers, as they lie in the files
+    dtype: str  # of most of its numbers in the files
     origin: Located
     checkpoint: Checkpoint = field(repr=False)
     moves: Mapping[str, Move] = field(repr=False)
@@ -44,7 +44,7 @@ class Part(Generic[Config]):
 
     @property
     def files(self) -> list[Path]:
-        """The files that hold its tensors."""
+        """Files that contain its tensors."""
         return list(self.checkpoint.files)
 
     def check_unchanged(self) -> None:
@@ -54,19 +54,19 @@ class Part(Generic[Config]):
             check_unchanged(path, expected)
 
     def names(self) -> list[str]:
-        """Canonical names in the network's order."""
+        """List the canonical names in the network's order."""
         return list(self.moves)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of a canonical tensor in PyTorch's axis order."""
+        """Return the shape of a canonical tensor in PyTorch's axis order."""
         return self.moves[name].shape
 
     def stays_float32(self, name: str) -> bool:
-        """Whether a tensor keeps float32 whatever dtype is asked for."""
+        """Return True if a tensor stays float32 for every requested dtype."""
         return models.network(self.kind).stays_float32(name)
 
     def read(self, name: str) -> np.ndarray:
-        """One canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantised."""
+        """Read one canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantized."""
         move = self.moves[name]
         sources = [self.checkpoint.read(source) for source in move.sources]
         try:
@@ -76,11 +76,11 @@ class Part(Generic[Config]):
 
 
 class MisfitError(CheckpointError):
-    """A recognised model whose tensors or configuration do not fit: no other file is tried in its place."""
+    """A recognized model whose tensors or configuration do not fit; no other file is tried instead."""
 
 
 def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], place: Located) -> Part:
-    """A recognised checkpoint as a part, planned completely. config: the config.json beside it, if any."""
+    """Plan a recognized checkpoint completely. config: contents of the config.json beside it, if any."""
     checkpoint, folder, file = found.checkpoint, found.folder, found.checkpoint.files[0]
     targets_of = models.network(kind).parameter_shapes
     try:
@@ -124,7 +124,7 @@ def open_part(kind: str, layout: str, found: Found, config: Mapping[str, Any], p
 
 
 def _entries_left(checkpoint: Checkpoint, layout: str) -> dict[str, str]:
-    """Entries of a pickle beside its tensors that the layout has no use for → why."""
+    """Map the entries of a pickle that the layout does not use to the reason."""
     if layout == "mlx":
         return {}
     known = layouts()[layout]
@@ -133,7 +133,7 @@ def _entries_left(checkpoint: Checkpoint, layout: str) -> dict[str, str]:
 
 
 def _main_dtype(checkpoint: Checkpoint) -> str:
-    """Of most of its numbers; float32 for what is wider or no float."""
+    """Find the dtype of most numbers; float32 for wider types and integers."""
     sizes = Counter[str]()
     for name, shape in checkpoint.shapes.items():
         sizes[checkpoint.dtypes[name]] += prod(shape)

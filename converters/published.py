@@ -1,6 +1,6 @@
-"""Published checkpoints: the parts of one model, found in whatever files hold them.
+"""Published checkpoints: the parts of one model, found by the contents of files.
 
-Needs neither framework, except PyTorch when a pickle has to be read.
+Needs no framework, except PyTorch to read a pickle.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tts_core.errors import CheckpointError
 class Published:
     """The contents of the sources.
 
-    model: one of tts_core.models.NAMES, None for parts that were asked for one by one and of which none is a
-    model's root. parts: by kind, in the order in which they are written. ignored: file → why it was not used.
+    model: one of tts_core.models.NAMES; None for requested parts without a model's root. parts: by kind, in
+    the order in which they are written. ignored: file → why it was not used.
     """
 
     model: str | None
@@ -53,17 +53,17 @@ def open_published(
     parts: Sequence[str] | None = None,
     flag: str = "--hf-path",
 ) -> Published:
-    """The parts of one model from folders, files or hub ids, in any published layout or converted by us.
+    """Open the parts of one model from folders, files or hub ids, in any published layout or converted.
 
-    codec: where the codec is, if not in the sources; None falls back on the hub, as for other parts that
-    several models share. cross_rope: None derives it from config.json. config: a JSON file with sizes that no
-    tensor shows. include: kinds of parts that the model can do without.
-    revision: of hub ids among the sources. parts: the kinds wanted; None takes those of the model that the
-    sources are found to hold. flag: what the caller names the sources by, for the messages.
-    A folder may hold a model twice: safetensors are preferred to pickles, then the folder to its subfolders,
-    then the first by name. No tensor is read. Raises NotFoundError listing every part that is missing,
-    CheckpointError for files that are corrupt, unsafe, or do not fit their configuration, UsageError for
-    sources that compete, and for options that the model has no use for.
+    codec: place of the codec; None searches the sources, then the hub, as for other parts that several
+    models share. cross_rope: None derives it from config.json. config: a JSON file with sizes that the
+    tensors do not show. include: optional kinds of parts to open as well. revision: of hub ids among the
+    sources. parts: requested kinds; None takes those of the model that the sources contain.
+    flag: the caller's name for the sources, for messages.
+    If a folder contains a model twice, safetensors are preferred to pickles, then the folder to its
+    subfolders, then the first file by name. No tensor is read.
+    Raises NotFoundError listing every missing part; CheckpointError for files that are corrupt, unsafe or do
+    not fit their configuration; UsageError for competing sources and for options that the model lacks.
     """
     given = [sources] if isinstance(sources, str | Path) else list(sources)
     hints = Hints(cross_rope, None if config is None else locate(config, flag="--config").path)

@@ -1,4 +1,4 @@
-"""The search for a model's parts among files, and what it says of those that are missing."""
+"""Search for a model's parts among files, and the message about missing ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from converters.files import folders
 from converters.files.hub import Located, fetch
-from converters.maps.layouts import Found, Hints, layouts, recognise
+from converters.maps.layouts import Found, Hints, layouts, recognize
 from converters.part import MisfitError, Part, open_part
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
@@ -17,12 +17,12 @@ from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageEr
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Files that hold a network that we know. missing: the file that its configuration should stand in."""
+    """Files with a known network. missing: the file that its configuration should be in."""
 
     kind: str
     layout: str
     found: Found
-    config: Mapping[str, Any]  # config.json beside it
+    config: Mapping[str, Any]  # contents of the config.json beside it
     place: Located
     missing: str | None
 
@@ -36,10 +36,10 @@ class _Candidate:
 
 
 class Search:
-    """Collects one part of each wanted kind, and why other files were left alone.
+    """Collector of one part of each wanted kind, and of the reasons why other files are not used.
 
-    parts: the kinds wanted; None takes those of the model that is found. include: its extras that are wanted.
-    flag: what the caller names the sources by.
+    parts: wanted kinds; None takes those of the model that is found. include: its wanted extras.
+    flag: the caller's name for the sources.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class Search:
         self.found: dict[str, Part] = {}
         self.ignored: dict[str, str] = {}
         self._parts, self._include = parts, include
-        self._seen: list[_Candidate] = []  # of the places looked at last
-        self._kept: list[str] = []  # parts of a converted folder: extras among them were asked for once
+        self._seen: list[_Candidate] = []  # in the last places searched
+        self._kept: list[str] = []  # parts of a converted folder, extras included
         self._without_config: dict[str, _Candidate] = {}
         self._faults: list[SpeechError] = []
         self.model = None if parts is None else _rooted(parts)
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The kinds to be found; none while the model is unknown."""
+        """Kinds to find; empty while the model is unknown."""
         if self._parts is not None:
             return tuple(self._parts)
         if self.model is None:
@@ -65,19 +65,19 @@ class Search:
         return models.model(self.model).wanted([*self._include, *self._kept])
 
     def look(self, places: Sequence[Located], *, without_codec: bool) -> None:
-        """In the sources. without_codec: that is given apart."""
+        """Search the sources. without_codec: the codec is given separately."""
         self._scan(places, without_codec=without_codec)
         self._kept = [candidate.kind for candidate in self._seen if candidate.layout == "mlx"]
         self._take(self._open_kinds(without_codec))
 
     def look_for_codec(self, place: Located) -> None:
-        """In the place that is given for it."""
+        """Search the place that is given for the codec."""
         codecs = [kind for kind in self.wanted if _is_codec(kind)]
         if codecs:
             self._look_for(codecs, place)
 
     def fetch(self, *, offline: bool) -> None:
-        """Codecs from the hub, where nothing else is missing."""
+        """Fetch codecs from the hub if nothing else is missing."""
         missing = self._missing()
         if all(kind in models.CODECS for kind in missing):
             for kind in missing:
@@ -89,14 +89,14 @@ class Search:
                     self._faults.append(fault)
 
     def check(self, given: Sequence[str | Path], places: Sequence[Located]) -> None:
-        """Raise unless all that is wanted was found, in places that were all needed, and no flag is idle."""
+        """Raise unless every wanted part was found, every place was needed and every flag had a use."""
         self._check_flags()
         if self._missing() or not self.wanted:
             raise self._error(given)
         idle = [place for place in places if not any(part.origin is place for part in self.found.values())]
         if idle:
             raise UsageError(
-                f"{self.flag}: {idle[0].path} adds nothing that is not found elsewhere; leave it out"
+                f"{self.flag}: {idle[0].path} contains nothing that is not in the other sources; leave it out"
             )
 
     def _check_flags(self) -> None:
@@ -109,14 +109,14 @@ class Search:
             raise UsageError(f"{', '.join(idle)}: not for {spec.title}; leave it out")
 
     def in_order(self) -> dict[str, Part]:
-        """The parts as they are written."""
+        """Return the parts in the order in which they are written."""
         return {kind: self.found[kind] for kind in self.wanted}
 
     def _missing(self) -> list[str]:
         return [kind for kind in self.wanted if kind not in self.found]
 
     def _left_out(self) -> set[str]:
-        """Kinds that the model can do without, and that were not asked for."""
+        """Return the optional kinds that were not requested."""
         if self.model is None or self._parts is not None:
             return set()
         return {*models.model(self.model).extras} - {*self.wanted}
@@ -132,7 +132,7 @@ class Search:
     def _scan(
         self, places: Sequence[Located], *, kinds: Sequence[str] | None = None, without_codec: bool = False
     ) -> None:
-        """See every file; pickles of a folder only for what no safetensors file holds."""
+        """Open every file; pickles of a folder only for kinds that no safetensors file contains."""
         for place in places:
             for files in folders.safetensors(place.path):
                 self._see(files, place)
@@ -142,7 +142,7 @@ class Search:
                 needed = self._open_kinds(without_codec) if kinds is None else kinds
                 usable = {candidate.kind for candidate in self._seen if candidate.missing is None}
                 if file != place.path and needed and usable.issuperset(needed):
-                    self.ignored[_label(file, place)] = "everything wanted was found in safetensors files"
+                    self.ignored[_label(file, place)] = "all wanted parts are in safetensors files"
                     continue
                 try:
                     self._see([file], place)
@@ -157,20 +157,20 @@ class Search:
         found = Found(checkpoint, self.hints)
         config = found.json("config.json")
         try:
-            layout = recognise(list(checkpoint.shapes), config)
+            layout = recognize(list(checkpoint.shapes), config)
         except CheckpointError as fault:
             raise CheckpointError(f"{found.folder}: {fault}") from None
         kind = config.get("model_type") if layout == "mlx" else layouts()[layout].kind if layout else None
         if layout is None or not isinstance(kind, str) or not models.is_kind(kind):
-            self.ignored[_label(files[0], place)] = "its tensors are of no model known"
+            self.ignored[_label(files[0], place)] = "its tensors are of no known model"
             return
         missing = None if layout == "mlx" else layouts()[layout].missing(found)
-        if not config and checkpoint.metadata.get("format") == "mlx":  # as we write it: not to be guessed
+        if not config and checkpoint.metadata.get("format") == "mlx":  # a converted file: not to be guessed
             missing = "config.json"
         self._seen.append(_Candidate(kind, layout, found, config, place, missing))
 
     def _choose_model(self) -> None:
-        """The model whose own kinds were seen. Raises UsageError for two."""
+        """Set the model by the kinds that were found. Raises UsageError for two models."""
         if self._parts is not None or self.found:
             return
         owners: dict[str, _Candidate] = {}
@@ -179,10 +179,10 @@ class Search:
             if name is not None:
                 owners.setdefault(name, candidate)
         if len(owners) > 1:
-            held = [f"{models.model(name).title} in {candidate.file}" for name, candidate in owners.items()]
-            raise UsageError(f"{self.flag}: two models, {' and '.join(held)}; give the sources of one")
+            titles = [f"{models.model(name).title} in {candidate.file}" for name, candidate in owners.items()]
+            raise UsageError(f"{self.flag}: two models, {' and '.join(titles)}; give the sources of one")
         self.model = next(iter(owners), None)
-        if self.model is None:  # a codec that only one model has
+        if self.model is None:  # found a codec that only one model has
             held = {candidate.kind for candidate in self._seen}
             users = [
                 name
@@ -196,13 +196,13 @@ class Search:
         for candidate in self._seen:
             kind, title = candidate.kind, models.network(candidate.kind).title
             if kind in self._left_out():
-                self.ignored[candidate.label] = f"holds {title}; --include-{kind} takes it in"
+                self.ignored[candidate.label] = f"contains {title}; add it with --include-{kind}"
             elif kind not in kinds:
-                self.ignored[candidate.label] = f"holds {title}, which is taken from elsewhere or not wanted"
+                self.ignored[candidate.label] = f"contains {title}, which is found elsewhere or not needed"
             elif kind in self.found and self.found[kind].origin is not candidate.place:
                 first = self.found[kind].files[0]
                 raise UsageError(
-                    f"{self.flag}: {first} and {candidate.file} both hold {title}; give one of them"
+                    f"{self.flag}: {first} and {candidate.file} both contain {title}; give one of them"
                 )
             elif kind in self.found:
                 first = self.found[kind].files[0]
@@ -215,9 +215,9 @@ class Search:
                 )
 
     def _error(self, given: Sequence[str | Path]) -> SpeechError:
-        wishes = [self._missing()] if self.wanted else self._lacking()
-        missing = ", or ".join(map(self._said_of_all, wishes))
-        if any(_is_codec(kind) for wish in wishes for kind in wish):
+        lacking = [self._missing()] if self.wanted else self._lacking()
+        missing = ", or ".join(map(self._describe_all, lacking))
+        if any(_is_codec(kind) for kinds in lacking for kind in kinds):
             missing += "; give the codec's folder, file or hub id with --codec"
         where = ", ".join(str(source) for source in given)
         seen = [f"{name}: {why}" for name, why in self.ignored.items()]
@@ -227,19 +227,19 @@ class Search:
         return CheckpointError(message) if broken else NotFoundError(message)
 
     def _lacking(self) -> list[list[str]]:
-        """What each model lacks that might be meant: those that what was seen belongs to, or all."""
+        """List the missing kinds of each model that the files may belong to, or of every model."""
         held = {candidate.kind for candidate in self._seen}
         needed = [models.model(name).parts for name in models.NAMES]
         meant = [parts for parts in needed if held & {*parts}] or needed
         return [[kind for kind in parts if kind not in held] for parts in meant]
 
-    def _said_of_all(self, kinds: Sequence[str]) -> str:
+    def _describe_all(self, kinds: Sequence[str]) -> str:
         own = [kind for kind in kinds if kind not in models.CODECS]
         places = dict.fromkeys(str(models.network(kind).repository) for kind in own)
         where = f" (published: {', '.join(places)})" if places else ""
-        return " and ".join(map(self._said_of, kinds)) + where
+        return " and ".join(map(self._describe, kinds)) + where
 
-    def _said_of(self, kind: str) -> str:
+    def _describe(self, kind: str) -> str:
         candidate = self._without_config.get(kind)
         if candidate is not None:
             return f"{candidate.missing} of {models.network(kind).title} beside {candidate.file}"
@@ -247,12 +247,12 @@ class Search:
 
 
 def _rooted(parts: Sequence[str]) -> str | None:
-    """The model whose root is among the parts."""
+    """Find the model whose root is among the parts."""
     return next((kind for kind in parts if kind in models.NAMES), None)
 
 
 def _is_codec(kind: str) -> bool:
-    """Whether --codec names it: a vocoder, or a decoder beside it, lies in another folder."""
+    """Return True for kinds that --codec names; vocoders and other decoders have other folders."""
     return models.network(kind).folder == "codec"
 
 

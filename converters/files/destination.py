@@ -85,7 +85,7 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
     folder appears. An OSError becomes one of our errors.
     """
     destination = destination.absolute()
-    made = [folder for folder in destination.parents if not folder.exists()]  # innermost first
+    created = [folder for folder in destination.parents if not folder.exists()]  # innermost first
     with _explained(destination):
         try:
             destination.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
                 _sync_one(destination.parent)
         except BaseException:
             with contextlib.suppress(OSError):
-                for folder in made:
+                for folder in created:
                     folder.rmdir()
             raise
 

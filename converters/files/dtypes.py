@@ -1,4 +1,4 @@
-"""Number formats of checkpoint files and their casts; NumPy has no bfloat16, so its bits are handled."""
+"""Number formats of checkpoint files and their casts; bfloat16, which NumPy lacks, is cast by its bits."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _STORED = {
 
 
 def stored_type(code: str) -> np.dtype:
-    """The NumPy type of a tensor's bytes; bfloat16 is uint16, float8 is uint8."""
+    """Return the NumPy dtype of stored tensors; bfloat16 is uint16, float8 is uint8."""
     return np.dtype(_STORED[code])
 
 
 def widen(stored: np.ndarray, code: str) -> np.ndarray:
-    """Floats as float32 (exact, but for float64); anything else as it is stored."""
+    """Cast stored floats to float32 (exact except for float64); return other types unchanged."""
     if code == "BF16":
         return (stored.astype(np.uint32) << 16).view(np.float32)
     return stored.astype(np.float32, copy=False) if code in ("F64", "F32", "F16") else stored
 
 
 def narrow(values: np.ndarray, code: str) -> np.ndarray:
-    """float32 values as the stored type of F32, F16 or BF16: to nearest even, overflow to infinity."""
+    """Cast float32 to the stored type of F32, F16 or BF16: to nearest even, overflow to infinity."""
     if code != "BF16":
         with np.errstate(over="ignore"):
             return values.astype(stored_type(code), copy=False)
@@ -41,6 +41,6 @@ def narrow(values: np.ndarray, code: str) -> np.ndarray:
     rounded >>= 16
     rounded = rounded.astype(np.uint16)
     nans = np.isnan(values)
-    if nans.any():  # rounding could carry a NaN's bits into infinity
+    if nans.any():  # rounding could turn the bits of a NaN into infinity
         rounded[nans] = (bits[nans] >> 16) | 0x0040
     return rounded

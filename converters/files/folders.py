@@ -1,4 +1,4 @@
-"""The weights files of a source, a file or a folder with its subfolders, in the order of preference."""
+"""Weights files of a source (a file, or a folder with its subfolders) in order of preference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tts_core.files.record import RECORD, Record
 
 
 def safetensors(source: Path) -> Iterator[list[Path]]:
-    """Groups of files that belong together."""
+    """Yield groups of safetensors files that belong together."""
     if not source.is_dir():
         if source.name.endswith(".safetensors.index.json"):
             yield read_index(source)
@@ -35,13 +35,13 @@ def safetensors(source: Path) -> Iterator[list[Path]]:
             continue
         groups = [read_index(index) for index in _indexes(folder)]
         sharded = {file for group in groups for file in group}
-        yield from groups  # before single files: a copy beside the shards must not take their place
+        yield from groups  # before single files: a copy must not replace the shards
         single = (file for file in sorted(folder.glob("*.safetensors")) if not file.is_dir())
         yield from ([file] for file in single if file not in sharded and not file.name.startswith("._"))
 
 
 def is_converted(folder: Path) -> bool:
-    """Whether convert-weights wrote a folder, in this format, by its config.json."""
+    """Return True if convert-weights wrote a folder in this format, by its config.json."""
     config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
     return config.get("weights_layout") == "mlx" and config.get("format_version") == FORMAT_VERSION
 
@@ -57,7 +57,7 @@ def converted(folder: Path) -> list[Path]:
 
 
 def pickles(source: Path) -> Iterator[Path]:
-    """Files that torch may have pickled."""
+    """Yield the files with a suffix of torch pickles."""
     if not source.is_dir():
         yield from [source] if source.suffix in PICKLES else []
         return
@@ -66,7 +66,7 @@ def pickles(source: Path) -> Iterator[Path]:
 
 
 def open_checkpoint(files: Sequence[Path]) -> Checkpoint:
-    """The reader for one pickle or for safetensors files that belong together."""
+    """Open one pickle, or safetensors files that belong together."""
     if files[0].suffix not in PICKLES:
         return SafetensorsCheckpoint(files)
     return TorchCheckpoint(files[0])

@@ -1,4 +1,4 @@
-"""Where a source lies: on this machine, or in a repository of the hub, fetched into its cache."""
+"""Location of sources: files on this machine, or repositories fetched into the hub's cache."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE = re.compile(r"\.(safetensors|pth|pt|bin|th|json|yaml)$")
 _DESCRIPTIONS = ["*.json", "*.yaml", "README.md"]
 _PICKLES = ["*.pth", "*.pt", "*.bin", "*.th"]
-# repositories that hold gigabytes of which we have no use → what we want of their pickles
+# repositories with gigabytes of unneeded pickles → the needed ones
 _WANTED = {"facebook/multiband-diffusion": ["mbd_comp_8.pt"]}
 
 
 @dataclass(frozen=True)
 class Located:
-    """A file or folder on this machine. repository and commit: where it was fetched from, if it was."""
+    """A file or folder on this machine. repository, commit: its origin, if it was fetched."""
 
     path: Path
     repository: str | None = None
@@ -27,10 +27,10 @@ class Located:
 
 
 def locate(source: str | Path, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
-    """`source` as a local file or folder, fetched if it is a hub id, "owner/name", with no local namesake.
+    """Find a local file or folder, or fetch a hub id, "owner/name", that no local path has as its name.
 
-    flag: what the caller named it by, for the messages. What looks like a path is never looked up on the hub.
-    Raises NotFoundError when it is not there or cannot be fetched.
+    flag: the caller's name for the source, for messages. Strings that look like paths never go to the hub.
+    Raises NotFoundError if the source is missing or cannot be fetched; UsageError for pipes and devices.
     """
     if not str(source):
         raise UsageError(f"{flag}: empty; give a folder, a file, or a hub id such as nari-labs/Dia-1.6B-0626")
@@ -51,7 +51,7 @@ def locate(source: str | Path, *, flag: str, revision: str | None = None, offlin
 
 
 def fetch(repository: str, *, flag: str, revision: str | None = None, offline: bool = False) -> Located:
-    """A repository's weights in the hub's own cache: its safetensors, or its pickles where it has none."""
+    """Fetch a repository's safetensors, or its pickles if it has none, into the hub's own cache."""
     folder = _snapshot(repository, ["*.safetensors"], flag=flag, revision=revision, offline=offline)
     if not any(folder.rglob("*.safetensors")):
         pickles = _WANTED.get(repository, _PICKLES)
@@ -90,7 +90,7 @@ def _snapshot(
             f"{at} is not in the hub's cache on this machine, and the hub is out of reach or switched off; "
             "go online, or give a local folder"
         ) from None
-    except Exception as fault:  # whatever the transport underneath raises
+    except Exception as fault:  # the transport raises many kinds
         if isinstance(fault, OSError) and fault.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(f"{at}: the disk is full; free some space in the hub's cache") from fault
         first = " ".join(str(fault).strip().splitlines()[:1])[:160]

@@ -1,6 +1,6 @@
-"""A pickle tried in a child process, whose time and memory are limited.
+"""Trial reading of a pickle in a child process with limits of time and memory.
 
-The parent reads the file only after the child has come through: the same bytes then take the same time.
+The parent reads the file only after the child succeeded: the same bytes then take the same time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ main()
 def try_in_child(path: Path) -> None:
     """Read a pickle in a child process.
 
-    Raises the error that the child met, and CheckpointError where it went over a limit.
+    Raises the child's error, or CheckpointError if it exceeded a limit.
     """
     size = path.stat().st_size
     root = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ def try_in_child(path: Path) -> None:
 
 
 def _watch(child: subprocess.Popen[bytes], seconds: float, memory: int) -> str | None:
-    """Wait for the child's end; return the limit that it went over.
+    """Wait for the child's end. Return the limit that it exceeded, if any.
 
     memory: bytes beside PyTorch's own. Linux limits the child itself, macOS does not.
     """
@@ -77,7 +77,7 @@ def _watch(child: subprocess.Popen[bytes], seconds: float, memory: int) -> str |
 
 
 def _fault(answer: bytes) -> SpeechError | None:
-    """Build the error that the child described; None where it ended before it could."""
+    """Build the error that the child reported; None if it ended without a report."""
     try:
         code, message = json.loads(answer)
         return _ERRORS.get(code, CheckpointError)(message)

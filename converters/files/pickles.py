@@ -1,4 +1,4 @@
-"""Torch pickles: tensors by name, mapped from the file, and the settings beside them as plain data.
+"""Reader of torch pickles: tensors by name, mapped from the file; other contents as plain data.
 
 Every file is bounded before torch.load(weights_only=True) reads it (converters/files/pickle_bounds.py); what
 cannot be bounded is tried in a child process first. A file that asks for code is refused; none is run.
@@ -109,10 +109,10 @@ def _read(path: Path, bounds: Bounds) -> Loaded:
             content = torch.load(name, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except MemoryError:
         raise
-    except Exception as fault:  # torch raises whatever a damaged pickle runs into
+    except Exception as fault:  # torch raises many kinds for a damaged pickle
         if "allocate memory" in str(fault):
             raise MemoryError(f"{path}: {_reason(fault)}") from fault
-        raise CheckpointError(f"{path}: {_said(fault)}") from fault
+        raise CheckpointError(f"{path}: {_describe(fault)}") from fault
     try:
         tree = any(name.startswith("omegaconf.") for name in bounds.names)
         loaded = _tree(content) if tree else _flat(content)
@@ -201,7 +201,7 @@ def _archive(path: Path) -> _Archive:
         with reading(path), zipfile.ZipFile(path) as archive:
             members = {member.filename: member for member in archive.infolist()}
             if len(members) != len(archive.infolist()) or len(members) != len({*map(str.lower, members)}):
-                raise CheckpointError(f"{path}: corrupt: it holds the same member twice")
+                raise CheckpointError(f"{path}: corrupt: it contains the same member twice")
             if len(members) > _MOST_MEMBERS:
                 raise CheckpointError(f"{path}: {len(members)} members; at most {_MOST_MEMBERS} are read")
             if any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
@@ -261,7 +261,7 @@ def _tree(content: Any) -> Loaded:
 
     metadata = Plain(take).of(content)
     if not isinstance(metadata, dict) or not tensors:
-        raise CheckpointError(f"it contains no dict of tensors; {_NOTHING_RUN}")
+        raise CheckpointError(f"contains no dict of tensors; {_NOTHING_RUN}")
     _check_tensors(tensors)
     return Loaded(tensors, metadata, ())
 
@@ -279,13 +279,13 @@ def _flat(content: Any) -> Loaded:
         metadata |= nested if isinstance(nested, Mapping) else {}
         content = content[inside]
     if not isinstance(content, Mapping) or not content:
-        raise CheckpointError(f"holds a {type(content).__name__}, expected a dict of tensors")
+        raise CheckpointError(f"contains a {type(content).__name__}, expected a dict of tensors")
     _check_tensors(content)
     return Loaded(dict(content), metadata, entries)
 
 
 def _holder(content: Mapping[Any, Any]) -> str | None:
-    """Find the entry that contains the tensors; None where the dict itself does."""
+    """Find the entry that contains the tensors; None if the dict itself does."""
     return next((name for name in _INSIDE if isinstance(content.get(name), Mapping)), None)
 
 
@@ -314,7 +314,7 @@ def _check_sizes(tensors: Mapping[str, Any], size: int) -> None:
         raise CheckpointError(f"corrupt: its tensors take {total} bytes, the file {size}")
 
 
-def _said(fault: Exception) -> str:
+def _describe(fault: Exception) -> str:
     """Put torch's refusal into words."""
     asked = re.search(r"GLOBAL (\w[\w.]*)|Trying to call (\S+)", str(fault))
     refused = re.search(r"WeightsUnpickler error: (.*)", str(fault), re.DOTALL)

@@ -1,4 +1,4 @@
-"""Contents of a pickle as plain data: dicts, lists, numbers and texts, few enough to walk through."""
+"""Contents of a pickle as plain data: dicts, lists, numbers and texts, bounded in number and depth."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Opaque:
 
 
 class Plain:
-    """Take values apart: OmegaConf objects become dicts and lists, tensors are handed to `take`.
+    """Converter to plain data: OmegaConf objects become dicts and lists, tensors go to `take`.
 
-    take: called with the path of a tensor and the tensor; it raises what the caller wants raised.
+    take: called with each tensor's path and the tensor.
     """
 
     def __init__(self, take: Callable[[str, Any], None] | None = None):
         self._take, self._left = take, MOST_VALUES
 
     def of(self, value: Any, path: str = "", depth: int = DEEPEST) -> Any:
-        """Copy a value, plain. path: of the value, for messages and tensors' names.
+        """Copy a value as plain data. path: of the value, for messages and tensors' names.
 
         Raises CheckpointError for more than MOST_VALUES values or DEEPEST levels.
         """

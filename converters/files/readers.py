@@ -1,7 +1,7 @@
-"""Checkpoint files as one mapping of names to shapes, with tensors read one at a time.
+"""Readers of safetensors files: names and shapes at once, tensors one at a time.
 
-Safetensors headers are checked completely before anything is read (tts_core.files.header). Tensors are then
-read, not mapped, and a file that is not the one whose header was checked is an error.
+Headers are checked completely before a tensor is read (tts_core.files.header). Tensors are read, not mapped;
+a file that changed since its header was checked is an error.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LONGEST_NAME = 255  # bytes of a file's name, on all file systems in use
 
 
 class SafetensorsCheckpoint:
-    """One or several safetensors files; `metadata` is that of their headers."""
+    """One or several safetensors files; `metadata` is from their headers."""
 
     def __init__(self, files: Sequence[Path]):
         self.files = tuple(files)
         self.metadata: dict[str, Any] = {}
-        self.entries: tuple[str, ...] = ()  # as of TorchCheckpoint
+        self.entries: tuple[str, ...] = ()  # see TorchCheckpoint
         self._stored: dict[str, Stored] = {}
         self._identities = {file: identity(file) for file in self.files}
         for file in self.files:
@@ -44,7 +44,7 @@ class SafetensorsCheckpoint:
         self.dtypes = {name: tensor.dtype for name, tensor in self._stored.items()}
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor: floats as float32, other types as stored."""
+        """Read one tensor: floats as float32, other types as stored."""
         tensor = self._stored[name]
         flat = np.empty(math.prod(tensor.shape), stored_type(tensor.dtype))
         with opened(tensor.file, self._identities[tensor.file]) as file:
@@ -59,7 +59,7 @@ class SafetensorsCheckpoint:
 
 
 class Checkpoint(Protocol):
-    """What every reader offers: tensors by name, and what stands beside them."""
+    """Interface of all readers: tensors by name, and the data stored beside them."""
 
     files: tuple[Path, ...]
     metadata: dict[Any, Any]
@@ -77,19 +77,19 @@ class Checkpoint(Protocol):
 
 
 def _names_weights(name: str) -> bool:
-    """Whether a name can be that of a safetensors file in the same folder."""
+    """Return True for the name of a safetensors file without a folder."""
     plain = name.isprintable() and name == os.path.basename(name)
     return plain and name.endswith(".safetensors") and len(name.encode()) <= LONGEST_NAME
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first of many names."""
+    """List the first three names and count the others."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 
 
 def read_index(path: Path) -> list[Path]:
-    """The shards that a *.safetensors.index.json names, each there and holding what the index says."""
+    """Read the shards of a *.safetensors.index.json; each must exist and contain the listed tensors."""
     index = read_json(path)
     places = index.get("weight_map")
     if (

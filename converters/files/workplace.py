@@ -1,4 +1,4 @@
-"""Hidden folders beside a destination in which conversions work, and what dead conversions left of them.
+"""Hidden folders in which conversions work, and removal of those that killed conversions left.
 
 A running conversion locks its folder; the system drops the lock when the process ends, however it ends. A
 folder that can be locked is therefore a leftover, also where containers share a disk and process numbers.
@@ -45,7 +45,7 @@ def workplace(destination: Path) -> Iterator[Workplace]:
 
     A folder that was moved to `old` goes back to `destination` if nothing took its place.
     """
-    folder, lock = _made(destination.parent)
+    folder, lock = _create(destination.parent)
     try:
         owner = {"kernel": _kernel(), "destination": os.fsencode(destination.name).hex()}
         (folder / _OWNER).write_text(json.dumps(owner), "utf-8")
@@ -58,11 +58,11 @@ def workplace(destination: Path) -> Iterator[Workplace]:
 
 
 def clear_leftovers(parent: Path) -> None:
-    """Remove what dead conversions left in a folder, and log a line for each.
+    """Remove the folders that killed conversions left in `parent`, and log a line for each.
 
-    A folder that a conversion was about to replace when it died goes back to its place.
+    An older folder that was being replaced is put back.
     """
-    with contextlib.suppress(OSError):  # no such folder, or not ours to look into
+    with contextlib.suppress(OSError):  # no such folder, or not readable
         for entry in list(os.scandir(parent)):
             if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):
@@ -93,11 +93,11 @@ def _clear(folder: Path) -> None:
         os.close(lock)
 
 
-def _made(parent: Path) -> tuple[Path, int]:
-    """Make and lock a folder: its path, and the descriptor that has the lock."""
+def _create(parent: Path) -> tuple[Path, int]:
+    """Create and lock a folder. Return its path and the descriptor with the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-        with contextlib.suppress(FileNotFoundError):  # another process took it for a leftover
+        with contextlib.suppress(FileNotFoundError):  # removed by another process as a leftover
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             if _locked(lock) is not False and folder.exists():
                 return folder, lock
@@ -105,7 +105,7 @@ def _made(parent: Path) -> tuple[Path, int]:
 
 
 def _locked(handle: int) -> bool | None:
-    """Try to lock a folder: whether this process has the lock now; None on a disk without locks."""
+    """Try to lock a folder. Return True if this process now has the lock, None on a disk without locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -116,7 +116,7 @@ def _locked(handle: int) -> bool | None:
 
 
 def _dissolve(folder: Path) -> Path | None:
-    """Remove what a conversion put into its folder. Return the destination if its old folder went back."""
+    """Remove the contents of a conversion's folder. Return the destination if its old folder was put back."""
     old, restored = folder / _OLD, None
     if old.is_dir():
         destination = _destination(folder)
@@ -152,7 +152,7 @@ def _remove_written(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[str]:
-    """All files and links in a folder, by their paths inside it, with slashes."""
+    """List all files and links in a folder by their relative paths, with slashes."""
     found = []
     for place, folders, files in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
@@ -161,7 +161,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _destination(folder: Path) -> Path | None:
-    """The destination of the conversion that works, or worked, in a folder."""
+    """Read the destination of the conversion that works, or worked, in a folder."""
     try:
         name = os.fsdecode(bytes.fromhex(read_json(folder / _OWNER)["destination"]))
     except (SpeechError, OSError, KeyError, TypeError, ValueError):
@@ -170,10 +170,10 @@ def _destination(folder: Path) -> Path | None:
 
 
 def _is_foreign(folder: Path) -> bool:
-    """Whether another machine may be at work, whose locks are not seen here."""
+    """Return True if another machine may be at work, whose locks are not visible here."""
     try:
         kernel = read_json(folder / _OWNER).get("kernel")
-    except FileNotFoundError:  # just made, or its conversion died at once
+    except FileNotFoundError:  # new, or its conversion died at once
         return False
     except (SpeechError, OSError):
         kernel = None
@@ -181,7 +181,7 @@ def _is_foreign(folder: Path) -> bool:
 
 
 def _kernel() -> str:
-    """What names the system whose locks are seen here: containers on it share its locks."""
+    """Identify the system whose locks are visible here; its containers share them."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Sharded safetensors files whose header is known before the first tensor, in a folder that appears whole."""
+"""Writer of sharded safetensors files whose headers are complete before the first tensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PIECE_BYTES = 2**20  # read back at a time
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor of an output file; dtype is safetensors' name."""
+    """A tensor of an output file; dtype is the safetensors name."""
 
     name: str
     dtype: str
@@ -30,34 +30,32 @@ class Entry:
 
     @property
     def nbytes(self) -> int:
-        """Its size in the file."""
+        """Size in the file."""
         return prod(self.shape) * ITEM_SIZES[self.dtype]
 
 
 @dataclass(frozen=True)
 class Written:
-    """A tensor that a file should hold. crc: CRC-32 of its bytes, taken before they go to the writer."""
+    """A tensor that a file must contain. crc: CRC-32 of its bytes, computed before they are written."""
 
     entry: Entry
     crc: int
 
     @classmethod
     def of(cls, entry: Entry, tensor: np.ndarray) -> Written:
-        """With the checksum of `tensor`."""
+        """Build an entry with the checksum of `tensor`."""
         return cls(entry, zlib.crc32(_octets(tensor)))
 
 
 class SafetensorsWriter:
-    """One safetensors file: the header at once, then tensors in any order, each where the header promised."""
+    """One safetensors file: the header first, then tensors in any order at the offsets of the header."""
 
     def __init__(self, path: Path, entries: Sequence[Entry], metadata: Mapping[str, str] | None = None):
-        """metadata: of the header; None says that MLX's axes are meant."""
+        """metadata: of the header; None marks tensors in MLX's axis order."""
         header: dict[str, Any] = {"__metadata__": {"format": "mlx"} if metadata is None else dict(metadata)}
         self._places: dict[str, tuple[int, Entry]] = {}
         at = 0
-        for entry in sorted(
-            entries, key=lambda entry: -ITEM_SIZES[entry.dtype]
-        ):  # keeps every tensor aligned
+        for entry in sorted(entries, key=lambda entry: -ITEM_SIZES[entry.dtype]):  # aligns every tensor
             header[entry.name] = {
                 "dtype": entry.dtype,
                 "shape": list(entry.shape),
@@ -72,12 +70,12 @@ class SafetensorsWriter:
         self._file = open(path, "xb", buffering=0)  # noqa: SIM115  closed by close()
         try:
             self._write(len(text).to_bytes(8, "little") + text)
-        except BaseException:  # nobody else has it yet
+        except BaseException:  # no caller can close it
             self._file.close()
             raise
 
     def write(self, name: str, tensor: np.ndarray) -> None:
-        """Write one tensor, whose bytes must be those of its entry."""
+        """Write one tensor; its shape and size must match its entry."""
         at, entry = self._places.pop(name)
         assert (tensor.shape, tensor.nbytes) == (entry.shape, entry.nbytes), (
             tensor.dtype,
@@ -88,23 +86,23 @@ class SafetensorsWriter:
         self._write(_octets(tensor))
 
     def close(self) -> None:
-        """End a complete file."""
+        """Close a complete file."""
         assert not self._places, f"never written: {list(self._places)}"
         assert self._file.seek(0, os.SEEK_END) == self._size
         self._file.close()
 
     def abort(self) -> None:
-        """End an incomplete one."""
+        """Close an incomplete file."""
         self._file.close()
 
     def _write(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
-        while view:  # a full disk writes a part first, then fails
+        while view:  # a full disk writes a part before it fails
             view = view[self._file.write(view) :]
 
 
 def check_written(folder: Path, tensors: Sequence[Written]) -> None:
-    """Raise CheckpointError unless a folder's files hold just these tensors, read back from the disk."""
+    """Read a folder's files back; raise CheckpointError unless they contain exactly these tensors."""
     expected = {each.entry.name: each for each in tensors}
     found: dict[str, Written] = {}
     for path in sorted(folder.glob("model*.safetensors")):
@@ -119,7 +117,7 @@ def check_written(folder: Path, tensors: Sequence[Written]) -> None:
 
 
 def _octets(tensor: np.ndarray) -> memoryview:
-    """The bytes of an array in C order."""
+    """Return the bytes of an array in C order."""
     return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
 
 
@@ -134,7 +132,7 @@ def _crc_of(stored: Stored) -> int:
 
 
 def shards(entries: Sequence[Sequence[Entry]], limit: int = SHARD_BYTES) -> list[list[Entry]]:
-    """Groups of entries, each kept together, in files of at most `limit` bytes; a larger one stands alone."""
+    """Distribute groups of entries over files of at most `limit` bytes; a larger group gets its own file."""
     files: list[list[Entry]] = []
     size = limit
     for group in entries:
@@ -148,12 +146,12 @@ def shards(entries: Sequence[Sequence[Entry]], limit: int = SHARD_BYTES) -> list
 
 
 def shard_names(count: int) -> list[str]:
-    """File names as transformers and mlx-lm have them."""
+    """Name the files as transformers and mlx-lm do."""
     if count == 1:
         return ["model.safetensors"]
     return [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Sorted keys, indent 4: as mlx-lm writes its config.json."""
+    """Write JSON as mlx-lm does: sorted keys, indent 4."""
     path.write_text(json.dumps(content, indent=4, sort_keys=True) + "\n", "utf-8")

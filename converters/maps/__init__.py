@@ -1,1 +1,1 @@
-"""One file per published layout: data only."""
+"""Weight maps: one file per network family, data only."""

@@ -1,4 +1,4 @@
-"""DAC as descript publishes it, convolutions weight-normed or plain, and as transformers saves it."""
+"""Maps of DAC: descript's layout, with or without weight norm, and transformers' layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DESCRIPT_NAMES = (
 
 
 def descript_rules(config: DacConfig) -> list[Rule | Drop]:
-    """descript's names, nested Sequentials counted through → canonical names.
+    """Map descript's names, indices of nested Sequentials, to canonical names.
 
     Block b is b + 1 of theirs; the last Snake and convolution follow.
     """
@@ -57,7 +57,7 @@ def _snake(theirs: str, ours: str) -> Rule:
 
 
 def _conv(theirs: str, ours: str) -> list[Rule | Drop]:
-    """A weight comes in one of three forms: old-style weight norm, torch's parametrization, or folded."""
+    """Map a convolution in one of three forms: old weight norm, torch's parametrization, or folded."""
     old = (f"{theirs}.weight_g", f"{theirs}.weight_v")
     new = tuple(f"{theirs}.parametrizations.weight.original{i}" for i in (0, 1))
     return [
@@ -81,7 +81,7 @@ _ENDS = ["conv1.weight", "conv1.bias", "snake1.alpha", "conv2.weight", "conv2.bi
 
 
 def transformers_rules(config: DacConfig) -> list[Rule | Drop]:
-    """transformers' names, which are the canonical ones, weight norm folded."""
+    """Map transformers' names, which are the canonical ones; weight norm is folded."""
     names = [
         *[f"{part}.{end}" for part in ("encoder", "decoder") for end in _ENDS],
         *[
@@ -99,13 +99,13 @@ def transformers_rules(config: DacConfig) -> list[Rule | Drop]:
 
 
 def config_missing(found: Found) -> str | None:
-    """config.json, where neither it nor the checkpoint's own metadata is there."""
+    """Return config.json if both it and the checkpoint's own metadata are missing."""
     held = "kwargs" in found.checkpoint.metadata or found.json("config.json")
     return None if held else "config.json"
 
 
 def read(found: Found) -> DacConfig:
-    """From the checkpoint's own metadata, else from config.json."""
+    """Read the checkpoint's own metadata, or config.json."""
     if isinstance(found.checkpoint.metadata.get("kwargs"), Mapping):
         return read_descript(found.checkpoint.metadata["kwargs"])
     config = found.json("config.json")

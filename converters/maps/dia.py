@@ -1,4 +1,4 @@
-"""Dia as nari-labs publishes it and as transformers saves it."""
+"""Maps of Dia: nari-labs' layout and transformers' layout."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NARI_NAMES = r"(encoder|decoder)\.(embeddings?|layers|norm|logits_dense)\."
 
 
 def nari_rules(config: DiaConfig) -> list[Rule | Drop]:
-    """nari-labs' names, v0.1 and 0626 → canonical names.
+    """Map nari-labs' names, v0.1 and 0626, to canonical names.
 
-    Theirs are kernels with input axes first, and one embedding a channel.
+    Theirs are kernels with input axes first, and one embedding per channel.
     """
     encoder, decoder = config.encoder_config, config.decoder_config
     return [
@@ -60,7 +60,7 @@ def _self_attention(at: str, part) -> list[Rule | Drop]:
             )
             for p, heads in (("q", queries), ("k", keys), ("v", keys))
         ],
-        Rule(  # what nari's own in-memory fusion would save
+        Rule(  # as nari's own in-memory fusion saves it
             f"{at}.qkv.linear.weight",
             tuple(f"model.{at}.{p}_proj.weight" for p in "qkv"),
             split_rows(query_rows, key_rows, key_rows),
@@ -105,7 +105,7 @@ _LAYERS = {
 
 
 def transformers_rules(config: DiaConfig) -> list[Rule | Drop]:
-    """transformers' names, which are the canonical ones."""
+    """Map transformers' names, which are the canonical ones."""
     names = [
         "model.encoder.embedding.weight",
         "model.decoder.embeddings.embed.weight",
@@ -117,12 +117,12 @@ def transformers_rules(config: DiaConfig) -> list[Rule | Drop]:
 
 
 def config_missing(found: Found) -> str | None:
-    """config.json, where it is not there."""
+    """Return config.json if it is missing."""
     return None if found.json("config.json") else "config.json"
 
 
 def read(found: Found) -> DiaConfig:
-    """From config.json and generation_config.json."""
+    """Read config.json and generation_config.json."""
     generation = found.json("generation_config.json")
     return read_published(found.json("config.json"), generation, cross_rope=found.hints.cross_rope)
 

@@ -1,4 +1,4 @@
-"""EnCodec as facebookresearch publishes it (.th) and as transformers saves it, weight-normed or plain."""
+"""Maps of EnCodec: facebookresearch's layout (.th) and transformers', with or without weight norm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FACEBOOK_NAMES = (
 
 
 def facebook_rules(config: EncodecConfig) -> list[Rule | Drop]:
-    """facebookresearch's names → canonical ones: indices are kept, one wrapper's level goes."""
+    """Map facebookresearch's names to canonical names: the same indices without one wrapper's level."""
     stages = len(config.upsampling_ratios)
     found: list[Rule | Drop] = []
     for side, residuals in (("encoder", 1), ("decoder", 4)):
@@ -38,7 +38,7 @@ def facebook_rules(config: EncodecConfig) -> list[Rule | Drop]:
 
 
 def _conv(theirs: str, ours: str) -> list[Rule | Drop]:
-    """A weight comes in one of three forms: old-style weight norm, torch's parametrization, or folded."""
+    """Map a convolution in one of three forms: old weight norm, torch's parametrization, or folded."""
     old = (f"{theirs}.weight_g", f"{theirs}.weight_v")
     new = tuple(f"{theirs}.parametrizations.weight.original{i}" for i in (0, 1))
     return [
@@ -56,9 +56,9 @@ TRANSFORMERS_NAMES = (
 
 
 def transformers_rules(config: EncodecConfig) -> list[Rule | Drop]:
-    """transformers' names, which are the canonical ones.
+    """Map transformers' names, which are the canonical ones.
 
-    Weight norm is folded, in the names of torch before 2.0 or after.
+    Weight norm is folded; its names are those of torch before 2.0 or after.
     """
     found: list[Rule | Drop] = []
     for side in ("encoder", "decoder"):
@@ -76,7 +76,7 @@ def transformers_rules(config: EncodecConfig) -> list[Rule | Drop]:
 
 
 def read(found: Found) -> EncodecConfig:
-    """From transformers' config.json, else from the tensors."""
+    """Read transformers' config.json, or derive the configuration from the tensors."""
     config = found.json("config.json")
     if config.get("model_type") == "encodec":
         return read_transformers(config)

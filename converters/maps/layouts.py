@@ -1,7 +1,7 @@
-"""Every published layout: the types, the search for one, and the table of all that converters/maps/ knows.
+"""Types and table of the published layouts, and their recognition by tensor names.
 
-A file of this folder holds one family of networks, named as in tts_core.models: its maps, the readers of its
-configuration and documents, and LAYOUTS, by the layouts' names.
+Each file of this folder contains one family of networks, named as in tts_core.models: its maps, the readers
+of its configuration and documents, and LAYOUTS, by the layouts' names.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tts_core.files.regular import Identity, identity, read_text
 
 @dataclass(frozen=True)
 class Hints:
-    """Facts that a user states beside a model's files, by flags of the same names. None: not stated."""
+    """Facts about a model that a user gives with flags of the same names. None: not given."""
 
     cross_rope: bool | None = None
-    config: Path | None = None  # sizes that no tensor shows
+    config: Path | None = None  # sizes that the tensors do not show
 
     def given(self) -> dict[str, Any]:
-        """Those that are stated."""
+        """Return the facts that were given."""
         held = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in held.items() if value is not None}
 
@@ -48,7 +48,7 @@ class Found:
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """Folder of its files."""
         return self.checkpoint.files[0].parent
 
     def json(self, name: str) -> Mapping[str, Any]:
@@ -84,32 +84,32 @@ class Layout:
     """One form in which a kind of network is published."""
 
     kind: str
-    names: str  # pattern that the names of its tensors start with
-    rules: Callable[[Any], list[Rule | Drop]]  # of the configuration
+    names: str  # pattern of the beginning of its tensors' names
+    rules: Callable[[Any], list[Rule | Drop]]  # from the configuration
     read: Callable[[Found], Any]  # the configuration
-    missing: Callable[[Found], str | None] = _never_missing  # the file that `read` lacks
+    missing: Callable[[Found], str | None] = _never_missing  # the file that `read` needs
     documents: Callable[[Found], dict[str, str]] = _no_documents  # name → text
-    entries: tuple[str, ...] = ()  # what `read` and `documents` look at in a pickle beside its tensors
-    unread: Mapping[str, str] = field(default_factory=dict)  # what else it may hold → why that is left
+    entries: tuple[str, ...] = ()  # entries of a pickle that `read` and `documents` use
+    unread: Mapping[str, str] = field(default_factory=dict)  # other entries → why they are not used
 
 
 @cache
 def layouts() -> Mapping[str, Layout]:
-    """Every published layout by its name. Imports the maps of all models and codecs."""
+    """Return all published layouts by name. Imports the maps of all models and codecs."""
     found: dict[str, Layout] = {}
     for family in (*models.NAMES, *models.CODECS):
         found |= import_module(f"converters.maps.{family}").LAYOUTS
     return found
 
 
-def recognise(names: Sequence[str], config: Mapping[str, Any]) -> str | None:
-    """The layout that most of the tensors' names belong to, and at least half; "mlx" by config.json."""
+def recognize(names: Sequence[str], config: Mapping[str, Any]) -> str | None:
+    """Find the layout of most tensor names, at least of half of them; "mlx" by config.json."""
     written = config.get("weights_layout")
     if written is not None:
         if written != "mlx" or config.get("format_version") != FORMAT_VERSION:
             raise CheckpointError(
                 f"config.json: weights_layout {written!r}, format_version {config.get('format_version')!r}: "
-                "this folder was made by another version; convert the published model again"
+                "another version wrote this folder; convert the published model again"
             )
         return "mlx"
     counts = {

@@ -1,4 +1,4 @@
-"""MARS5's two networks as Camb.AI publishes them: the canonical names, but for packed projections."""
+"""Maps of MARS5's two networks: Camb.AI's names are canonical except for packed projections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LAYER = [
 
 
 def ar_rules(config: CodecLMConfig) -> list[Rule | Drop]:
-    """Names are kept; packed projections become linear layers, which can be quantised."""
+    """Keep the names; packed projections become linear layers, which can be quantized."""
     names = [
         *["embed.weight", "pos_embedding.alpha", "spk_identity_emb.weight", "ref_chunked_emb.embs.{}.weight"],
         *_encoder("spk_encoder"),
@@ -41,12 +41,12 @@ def ar_rules(config: CodecLMConfig) -> list[Rule | Drop]:
 
 
 def _kept(name: str) -> Rule:
-    """The rule of a published name."""
+    """Build the rule of a published name."""
     return Rule(name, name.replace("in_proj_", "in_proj."))
 
 
 def _encoder(at: str, *, cross: bool = False) -> list[str]:
-    """Names in a stack of pre-norm layers, of which a decoder's have cross-attention too."""
+    """List the names in a stack of pre-norm layers; cross: a decoder's, with cross-attention."""
     attention = ["in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"]
     layer = [f"{kind}.{name}" for kind in ("self_attn", *["multihead_attn"] * cross) for name in attention]
     layer += [*_affine("linear2"), "activation.V.weight", "activation.W.weight"]
@@ -65,7 +65,7 @@ NAR_NAMES = (
 
 
 def nar_rules(config: ResidualTransformerConfig) -> list[Rule | Drop]:
-    """Names are kept; packed projections become linear layers, which can be quantised."""
+    """Keep the names; packed projections become linear layers, which can be quantized."""
     linears = [f"timestep_{side}_emb.{i}" for side in ("encoder", "decoder") for i in (0, 2)]
     heads = ["residual_decoder.{}.0", "residual_decoder.{}.1"]
     names = [
@@ -89,17 +89,17 @@ def _read_residual_transformer(found: Found) -> ResidualTransformerConfig:
 
 
 def _sizes(found: Found, network: str) -> Mapping[str, Any] | None:
-    """What is told of a network's sizes: in --config, in the file's own json, or in config.json."""
+    """Read a network's sizes from --config, from the JSON named as its file, or from config.json."""
     given = found.hints.config
-    told = {} if given is None else read_json(given)
-    if told.get("model", "nar") == network and told:
-        return told
+    stated = {} if given is None else read_json(given)
+    if stated.get("model", "nar") == network and stated:
+        return stated
     own, shared = found.json(f"{found.checkpoint.files[0].stem}.json"), found.json("config.json")
     return own or (shared if shared.get("model") == network else None)
 
 
 def _tokenizers(found: Found) -> dict[str, str]:
-    """In the header of safetensors, or in an entry of a pickle."""
+    """Read the tokenizers from a safetensors header or a pickle's entry."""
     held = found.checkpoint.metadata.get("vocab", found.checkpoint.metadata)
     held = held if isinstance(held, Mapping) else {}
     texts = {name: held[name] for name in TOKENIZERS if isinstance(held.get(name), str)}
@@ -120,6 +120,6 @@ LAYOUTS = {
         NAR_NAMES,
         nar_rules,
         _read_residual_transformer,
-        unread={"vocab": "the tokenizers, which are those of the AR's file"},
+        unread={"vocab": "the tokenizers, a copy of those in the AR's file"},
     ),
 }

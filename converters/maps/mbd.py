@@ -1,4 +1,4 @@
-"""Multi-band diffusion as audiocraft publishes it: names of each band after its number."""
+"""Map of multi-band diffusion: audiocraft's names, which begin with the band's number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILTERS = Drop(
 
 
 def rules(config: MbdConfig) -> list[Rule | Drop]:
-    """The names within a band are kept."""
+    """Keep the names within a band."""
     unet = [*_UNET, "embeddings.{}.weight"] if any(b.unet.depth > 1 for b in config.bands) else _UNET
     found: list[Rule | Drop] = [Rule(f"{{}}.model_state.{name}", f"bands.{{}}.unet.{name}") for name in unet]
     if any(band.processor for band in config.bands):
@@ -33,7 +33,7 @@ def rules(config: MbdConfig) -> list[Rule | Drop]:
 
 
 def read(found: Found) -> MbdConfig:
-    """From what the file holds beside its tensors."""
+    """Read the settings that the file contains beside its tensors."""
     return read_published(found.checkpoint.metadata)
 
 

@@ -1,4 +1,4 @@
-"""MetaVoice's networks as published: the canonical names, perhaps after torch.compile's prefix."""
+"""Maps of MetaVoice's networks: the published names are canonical; torch.compile's prefix is optional."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECOND_STAGE_NAMES = rf"{_MARK}({_SHARED}|transformer\.wtes\.\d+\.|transformer\.
 _ATTENTION = ["attn.c_attn", "attn.c_proj"]
 _TRAINING = "of its training"
 _UNREAD = {
-    "optimizer": f"the optimiser's state, {_TRAINING}",
+    "optimizer": f"the optimizer's state, {_TRAINING}",
     "iter_num": f"number of steps {_TRAINING}",
     "best_val_loss": f"loss {_TRAINING}",
 }
@@ -36,7 +36,7 @@ _EMBEDDING, _HEAD = "transformer.wtes.0.weight", "lm_heads.0.weight"
 
 
 def first_stage_rules(config: FirstStageConfig) -> list[Rule | Drop]:
-    """Every name is kept; the head is the token embedding, and stored once."""
+    """Keep every name; the head is the token embedding and is stored once."""
     linears = [*_ATTENTION, "mlp.swiglu.w1", "mlp.swiglu.w3", "mlp.c_proj"]
     names = ["transformer.wpe.weight", "transformer.ln_f.weight", "speaker_cond_pos.weight"]
     names += [f"transformer.h.{{}}.{norm}.weight" for norm in ("ln_1", "ln_2")]
@@ -45,7 +45,7 @@ def first_stage_rules(config: FirstStageConfig) -> list[Rule | Drop]:
 
 
 def second_stage_rules(config: SecondStageConfig) -> list[Rule | Drop]:
-    """Every name is kept."""
+    """Keep every name."""
     layer = ["ln_1", "ln_2", *_ATTENTION, "mlp.c_fc", "mlp.c_proj"]
     names = ["transformer.wtes.{}.weight", "transformer.wpe.weight", "speaker_cond_pos.weight"]
     names += _ends([f"transformer.h.{{}}.{name}" for name in layer], bias=config.bias)
@@ -62,20 +62,20 @@ def _kept(names: list[str]) -> list[Rule | Drop]:
 
 
 def _both(sources: tuple[str, ...], target: str, how: Transform) -> list[Rule | Drop]:
-    """With the mark and without it."""
+    """Build the rules with and without torch.compile's prefix."""
     marked = tuple(COMPILED_PREFIX + name for name in sources)
     return [Rule(each, target, how, optional=True) for each in (sources, marked)]
 
 
 SPEAKER_ENCODER_NAMES = r"lstm\.(weight|bias)_(ih|hh)_l\d+$|linear\.(weight|bias)$|similarity_(weight|bias)$"
 _SPEAKER_UNREAD = {
-    "optimizer_state": "the optimiser's state, of its training",
+    "optimizer_state": "the optimizer's state, of its training",
     "step": "number of steps of its training",
 }
 
 
 def speaker_encoder_rules(config: SpeakerEncoderConfig) -> list[Rule | Drop]:
-    """Every name is kept."""
+    """Keep every name."""
     names = [f"lstm.{kind}_{side}_l{{}}" for kind in ("weight", "bias") for side in ("ih", "hh")]
     names += ["linear.weight", "linear.bias"]
     loss = "scales the loss of its training"

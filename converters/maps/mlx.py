@@ -1,4 +1,4 @@
-"""A folder that we converted: canonical names, convolutions in MLX's axis order, some layers quantised."""
+"""Map of converted folders: canonical names, MLX's axis order, some layers quantized."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def rules(
     quantization: Mapping[str, Any] | None,
     mlx_axes: Callable[[str, int], tuple[int, ...] | None],
 ) -> list[Rule]:
-    """Stored name → canonical name in PyTorch's axis order; undoes exactly what the writer did.
+    """Map stored names to canonical names in PyTorch's axis order: the exact inverse of the writer.
 
-    stored: the names in the files: a layer with scales is a quantised one. mlx_axes: as of its kind.
-    Raises CheckpointError for a quantization that is none of ours.
+    stored: the names in the files; a layer with scales is quantized. mlx_axes: of its kind of network.
+    Raises CheckpointError for an unknown quantization.
     """
     if quantization:
         Quantization.read(quantization, "all layers")
@@ -40,7 +40,7 @@ def rules(
 
 
 def with_hints(kind: str, config: Any, hints: Hints) -> Any:
-    """A converted folder's configuration, changed to what the user states of the model."""
+    """Change a converted folder's configuration to the facts that the user gives."""
     if kind in models.NAMES:
         known = models.model(kind).hints
         for name, value in hints.given().items():

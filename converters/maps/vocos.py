@@ -1,4 +1,4 @@
-"""Vocos for EnCodec's codes as charactr publishes it: the canonical names themselves."""
+"""Map of Vocos for EnCodec's codes: charactr's names are canonical."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLOCK = (
 
 
 def rules(config: VocosConfig) -> list[Rule | Drop]:
-    """Every name is kept."""
+    """Keep every name."""
     ends = (
         f"{at}.{kind}"
         for at in ("backbone.embed", "backbone.final_layer_norm", "head.out")
@@ -37,12 +37,12 @@ def rules(config: VocosConfig) -> list[Rule | Drop]:
 
 
 def config_missing(found: Found) -> str | None:
-    """config.yaml, where it is not there."""
+    """Return config.yaml if it is missing."""
     return None if (found.folder / "config.yaml").exists() else "config.yaml"
 
 
 def read(found: Found) -> VocosConfig:
-    """From config.yaml and the tensors."""
+    """Read config.yaml and the tensors' shapes."""
     return read_published(read_yaml(found.text("config.yaml")), found.checkpoint.shapes)
 
 

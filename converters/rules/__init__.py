@@ -1,1 +1,1 @@
-"""The engine that plans and applies weight maps."""
+"""Planning and application of weight maps."""

@@ -1,6 +1,7 @@
-"""MLX's quantised weights back to float32, in NumPy: affine, mxfp4, mxfp8 and nvfp4.
+"""Dequantization of MLX's formats to float32 in NumPy: affine, mxfp4, mxfp8 and nvfp4.
 
-A row's codes lie in uint32 words, lowest bits first; `group_size` of them share a scale and, affine, a bias.
+A row's codes are packed into uint32 words, lowest bits first; `group_size` codes share a scale and, if
+affine, a bias.
 Formats: OCP Microscaling (MX) v1.0 for E2M1, E4M3 and E8M0.
 """
 
@@ -15,16 +16,21 @@ import numpy as np
 from converters.rules.transforms import Shape, Transform
 from tts_core.errors import CheckpointError, UsageError
 
-GROUP_SIZES = {"affine": (64, 32, 128), "mxfp4": (32,), "mxfp8": (32,), "nvfp4": (16,)}  # the default first
+GROUP_SIZES = {
+    "affine": (64, 32, 128),
+    "mxfp4": (32,),
+    "mxfp8": (32,),
+    "nvfp4": (16,),
+}  # default first
 BITS = {"affine": (4, 2, 3, 5, 6, 8), "mxfp4": (4,), "mxfp8": (8,), "nvfp4": (4,)}
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """How a layer's weight is stored: mode, weights that share a scale, bits per weight.
+    """Form of a layer's stored weight: mode, weights per scale, bits per weight.
 
-    original: the numbers are those that the model's own program makes (converters/rules/original_quant.py);
-    they are stored in the same form.
+    original: the numbers are those of the model's own program (converters/rules/original_quant.py), in the
+    same stored form.
     """
 
     mode: str
@@ -34,7 +40,7 @@ class Quantization:
 
     @classmethod
     def of(cls, mode: str = "affine", group_size: int | None = None, bits: int | None = None) -> Quantization:
-        """Checked; None takes the mode's default. Raises UsageError."""
+        """Check and complete the values; None takes the mode's default. Raises UsageError."""
         if mode not in BITS:
             raise UsageError(f"--q-mode: {mode!r} is unknown; choose from {', '.join(BITS)}")
         for flag, value, known in (("size", group_size, GROUP_SIZES[mode]), ("bits", bits, BITS[mode])):
@@ -45,7 +51,7 @@ class Quantization:
 
     @classmethod
     def read(cls, given: Mapping[str, Any], layer: str) -> Quantization:
-        """A layer's entry in config.json's "quantization", or the entry for all."""
+        """Read a layer's entry in config.json's "quantization", or the general entry."""
         entry = given.get(layer, given)
         try:
             return cls.of(entry.get("mode", "affine"), entry["group_size"], entry["bits"])
@@ -56,18 +62,18 @@ class Quantization:
 
     @property
     def has_biases(self) -> bool:
-        """Whether a group has an offset beside its scale."""
+        """True if a group has an offset beside its scale."""
         return self.mode == "affine"
 
     def to_dict(self) -> dict[str, Any]:
-        """As config.json has it."""
+        """Return the entry of config.json."""
         return {"group_size": self.group_size, "bits": self.bits, "mode": self.mode}
 
 
 def dequantize(
     how: Quantization, weight: np.ndarray, scales: np.ndarray, biases: np.ndarray | None = None
 ) -> np.ndarray:
-    """float32 (rows, columns) from uint32 words (rows, columns · bits / 32).
+    """Dequantize uint32 words (rows, columns · bits / 32) to float32 (rows, columns).
 
     scales, biases: (rows, columns / group_size); float32 where affine, else uint8: E8M0 (mxfp4, mxfp8) or
     E4M3 (nvfp4).
@@ -79,7 +85,7 @@ def dequantize(
         values = (E4M3 if how.bits == 8 else E2M1)[codes]
         scales = (E4M3 if how.mode == "nvfp4" else E8M0)[scales]
     groups = values.reshape(*scales.shape, how.group_size)
-    with np.errstate(over="ignore", invalid="ignore"):  # whoever reads weights checks that they are finite
+    with np.errstate(over="ignore", invalid="ignore"):  # the readers of weights check that they are finite
         groups *= scales[..., None]
     if biases is not None:
         groups += biases[..., None]
@@ -87,12 +93,12 @@ def dequantize(
 
 
 def dequantized(how: Quantization) -> Transform:
-    """`dequantize` as a transform of (weight, scales) or (weight, scales, biases)."""
+    """Build the transform of (weight, scales) or (weight, scales, biases) that calls `dequantize`."""
 
     def shape(weight: Shape, scales: Shape, biases: Shape | None = None) -> Shape:
         rows, columns = weight[0], weight[-1] * 32 // how.bits
         if len(weight) != 2 or scales != (rows, columns // how.group_size) or biases not in (None, scales):
-            raise ValueError(f"quantised shapes {weight}, {scales}, {biases} do not belong together")
+            raise ValueError(f"quantized shapes {weight}, {scales}, {biases} do not match")
         return rows, columns
 
     def apply(weight: np.ndarray, scales: np.ndarray, biases: np.ndarray | None = None) -> np.ndarray:
@@ -102,7 +108,7 @@ def dequantized(how: Quantization) -> Transform:
 
 
 def _codes(weight: np.ndarray, bits: int) -> np.ndarray:
-    """uint8 codes of rows of words that are one stream of bits."""
+    """Unpack rows of words, each one stream of bits, to uint8 codes."""
     octets = np.ascontiguousarray(weight.astype("<u4", copy=False)).view(np.uint8)
     if bits == 8:
         return octets
@@ -113,7 +119,7 @@ def _codes(weight: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _table(exponent_bits: int, mantissa_bits: int) -> np.ndarray:
-    """Every value of a small float (sign, exponent, mantissa; subnormal, no infinities), by code."""
+    """List the values of a small float by code (sign, exponent, mantissa; subnormals, no infinities)."""
     codes = np.arange(2 ** (1 + exponent_bits + mantissa_bits))
     mantissa = codes % 2**mantissa_bits / 2**mantissa_bits
     exponent = codes >> mantissa_bits & (2**exponent_bits - 1)
@@ -125,5 +131,5 @@ def _table(exponent_bits: int, mantissa_bits: int) -> np.ndarray:
 E2M1 = _table(2, 1)
 E4M3 = _table(4, 3)
 E4M3[[0x7F, 0xFF]] = np.nan
-# code 255 is NaN by the standard and infinite to MLX, which we follow
+# code 255 is NaN in the standard; like MLX, we read infinity
 E8M0 = np.append(np.ldexp(1.0, np.arange(255) - 127), np.inf).astype(np.float32)

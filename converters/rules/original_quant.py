@@ -1,8 +1,8 @@
-"""The numbers that MetaVoice itself quantises its first stage to when it loads: int8 by rows, int4 by groups.
+"""MetaVoice's own quantization of its first stage: int8 by rows, int4 by groups.
 
-Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), which has them from pytorch-labs/gpt-fast (BSD-3).
-Differs from upstream: codes stand in rows, not in the tiles of one kernel. `mlx_groups` gives the same int4
-numbers as MLX's affine form holds them, `mlx_rows` the int8 ones.
+Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0), after pytorch-labs/gpt-fast (BSD-3).
+Differs from upstream: codes are in rows, not in the tiles of one kernel. `mlx_groups` gives the same int4
+numbers in MLX's affine form, `mlx_rows` the int8 ones.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from converters.files.dtypes import narrow, widen
 from converters.rules.dequantize import GROUP_SIZES, Quantization
 from tts_core.errors import UsageError
 
-MODES = {"int8": 8, "int4": 4}  # upstream's names for them → bits
+MODES = {"int8": 8, "int4": 4}  # upstream's names → bits
 GROUP_SIZE = 128
-_MIDDLE, _MOST = 8, 15  # of the codes 0 .. 15
+_MIDDLE, _MOST = 8, 15  # of the codes 0 to 15
 _LEAST_RANGE = 1e-6
 
 
 class Int8Rows(NamedTuple):
-    """codes: (out, in) int8.  scales: (out,) float32."""
+    """Codes (out, in) int8 and scales (out,) float32."""
 
     codes: np.ndarray
     scales: np.ndarray
 
 
 class Int4Groups(NamedTuple):
-    """codes: (out, in) uint8, 0 to 15.  scales, zeros: (out, in / group) float32 that are bfloat16 numbers;
-    a code c stands for (c - 8) · scale + zero.
+    """Codes (out, in) uint8, 0 to 15, and scales and zeros (out, in / group) in float32.
+
+    Scales and zeros are bfloat16 numbers; the value of a code c is (c - 8) · scale + zero.
     """
 
     codes: np.ndarray
@@ -38,16 +39,16 @@ class Int4Groups(NamedTuple):
     zeros: np.ndarray
 
     def dequantize(self) -> np.ndarray:
-        """(out, in) float32 that are bfloat16 numbers."""
+        """Return the values (out, in), bfloat16 numbers in float32."""
         steps = _grouped(self.codes, self.scales.shape[1]).astype(np.float32) - _MIDDLE
         values = _rounded(_rounded(steps * self.scales[..., None]) + self.zeros[..., None])
         return values.reshape(self.codes.shape)
 
 
 class AffineGroups(NamedTuple):
-    """MLX's affine form. words: (out, in · bits / 32) uint32, the lowest bits first.
+    """MLX's affine form. words: (out, in · bits / 32) uint32, lowest bits first.
 
-    scales, biases: (out, in / group) bfloat16 numbers; a code c stands for c · scale + bias.
+    scales, biases: (out, in / group) bfloat16 numbers; the value of a code c is c · scale + bias.
     """
 
     words: np.ndarray
@@ -56,9 +57,9 @@ class AffineGroups(NamedTuple):
 
 
 def quantization_of(mode: str, group_size: int | None = None, bits: int | None = None) -> Quantization:
-    """What `--q-mode`, `--q-group-size` and `--q-bits` stand for, upstream's int8 and int4 among the modes.
+    """Build the quantization of `--q-mode`, `--q-group-size` and `--q-bits`; int8 and int4 are upstream's.
 
-    group_size: upstream's of int4 is 128; int8 has one scale a row, which MLX stores for each group.
+    group_size: 128 in upstream's int4; int8 has one scale per row, which MLX stores for each group.
     Raises UsageError.
     """
     if mode not in MODES:
@@ -72,7 +73,7 @@ def quantization_of(mode: str, group_size: int | None = None, bits: int | None =
 
 
 def int8_rows(weight: np.ndarray) -> Int8Rows:
-    """Symmetric, a scale for each row of float32 (out, in)."""
+    """Quantize float32 (out, in) symmetrically, with a scale for each row."""
     largest = np.abs(weight).max(axis=1)
     scales = np.maximum(largest / np.float32(127.5), np.finfo(np.float32).eps)
     codes = np.clip(np.round(weight / scales[:, None]), -128, 127).astype(np.int8)
@@ -80,9 +81,10 @@ def int8_rows(weight: np.ndarray) -> Int8Rows:
 
 
 def mlx_rows(weight: np.ndarray, group_size: int = GROUP_SIZE) -> AffineGroups:
-    """The numbers of `int8_rows`, as upstream's layer multiplies with them, in MLX's affine 8-bit form.
+    """Quantize as `int8_rows`, to MLX's affine 8-bit form.
 
-    A code is 128 more and the bias -128 · scale: nothing is rounded. Scales are bfloat16, as in upstream.
+    Codes are 128 larger and the bias is -128 · scale, so nothing is rounded. Scales are bfloat16, as in
+    upstream.
     """
     own, groups = int8_rows(weight), weight.shape[1] // group_size
     scales = np.repeat(_rounded(own.scales)[:, None], groups, axis=1)
@@ -90,9 +92,9 @@ def mlx_rows(weight: np.ndarray, group_size: int = GROUP_SIZE) -> AffineGroups:
 
 
 def int4_groups(weight: np.ndarray, group_size: int = GROUP_SIZE) -> Int4Groups:
-    """Asymmetric, from the least to the largest number of each group of float32 (out, in).
+    """Quantize float32 (out, in) asymmetrically, from the minimum to the maximum of each group.
 
-    In bfloat16: upstream rounds after every operation, and the same in float32 gives other codes.
+    Every operation rounds to bfloat16, as in upstream; float32 would give other codes.
     """
     groups = _grouped(_rounded(weight), weight.shape[1] // group_size)
     least, most = groups.min(axis=-1), groups.max(axis=-1)
@@ -105,32 +107,32 @@ def int4_groups(weight: np.ndarray, group_size: int = GROUP_SIZE) -> Int4Groups:
 
 
 def mlx_groups(weight: np.ndarray, group_size: int = GROUP_SIZE) -> AffineGroups:
-    """The numbers of `int4_groups` in MLX's affine 4-bit form: the same codes and scales, biases at code 0.
+    """Quantize as `int4_groups`, to MLX's affine 4-bit form: the same codes and scales, biases at code 0.
 
-    What MLX makes of them differs from `Int4Groups.dequantize` by the rounding of the last bits alone.
+    MLX's dequantized values differ from `Int4Groups.dequantize` only by the rounding of the last bits.
     """
     own = int4_groups(weight, group_size)
     return AffineGroups(_words(own.codes, 4), own.scales, _bottom(own.scales, own.zeros))
 
 
 def stored(values: np.ndarray, code: str, how: Quantization) -> AffineGroups:
-    """What a converted folder holds of a float32 weight: scales and biases in the number format `code`.
+    """Quantize a float32 weight for a converted folder; scales and biases have the number format `code`.
 
-    Upstream quantises what is already in the dtype that it runs in, and so does this.
+    As in upstream, the weight is first rounded to the dtype that the network runs in.
     """
-    made = (mlx_rows if how.bits == 8 else mlx_groups)(widen(narrow(values, code), code), how.group_size)
-    return AffineGroups(made.words, narrow(made.scales, code), narrow(made.biases, code))
+    quantized = (mlx_rows if how.bits == 8 else mlx_groups)(widen(narrow(values, code), code), how.group_size)
+    return AffineGroups(quantized.words, narrow(quantized.scales, code), narrow(quantized.biases, code))
 
 
 def _words(codes: np.ndarray, bits: int) -> np.ndarray:
-    """Codes of rows in uint32 words, the lowest bits first."""
+    """Pack rows of codes into uint32 words, lowest bits first."""
     shifts = np.arange(0, 32, bits, dtype=np.uint32)
     parts = codes.reshape(len(codes), -1, len(shifts)).astype(np.uint32) << shifts
     return np.bitwise_or.reduce(parts, axis=-1)
 
 
 def _bottom(scales: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """What code 0 stands for, in bfloat16."""
+    """Compute the value of code 0, in bfloat16."""
     return _rounded(zeros - _rounded(scales * np.float32(_MIDDLE)))
 
 
@@ -139,5 +141,5 @@ def _grouped(matrix: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _rounded(values: np.ndarray | np.float32) -> np.ndarray:
-    """float32 to the nearest bfloat16 number, as float32."""
+    """Round float32 to the nearest bfloat16 number, as float32."""
     return widen(narrow(np.asarray(values, np.float32), "BF16"), "BF16")

@@ -1,4 +1,4 @@
-"""Weight maps as data, and the plan that proves that checkpoint and model fit before a tensor is read."""
+"""Weight maps as data, and the plan that checks checkpoint against model before a tensor is read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from converters.rules.transforms import SAME, Shape, Transform
 from tts_core.errors import CheckpointError
 
-_SHOWN = 40  # names per kind of fault that a message lists
+_SHOWN = 40  # listed names per kind of fault
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One source tensor, or several in order, becomes one target; `{}` is an index that they all share.
+    """Map of one source tensor, or several in order, to one target; `{}` is an index that all share.
 
-    optional: one of several forms in which the target is published, so no source of this form need be there.
-    (The target must still be filled, exactly once, by some rule.)
-    One source to several targets, for layers that a checkpoint may hold fused: `dst` and `how` are tuples of
-    equal length. It stays strict because it is one rule: the source is claimed once, each target is filled
-    once, and the transforms of `split_rows` ask for the exact number of rows that they cover together.
+    optional: one of several published forms of the target; its sources may be missing. (Some rule must still
+    fill the target exactly once.)
+    For layers that a checkpoint may contain fused, one source maps to several targets: `dst` and `how` are
+    tuples of equal length. This stays strict: the source is claimed once, each target is filled once, and the
+    transforms of `split_rows` require the exact total of rows.
     """
 
     src: str | tuple[str, ...]
@@ -30,14 +30,14 @@ class Rule:
     optional: bool = False
 
     def moves_to(self) -> list[tuple[str, Transform]]:
-        """Each target pattern with its transform."""
+        """List each target pattern with its transform."""
         hows = self.how if isinstance(self.how, tuple) else (self.how,)
         return list(zip(_tuple(self.dst), hows, strict=True))
 
 
 @dataclass(frozen=True)
 class Drop:
-    """A source tensor that is not carried over, and why. optional: it need not be there."""
+    """A source tensor that is not converted, and the reason. optional: it may be missing."""
 
     src: str
     why: str
@@ -46,7 +46,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Move:
-    """One target, the sources that make it, and how."""
+    """One target, its sources and the transform."""
 
     sources: tuple[str, ...]
     target: str
@@ -61,15 +61,16 @@ def plan(
     *,
     what: str = "checkpoint",
 ) -> list[Move]:
-    """The moves that fill every target, in the order of `target_shapes`. Reads no tensor.
+    """List the moves that fill every target, in the order of `target_shapes`. Reads no tensor.
 
-    Raises one CheckpointError, starting with `what`, that lists every fault: sources missing, claimed twice
-    or by no rule, targets filled twice or unknown to the model, wrong shapes, rules that match nothing.
+    Raises one CheckpointError, starting with `what`, that lists every fault: sources that are missing,
+    claimed twice or by no rule; targets filled twice or unknown to the model; wrong shapes; rules that match
+    nothing.
     """
     claims: dict[str, int] = dict.fromkeys(source_shapes, 0)
     moves: dict[str, Move] = {}
     missing, unexpected, twice, shapes, idle = faults = [list[str]() for _ in range(5)]
-    reported: set[str] = set()  # targets that lack a source already listed as missing
+    reported: set[str] = set()  # targets with a source that is already listed as missing
 
     waiting: list[Rule] = []
     for rule in rules:
@@ -120,7 +121,7 @@ def plan(
 
 
 def dropped(rules: Iterable[Rule | Drop], source_names: Iterable[str]) -> dict[str, str]:
-    """Source name → why it is not carried over."""
+    """Map the dropped source names to their reasons."""
     names = list(source_names)
     drops = [rule for rule in rules if isinstance(rule, Drop)]
     return {name: rule.why for rule in drops for name in names if _index(rule.src, name) is not None}
@@ -129,7 +130,7 @@ def dropped(rules: Iterable[Rule | Drop], source_names: Iterable[str]) -> dict[s
 def _matches(
     rule: Rule | Drop, names: Mapping[str, Shape]
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """(index, source names) for every index at which at least one of the rule's sources is there."""
+    """Yield (index, source names) for every index with at least one of the rule's sources."""
     patterns = _tuple(rule.src)
     if not any("{}" in pattern for pattern in patterns):
         indices = [()] if any(pattern in names for pattern in patterns) else []
@@ -141,7 +142,7 @@ def _matches(
 
 
 def _index(pattern: str, name: str) -> tuple[str, ...] | None:
-    """The indices at which `pattern` is `name`, or None."""
+    """Return the indices that turn `pattern` into `name`, or None."""
     if "{}" not in pattern:
         return () if pattern == name else None
     match = _compiled(pattern).fullmatch(name)
@@ -165,7 +166,7 @@ def _has(pattern: str, names: Mapping[str, None]) -> bool:
 
 
 def _sources_of(targets: Iterable[str], rules: Sequence[Rule | Drop]) -> Iterator[str]:
-    """Name for each target what would have filled it: the sources of the first rule for it.
+    """Name the missing sources of each target, from its first rule.
 
     A converted folder has a rule for each tensor, so literal names are looked up.
     """
@@ -190,15 +191,15 @@ def _sources_of(targets: Iterable[str], rules: Sequence[Rule | Drop]) -> Iterato
 
 def _shape_fault(how: Transform, sources: list[Shape], target: Shape) -> str | None:
     try:
-        made = how.shape(*sources)
+        given = how.shape(*sources)
     except ValueError as fault:
         return str(fault)
     except IndexError:
         return f"shape {', '.join(map(str, sources))}, which has too few axes"
     return (
         None
-        if made == target
-        else f"shape {', '.join(map(str, sources))}, which makes {made}, expected {target}"
+        if given == target
+        else f"shape {', '.join(map(str, sources))}, which gives {given}, expected {target}"
     )
 
 

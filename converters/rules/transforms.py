@@ -1,6 +1,6 @@
-"""What a rule may do to tensors: pure NumPy functions, each beside the one that predicts its output's shape.
+"""Transforms of tensors: pure NumPy functions, each beside the function that predicts its output shape.
 
-A shape function raises ValueError saying what it wanted when the sources do not fit.
+A shape function raises ValueError with the expected shape if the sources do not fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Transform:
-    """A named operation: `apply` takes the source arrays in the rule's order, `shape` their shapes."""
+    """Named operation: `apply` takes the source arrays in the rule's order, `shape` their shapes."""
 
     name: str
     apply: Callable[..., np.ndarray]
@@ -37,9 +37,9 @@ SAME = Transform("same", _same, _same_shape)
 
 
 def dense(into: Shape, out: Shape) -> Transform:
-    """A kernel (*into, *out), y = tensordot(x, kernel), to a linear's (prod(out), prod(into)).
+    """Turn a kernel (*into, *out), y = tensordot(x, kernel), into a linear's (prod(out), prod(into)).
 
-    Exact shapes are asked for, because (heads, width) and (width, heads) have the same product.
+    Shapes must match exactly, because (heads, width) and (width, heads) have the same product.
     """
     rows, columns = math.prod(out), math.prod(into)
 
@@ -55,7 +55,7 @@ def dense(into: Shape, out: Shape) -> Transform:
 
 
 def _transposed(matrix: np.ndarray, block: int = 64) -> np.ndarray:
-    """A contiguous transpose in blocks that fit the cache: 0.08 s for 2048 x 16384, NumPy's copy 0.26 s."""
+    """Transpose in blocks that fit the cache: 0.08 s for 2048 x 16384, NumPy's copy 0.26 s."""
     rows, columns = matrix.shape
     result = np.empty((columns, rows), matrix.dtype)
     for i in range(0, columns, block):
@@ -78,7 +78,7 @@ CONCAT_ROWS = Transform("concat_rows", _concat_rows, _concat_rows_shape)
 
 
 def split_rows(*sizes: int) -> tuple[Transform, ...]:
-    """One transform per size; together they cover the rows of one source, in order and without a rest."""
+    """Build one transform per size; together they cover all rows of one source, in order."""
     total = sum(sizes)
 
     def part(start: int, stop: int) -> Transform:
@@ -94,7 +94,7 @@ def split_rows(*sizes: int) -> tuple[Transform, ...]:
 
 
 def _fold_weight_norm(g: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """g·v/‖v‖, norm over all axes but 0, also for transposed convolutions; in float64, rounded once."""
+    """Compute g·v/‖v‖ in float64, rounded once; norm over all axes but 0, also if transposed."""
     direction = v.astype(np.float64)
     norm = np.sqrt(np.square(direction).sum(axis=tuple(range(1, v.ndim)), keepdims=True))
     with np.errstate(invalid="ignore", divide="ignore"):  # a row of zeros has no direction: NaN, as in torch
@@ -126,7 +126,7 @@ TIED = Transform("tied", _tied, _tied_shape)
 
 
 def permute(axes: tuple[int, ...]) -> Transform:
-    """Reorder axes; `permute(np.argsort(axes))` undoes it."""
+    """Reorder axes; the inverse is `permute(np.argsort(axes))`."""
 
     def shape(source: Shape) -> Shape:
         if len(source) != len(axes):

@@ -61,8 +61,8 @@ def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypatc
     arguments = ("--hf-path", V_0626_HF, "--codec", DAC_HF, "-q", "--q-group-size", "32", "--dry-run")
     assert run(*arguments) == 0
     said = capsys.readouterr().out
-    assert "quantised: 17 layers, affine, 4 bits, groups of 32\n" in said
-    assert "16 layers, whose width is no multiple of the group, stay float32" in said
+    assert "quantized: 17 layers, affine, 4 bits, groups of 32\n" in said
+    assert "16 layers whose width is not a multiple of the group stay float32" in said
     assert "would write" in said
     assert run(*arguments, "--json") == 0
     report = json.loads(capsys.readouterr().out)
@@ -96,11 +96,11 @@ def test_quantise_then_dequantise(tmp_path, capsys):
     assert run("--hf-path", tmp_path / "q", "--mlx-path", tmp_path / "d", "-d") == 0
     capsys.readouterr()
     assert run("--hf-path", tmp_path / "q", "--mlx-path", tmp_path / "x") == 2
-    assert "converted and quantised already; -d dequantises it" in error(capsys)
+    assert "already converted and quantized; -d dequantizes it" in error(capsys)
     assert run("--hf-path", tmp_path / "q", "--mlx-path", tmp_path / "x", "-q") == 2
-    assert "quantised already" in error(capsys)
+    assert "already" in error(capsys)
     assert run("--hf-path", tmp_path / "d", "--mlx-path", tmp_path / "x", "-d") == 2
-    assert "is not quantised" in error(capsys)
+    assert "is not quantized" in error(capsys)
     assert left_in(tmp_path) == ["d", "q"]
 
 
@@ -126,7 +126,7 @@ def test_cross_rope_override(tmp_path):
         (["--hf-path", "x", "--dtype", "float64"], 2, "'float64' is not one of"),
         (["--hf-path", "x", "--q-bits", "7", "-q"], 2, "'7' is not one of"),
         (["--hf-path", "x", "--q-bits", "4"], 2, "--q-bits: only with -q"),
-        (["--hf-path", "x", "-q", "-d"], 2, "-q, -d: give one of them"),
+        (["--hf-path", "x", "-q", "-d"], 2, "-q, -d: give only one of them"),
         (
             ["--hf-path", "x", "-q", "--q-mode", "mxfp4", "--q-group-size", "64"],
             2,

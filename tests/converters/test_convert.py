@@ -242,7 +242,7 @@ def test_a_quantised_folder_is_not_quantised_again_but_can_be_dequantised(source
     convert(source, tmp_path / "quantised", quantization=how)
     opened = open_published(tmp_path / "quantised")
     assert opened.parts["dia"].quantization is not None
-    with pytest.raises(UsageError, match="is quantised already"):
+    with pytest.raises(UsageError, match="is already quantized"):
         outline(opened, quantization=how)
     convert(opened, tmp_path / "plain")
     plain = open_published(tmp_path / "plain")
@@ -251,7 +251,7 @@ def test_a_quantised_folder_is_not_quantised_again_but_can_be_dequantised(source
 
 
 def test_it_is_an_error_if_nothing_can_be_quantised(source):
-    with pytest.raises(UsageError, match=r"no layer of .* has a width that divides by 128"):
+    with pytest.raises(UsageError, match=r"no layer of .* has a width that is a multiple of 128"):
         outline(source, quantization=Quantization.of("affine", 128))
 
 
@@ -418,7 +418,7 @@ def test_numbers_that_are_none(source, tmp_path, monkeypatch, value):
 
     monkeypatch.setattr(type(source.parts["dia"]), "read", damaged)
     published = open_published(V_0626_HF, codec=DAC_HF)
-    with pytest.raises(CheckpointError, match=r"pre_sa_norm\.weight holds NaN or infinite"):
+    with pytest.raises(CheckpointError, match=r"pre_sa_norm\.weight contains NaN or infinite"):
         convert(published, tmp_path / "out")
     assert left_in(tmp_path) == []
 

@@ -14,7 +14,7 @@ from converters import published
 from converters.convert import convert
 from converters.files.pickles import TorchCheckpoint
 from converters.files.readers import SafetensorsCheckpoint
-from converters.maps.layouts import recognise
+from converters.maps.layouts import recognize
 from converters.published import open_published
 from tests.converters.folders import (
     DAC_HF,
@@ -170,7 +170,7 @@ def test_a_model_that_lies_twice_in_a_folder(folder):
     shard(folder)
     opened = open_published(folder)
     assert [file.suffix for file in opened.parts["dia"].files] == [".safetensors"] * 2
-    assert opened.ignored["dia-v1.pth"] == "everything wanted was found in safetensors files"
+    assert opened.ignored["dia-v1.pth"] == "all wanted parts are in safetensors files"
 
 
 def test_dac_pickle_beside_dia_safetensors_and_pickle(folder):
@@ -188,8 +188,8 @@ def test_parts_from_several_sources_and_one_shard_for_all(folder, tmp_path):
     shard(folder)
     for name in ("model-00002-of-00002.safetensors", "model.safetensors.index.json"):
         assert len(open_published(folder / name, codec=DAC_HF).parts["dia"].files) == 2
-    assert "both hold Dia" in fails(UsageError, [folder, V_0626_HF], codec=DAC_HF)
-    assert f"{V_0626} adds nothing" in fails(UsageError, [folder, V_0626], codec=DAC_HF)
+    assert "both contain Dia" in fails(UsageError, [folder, V_0626_HF], codec=DAC_HF)
+    assert f"{V_0626} contains nothing" in fails(UsageError, [folder, V_0626], codec=DAC_HF)
 
 
 # missing parts
@@ -344,7 +344,7 @@ def test_cross_rope_that_changes_nothing_keeps_sampling_of_one_s_own(tmp_path):
 )
 def test_at_least_half_of_the_names_make_a_layout(known, unknown, layout):
     names = [f"model.encoder.layers.{i}.mlp.gate_up_proj.weight" for i in range(known)]
-    assert recognise([*names, *(f"surprise.{i}" for i in range(unknown))], {}) == layout
+    assert recognize([*names, *(f"surprise.{i}" for i in range(unknown))], {}) == layout
 
 
 def test_a_file_of_which_less_than_half_is_known_is_of_no_model_known(folder):
@@ -352,7 +352,7 @@ def test_a_file_of_which_less_than_half_is_known_is_of_no_model_known(folder):
     tensors = read_file(folder / "model.safetensors")
     for more, error, said in (
         (0, CheckpointError, "unexpected: x.0"),
-        (1, NotFoundError, "model.safetensors: its tensors are of no model known"),
+        (1, NotFoundError, "model.safetensors: its tensors are of no known model"),
     ):
         strange = {f"x.{i}": np.ones(1, np.float32) for i in range(len(tensors) + more)}
         write_safetensors(folder / "model.safetensors", tensors | strange)
@@ -391,7 +391,7 @@ def test_tensors_that_do_not_fit(folder, changes, said):
         ("{", "not readable as JSON"),
         ("[]", "not a JSON object"),
         ('{"model_type": "bert"}', "not a Dia configuration"),
-        ('{"weights_layout": "mlx", "format_version": 99}', "made by another version"),
+        ('{"weights_layout": "mlx", "format_version": 99}', "another version wrote"),
     ],
 )
 def test_configs_that_do_not_fit(folder, text, said):
@@ -427,7 +427,7 @@ def test_unsafe_pickle_as_the_only_source(tmp_path):
 
 def test_file_of_an_unknown_model(tmp_path):
     write_safetensors(tmp_path / "x.safetensors", {"a": np.ones(2, np.float32)})
-    assert "x.safetensors: its tensors are of no model known" in fails(
+    assert "x.safetensors: its tensors are of no known model" in fails(
         NotFoundError, tmp_path / "x.safetensors"
     )
     (tmp_path / "x.txt").write_text("hello")

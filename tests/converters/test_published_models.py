@@ -104,9 +104,9 @@ def test_a_folder_of_many_files(tmp_path):
     opened = open_published(tmp_path)
     assert opened.model == "mars5"
     assert opened.ignored == {
-        "vectors.safetensors": "its tensors are of no model known",
-        "dac/model.safetensors": "holds DAC (the codec), which is taken from elsewhere or not wanted",
-        "other.pt": "its tensors are of no model known",
+        "vectors.safetensors": "its tensors are of no known model",
+        "dac/model.safetensors": "contains DAC (the codec), which is found elsewhere or not needed",
+        "other.pt": "its tensors are of no known model",
     }
 
 
@@ -117,7 +117,7 @@ def test_safetensors_are_preferred_and_other_pickles_not_opened(tmp_path):
     torch.save({"vocab": header(AR), "model": {}}, tmp_path / "mars5_ar_tiny.pt")
     opened = open_published(tmp_path, parts=["mars5"])
     assert opened.parts["mars5"].files == [tmp_path / AR.name]
-    assert set(opened.ignored.values()) == {"everything wanted was found in safetensors files"}
+    assert set(opened.ignored.values()) == {"all wanted parts are in safetensors files"}
 
 
 @pytest.mark.parametrize("kind", [kind for kinds in SOURCES.values() for kind in kinds])
@@ -261,9 +261,9 @@ def test_the_same_part_twice(tmp_path, model):
     for file in source.parent.glob(f"{source.stem}.*"):
         shutil.copy(file, tmp_path / file.name)
     found = fails(UsageError, [*sources(model), tmp_path / source.name])
-    assert f"both hold {models.network(kind).title}; give one of them" in found
+    assert f"both contain {models.network(kind).title}; give one of them" in found
     (tmp_path / "empty").mkdir()
-    assert "adds nothing" in fails(UsageError, [*sources(model), tmp_path / "empty"])
+    assert "contains nothing" in fails(UsageError, [*sources(model), tmp_path / "empty"])
 
 
 # parts that do not belong together
@@ -427,7 +427,7 @@ def test_mbd_is_left_out_unless_asked_for(tmp_path):
     width = open_published(ENCODEC, parts=["encodec"]).parts["encodec"].config.hidden_size
     write_mbd(tmp_path, width)
     plain = open_published(tmp_path)
-    assert plain.ignored["mbd_comp_8.pt"] == "holds MBD (multi-band diffusion); --include-mbd takes it in"
+    assert plain.ignored["mbd_comp_8.pt"] == "contains MBD (multi-band diffusion); add it with --include-mbd"
     assert "mbd" not in plain.parts
     opened = open_published(tmp_path, include=["mbd"])
     assert list(opened.parts)[-1] == "mbd"
@@ -436,7 +436,7 @@ def test_mbd_is_left_out_unless_asked_for(tmp_path):
     card = (tmp_path / "out/README.md").read_text()
     assert "\nlicense: cc-by-nc-4.0\n" in card
     assert "\n- MBD (multi-band diffusion): cc-by-nc-4.0\n" in card
-    assert "\nCC-BY-NC 4.0 forbids commercial use; without the folder mbd/ it does not apply.\n" in card
+    assert "\nCC-BY-NC 4.0 forbids commercial use. It applies to the folder mbd/ only.\n" in card
     assert report["parts"]["mbd"]["files"][0]["name"] == "mbd_comp_8.pt"
     free = card_of(plain, "float32", None, "1.0")  # of the same model without it
     assert "\nlicense: apache-2.0\n" in free
@@ -534,7 +534,7 @@ def test_numbers_that_are_none(tmp_path):
     gain = tensors("mars5")["ar.norm.weight"].copy()
     gain[1] = np.inf
     path = resave(tmp_path / "ar.safetensors", {"ar.norm.weight": gain}, header(AR), AR)
-    with pytest.raises(CheckpointError, match=r"ar\.norm\.weight holds NaN or infinite"):
+    with pytest.raises(CheckpointError, match=r"ar\.norm\.weight contains NaN or infinite"):
         convert(open_published(path, parts=["mars5"]), tmp_path / "out")
 
 

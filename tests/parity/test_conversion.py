@@ -159,11 +159,11 @@ def test_what_metavoice_leaves_behind_has_a_reason(converted):
     report = json.loads((converted["metavoice"] / "conversion.json").read_text())["parts"]
     dropped = report["metavoice_speaker_encoder"]["dropped"]
     assert dropped.keys() == {"similarity_weight", "similarity_bias", "optimizer_state", "step"}
-    assert "optimiser" in dropped["optimizer_state"]
+    assert "optimizer" in dropped["optimizer_state"]
     assert report["metavoice"]["dropped"] == {}
 
 
-def test_licences_stand_on_the_card_of_mars5_and_metavoice(converted):
+def test_licenses_are_on_the_card_of_mars5_and_metavoice(converted):
     assert "\nlicense: agpl-3.0\n" in (converted["mars5"] / "README.md").read_text()
     card = (converted["metavoice"] / "README.md").read_text()
     assert "\nlicense: apache-2.0\n" in card
@@ -216,7 +216,7 @@ def test_metavoice_in_one_folder_with_and_without_the_mark_of_compilation(conver
     for file in VOCOS.iterdir():
         shutil.copy(file, source / file.name)
     published = open_published(source)
-    assert "optimiser" in published.parts["metavoice"].dropped["optimizer"]
+    assert "optimizer" in published.parts["metavoice"].dropped["optimizer"]
     convert(published, tmp_path / "out")
     assert files_of(tmp_path / "out") == files_of(converted["metavoice"])
 

@@ -403,7 +403,7 @@ def test_many_damaged_zips(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ([1, 2], "holds a list"),
+        ([1, 2], "contains a list"),
         ({}, "expected a dict of tensors"),
         ({"a": 3}, "'a' is a int"),
         ({"state_dict": {"a": "text"}}, "'a' is a str"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.checkpoints import DAC_CONFIG, DIA_CONFIG
-from converters.maps.layouts import layouts, recognise
+from converters.maps.layouts import layouts, recognize
 from converters.rules.plan import dropped, plan
 from tts_core import models
 from tts_core.codecs import dac
@@ -43,7 +43,7 @@ def plan_list(layout: str, shapes: dict[str, tuple[int, ...]]):
 def test_full_size_list_is_recognised_and_planned(keys, layout):
     shapes = key_list(keys)
     assert len(shapes) == COUNTS.get(keys, 301)
-    assert recognise(list(shapes), {}) == layout
+    assert recognize(list(shapes), {}) == layout
     moves = plan_list(layout, shapes)
     assert sorted(source for move in moves for source in move.sources) == sorted(shapes)
     assert dropped(layouts()[layout].rules(CONFIGS[layouts()[layout].kind]), shapes) == {}
@@ -55,7 +55,7 @@ def test_plain_descript_weights():
         for name, shape in key_list("dac_descript").items()
         if not name.endswith("weight_g")
     }
-    assert recognise(list(shapes), {}) == "dac_descript"
+    assert recognize(list(shapes), {}) == "dac_descript"
     assert len(plan_list("dac_descript", shapes)) == COUNTS["dac_transformers"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from converters.maps.layouts import layouts, recognise
+from converters.maps.layouts import layouts, recognize
 from converters.maps.mbd import rules
 from converters.published import open_published
 from converters.rules.plan import dropped, plan
@@ -43,7 +43,7 @@ def key_list() -> dict[str, tuple[int, ...]]:
 
 def test_full_size_list_is_recognised_and_planned():
     shapes = key_list()
-    assert recognise(list(shapes), {}) == "mbd"
+    assert recognize(list(shapes), {}) == "mbd"
     assert layouts()["mbd"].kind == "mbd"
     moves = plan(rules(FULL), shapes, parameter_shapes(FULL))
     left = dropped(rules(FULL), shapes)

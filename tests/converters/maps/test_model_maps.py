@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.checkpoints import FIRST_STAGE, SECOND_STAGE
-from converters.maps.layouts import layouts, recognise
+from converters.maps.layouts import layouts, recognize
 from converters.rules.plan import Move, dropped, plan
 from tts_core import models
 from tts_core.errors import CheckpointError
@@ -58,7 +58,7 @@ def test_full_size_list_is_recognised_and_planned(layout):
     shapes = key_list(layout)
     read, tensors, numbers, targets = LISTS[layout]
     assert (len(shapes), sum(map(math.prod, shapes.values()))) == (tensors, numbers)
-    assert recognise(list(shapes), {}) == layout
+    assert recognize(list(shapes), {}) == layout
     moves = plan_list(layout, shapes)
     left = dropped(layouts()[layout].rules(read(shapes)), shapes)
     assert len(moves) == targets
@@ -67,7 +67,7 @@ def test_full_size_list_is_recognised_and_planned(layout):
 
 def test_every_list_is_told_from_all_others():
     for keys in sorted(path.stem for path in KEYS.glob("*.json")):
-        found = recognise(list(key_list(keys)), {})
+        found = recognize(list(key_list(keys)), {})
         assert found is not None
         assert keys.startswith(found) or (keys, found) == ("multi_band_diffusion", "mbd"), (keys, found)
 
@@ -80,7 +80,7 @@ def test_sizes_of_mars5_come_from_the_shapes():
 @pytest.mark.parametrize("layout", ["metavoice_first_stage", "metavoice_second_stage"])
 def test_names_of_a_compiled_model(layout):
     shapes = {f"_orig_mod.{name}": shape for name, shape in key_list(layout).items()}
-    assert recognise(list(shapes), {}) == layout
+    assert recognize(list(shapes), {}) == layout
     plain = {move.target: move for move in plan_list(layout, key_list(layout))}
     for move in plan_list(layout, shapes):
         assert tuple(f"_orig_mod.{name}" for name in plain[move.target].sources) == move.sources

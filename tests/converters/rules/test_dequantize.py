@@ -83,5 +83,5 @@ def test_a_layer_may_have_an_entry_of_its_own():
 
 
 def test_shapes_that_do_not_belong_together():
-    with pytest.raises(ValueError, match="do not belong together"):
+    with pytest.raises(ValueError, match="do not match"):
         dequantized(Quantization("affine", 64, 4)).shape((4, 8), (4, 2), (4, 2))

@@ -43,7 +43,7 @@ def without(mapping, *names):
             "unexpected: layers.2.w (the model has no model.layers.2.w)",
         ),
         (SOURCES | {"layers.1.w": (4, 3, 2)}, TARGETS, "layers.1.w has shape (4, 3, 2), expected (4, 2, 3)"),
-        (SOURCES | {"norm": (5,)}, TARGETS, "norm has shape (5,), which makes (5,), expected (4,)"),
+        (SOURCES | {"norm": (5,)}, TARGETS, "norm has shape (5,), which gives (5,), expected (4,)"),
         (without(SOURCES, "layers.0.inv_freq"), TARGETS, "rule without a source: layers.{}.inv_freq"),
         (without(SOURCES, "norm"), without(TARGETS, "model.norm"), "rule without a source: norm"),
         (SOURCES | {"layers.01.w": (4, 2, 3)}, TARGETS, "unexpected: layers.01.w"),

@@ -178,5 +178,5 @@ def test_what_is_quantised_is_not_quantised_again(model, refused, tmp_path):
     made = tmp_path / "8bit"
     convert(open_published(sources(model)), made, quantization=Quantization.of("affine", 32, 8))
     err = refused(2, "convert", "--hf-path", made, "--mlx-path", tmp_path / "4bit", "-q", "--offline")
-    assert f"-q: {made} is quantised already; give the unquantised model" in err
+    assert f"-q: {made} is already quantized; give the unquantized model" in err
     assert not (tmp_path / "4bit").exists()

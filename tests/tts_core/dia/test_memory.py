@@ -53,7 +53,7 @@ def test_weights_are_what_convert_writes(tmp_path, mode, dtype):
     how = None if mode is None else Quantization.of(*mode)
     whole = outline(open_published([folder], offline=True), dtype=dtype, quantization=how)
     written = {plan.part.kind: plan.nbytes for plan in whole.plans}
-    entry = whole.plans[0].said_quantization()
+    entry = whole.plans[0].quantization_entry()
     positions = [encoder.max_position_embeddings, config.decoder_config.max_position_embeddings]
     tables = positions[0] * encoder.head_dim + positions[1] * config.decoder_config.head_dim
     tables += max(positions) * config.decoder_config.cross_head_dim

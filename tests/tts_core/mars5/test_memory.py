@@ -45,7 +45,7 @@ def test_weights_are_what_convert_writes(kind: str, dtype: str) -> None:
         [made] = [
             made for made in outline(published, dtype=dtype, quantization=how).plans if made.part.kind == kind
         ]
-        assert weight_bytes(kind, made.part.config, dtype, made.said_quantization()) == made.nbytes
+        assert weight_bytes(kind, made.part.config, dtype, made.quantization_entry()) == made.nbytes
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -101,7 +101,7 @@ def test_quantised_weights_are_what_convert_writes() -> None:
             if made.part.kind == "metavoice"
         ]
         config = published.parts["metavoice"].config
-        assert weight_bytes(config, dtype, first.said_quantization()) == first.nbytes
+        assert weight_bytes(config, dtype, first.quantization_entry()) == first.nbytes
 
 
 @pytest.mark.parametrize(
