@@ -15,7 +15,7 @@ import pytest
 import converters.convert
 from converters.files.destination import appearing, check_destination
 from mlx_port import DiaPipeline, api, generate, load
-from tests.record import record_again
+from tests.tiny.record import record_again
 from tts_core.errors import ResourceError, UsageError
 from tts_core.voice.embedded import fingerprint
 

@@ -16,7 +16,7 @@ from mlx.utils import tree_flatten
 
 from mlx_port import DiaPipeline, load
 from mlx_port.api import converted_voice
-from tests.record import record_again
+from tests.tiny.record import record_again
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
 from tts_core.text.rules import NO_RULES, TextRules
@@ -295,7 +295,7 @@ sys.modules["torch"] = None
 import mlx_port
 from mlx_port import DiaPipeline, load
 from mlx_port.api import converted_voice
-from tests.record import record_again
+from tests.tiny.record import record_again
 print(load({str(converted)!r}).generate("[S1] Hello.", seed=1, max_frames=5).codes.tolist())
 result = mlx_port.generate("[S1] Hi.", seed=1, max_frames=4)
 assert result.codes.shape == (8, 4) and result.samples == 4 * 480

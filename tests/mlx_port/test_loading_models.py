@@ -16,12 +16,12 @@ from converters.published import Published, open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.loading import load, open_networks, open_parts
 from tests.converters.folders import write_safetensors
-from tests.record import record_again
 from tests.tiny import mars5_nar as mars5_nar_tiny
 from tests.tiny.mbd import CONFIG as MBD_CONFIG
 from tests.tiny.mbd import mbd_tensors, published_content
 from tests.tiny.mbd import write_published as write_mbd
 from tests.tiny.published_models import FOLDERS, SOURCES, edit, sources
+from tests.tiny.record import record_again
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.mars5.config import residual_transformer_parameter_shapes

@@ -16,7 +16,7 @@ from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port import DiaPipeline
-from tests.record import record_again
+from tests.tiny.record import record_again
 from tts_core.voice.embedded import CODEC, DIA
 
 FRAMES = 20

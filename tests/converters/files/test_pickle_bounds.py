@@ -19,7 +19,7 @@ from tests.converters.files.opcodes import (
     tensor,
     text,
 )
-from tests.growth import MOST, growth
+from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
 
 CONFIG_CLASS = b"comegaconf.dictconfig\nDictConfig\n"

@@ -23,8 +23,8 @@ from converters import cli as converter
 from converters.convert import convert as make
 from converters.published import open_published
 from mlx_port.commands import main as cli
-from tests.record import record_again
 from tests.tiny.published_models import SOURCES, sources
+from tests.tiny.record import record_again
 from tts_core.printable import LONGEST
 
 ROOT = Path(__file__).parents[3]

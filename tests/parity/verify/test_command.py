@@ -21,7 +21,7 @@ from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
 from mlx_port.commands.verify import run as verifying
 from tests.converters.folders import DAC, DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01
-from tests.record import record_again
+from tests.tiny.record import record_again
 
 SOURCES = {"v_0626": (V_0626, DAC_PTH), "v_v01": (V_V01, DAC), "v_0626_hf": (V_0626_HF, DAC_HF)}
 QUICK = ("--rows", "20", "--seconds", "0.1")

@@ -17,10 +17,10 @@ from converters.convert import convert
 from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from mlx_port.commands import main as cli
-from tests.record import record_again
 from tests.tiny.mbd import mbd_tensors, published_content, write_published
 from tests.tiny.metavoice_pipeline import bands_for
 from tests.tiny.published_models import AR, FIRST, edit, sources
+from tests.tiny.record import record_again
 from tts_core.nn.ladder import Given, ladder
 
 pytestmark = pytest.mark.skipif(not (AR.is_file() and FIRST.is_file()), reason=f"{AR} or {FIRST} is missing")

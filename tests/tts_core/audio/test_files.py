@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.growth import peak_bytes
+from tests.tts_core.growth import peak_bytes
 from tts_core.audio import files as audio
 from tts_core.errors import NotFoundError, ResourceError, UsageError
 

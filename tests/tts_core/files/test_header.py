@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.converters.folders import write_raw
-from tests.growth import MOST, growth
+from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
 from tts_core.files import header
 from tts_core.files.header import MOST_AXES, read_header

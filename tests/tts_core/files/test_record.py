@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.growth import peak_bytes
-from tests.record import record_again
+from tests.tiny.record import record_again
+from tests.tts_core.growth import peak_bytes
 from tts_core.errors import CheckpointError, NotFoundError
 from tts_core.files.record import RECORD, Record, Written
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.growth import peak_bytes
+from tests.tts_core.growth import peak_bytes
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.mars5.tokens import CodecVocabulary, SpeechTokenizer, TextTokenizer, read_table
 
