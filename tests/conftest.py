@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, wraps
+from pathlib import Path
 from typing import Any
 
 os.environ["MLX_ENABLE_TF32"] = "0"  # read when MLX is imported
@@ -69,6 +70,15 @@ class Calls(Counter[str]):
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """Counts of calls during one test."""
     return Calls(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Dia in a published folder."""
+    from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+
+    dia, dac = dia_weights(dia_config(), seed=3, eos=1.3), dac_weights(published_dac_config())
+    return write_published(tmp_path_factory.mktemp("published") / "tiny", dia, dac)
 
 
 @cache

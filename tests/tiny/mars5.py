@@ -12,7 +12,6 @@ from safetensors.numpy import load_file
 
 from tests.tiny.published_models import MARS5, sources
 from tests.tiny.recordings import snippet
-from tts_core.noise import HostNoise
 from tts_core.prompt import Prompt
 
 TEXT = "A small green kettle."
@@ -58,15 +57,3 @@ def room(vocabulary: Any, text: str, ids: int, *, said: str | None = None, codes
     """Length limit that leaves room for `ids` drawn ids."""
     prompt = vocabulary.shallow(text) if said is None else vocabulary.deep(text, said, codes[0])
     return len(prompt.tokens) + ids
-
-
-class CountingNoise(HostNoise):
-    """Record the drawn numbers, and so the work that was really done."""
-
-    def __init__(self, seed: int):
-        super().__init__(seed)
-        self.steps: list[int] = []
-
-    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        self.steps.append(step)
-        return super().uniform(step, shape)

@@ -13,6 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mlx_port.commands import main as cli
+from tests.mlx_port.commands.running import run
 from tts_core.voice.embedded import CODEC, DIA
 
 Usage = namedtuple("Usage", "total used free")
@@ -32,11 +33,7 @@ def voice(tmp_path_factory):
 
 
 def convert(capsys, *arguments):
-    """Run the command; return exit code, stdout and stderr."""
-    code = cli.run(["convert", *map(str, arguments)])
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    return code, out, err
+    return run(capsys, "convert", *arguments)
 
 
 def refused(capsys, code, message, *arguments):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from mlx_port.commands import doctor as cli_doctor
-from mlx_port.commands import main as cli
 from mlx_port.commands.estimate import read_model
+from tests.mlx_port.commands.running import run as run_command
 from torch_ref import doctor as torch_doctor
 from torch_ref.limits import Backend, active
 from tts_core.dia.memory import Job, estimate
@@ -36,11 +36,8 @@ TORCH = {
 MISSING = {"fault": "not installed; pip install it"}
 
 
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    """Run the command; return exit code, stdout and stderr."""
-    code = cli.run(["doctor", *arguments])
-    out, err = capsys.readouterr()
-    return code, out, err
+def run(capsys, *arguments):
+    return run_command(capsys, "doctor", *arguments)
 
 
 def install(monkeypatch, mlx=MLX, torch=TORCH):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlx_port.commands import main as cli
+from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
 from tts_core.dia.text import prepare, tokenize
 from tts_core.memory.terms import BACKENDS
@@ -13,11 +13,8 @@ from tts_core.memory.terms import BACKENDS
 PUBLISHED = "nari-labs/Dia-1.6B-0626"
 
 
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    """Run the command; return exit code, stdout and stderr."""
-    code = cli.run(["estimate", *map(str, arguments)])
-    out, err = capsys.readouterr()
-    return code, out, err
+def run(capsys, *arguments):
+    return run_command(capsys, "estimate", *arguments)
 
 
 def facts(capsys, *arguments):

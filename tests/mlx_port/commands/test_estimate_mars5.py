@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from converters.published import open_published
-from mlx_port.commands import main as cli
 from mlx_port.commands.estimate import read_model
+from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.mars5 import converted
 from tests.tiny.published_models import AR, NAR
 from tts_core.codecs.encodec import ENCODEC_24KHZ
@@ -19,11 +19,7 @@ PUBLISHED = "CAMB-AI/MARS5-TTS"
 
 
 def run(capsys, *arguments):
-    """Run the command; return exit code, stdout and stderr."""
-    capsys.readouterr()
-    code = cli.run(["estimate", *map(str, arguments)])
-    out, err = capsys.readouterr()
-    return code, out, err
+    return run_command(capsys, "estimate", *arguments)
 
 
 def test_the_published_model_needs_no_files(capsys):

@@ -10,12 +10,10 @@ import soundfile
 pytest.importorskip("torch", reason="the published pickles need torch")
 pytest.importorskip("mlx.core", reason="the port needs MLX")
 
-from mlx_port.commands import main as cli
 from tests.mlx_port.commands.fake import FakePipeline, install
+from tests.mlx_port.commands.running import SECRET, run
 from tests.tiny.metavoice_pipeline import RATE, reference, write_model
 from tts_core.metavoice.request import STAGES, log_license
-
-SECRET = "Xylophones"  # part of every text here; must never be printed
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +29,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def work(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return folder
-
-
-def run(capsys, *arguments):
-    """Run the command; return exit code, stdout and stderr."""
-    code = cli.run(list(map(str, arguments)))
-    out, err = capsys.readouterr()
-    assert SECRET not in out + err
-    assert "Traceback" not in err
-    return code, out, err
 
 
 def speak(capsys, work, *arguments, voice="speaker.wav", text=f"{SECRET}."):

@@ -18,13 +18,11 @@ pytest.importorskip("torch", reason="torch is not installed: the published pickl
 pytest.importorskip("mlx.core", reason="MLX is not installed")
 
 from converters import part, search
-from converters.convert import convert
 from converters.files import readers
-from converters.published import open_published
 from mlx_port import stored
 from mlx_port.commands import main as cli
 from tests.conftest import Calls
-from tests.tiny import dia, mars5, metavoice_pipeline
+from tests.tiny import mars5, metavoice_pipeline
 from tts_core.dia import pipeline as dia_pipeline
 from tts_core.dia import request as dia_request
 from tts_core.mars5 import pipeline as mars5_pipeline
@@ -41,18 +39,15 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Converted models by name, a published Dia, and a voice."""
+def folders(published: Path, converted: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Converted models by name, a published Dia, and voices."""
     root = tmp_path_factory.mktemp("models")
-    weights = dia.dia_weights(dia.dia_config(), seed=3, eos=1.3)
-    published = dia.write_published(root / "published", weights, dia.dac_weights(dia.published_dac_config()))
-    convert(open_published([published]), root / "dia", dtype="float32")
     voice = np.asarray(metavoice_pipeline.reference(31.0).one.audio)
     soundfile.write(root / "metavoice.wav", voice, metavoice_pipeline.RATE)
     soundfile.write(root / "mars5.wav", voice[: 2 * metavoice_pipeline.RATE], metavoice_pipeline.RATE)
     return {
         "published": published,
-        "dia": root / "dia",
+        "dia": converted,
         "mars5": mars5.converted(),
         "metavoice": metavoice_pipeline.write_model(root),
         "voices": root,

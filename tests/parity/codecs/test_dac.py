@@ -11,6 +11,7 @@ import torch
 
 from tests.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
 from tests.tiny.dia import dac_config, dac_weights
+from tests.tiny.inputs import normal
 from tests.tolerance import assert_within
 from tts_core.codecs.dac import DacConfig, decode_lookahead, decoded_length, encode_window
 from tts_core.codecs.policy import CodecPolicy
@@ -25,10 +26,6 @@ BLOCKS = pytest.mark.parametrize("block", [0, 1, 2])
 @cache
 def codec(side: Side, config: DacConfig = TINY) -> Any:
     return side.network("dac", dac_weights(config, seed=1))
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
 
 
 def random_codes(config: DacConfig, batch: int, frames: int) -> np.ndarray:

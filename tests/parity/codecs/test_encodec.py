@@ -20,6 +20,7 @@ from tests.golden.bench import Bench
 from tests.golden.codec_bench import CodecSide, bench_of
 from tests.golden.encodec_checks import after, embedding
 from tests.tiny.codecs import encodec_config, encodec_weights
+from tests.tiny.inputs import normal
 from tests.tolerance import assert_within
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.policy import CodecPolicy
@@ -40,10 +41,6 @@ def bench(config: EncodecConfig = TINY) -> Bench[CodecSide]:
 
 def parity(what: str, run: Callable[[CodecSide], np.ndarray], config: EncodecConfig = TINY) -> None:
     bench(config).parity(what, run)
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
 
 
 def random_codes(config: EncodecConfig, batch: int, frames: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.golden.bench import Bench
 from tests.golden.codec_bench import CodecSide, bench_of
 from tests.tiny.codecs import vocos_config, vocos_weights
+from tests.tiny.inputs import normal
 from tests.tolerance import assert_within
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import LARGEST_MAGNITUDE, VocosConfig, decode_lookahead
@@ -30,10 +31,6 @@ def bench(config: VocosConfig = TINY) -> Bench[CodecSide]:
 
 def parity(what: str, run: Callable[[CodecSide], np.ndarray], config: VocosConfig = TINY) -> None:
     bench(config).parity(what, run)
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
 
 
 def random_codes(config: VocosConfig, batch: int, frames: int, books: int | None = None) -> np.ndarray:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
 from tests.tiny.dia import dia_config, dia_weights
+from tests.tiny.inputs import normal
 
 CONFIG = dia_config()
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
@@ -18,10 +19,6 @@ LATE = 2050  # rows, eight chunks of the cache: there a float32 angle has an err
 @cache
 def network(side: Side, *, cross_rope: bool = False) -> Any:
     return side.network("dia", dia_weights(dia_config(cross_rope=cross_rope), seed=1))
-
-
-def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, scale, shape).astype(np.float32)
 
 
 def grid_rows(batch: int, rows: int, seed: int = 5) -> np.ndarray:

@@ -11,6 +11,7 @@ import pytest
 from mlx_port.api import embedded_voice as mlx_voice
 from tests.sides import PORT, SIDES, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.noise import CountingNoise
 from tests.tiny.recordings import snippet
 from torch_ref.api import embedded_voice as torch_voice
 from tts_core.audio.joining import FADE, PAUSE
@@ -174,18 +175,6 @@ def test_joins_do_not_click(side: Side) -> None:
         assert not result.audio[end : end + pause].any()
         assert steps[end - 1 : end + pause].max() <= np.quantile(inside, 0.999)
         end += pause
-
-
-class CountingNoise(HostNoise):
-    """Record the drawn numbers, and so the work that was really done."""
-
-    def __init__(self, seed: int):
-        super().__init__(seed)
-        self.steps: list[int] = []
-
-    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        self.steps.append(step)
-        return super().uniform(step, shape)
 
 
 def test_sound_before_the_second_piece_is_begun(side: Side) -> None:

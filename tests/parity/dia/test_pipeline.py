@@ -12,6 +12,7 @@ import pytest
 from tests.parity.device_reads import Forbidden, Watched
 from tests.sides import PORT, SIDES, Side
 from tests.tiny.dia import EOS, compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tiny.noise import CountingNoise
 from tts_core.errors import CheckpointError
 from tts_core.noise import HostNoise
 from tts_core.prompt import Prompt
@@ -142,18 +143,6 @@ def test_a_stream_joins_to_the_whole(side: Side, max_frames: int) -> None:
     np.testing.assert_array_equal(whole.codes, codes)
     assert whole.audio.dtype == np.float32
     assert whole.audio.ndim == 1
-
-
-class CountingNoise(HostNoise):
-    """Count the drawn rows, and so the work that was really done."""
-
-    def __init__(self, seed: int):
-        super().__init__(seed)
-        self.steps: list[int] = []
-
-    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
-        self.steps.append(step)
-        return super().uniform(step, shape)
 
 
 def test_speech_starts_before_half_of_the_steps(side: Side) -> None:

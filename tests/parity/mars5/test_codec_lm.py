@@ -11,6 +11,7 @@ import pytest
 
 from tests.parity.mars5 import plain_codec_lm as plain
 from tests.sides import ORACLE, PORT, YARDSTICK, Side, assert_parity
+from tests.tiny.inputs import normal
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference, sequence_of
 from tests.tolerance import assert_within
 from torch_ref.limits import Backend, enforce
@@ -35,10 +36,6 @@ SETTINGS = {
 @cache
 def network(side: Side, config: CodecLMConfig = CONFIG, dtype: str | None = None) -> Any:
     return side.network("mars5", ar_weights(config, seed=3), dtype)
-
-
-def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, scale, shape).astype(np.float32)
 
 
 def rotation(side: Side, config: CodecLMConfig, start: int, length: int) -> Any:

@@ -16,7 +16,8 @@ import torch_ref
 from mlx_port.api import converted_voice
 from mlx_port.loading import open_parts
 from mlx_port.mars5.pipeline import Mars5Pipeline as MlxPipeline
-from tests.tiny.mars5 import LONG, SAID, TEXT, CountingNoise, converted, pipeline, reference, room, voice
+from tests.tiny.mars5 import LONG, SAID, TEXT, converted, pipeline, reference, room, voice
+from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
 from tts_core.audio.joining import FADE, PAUSE
 from tts_core.audio.silence import loud_span

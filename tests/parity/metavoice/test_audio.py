@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.sides import BOTH
+from tests.tiny.inputs import normal
 from tests.tiny.mbd import CONFIG, mbd_tensors
 from tests.tiny.metavoice_audio import AudioSide
 from tests.tiny.weights import Weights
@@ -38,10 +39,6 @@ def part(kind: str) -> Weights:
 
 
 SIDES = {kind: AudioSide(kind, part) for kind in KINDS}
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
 
 
 def assert_parity(what: str, run: Callable[[AudioSide], np.ndarray]) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import torch_ref.dia.step as steps
+from tests.torch_ref.cuda.eager import eager
 from torch_ref import DiaPipeline
 from torch_ref.layers.cache import KeyValueCache
 from tts_core.prompt import Prompt
@@ -71,23 +72,6 @@ def test_the_growing_buffers_are_freed(published: Path) -> None:
 
 
 SETTINGS = [{}, {"temperature": 0.0}, {"cfg_scale": 0.0}, {"cfg_scale": 0.0, "temperature": 0.0}]
-
-
-class Eager:
-    """Replacement for a CUDA graph on a CPU: runs the work again, into the same result."""
-
-    def __init__(self, run: Callable[[], torch.Tensor], result: torch.Tensor):
-        self.run, self.result = run, result
-
-    def replay(self) -> None:
-        self.result.copy_(self.run())
-
-
-def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Callable[[], None]) -> tuple:
-    """Like `capture`: run the work once to warm up; the capture itself computes nothing."""
-    result = torch.full_like(run(), -7)
-    again()
-    return Eager(run, result), result
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

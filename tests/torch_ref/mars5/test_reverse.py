@@ -9,7 +9,7 @@ import torch
 
 import torch_ref.mars5.reverse as reverse
 from tests.tiny.mars5_nar import TEXT, codes, config, weights
-from tests.torch_ref.dia.test_step import eager
+from tests.torch_ref.cuda.eager import eager
 from torch_ref.limits import Backend, enforce
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.mars5.config import is_norm

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference, sequence_of
-from tests.torch_ref.dia.test_step import eager
+from tests.torch_ref.cuda.eager import eager
 from torch_ref.cuda import rows as row_kernels
 from torch_ref.mars5 import ar_loop, row, step
 from torch_ref.mars5.codec_lm import CodecLM

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.sides import ORACLE
+from tests.sides import ORACLE, YARDSTICK
 from tests.tiny.metavoice import Weights, first_stage_config, first_stage_weights, tokenizers
 from tests.tolerance import assert_within
+from tests.torch_ref.cuda.eager import eager
 from torch_ref.cuda import attention
 from torch_ref.cuda import rows as row_kernels
 from torch_ref.metavoice import first_stage_loop, step
@@ -38,11 +38,7 @@ SETTINGS = {
 
 
 def filled(weights: Weights, dtype: torch.dtype) -> FirstStage:
-    assert weights.config == CONFIG
-    network = FirstStage(CONFIG)
-    state = {name: torch.from_numpy(weights.read(name)).to(dtype) for name in weights.names()}
-    network.load_state_dict(state, assign=True)
-    return network.to(DEVICE).eval()
+    return YARDSTICK.network("metavoice", weights, str(dtype).removeprefix("torch.")).to(DEVICE)
 
 
 INTERPRETED = () if CUDA else (pytest.mark.slow,)  # a minute
@@ -88,23 +84,6 @@ def test_fused_layers(dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyP
     off, plainly_off = ((x - truth).pow(2).mean().sqrt() for x in (got, known))
     assert off < 1.5 * plainly_off + 1e-6
     assert got.dtype == torch.float32
-
-
-class Eager:
-    """Replacement for a CUDA graph on a CPU: runs the work again, into the same result."""
-
-    def __init__(self, run: Callable[[], torch.Tensor], result: torch.Tensor):
-        self.run, self.result = run, result
-
-    def replay(self) -> None:
-        self.result.copy_(self.run())
-
-
-def eager(run: Callable[[], torch.Tensor], device: torch.device, *, again: Callable[[], None]) -> tuple:
-    """Like `capture`: run the work once to warm up; the capture itself computes nothing."""
-    result = torch.full_like(run(), -7)
-    again()
-    return Eager(run, result), result
 
 
 FORMS = [pytest.param(True, marks=pytest.mark.cuda, id="fused"), pytest.param(False, id="plain layers")]
