@@ -104,7 +104,7 @@ def test_rows_without_keys_are_zero_for_additive_masks_too():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"attn_mask": mx.zeros((4, 5)), "is_causal": True}, "both given"),
+        ({"attn_mask": mx.zeros((4, 5)), "is_causal": True}, "both attn_mask and is_causal are given"),
         ({"dropout_p": 0.1}, "dropout_p is 0.1"),
         ({"attn_mask": mx.zeros((5,))}, "does not broadcast"),
         ({"attn_mask": mx.zeros((3, 5))}, "does not broadcast"),

@@ -124,7 +124,7 @@ BLOCKS = AttentionPolicy(native=False)
 @pytest.mark.parametrize("policy", [BLOCKS, AttentionPolicy()])
 def test_mask_and_causal_together_are_refused(policy):
     x = draw(1, 2, 4, 8)
-    with pytest.raises(ValueError, match="both given"):
+    with pytest.raises(ValueError, match="both attn_mask and is_causal are given"):
         attend(x, x, x, torch.ones(4, 4, dtype=torch.bool), is_causal=True, policy=policy)
 
 
