@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.growth import MOST, growth
+from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
 from tts_core.files.yaml_object import LARGEST_YAML, parse_yaml
 
