@@ -14,9 +14,9 @@ import torch_ref.loading
 from converters.convert import convert
 from converters.published import open_published
 from tests.fuzz import made
-from tests.record import record_again
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
 from tests.tiny.published_models import sources
+from tests.tiny.record import record_again
 
 SIDES = {"mlx_port": mlx_port.loading, "torch_ref": torch_ref.loading}
 

@@ -5,7 +5,7 @@ import pytest
 
 from converters.rules.plan import Drop, Rule, dropped, plan
 from converters.rules.transforms import CONCAT_ROWS, FOLD_WEIGHT_NORM, dense, split_rows
-from tests.growth import MOST, growth
+from tests.tts_core.growth import MOST, growth
 from tts_core.errors import CheckpointError
 
 RULES = [

@@ -79,8 +79,9 @@ def test_flags_reach_the_estimate(capsys):
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e400", "1000001"])
 def test_seconds_that_no_speech_has(capsys, seconds):
-    assert cli.run(["estimate", "--seconds", seconds]) == 2
-    assert capsys.readouterr().err.startswith("error: Invalid value for '--seconds': ")
+    code, _, err = run(capsys, "--seconds", seconds)
+    assert code == 2
+    assert err.startswith("error: Invalid value for '--seconds': ")
 
 
 def test_a_folder_of_published_files_is_read(capsys, tmp_path):
