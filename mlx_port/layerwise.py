@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import mlx.core as mx
 import numpy as np
@@ -16,10 +16,11 @@ from tts_core import models
 from tts_core.nn.layer_order import Stage, State
 
 Tensors = Mapping[str, mx.array]
+Network = TypeVar("Network", bound=nn.Module)
 TIME_LAST = ("hidden", "latents", "encodings", "skip")  # (B, C, T) in a state, (B, T, C) inside
 
 
-class Layers:
+class Layers(Generic[Network]):
     """A network without weights; a stage has them only while it runs. Subclasses have a method for every kind
     of stage, with the layer's inputs and its index.
 
@@ -30,16 +31,16 @@ class Layers:
     KIND: str  # kind of network, as in tts_core.models
     wide: Sequence[str] = ()  # arrays that are float32 between layers for any dtype
 
-    def __init__(self, config: Any, weights: Stored, dtype: str):
+    def __init__(self, config: object, weights: Stored, dtype: str):
         self.network = self.build(config)  # lazy: unfilled parts are never evaluated
         self.network.eval()
         if weights.quantization:
             quantize_linears(self.network, dict(weights.quantization), self.KIND)
         self.weights, self.dtype = weights, DTYPES[dtype]
 
-    def build(self, config: Any) -> Any:
+    def build(self, config: object) -> Network:
         """Build the network, without weights."""
-        return models.network_class("mlx_port", self.KIND)(config)
+        return cast(Network, models.network_class("mlx_port", self.KIND)(config))
 
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:
         """Run a stage on each state (tts_core.nn.layer_order). Returns float32."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,9 +16,10 @@ from tts_core import models
 from tts_core.nn.layer_order import Stage, State
 
 Tensors = Mapping[str, Tensor]
+Network = TypeVar("Network", bound=nn.Module)
 
 
-class Layers:
+class Layers(Generic[Network]):
     """A network without weights; a stage has them only while it runs. Subclasses have a method for every kind
     of stage, with the layer's inputs and its index.
 
@@ -29,14 +30,14 @@ class Layers:
     KIND: str  # kind of network, as in tts_core.models
     wide: Sequence[str] = ()  # arrays that are float32 between layers for any dtype
 
-    def __init__(self, config: Any, weights: Part, dtype: str):
+    def __init__(self, config: object, weights: Part, dtype: str):
         with torch.device("meta"):
             self.network = self.build(config).eval()
         self.weights, self.dtype = weights, DTYPES[dtype]
 
-    def build(self, config: Any) -> Any:
+    def build(self, config: object) -> Network:
         """Build the network, without weights."""
-        return models.network_class("torch_ref", self.KIND)(config)
+        return cast(Network, models.network_class("torch_ref", self.KIND)(config))
 
     @torch.inference_mode()
     def run(self, stage: Stage, states: Sequence[State]) -> list[State]:

@@ -29,14 +29,14 @@ def config_of(configs: Configs, kind: str, cls: type[Config]) -> Config:
     return found
 
 
-def mapping(value: Any, where: str) -> Mapping[str, Any]:
+def mapping(value: object, where: str) -> Mapping[str, Any]:
     """Return `value` if it is a JSON object. Raises CheckpointError otherwise."""
     if not isinstance(value, Mapping):
         raise CheckpointError(f"{where}: expected an object, found {value!r:.40}")
     return value
 
 
-def exact_fields(kind: type, given: Any, where: str) -> dict[str, Any]:
+def exact_fields(kind: type, given: object, where: str) -> dict[str, Any]:
     """Read the fields of dataclass `kind` from an object with exactly these; lists become tuples.
 
     Raises CheckpointError naming every unknown and every missing one.

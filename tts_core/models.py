@@ -39,7 +39,7 @@ def never(name: str) -> bool:
     return False
 
 
-def _no_axes(config: Any, name: str, rank: int) -> None:
+def _no_axes(config: object, name: str, rank: int) -> None:
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
 from unicodedata import category
 
 LONGEST = 1000  # characters of a line
@@ -33,7 +32,7 @@ def lines(text: str) -> str:
     return "\n".join(one_line(line) for line in text.split("\n"))
 
 
-def json_text(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -> str:
+def json_text(value: object, *, indent: int | None = 2, sort_keys: bool = False) -> str:
     """Format a value as JSON in printable ASCII. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, indent=indent, sort_keys=sort_keys, allow_nan=False)
     return text.replace("\x7f", "\\u007f")  # the only control character that JSON does not escape

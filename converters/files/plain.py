@@ -71,7 +71,7 @@ class Plain:
         return kept
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor)

@@ -49,7 +49,7 @@ class Name:
     """A type in OmegaConf's records; it cannot be called."""
 
 
-def default_dict(*_: Any) -> dict[Any, Any]:
+def default_dict(*_: object) -> dict[Any, Any]:
     """Return a plain dict in place of a collections.defaultdict."""
     return {}
 

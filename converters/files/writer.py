@@ -152,6 +152,6 @@ def shard_names(count: int) -> list[str]:
     return [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: object) -> None:
     """Write JSON as mlx-lm does: sorted keys, indent 4."""
     path.write_text(json.dumps(content, indent=4, sort_keys=True) + "\n", "utf-8")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import mlx.core as mx
 
+from mlx_port.codecs.dac import Dac
 from mlx_port.layerwise import Layers, Tensors
 
 
-class DacLayers(Layers):
+class DacLayers(Layers[Dac]):
     """Runs the stages of tts_core.codecs.dac."""
 
     KIND = "dac"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.codecs.encodec import CausalStack, RecurrentBlock
+from mlx_port.codecs.encodec import CausalStack, Encodec, RecurrentBlock
 from mlx_port.layerwise import Layers, Tensors
 
 
-class EncodecLayers(Layers):
+class EncodecLayers(Layers[Encodec]):
     """Runs the stages of tts_core.codecs.encodec."""
 
     KIND = "encodec"

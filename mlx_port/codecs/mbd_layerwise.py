@@ -20,13 +20,14 @@ class Bands(nn.Module):
         self.bands = [Band(band, config.sample_rate) for band in config.bands]
 
 
-class MbdLayers(Layers):
+class MbdLayers(Layers[Bands]):
     """Runs the stages of one band, from tts_core.codecs.mbd."""
 
     KIND = "mbd"
 
-    def build(self, config: MbdConfig) -> Bands:
+    def build(self, config: object) -> Bands:
         """Build all bands; the network itself has one at a time."""
+        assert isinstance(config, MbdConfig)
         return Bands(config)
 
     def processor(self, x: Tensors, index: int) -> Tensors:

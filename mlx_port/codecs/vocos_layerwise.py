@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
+from mlx_port.codecs.vocos import Vocos
 from mlx_port.layerwise import Layers, Tensors
 
 
-class VocosLayers(Layers):
+class VocosLayers(Layers[Vocos]):
     """Runs the stages of tts_core.codecs.vocos."""
 
     KIND = "vocos"

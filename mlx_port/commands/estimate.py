@@ -15,6 +15,7 @@ from mlx_port.commands.seconds import Seconds
 
 if TYPE_CHECKING:
     from converters.published import Part
+    from tts_core.config import Configs
     from tts_core.memory.terms import Estimate
 
 MOST_SECONDS = 1_000_000  # eleven days of speech
@@ -111,7 +112,7 @@ class Found(NamedTuple):
     """A model and how it is stored."""
 
     name: str  # of the model
-    configs: Mapping[str, Any]  # kind → configuration
+    configs: Configs
     dtype: str
     quantization: dict[str, Any] | None
 
@@ -179,7 +180,7 @@ def read_without_codecs(model: str, codec: str | None) -> Found | None:
     return None
 
 
-def read_codec(kind: str, model: str, codec: str | None) -> Any | None:
+def read_codec(kind: str, model: str, codec: str | None) -> object | None:
     """Read the configuration of a codec from --codec or the model's folder; None if neither contains it."""
     from converters.published import open_published
     from tts_core import models

@@ -17,12 +17,14 @@ import numpy as np
 
 from mlx_port.commands.generate import Flags
 from tts_core.audio.files import WavWriter, check_output, read_audio_at_its_rate, write_audio
+from tts_core.config import Configs
 from tts_core.errors import GenerationError, NotFoundError, UsageError, not_there
 from tts_core.files.record import RECORD, Record
 from tts_core.files.regular import LARGEST_TEXT
 from tts_core.models import NAMES, Model
 from tts_core.models import model as model_of
 from tts_core.options import info, options_class
+from tts_core.pipeline import Pipeline
 from tts_core.printable import json_text, one_line
 from tts_core.prompt import Prompt, Reference
 from tts_core.results import GenerationResult, join
@@ -162,7 +164,7 @@ class Opened(Protocol):
     """A model's parts as either side's `open_parts` returns them."""
 
     model: str | None
-    configs: Mapping[str, Any]  # kind → configuration
+    configs: Configs
     documents: Mapping[str, Mapping[str, str]]  # kind → name → text
 
 
@@ -197,7 +199,7 @@ def _looks_like_a_repository(model: str) -> bool:
     return bool(name) and "/" not in name and owner not in ("", ".", "..", "~") and not Path(owner).exists()
 
 
-def load_pipeline(parts: Opened, backend: Literal["mlx", "torch"]) -> Any:
+def load_pipeline(parts: Opened, backend: Literal["mlx", "torch"]) -> Pipeline:
     """Load the weights of opened parts."""
     return _loading(backend).assemble(parts)
 
@@ -206,12 +208,20 @@ def _loading(backend: Literal["mlx", "torch"]) -> Any:
     return import_module("mlx_port.loading" if backend == "mlx" else "torch_ref.loading")
 
 
+class Sink(Protocol):
+    """A file or a loudspeaker that takes samples as they come."""
+
+    def write(self, samples: np.ndarray) -> None:
+        """Take the next samples, (L,) float32."""
+        ...
+
+
 def collect(
     pieces: Iterator[GenerationResult], flags: Flags, output: Path | None, sample_rate: int
 ) -> GenerationResult:
     """Run the generation to its end. With --stream, pieces are written and played as they come."""
     shown = sys.stderr.isatty() and not (flags.quiet or flags.as_json)
-    sinks: list[Any] = []
+    sinks: list[Sink] = []
     with ExitStack() as stack:
         if flags.stream and output is not None:
             sinks.append(stack.enter_context(WavWriter(output, sample_rate)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import mlx.core as mx
 
+from mlx_port.dia.dia import Dia
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layerwise import Layers, Tensors
 from tts_core.nn.layer_order import passes
 
 
-class DiaLayers(Layers):
+class DiaLayers(Layers[Dia]):
     """Stages of tts_core.dia.layer_order."""
 
     KIND = "dia"

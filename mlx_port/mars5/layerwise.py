@@ -9,11 +9,13 @@ import mlx.core as mx
 from mlx_port.layers.cache import RingCache
 from mlx_port.layers.rope import RotaryPositions
 from mlx_port.layerwise import Layers, Tensors
+from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.encoder import speaker_rows
+from mlx_port.mars5.residual_transformer import ResidualTransformer
 from tts_core.nn.layer_order import single_passes
 
 
-class CodecLMLayers(Layers):
+class CodecLMLayers(Layers[CodecLM]):
     """Stages of tts_core.mars5.layer_order: the AR."""
 
     KIND = "mars5"
@@ -56,7 +58,7 @@ class CodecLMLayers(Layers):
         return {"logits": self.network.head(x["rows"])}
 
 
-class ResidualTransformerLayers(Layers):
+class ResidualTransformerLayers(Layers[ResidualTransformer]):
     """Stages of tts_core.mars5.layer_order: the NAR, with a speaker and without one."""
 
     KIND = "mars5_nar"

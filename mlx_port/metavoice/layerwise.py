@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mlx.core as mx
 from mlx import nn
 
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layerwise import Layers, Tensors
-from mlx_port.metavoice.speaker_encoder import unit
+from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.metavoice.second_stage import SecondStage
+from mlx_port.metavoice.speaker_encoder import SpeakerEncoder, unit
 from mlx_port.stored import Stored
 from tts_core.nn.layer_order import passes
 
 
-class SpeakerEncoderLayers(Layers):
+class SpeakerEncoderLayers(Layers[SpeakerEncoder]):
     """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice_speaker_encoder"
@@ -30,12 +30,12 @@ class SpeakerEncoderLayers(Layers):
         return {"vectors": vectors, "speaker": unit(vectors.mean(axis=0))}
 
 
-class FirstStageLayers(Layers):
+class FirstStageLayers(Layers[FirstStage]):
     """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice"
 
-    def __init__(self, config: Any, weights: Stored, dtype: str):
+    def __init__(self, config: object, weights: Stored, dtype: str):
         super().__init__(config, weights, dtype)
         self.wide = ("rows",) if dtype == "float16" else ()
 
@@ -63,7 +63,7 @@ class FirstStageLayers(Layers):
         return {"logits": self.network.head(x["last"])}
 
 
-class SecondStageLayers(Layers):
+class SecondStageLayers(Layers[SecondStage]):
     """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice_second_stage"

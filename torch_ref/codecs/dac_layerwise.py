@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 
+from torch_ref.codecs.dac import Dac, VectorQuantizer
 from torch_ref.layerwise import Layers, Tensors
 
 
-class DacLayers(Layers):
+class DacLayers(Layers[Dac]):
     """Runs the stages of tts_core.codecs.dac."""
 
     KIND = "dac"
@@ -28,7 +31,7 @@ class DacLayers(Layers):
 
     def quantizer(self, x: Tensors, index: int) -> Tensors:
         """One codebook: its projection, its codes appended to those before, and the new residual."""
-        quantizer = self.network.quantizer.quantizers[index]
+        quantizer = cast(VectorQuantizer, self.network.quantizer.quantizers[index])
         codes = quantizer.encode(x["latents"])
         return {
             "encodings": quantizer.in_proj(x["latents"]),

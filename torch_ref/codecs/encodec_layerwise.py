@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
-from torch_ref.codecs.encodec import CausalStack, RecurrentBlock
+from torch_ref.codecs.encodec import CausalStack, Encodec, RecurrentBlock, VectorQuantizer
 from torch_ref.layerwise import Layers, Tensors
 
 
-class EncodecLayers(Layers):
+class EncodecLayers(Layers[Encodec]):
     """Runs the stages of tts_core.codecs.encodec."""
 
     KIND = "encodec"
@@ -24,7 +26,7 @@ class EncodecLayers(Layers):
 
     def quantizer(self, x: Tensors, index: int) -> Tensors:
         """One codebook: its input, its codes appended to those before, and the new residual."""
-        quantizer = self.network.quantizer.layers[index]
+        quantizer = cast(VectorQuantizer, self.network.quantizer.layers[index])
         latents = x["latents"].transpose(1, 2)
         codes = quantizer.encode(latents)
         return {

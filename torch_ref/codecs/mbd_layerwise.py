@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import nn
 
@@ -18,13 +20,14 @@ class Bands(nn.Module):
         self.bands = nn.ModuleList(Band(band, config.sample_rate) for band in config.bands)
 
 
-class MbdLayers(Layers):
+class MbdLayers(Layers[Bands]):
     """Runs the stages of one band, from tts_core.codecs.mbd."""
 
     KIND = "mbd"
 
-    def build(self, config: MbdConfig) -> Bands:
+    def build(self, config: object) -> Bands:
         """Build all bands; the network itself has one at a time."""
+        assert isinstance(config, MbdConfig)
         return Bands(config)
 
     def processor(self, x: Tensors, index: int) -> Tensors:
@@ -56,4 +59,4 @@ class MbdLayers(Layers):
         return {"estimate": self.up(x, index)["hidden"][:, 0, : x["sound"].shape[1]]}
 
     def _band(self, x: Tensors) -> Band:
-        return self.network.bands[int(x["band"])]
+        return cast(Band, self.network.bands[int(x["band"])])

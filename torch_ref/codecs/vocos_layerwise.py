@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from torch_ref.codecs.vocos import Vocos
 from torch_ref.layerwise import Layers, Tensors
 
 
-class VocosLayers(Layers):
+class VocosLayers(Layers[Vocos]):
     """Runs the stages of tts_core.codecs.vocos."""
 
     KIND = "vocos"

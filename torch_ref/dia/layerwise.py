@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from torch_ref.dia.dia import Dia
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layerwise import Layers, Tensors
 from tts_core.nn.layer_order import passes
 
 
-class DiaLayers(Layers):
+class DiaLayers(Layers[Dia]):
     """Stages of tts_core.dia.layer_order."""
 
     KIND = "dia"

@@ -7,11 +7,13 @@ import torch
 from torch_ref.layers.cache import RingCache
 from torch_ref.layers.rope import RotaryPositions
 from torch_ref.layerwise import Layers, Tensors
+from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.encoder import speaker_rows
+from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.nn.layer_order import single_passes
 
 
-class CodecLMLayers(Layers):
+class CodecLMLayers(Layers[CodecLM]):
     """Stages of tts_core.mars5.layer_order: the AR."""
 
     KIND = "mars5"
@@ -54,7 +56,7 @@ class CodecLMLayers(Layers):
         return {"logits": self.network.head(x["rows"])}
 
 
-class ResidualTransformerLayers(Layers):
+class ResidualTransformerLayers(Layers[ResidualTransformer]):
     """Stages of tts_core.mars5.layer_order: the NAR, with a speaker and without one."""
 
     KIND = "mars5_nar"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from converters.published import Part
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layerwise import Layers, Tensors
-from torch_ref.metavoice.speaker_encoder import unit
+from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.second_stage import SecondStage
+from torch_ref.metavoice.speaker_encoder import SpeakerEncoder, unit
 from tts_core.nn.layer_order import passes
 
 
-class SpeakerEncoderLayers(Layers):
+class SpeakerEncoderLayers(Layers[SpeakerEncoder]):
     """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice_speaker_encoder"
@@ -29,12 +29,12 @@ class SpeakerEncoderLayers(Layers):
         return {"vectors": vectors, "speaker": unit(vectors.mean(dim=0))}
 
 
-class FirstStageLayers(Layers):
+class FirstStageLayers(Layers[FirstStage]):
     """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice"
 
-    def __init__(self, config: Any, weights: Part, dtype: str):
+    def __init__(self, config: object, weights: Part, dtype: str):
         super().__init__(config, weights, dtype)
         self.wide = ("rows",) if dtype == "float16" else ()
 
@@ -62,7 +62,7 @@ class FirstStageLayers(Layers):
         return {"logits": self.network.head(x["last"])}
 
 
-class SecondStageLayers(Layers):
+class SecondStageLayers(Layers[SecondStage]):
     """Stages of tts_core.metavoice.layer_order."""
 
     KIND = "metavoice_second_stage"

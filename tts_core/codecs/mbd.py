@@ -240,7 +240,7 @@ def read_converted(config: Mapping[str, Any]) -> MbdConfig:
     return MbdConfig(**own)
 
 
-def _converted_band(band: Any, where: str) -> MbdBandConfig:
+def _converted_band(band: object, where: str) -> MbdBandConfig:
     own = exact_fields(MbdBandConfig, band, where)
     unet = exact_fields(MbdUnetConfig, own["unet"], f"{where}: unet")
     schedule = exact_fields(MbdScheduleConfig, own["schedule"], f"{where}: schedule")

@@ -365,7 +365,7 @@ def _sampling(values: dict[str, Any], where: str) -> Sampling:
         raise CheckpointError(f"{where}: {fault}") from None
 
 
-def _integers(value: Any, where: str) -> tuple[int, ...]:
+def _integers(value: object, where: str) -> tuple[int, ...]:
     if not isinstance(value, list | tuple) or not all(type(number) is int for number in value):
         raise CheckpointError(f"config.json: {where} {value!r:.40} is not a list of whole numbers")
     return tuple(value)

@@ -95,7 +95,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _entry(name: str, fields: Any, path: Path, data: int) -> Stored:
+def _entry(name: str, fields: object, path: Path, data: int) -> Stored:
     if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"{name} does not have exactly dtype, shape and data_offsets")
     dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
@@ -117,7 +117,7 @@ def _entry(name: str, fields: Any, path: Path, data: int) -> Stored:
     return Stored(path, dtype, tuple(shape), data + begin, data + end)
 
 
-def _are_sizes(values: Any) -> bool:
+def _are_sizes(values: object) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 2**63 for value in values)
 
 

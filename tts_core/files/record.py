@@ -132,7 +132,7 @@ class Record:
             raise CheckpointError(f"{path}: {size} bytes, on record are {expected}; convert again")
 
 
-def _files(path: Path, given: Any) -> dict[str, Written]:
+def _files(path: Path, given: object) -> dict[str, Written]:
     if not isinstance(given, dict) or not given:
         raise CheckpointError(f"{path}: it does not list the files that were written; convert again")
     files = {}

@@ -187,7 +187,7 @@ class Tokenizers:
                 )
 
 
-def read_published(tokenizer: Any) -> Tokenizer:
+def read_published(tokenizer: object) -> Tokenizer:
     """Read `meta["tokenizer"]` of a published checkpoint, a dict with byte strings as keys.
 
     Raises CheckpointError for a malformed table.
@@ -210,7 +210,7 @@ def read_tokenizers(documents: Mapping[str, Mapping[str, str]]) -> Tokenizers:
     return read_converted({stage: parse_json(text, f"{TOKENIZER}: {stage}") for stage, text in texts.items()})
 
 
-def read_converted(tokenizers: Any) -> Tokenizers:
+def read_converted(tokenizers: object) -> Tokenizers:
     """Read a dict of stage → content of its tokenizer.json (`Tokenizer.to_dict`).
 
     Raises CheckpointError naming unknown, missing and malformed entries.
@@ -219,7 +219,7 @@ def read_converted(tokenizers: Any) -> Tokenizers:
     return Tokenizers(**{stage: _read_table(table, stage) for stage, table in given.items()})
 
 
-def _read_table(table: Any, stage: str) -> Tokenizer:
+def _read_table(table: object, stage: str) -> Tokenizer:
     where = f"tokenizer.json: {stage}"
     given = exact_fields(Tokenizer, table, where)
     try:

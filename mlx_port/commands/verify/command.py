@@ -186,10 +186,10 @@ def _sides() -> tuple[Side, Side]:
     """Layers of PyTorch, read through the maps, and of MLX, read from the stored files."""
     from mlx_port.stored import Stored
 
-    def reference(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
+    def reference(weights: Part, layers: str, config: object, dtype: str) -> Layers:
         return layers_class("torch_ref", layers)(config, weights, dtype).run
 
-    def port(weights: Part, layers: str, config: Any, dtype: str) -> Layers:
+    def port(weights: Part, layers: str, config: object, dtype: str) -> Layers:
         stored = Stored(weights.kind, weights.files, weights.quantization)
         return layers_class("mlx_port", layers)(config, stored, dtype).run
 

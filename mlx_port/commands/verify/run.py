@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from converters.published import Part, Published
 
 Layers = Callable[[Stage, Sequence[State]], list[State]]  # loads a layer's weights and runs it on each state
-Side = Callable[["Part", str, Any, str], Layers]  # weights, module and class, configuration, dtype
+Side = Callable[["Part", str, object, str], Layers]  # weights, module and class, configuration, dtype
 Progress = Callable[[str], object]
 
 END = "whole network"
