@@ -35,7 +35,7 @@ from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 SHORT, SLOW_SHORT, SLOW_DRAWS = 20, 6, 16
 TINY = replace(

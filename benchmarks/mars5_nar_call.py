@@ -33,7 +33,7 @@ from tts_core.mars5.config import ResidualTransformerConfig, is_norm, residual_t
 from tts_core.mars5.diffusion import FIRST_DRAW, Cells, Diffusion, gumbel, make_cells
 from tts_core.mars5.schedule import schedule
 from tts_core.mars5.spec import MARS5_NAR
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 # H200: cuBLAS was measured at 790 TFLOP/s in half precision; in float32 the data sheet says 67
 PEAK = {"bfloat16": 790e12, "float16": 790e12, "float32": 67e12}

@@ -22,7 +22,7 @@ import mars5_nar_call as calls
 import numpy as np
 
 from tts_core.mars5.diffusion import first_noise, make_cells
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 
 def backend(name: str, work: calls.Work, dtype: str) -> SimpleNamespace:

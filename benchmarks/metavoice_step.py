@@ -29,7 +29,7 @@ import numpy as np
 from tts_core.metavoice.config import FirstStageConfig, first_stage_parameter_shapes, is_norm, is_quantisable
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 RUNS = 3
 TEXT_TOKENS = 60

@@ -18,7 +18,7 @@ from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import end_penalties
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from mlx_port.dia.dia import Dia
 from mlx_port.dia.sampling import candidates_0626, draw, forbid_special
 from tts_core.dia.grid import apply_delay
 from tts_core.dia.text import tokenize
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 from tts_core.voice.embedded import CODEC, DIA
 
 FORMS: dict[str, dict[str, Any]] = {

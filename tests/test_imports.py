@@ -38,7 +38,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("printable",),
         ("errors",),
         ("files",),
-        ("config", "models", "noise", "options"),
+        ("config", "models", "options"),
         ("audio", "memory", "nn", "text", "voice"),
         ("pipeline", "prompt", "results"),
         ("codecs",),

@@ -18,7 +18,7 @@ from mlx_port.mars5.step import Draw, make_step
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import not_finite
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 def extend(

@@ -13,7 +13,7 @@ from mlx_port.codecs.vocos import Vocos
 from mlx_port.host import Host
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.metavoice.request import BANDWIDTH_ID
-from tts_core.noise import NormalNoise
+from tts_core.nn.noise import NormalNoise
 
 
 class VocosDecoder:

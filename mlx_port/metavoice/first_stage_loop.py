@@ -22,7 +22,7 @@ from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
 from tts_core.metavoice.tokens import TokenRows, check_room, grouped
 from tts_core.nn.guard import not_finite
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 def generate_tokens(

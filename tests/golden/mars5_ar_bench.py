@@ -21,7 +21,7 @@ from tts_core.mars5.config import CodecLMConfig, codec_lm_from_shapes
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tests.golden.mars5_ar_bench import ArSide, ar_side, read_checkpoint, sampli
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 DEFAULT_MAX_LEN = 2000  # of the runs whose caches ar_forward has
 RENAMED = {"nar_guidance_w": "cfg_scale"}  # names of the original → ours

@@ -12,7 +12,7 @@ from tests.sides import Side, Stored
 from tests.tiny.metavoice import tilted
 from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tests.tiny.published_models import METAVOICE, sources
 from tts_core.audio.files import read_audio
 from tts_core.codecs.mbd import MbdConfig
 from tts_core.metavoice.config import END_OF_AUDIO
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 
 TEXT = "Hello there."  # one piece: the second stage's window is small

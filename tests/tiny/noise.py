@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 
 class CountingNoise(HostNoise):

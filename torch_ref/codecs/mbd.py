@@ -27,7 +27,7 @@ from tts_core.codecs.mbd import (
     nearest_frames,
 )
 from tts_core.codecs.mbd_schedule import Transition, check_steps, default_steps, transitions
-from tts_core.noise import NormalNoise
+from tts_core.nn.noise import NormalNoise
 
 NORM_EPS = 1e-5
 

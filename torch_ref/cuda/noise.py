@@ -1,4 +1,4 @@
-"""Uniform numbers drawn on the device, bit for bit those of tts_core.noise.HostNoise.
+"""Uniform numbers drawn on the device, bit for bit those of tts_core.nn.noise.HostNoise.
 
 Philox 4x64-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the order of a block's
 words is that of numpy.random.Philox.

@@ -21,7 +21,7 @@ from torch_ref.dia.fused import FusedDecoder, Memory
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Batch
 from tts_core.dia.sampling import Sampling
-from tts_core.noise import HostNoise, Noise
+from tts_core.nn.noise import HostNoise, Noise
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
 STEPS = 4  # between two reads of draws

@@ -19,7 +19,7 @@ from torch_ref.mars5.step import Draw, PendingId, make_step
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.guard import not_finite
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 @torch.inference_mode()

@@ -20,7 +20,7 @@ from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 class Mars5Engine:

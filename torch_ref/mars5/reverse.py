@@ -24,7 +24,7 @@ from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, constants, numbers_for
 from tts_core.mars5.schedule import reverse_order
 from tts_core.nn.guard import REMEDY
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 class Step:

@@ -17,7 +17,7 @@ from torch_ref.metavoice.second_stage import SecondStage
 from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.config import CODEBOOK_SIZE
 from tts_core.metavoice.sampling import SECOND_STAGE_STEP, waiting_times
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 TEMPERATURE, TOP_K = 1.0, 200  # as in upstream, which ignores its user's values here
 

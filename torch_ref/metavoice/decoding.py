@@ -14,7 +14,7 @@ from torch_ref.codecs.vocos import Vocos
 from torch_ref.host import Host
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.metavoice.request import BANDWIDTH_ID
-from tts_core.noise import NormalNoise
+from tts_core.nn.noise import NormalNoise
 
 
 class VocosDecoder:

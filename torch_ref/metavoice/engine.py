@@ -24,7 +24,7 @@ from tts_core.metavoice.request import Piece
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.speaker_cache import SpeakerCache
 from tts_core.metavoice.text import Tokenizers
-from tts_core.noise import NormalNoise
+from tts_core.nn.noise import NormalNoise
 
 
 class MetaVoiceEngine:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 from tts_core.options import check, option, speed_option
 
 if TYPE_CHECKING:
-    from tts_core.noise import Noise
+    from tts_core.nn.noise import Noise
 
 PieceSeconds = float | Literal["auto"] | None
 

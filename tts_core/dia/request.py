@@ -21,7 +21,7 @@ from tts_core.dia.reading import choose_rules, notes, readable
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import paused, prepare, rewritten, rewritten_transcript, tokenize
 from tts_core.errors import UsageError
-from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
+from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.text.breaks import Paused

@@ -7,7 +7,7 @@ classes and between second numbers. Unlike there, shifts are arithmetic: framewo
 signed integers in one operation. The result has 31 bits and no sign bit.
 """
 
-NOISE_BITS = 23  # of a number from the host, see tts_core/noise.py
+NOISE_BITS = 23  # of a number from the host, see tts_core/nn/noise.py
 HASH_BITS = 31
 
 

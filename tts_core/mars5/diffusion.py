@@ -20,7 +20,7 @@ import numpy as np
 
 from tts_core.errors import UsageError
 from tts_core.mars5.schedule import MOST_TIMESTEPS, schedule
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 Draws = Literal["per cell", "per class"]
 

@@ -15,7 +15,7 @@ from tts_core.options import check, option, speed_option
 
 if TYPE_CHECKING:
     from tts_core.mars5.diffusion import Draws
-    from tts_core.noise import Noise
+    from tts_core.nn.noise import Noise
 
 MAX_LEN = 2000  # ids, prompt included, unless generate_max_len_override is given
 PIECE_SECONDS = 10.0  # of speech, approximately: a length that the networks speak well at once

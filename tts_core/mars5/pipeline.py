@@ -28,7 +28,7 @@ from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Piece, Request, for_voc
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.host import Host
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import FinishReason, GenerationResult, Meter, join

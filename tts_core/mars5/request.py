@@ -20,7 +20,7 @@ from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes, Voice, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
-from tts_core.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
+from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused

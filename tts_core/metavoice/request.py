@@ -26,7 +26,7 @@ from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.speaker_slices import SAMPLE_RATE as SPEAKER_RATE
 from tts_core.metavoice.speaker_slices import TRIM_DB
 from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, normalise, read_tokenizers
-from tts_core.noise import HostNoise, check_seed, piece_seed
+from tts_core.nn.noise import HostNoise, check_seed, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt
 from tts_core.text import breaks

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from tts_core.errors import UsageError
-from tts_core.noise import Noise, NormalNoise
+from tts_core.nn.noise import Noise, NormalNoise
 
 LOWEST_TEMPERATURE = 1e-5  # of the fast rule
 SECOND_STAGE_STEP = 1 << 32  # step in a text's noise source that its second stage draws from

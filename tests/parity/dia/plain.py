@@ -17,7 +17,7 @@ from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import tokenize
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True)

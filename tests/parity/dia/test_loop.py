@@ -13,7 +13,7 @@ from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import tokenize
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])

@@ -18,7 +18,7 @@ from tts_core.audio.joining import FADE, PAUSE
 from tts_core.audio.joining import join as join_waves
 from tts_core.dia import pipeline as dia_pipeline
 from tts_core.errors import ResourceError, UsageError
-from tts_core.noise import HostNoise, piece_seed
+from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 

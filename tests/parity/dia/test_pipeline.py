@@ -14,7 +14,7 @@ from tests.sides import PORT, SIDES, Side
 from tests.tiny.dia import EOS, compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.noise import CountingNoise
 from tts_core.errors import CheckpointError
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 from tts_core.results import join
 

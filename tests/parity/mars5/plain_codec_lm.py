@@ -15,7 +15,7 @@ import numpy as np
 from tests.sides import ORACLE
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from tests.sides import Side
 from tts_core.mars5.diffusion import Cells, Diffusion, numbers_for
 from tts_core.mars5.schedule import schedule
-from tts_core.noise import Noise
+from tts_core.nn.noise import Noise
 
 
 @dataclass(frozen=True)

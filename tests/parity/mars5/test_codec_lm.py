@@ -19,7 +19,7 @@ from tts_core.errors import GenerationError
 from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.tokens import CodecPrompt
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 CONFIG = ar_config()
 NARROW = ar_config(sliding_window=16)

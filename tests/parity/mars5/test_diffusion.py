@@ -8,7 +8,7 @@ import pytest
 from tests.parity.mars5.plain_diffusion import hashed_bits, hashed_gumbel
 from tests.sides import PORT, SIDES, Side
 from tts_core.mars5.diffusion import constants, gumbel
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
 WAYS = pytest.mark.parametrize("way", ["per cell", "per class"])

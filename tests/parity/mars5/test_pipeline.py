@@ -30,7 +30,7 @@ from tts_core.mars5.diffusion import FIRST_DRAW
 from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
-from tts_core.noise import HostNoise, piece_seed
+from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.text.sentences import CHARACTERS_PER_SECOND

@@ -28,7 +28,7 @@ from tts_core.mars5.config import is_norm, residual_transformer_parameter_shapes
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
 from tts_core.mars5.memory import weight_bytes
 from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 GROUP, FRAMES, TIMESTEPS = 32, 6, 5
 NAR = replace(

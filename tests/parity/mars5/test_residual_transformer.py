@@ -12,7 +12,7 @@ from tests.tiny.mars5_nar import TEXT, codes, config, weights
 from tests.tolerance import assert_within
 from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 EVERY_SIDE = pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
 REFERENCE = codes(6, seed=1)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tiny.mars5 import pipeline
 from tts_core.mars5.diffusion import Diffusion, first_noise, make_cells
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 FRAMES, PROMPT = 14, 10
 

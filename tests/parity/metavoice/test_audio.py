@@ -21,7 +21,7 @@ from tts_core.audio.bands import lowpass_filters
 from tts_core.codecs.mbd_schedule import Transition, default_steps, transitions
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 SPEAKER = SpeakerEncoderConfig(n_mels=11, hidden_size=10, num_hidden_layers=3, speaker_embedding_size=7)
 KINDS = (*BOTH, "float64")

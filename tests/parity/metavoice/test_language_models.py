@@ -25,7 +25,7 @@ from tests.tts_core.metavoice import sampling_rules as rules
 from tts_core.errors import GenerationError, UsageError
 from tts_core.metavoice.codes import by_position, second_stage_rows
 from tts_core.metavoice.sampling import SECOND_STAGE_STEP, FirstStageSampling, waiting_times
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 TORCH, MLX, ORACLE = map(LanguageSide, ("torch", "mlx", "float64"))
 EVERY_SIDE = pytest.mark.parametrize("side", [TORCH, MLX], ids=["torch_ref", "mlx_port"])

@@ -24,7 +24,7 @@ from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.options import MetaVoiceOptions
 from tts_core.metavoice.request import STAGES, Facts, log_license, request
-from tts_core.noise import HostNoise, piece_seed
+from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.pipeline import Progress
 from tts_core.prompt import Prompt
 from tts_core.results import join

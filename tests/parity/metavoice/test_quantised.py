@@ -25,7 +25,7 @@ from tests.tiny.published_models import FIRST
 from tests.tolerance import assert_within
 from tts_core.metavoice.config import is_quantisable
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 pytestmark = pytest.mark.skipif(not FIRST.is_file(), reason=f"{FIRST} is missing")
 GROUP = 32  # divides the sizes of small sets

@@ -11,7 +11,7 @@ from tests.tiny.recordings import snippet
 from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.api import embedded_voice as torch_voice
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 from tts_core.results import GenerationResult, join
 from tts_core.voice.embedded import CODEC, DIA
 

@@ -26,7 +26,7 @@ from tests.tts_core.dia import sampling_rules as rules
 from tts_core.dia.grid import apply_delay
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import tokenize
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 from tts_core.voice.embedded import FOLDER
 
 VOICE = Path(os.environ.get("MLX_PORT_VOICE", FOLDER))

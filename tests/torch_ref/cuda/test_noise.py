@@ -6,7 +6,7 @@ import torch
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from torch_ref.cuda.noise import fill_uniform
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 pytestmark = kernel_marks()
 

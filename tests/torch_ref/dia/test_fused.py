@@ -12,7 +12,7 @@ from torch_ref.dia.fused import FusedDecoder, runs
 from torch_ref.dia.slots import Joining, Slots
 from tts_core.dia.grid import FREE
 from tts_core.dia.sampling import Sampling
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 pytestmark = kernel_marks()
 

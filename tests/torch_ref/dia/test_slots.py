@@ -18,7 +18,7 @@ from torch_ref.dia.slots import Joining, Slots
 from torch_ref.dia.step import Step
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.sampling import Sampling
-from tts_core.noise import HostNoise, Noise
+from tts_core.nn.noise import HostNoise, Noise
 
 pytestmark = kernel_marks()
 

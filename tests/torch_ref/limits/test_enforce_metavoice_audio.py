@@ -15,7 +15,7 @@ from torch_ref.limits import Backend, enforce, observe
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.codecs.mbd import PUBLISHED_UNET
 from tts_core.metavoice.config import SpeakerEncoderConfig, speaker_encoder_parameter_shapes
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 LENGTH = 96_000  # 4 s: above 65,536, the limit of a convolution on some of them
 SPEAKER = SpeakerEncoderConfig(n_mels=11, hidden_size=10, num_hidden_layers=3, speaker_embedding_size=7)

@@ -24,7 +24,7 @@ from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE, METAVOICE_SECOND_STAGE
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 VERSIONS = (("2.5.1", "13.6"), ("2.6.0", "14.5"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))
 SETTINGS = {

@@ -15,7 +15,7 @@ from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
 from tts_core.mars5.spec import MARS5_NAR
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 FEW = replace(
     MARS5_NAR, encoder_layers=1, decoder_layers=2, speaker_layers=1

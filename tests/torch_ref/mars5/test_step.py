@@ -19,7 +19,7 @@ from torch_ref.mars5.sampling import draw
 from tts_core.errors import GenerationError
 from tts_core.mars5.config import is_norm
 from tts_core.mars5.options import Mars5Options
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 DRAWS = 40
 SETTINGS = {

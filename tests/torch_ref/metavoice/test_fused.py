@@ -21,7 +21,7 @@ from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.step import fix
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"

@@ -29,7 +29,7 @@ from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.metavoice.step import Step
 from tts_core.metavoice.codes import second_stage_rows
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 TEXTS = ["Hello there.", "a"]
 SPEAKERS = np.random.default_rng(2).normal(0, 1, (2, 10)).astype(np.float32)

@@ -11,7 +11,7 @@ from tts_core.dia.pieces import Piece, read
 from tts_core.dia.request import one_each, request, request_batch, together
 from tts_core.dia.text import has_words
 from tts_core.errors import UsageError
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 
 CONFIG = dia_config(positions=1500, text_positions=600)

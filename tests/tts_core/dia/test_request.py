@@ -14,7 +14,7 @@ from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import Batch, request_batch
 from tts_core.errors import UsageError
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 
 CONFIG = dia_config(positions=30, text_positions=20)  # room for 26 frames

@@ -18,7 +18,7 @@ from tts_core.mars5.diffusion import (
     numbers_for,
 )
 from tts_core.mars5.schedule import schedule
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 FIRST, PROMPT = np.array([4, 0, 9, 2]), np.arange(6).reshape(3, 2)
 

@@ -13,7 +13,7 @@ from tts_core.mars5 import request as module
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.reference import Sizes, Voice, read_voice
 from tts_core.mars5.request import Request, for_vocoder, request, request_batch
-from tts_core.noise import HostNoise, piece_seed
+from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.text.sentences import CHARACTERS_PER_SECOND
 

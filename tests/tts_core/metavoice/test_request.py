@@ -38,7 +38,7 @@ from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE as FIRST
 from tts_core.metavoice.spec import METAVOICE_SECOND_STAGE as SECOND
 from tts_core.metavoice.text import normalise
-from tts_core.noise import piece_seed
+from tts_core.nn.noise import piece_seed
 from tts_core.prompt import Prompt, Reference
 
 CONFIGS = {"metavoice": FIRST, "metavoice_second_stage": SECOND, "vocos": VOCODER}

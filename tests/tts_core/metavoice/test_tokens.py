@@ -10,7 +10,7 @@ import pytest
 from tts_core.errors import UsageError
 from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
 from tts_core.metavoice.tokens import TokenRows, check_room, grouped
-from tts_core.noise import HostNoise
+from tts_core.nn.noise import HostNoise
 
 END = 9
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tts_core.errors import UsageError
-from tts_core.noise import check_seed
+from tts_core.nn.noise import check_seed
 from tts_core.text.checks import check_one_speaker, check_words
 
 

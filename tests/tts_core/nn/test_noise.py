@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tts_core.errors import UsageError
-from tts_core.noise import HostNoise, per_text, piece_seed
+from tts_core.nn.noise import HostNoise, per_text, piece_seed
 
 SHAPE = (9, 1028)
 PINNED = [
