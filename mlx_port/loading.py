@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import mlx.core as mx
 from mlx import nn
@@ -19,6 +19,7 @@ from tts_core.files.regular import read_text
 from tts_core.pipeline import Pipeline
 
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
+Made = TypeVar("Made")
 
 
 class Parts:
@@ -68,8 +69,17 @@ class Parts:
         """Return the quantization of a part as in its config.json; None if it is not quantized."""
         return self._raw[kind].get("quantization")
 
-    def network(self, kind: str) -> Any:
-        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces."""
+    def network(self, kind: str, cls: type[Made]) -> Made:
+        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces.
+
+        cls: its class, the one that the spec names.
+        """
+        network = self._network(kind)
+        if not isinstance(network, cls):
+            raise TypeError(f"{kind}: expected a {cls.__name__}, found a {type(network).__name__}")
+        return network
+
+    def _network(self, kind: str) -> object:
         made, pieces = models.network_class("mlx_port", kind), models.network(kind).pieces
         if pieces is not None:
             self._check_tensors(kind)
@@ -168,7 +178,7 @@ def open_networks(
 ) -> dict[str, Any]:
     """Load networks by kind, without a pipeline; arguments as in `open_parts`."""
     parts = open_parts(path, dtype=dtype, kinds=kinds)
-    return {kind: parts.network(kind) for kind in parts.configs}
+    return {kind: parts.network(kind, object) for kind in parts.configs}
 
 
 def _document(file: Path) -> str:

@@ -18,6 +18,7 @@ from tts_core.errors import UsageError
 from tts_core.pipeline import Pipeline
 
 Network = TypeVar("Network", bound=nn.Module)
+Made = TypeVar("Made")
 
 
 class Parts:
@@ -35,8 +36,17 @@ class Parts:
         self._parts = published.parts
         published.check_fits()
 
-    def network(self, kind: str) -> Any:
-        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces."""
+    def network(self, kind: str, cls: type[Made]) -> Made:
+        """Load the network of a kind with its weights, or with a reader of them if it loads in pieces.
+
+        cls: its class, the one that the spec names.
+        """
+        network = self._network(kind)
+        if not isinstance(network, cls):
+            raise TypeError(f"{kind}: expected a {cls.__name__}, found a {type(network).__name__}")
+        return network
+
+    def _network(self, kind: str) -> object:
         made, pieces = models.network_class("torch_ref", kind), models.network(kind).pieces
         if pieces is not None:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
@@ -120,7 +130,7 @@ def open_networks(
 ) -> dict[str, Any]:
     """Load networks by kind, without a pipeline; arguments as in `open_parts`."""
     parts = open_parts(path, dtype=dtype, device=device, config=config, kinds=kinds)
-    return {kind: parts.network(kind) for kind in parts.configs}
+    return {kind: parts.network(kind, object) for kind in parts.configs}
 
 
 def fill(network: Network, part: Part, dtype: torch.dtype, device: torch.device) -> Network:

@@ -52,7 +52,7 @@ def assemble(parts: Parts) -> DiaPipeline:
         )
 
     understood(check, {}, parts.folder)
-    network, codec = parts.network("dia"), parts.network("dac")
+    network, codec = parts.network("dia", Dia), parts.network("dac", Dac)
     codec.policy = codec_policy(
         codec.config, dtype=parts.dtype_of("dia"), backend=backend_name(), free=free_bytes()
     )

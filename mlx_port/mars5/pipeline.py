@@ -51,9 +51,13 @@ def assemble(parts: Parts) -> Mars5Pipeline:
     understood(check, {}, parts.folder)
     texts, ids = parts.documents["mars5"], config_of(parts.configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
-    kinds = "mars5", "mars5_nar", "encodec", "vocos"
-    network, transformer, codec, vocoder = (parts.network(kind) for kind in kinds)
-    return compose(network, transformer, codec, vocoder, vocabulary)
+    return compose(
+        parts.network("mars5", CodecLM),
+        parts.network("mars5_nar", ResidualTransformer),
+        parts.network("encodec", Encodec),
+        parts.network("vocos", Vocos),
+        vocabulary,
+    )
 
 
 def compose(

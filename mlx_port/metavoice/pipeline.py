@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mlx_port.codecs.encodec import Encodec
+from mlx_port.codecs.mbd import MultiBandDiffusion
+from mlx_port.codecs.vocos import Vocos
 from mlx_port.loading import Parts, open_parts
 from mlx_port.memory import backend_name, free_bytes
 from mlx_port.metavoice.engine import MetaVoiceEngine
+from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.metavoice.second_stage import SecondStage
+from mlx_port.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.metavoice import pipeline
 from tts_core.metavoice.memory import check_loading
 from tts_core.metavoice.text import read_tokenizers
@@ -42,9 +48,12 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         free=free_bytes(),
     )
     tokenizers = read_tokenizers(parts.documents)
-    kinds = "metavoice", "metavoice_second_stage", "metavoice_speaker_encoder", "vocos"
-    network, second_stage, speaker_encoder, vocoder = (parts.network(kind) for kind in kinds)
-    diffusion = (parts.network("encodec"), parts.network("mbd")) if "mbd" in parts.configs else None
+    network = parts.network("metavoice", FirstStage)
+    second_stage = parts.network("metavoice_second_stage", SecondStage)
+    speaker_encoder = parts.network("metavoice_speaker_encoder", SpeakerEncoder)
+    vocoder, diffusion = parts.network("vocos", Vocos), None
+    if "mbd" in parts.configs:
+        diffusion = parts.network("encodec", Encodec), parts.network("mbd", MultiBandDiffusion)
     return MetaVoicePipeline(
         MetaVoiceEngine(parts.configs, tokenizers, network, second_stage, speaker_encoder, vocoder, diffusion)
     )

@@ -56,7 +56,7 @@ def assemble(parts: Parts) -> DiaPipeline:
         backend=backend_name(parts.device),
         free=free_bytes(parts.device),
     )
-    network, codec = parts.network("dia"), parts.network("dac")
+    network, codec = parts.network("dia", Dia), parts.network("dac", Dac)
     codec.policy = codec_policy(
         codec.config,
         dtype=name_of(parts.dtype),

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from torch_ref.codecs.encodec import Encodec
+from torch_ref.codecs.mbd import MultiBandDiffusion
+from torch_ref.codecs.vocos import Vocos
 from torch_ref.device import name_of
 from torch_ref.loading import Parts, open_parts
 from torch_ref.memory import backend_name, free_bytes
 from torch_ref.metavoice.engine import MetaVoiceEngine
+from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.second_stage import SecondStage
+from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.metavoice import pipeline
 from tts_core.metavoice.memory import check_loading
 from tts_core.metavoice.text import read_tokenizers
@@ -51,9 +57,12 @@ def assemble(parts: Parts) -> MetaVoicePipeline:
         free=free_bytes(parts.device),
     )
     tokenizers = read_tokenizers(parts.documents)
-    kinds = "metavoice", "metavoice_second_stage", "metavoice_speaker_encoder", "vocos"
-    network, second_stage, speaker_encoder, vocoder = (parts.network(kind) for kind in kinds)
-    diffusion = (parts.network("encodec"), parts.network("mbd")) if "mbd" in parts.configs else None
+    network = parts.network("metavoice", FirstStage)
+    second_stage = parts.network("metavoice_second_stage", SecondStage)
+    speaker_encoder = parts.network("metavoice_speaker_encoder", SpeakerEncoder)
+    vocoder, diffusion = parts.network("vocos", Vocos), None
+    if "mbd" in parts.configs:
+        diffusion = parts.network("encodec", Encodec), parts.network("mbd", MultiBandDiffusion)
     return MetaVoicePipeline(
         MetaVoiceEngine(parts.configs, tokenizers, network, second_stage, speaker_encoder, vocoder, diffusion)
     )
