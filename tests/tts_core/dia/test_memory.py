@@ -72,13 +72,12 @@ def published_codec():
         ("torch-cpu", 256, 256),
         ("torch-mps", 257, 512),
         ("mlx-metal", 513, 768),
-        ("torch-cuda", 1, 512),
-        ("torch-cuda", 512, 512),
-        ("torch-cuda", 513, 1024),
-        ("torch-cuda", 3072, 4096),
+        ("torch-cuda", 1, 1),
+        ("torch-cuda", 513, 513),
+        ("torch-cuda", 3072, 3072),
     ],
 )
-def test_the_cache_grows_by_chunks_or_doubles(backend, rows, room):
+def test_the_cache_grows_by_chunks_or_has_the_grids_rows(backend, rows, room):
     assert cache_rows(rows, backend) == room
 
 
@@ -132,12 +131,12 @@ def test_prompts_are_encoded_before_the_rest(backend):
     assert all(term.why for term in guess.terms)
 
 
-@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 0.6e9)])
+@pytest.mark.parametrize(("backend", "bytes_"), [("torch-cpu", 0.4e9), ("torch-cuda", 1.02e9)])
 def test_the_codec_is_bounded_by_its_window(backend, bytes_):
     """The longest speech needs no more memory for the codec than one largest window."""
     guesses = [
         estimate(FULL, DAC_44KHZ, Job(10, frames), dtype="float32", backend=backend)
-        for frames in (600, 1000, 3056)
+        for frames in (600, 2000, 3056)
     ]
     assert len({guess["codec"].bytes for guess in guesses[1:]}) == 1
     assert guesses[0]["codec"].bytes <= guesses[1]["codec"].bytes < bytes_
