@@ -94,7 +94,8 @@ def probe(modules: dict[str, str]) -> dict[str, dict[str, Any]]:
             [sys.executable, "-c", code.format(module)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # of a driver's message
         )
         for name, module in modules.items()
     }
@@ -111,7 +112,7 @@ def _answer(name: str, process: Any) -> dict[str, Any]:
         process.kill()
         process.communicate()
         return {"fault": f"no answer within {SECONDS} s"}
-    if process.returncode == 0:
+    if process.returncode == 0 and out.strip():
         return json.loads(out.splitlines()[-1])
     last = (err.strip().splitlines() or ["no message"])[-1]
     if last.startswith(f"ModuleNotFoundError: No module named '{name}"):
@@ -152,6 +153,8 @@ def needed_bytes(backend: str) -> int:
 
 def text(found: dict[str, Any]) -> str:
     """Format the facts as text for a terminal."""
+    from tts_core.printable import one_line
+
     host, cache, generation = found["machine"], found["cache"], found["generation"]
     packages = [f"{name} {number or 'not installed'}" for name, number in found["packages"].items()]
     models = [f"{model['title']} ({', '.join(model['published'])})" for model in found["models"].values()]
@@ -167,7 +170,7 @@ def text(found: dict[str, Any]) -> str:
         *_torch(found["torch"]),
         f"generation  {'possible' if generation['possible'] else 'not possible'}: {generation['why']}",
     ]
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _mlx(facts: dict[str, Any]) -> list[str]:

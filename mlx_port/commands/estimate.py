@@ -197,6 +197,8 @@ def read_codec(kind: str, model: str, codec: str | None) -> object | None:
 
 def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None) -> str:
     """Format the estimates: a row per term, a column per backend, in MB, and an explanation of each row."""
+    from tts_core.printable import one_line
+
     lines = [above, ""]
     lines.append(" " * 14 + "".join(f"{guess.backend:>12}" for guess in guesses))
     rows = [
@@ -215,7 +217,7 @@ def table(guesses: Sequence[Estimate], above: str, below: str, free: int | None)
             lines.append(f"{terms[0].name}{which}: {why}")
     if free is not None:
         lines += ["", f"This machine has {free / 1e6:,.0f} MB free."]
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def facts(guesses: Sequence[Estimate]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def load_both(seed: int, case: object, folder: Path) -> int:
     return loaded
 
 
-@made.cases(40, 4000)
+@made.cases(40, 2000)
 def test_descriptions(seeds: range, folders: list[Path], tmp_path: Path) -> None:
     loaded = 0
     for seed in seeds:
@@ -62,7 +62,7 @@ def test_descriptions(seeds: range, folders: list[Path], tmp_path: Path) -> None
     assert 0 < loaded < 2 * len(seeds)
 
 
-@made.cases(40, 4000)
+@made.cases(40, 2000)
 def test_headers(seeds: range, folders: list[Path], tmp_path: Path) -> None:
     loaded = 0
     for seed in seeds:

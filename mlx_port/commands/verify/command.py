@@ -150,11 +150,14 @@ def _changed(destination: str, kinds: Sequence[str]) -> list[str]:
 def _check_page(page: str) -> None:
     from pathlib import Path
 
-    from tts_core.errors import NotFoundError
+    from tts_core.errors import NotFoundError, UsageError
+    from tts_core.files.regular import irregular
 
     folder = Path(page).absolute().parent
     if not folder.is_dir() or Path(page).is_dir() or not os.access(folder, os.W_OK):
         raise NotFoundError(f"--html: {page}: its folder is missing or not writable; choose another")
+    if os.path.lexists(page) and (kind := irregular(os.lstat(page).st_mode)):
+        raise UsageError(f"--html: {page}: {kind}; give the name of a file")
 
 
 def _without_tf32() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mlx_port.commands.verify.conversion import Fault, Loss, TensorClass
 from mlx_port.commands.verify.measure import FACTOR, FLOOR, Choices, Row
+from tts_core.printable import one_line
 
 WIDTH = 100
 HEAD = "  err mlx    /scale err torch  ratio      SNR     bound"
@@ -154,7 +155,7 @@ class Report:
 
     def text(self) -> str:
         """Format for a terminal."""
-        return "\n".join(self._lines())
+        return "\n".join(map(one_line, self._lines()))
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.source} -> {self.destination} ({self.stored_as})"

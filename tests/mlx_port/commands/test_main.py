@@ -46,7 +46,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         for text in (out, err):
             assert not [c for c in text if category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c != "\n"]
             assert max(map(len, text.split("\n"))) <= LONGEST + len("error: ")
-        assert err.count("\n") == (code != 0)
+        assert err.count("\n") == (code > 1)
         return out + err
 
     return run
@@ -278,6 +278,25 @@ def test_a_reference_that_is_no_file(
     spoken = ("generate", "--model", models["mars5"], "--text", "Hi.", "--backend", backend)
     text = said((2,), cli.run, *spoken, "--ref-audio", tmp_path / "pipe.wav")
     assert f"{tmp_path}/pipe.wav: a named pipe, not a file; give a sound file" in text
+
+
+def test_a_page_that_is_no_file(
+    converted: Path, published: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
+    os.mkfifo(tmp_path / "a.html")
+    with patience():
+        text = said((2,), cli.run, "verify", published, converted, "--html", tmp_path / "a.html", "--offline")
+    assert f"--html: {tmp_path}/a.html: a named pipe; give the name of a file" in text
+
+
+def test_doctor(said: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of folders, devices and faults."""
+    monkeypatch.setenv("XDG_CACHE_HOME", f"/nowhere/{NASTY}")
+    faults = {"mlx": {"fault": NASTY}, "torch": {"fault": NASTY}}
+    monkeypatch.setattr("mlx_port.commands.doctor.probe", lambda modules: faults)
+    told = said((0, 1), cli.run, "doctor").split("\n")
+    assert [line.split()[0] for line in told if SHOWN in line] == ["cache", "MLX", "torch"]
+    said((0, 1), cli.run, "doctor", "--json")
 
 
 def test_generate_checks_hashes_when_asked(

@@ -1,0 +1,180 @@
+"""Speak hundreds of utterances in one process of each side: nothing grows, and the last equals the first.
+
+    python benchmarks/soak.py [--sides torch mlx] [--utterances 300] [--seconds 1.5] [--json FILE]
+
+Short texts with the embedded voice (benchmarks/texts/short.txt), each with a seed of its own and at most
+--seconds of speech, in turns by `generate`, a `stream` to its end, a `stream` that is closed early, a batch
+of two, and a generation that is cancelled after a text that is refused. The first utterance is spoken again
+at the end. After each one:
+
+    memory       resident set of the process, MB: median over a tenth of the run
+    threads      of the process
+    descriptors  open files, pipes and sockets
+    objects      that Python's garbage collector knows, after a collection
+
+Flat means: from the third tenth to the last, memory grows by at most 2 %, threads and descriptors stay, and
+objects grow by less than one in 20 utterances. Exits with 1 if a side is not flat, or if its last utterance
+differs from its first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.voice_quality import machine
+from tts_core.errors import CancelledError, UsageError
+
+TEXTS = Path(__file__).parent / "texts" / "short.txt"
+SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
+TENTHS, SETTLED = 10, 2  # parts of the run, and the one that its end is compared with
+GROWTH = 1.02
+
+
+NAMES = ("memory", "threads", "descriptors", "objects")
+
+
+def state(process: psutil.Process) -> tuple[int, int, int, int]:
+    """Of the process, in the order of NAMES; memory in bytes."""
+    gc.collect()
+    memory = process.memory_info().rss
+    return memory, process.num_threads(), process.num_fds(), len(gc.get_objects())
+
+
+class Soak:
+    """A voice that speaks in every way that an app does. seconds: of speech at most."""
+
+    def __init__(self, side: str, seconds: float):
+        self.voice = importlib.import_module(f"{SIDES[side]}.api").embedded_voice()
+        self.seconds = seconds
+        self.ways = [self.generate, self.stream, self.close_early, self.batch, self.cancel]
+
+    def speak(self, place: int, text: str) -> np.ndarray:
+        """Samples of an utterance, (L,); place: its number, which is its seed and chooses the way."""
+        return self.ways[place % len(self.ways)](text, place)
+
+    def generate(self, text: str, seed: int) -> np.ndarray:
+        return self.voice.generate(text, seed=seed, max_seconds=self.seconds).audio
+
+    def stream(self, text: str, seed: int) -> np.ndarray:
+        parts = self.voice.stream(text, seed=seed, max_seconds=self.seconds)
+        return np.concatenate([part.audio for part in parts])
+
+    def close_early(self, text: str, seed: int) -> np.ndarray:
+        parts = self.voice.stream(text, seed=seed, max_seconds=self.seconds)
+        first = next(parts).audio
+        parts.close()
+        return first
+
+    def batch(self, text: str, seed: int) -> np.ndarray:
+        both = self.voice.generate_batch([text, text], seed=seed, max_seconds=self.seconds)
+        return np.concatenate([one.audio for one in both])
+
+    def cancel(self, text: str, seed: int) -> np.ndarray:
+        with suppress(UsageError):
+            self.voice.generate(f"{text} \ud800", seed=seed)
+        stop = threading.Event()
+        with suppress(CancelledError):
+            self.voice.generate(
+                text, seed=seed, max_seconds=self.seconds, cancel=stop, progress=lambda _: stop.set()
+            )
+        return np.zeros(0, np.float32)
+
+
+def soak(side: str, utterances: int, seconds: float) -> dict[str, Any]:
+    """Run one side, in this process."""
+    texts = [f"[S{1 + place % 2}] {line}" for place, line in enumerate(TEXTS.read_text("utf-8").splitlines())]
+    started, spoken = time.perf_counter(), Soak(side, seconds)
+    process, made = psutil.Process(), 0
+    states = np.zeros((utterances - 1, len(NAMES)), np.int64)  # no objects of its own
+    first = spoken.speak(0, texts[0])
+    for place in range(utterances - 1):
+        made += len(spoken.speak(place, texts[place % len(texts)]))
+        states[place] = state(process)
+    last = spoken.speak(0, texts[0])
+    return {
+        "side": side,
+        "utterances": utterances,
+        "seconds_taken": time.perf_counter() - started,
+        "speech_seconds": made / spoken.voice.sample_rate,
+        "equal": bool(len(first)) and np.array_equal(first, last),
+        "tenths": [summary(part) for part in np.array_split(states, TENTHS)],
+    }
+
+
+def summary(part: np.ndarray) -> dict[str, float]:
+    """Median memory and objects, most threads and descriptors. part: (N, 4)."""
+    medians, most = np.median(part, axis=0).tolist(), part.max(axis=0).tolist()
+    return {
+        "memory": medians[0],
+        "threads": most[1],
+        "descriptors": most[2],
+        "objects": medians[3],
+    }
+
+
+def faults(run: dict[str, Any]) -> list[str]:
+    """What grew from the third tenth to the last, and a last utterance unlike the first."""
+    early, late = run["tenths"][SETTLED], run["tenths"][-1]
+    found = ["the last utterance differs from the first"] * (not run["equal"])
+    found += ["memory grew"] * (late["memory"] > GROWTH * early["memory"])
+    found += [f"{name} grew" for name in ("threads", "descriptors") if late[name] > early[name]]
+    found += ["objects grew"] * (late["objects"] - early["objects"] > run["utterances"] / 20)
+    return found
+
+
+def printed(run: dict[str, Any]) -> str:
+    """Lines of the table, one for each of some tenths."""
+    lines = []
+    for place in (0, SETTLED, TENTHS // 2, TENTHS - 1):
+        tenth, size = run["tenths"][place], (run["utterances"] - 1) / TENTHS
+        span = f"{place * size + 1:.0f} to {(place + 1) * size:.0f}"
+        held = f"{tenth['memory'] / 1e6:.1f} | {tenth['threads']} | {tenth['descriptors']}"
+        lines.append(f"| {run['side']} | {span} | {held} | {tenth['objects']:,.0f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sides", choices=SIDES, nargs="+", default=list(SIDES))
+    parser.add_argument("--utterances", type=int, default=300, help="of each side, at least 20")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of speech at most")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    print(machine())
+    print(f"{given.utterances} utterances a side, each of at most {given.seconds:g} s\n")
+    print(
+        "| side | utterances | memory, MB | threads | descriptors | objects |\n|---|---|---|---|---|---|",
+        flush=True,
+    )
+    runs = []
+    for side in given.sides:
+        with get_context("spawn").Pool(1) as pool:
+            runs.append(pool.apply(soak, (side, given.utterances, given.seconds)))
+        print(printed(runs[-1]), flush=True)
+    print()
+    for run in runs:
+        verdict = ", ".join(faults(run)) or "flat, the last utterance equals the first"
+        took = f"{run['speech_seconds']:.0f} s of speech in {run['seconds_taken']:.0f} s"
+        print(f"{run['side']}: {verdict}; {took}")
+    if given.json:
+        given.json.write_text(json.dumps(runs, indent=2) + "\n")
+    sys.exit(any(map(faults, runs)))
+
+
+if __name__ == "__main__":
+    main()
