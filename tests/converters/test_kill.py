@@ -71,7 +71,7 @@ def kills(count: int, seed: int, folder: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_few_kills(tmp_path, capsys, caplog):
-    assert kills(4, 0, tmp_path, capsys, caplog) > 0
+    assert kills(2, 0, tmp_path, capsys, caplog) > 0
 
 
 @pytest.mark.slow

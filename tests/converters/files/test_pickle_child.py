@@ -53,6 +53,7 @@ def test_a_hash_that_never_ends(tmp_path, monkeypatch):
     assert time.monotonic() - start < 60
 
 
+@pytest.mark.slow
 def test_memory_without_end(tmp_path):
     """torch reads a bytearray of any size: four gigabytes of zeros here."""
     pickled = entries(

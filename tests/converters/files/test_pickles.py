@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from converters.files import pickles
+from converters.files import pickles, plain
 from converters.files.pickles import TorchCheckpoint
 from tests.converters.files.opcodes import ENCODE, START, entries, number, storage, tensor, text, write_zip
 from tests.converters.folders import DAC_PTH, V_0626
@@ -285,7 +285,8 @@ HUNGRY = {
 
 @pytest.mark.usefixtures("no_child")
 @pytest.mark.parametrize("case", HUNGRY)
-def test_a_small_file_takes_little_time(tmp_path, case):
+def test_a_small_file_takes_little_time(tmp_path, case, monkeypatch):
+    monkeypatch.setattr(plain, "MOST_VALUES", 50_000)
     pickled, said = HUNGRY[case]
     path = write_zip(tmp_path / "x.pt", START + pickled + b".", _1=bytes(16_000))
     start = time.process_time()

@@ -63,7 +63,7 @@ def test_twice_as_many_tensors_take_twice_as_long(tmp_path, twice):
         else:
             read_header(path)
 
-    assert growth(work, 4000) < MOST
+    assert growth(work, 1500) < MOST
 
 
 def test_twice_as_many_axes_take_twice_as_long(tmp_path):
@@ -168,7 +168,7 @@ def fuzz(folder: Path, seed: int, count: int) -> int:
 
 
 def test_damaged_headers_are_read_or_refused(tmp_path):
-    assert fuzz(tmp_path, 0, 1500) > 1000
+    assert fuzz(tmp_path, 0, 500) > 300
 
 
 @pytest.mark.slow
