@@ -23,6 +23,7 @@ from typing import NamedTuple
 from tts_core.errors import SpeechError
 from tts_core.files.json_object import read_json
 from tts_core.files.record import RECORD, Record
+from tts_core.printable import one_line
 
 _LOG = logging.getLogger("converters")
 _PREFIX = ".mlx-port-"
@@ -86,9 +87,12 @@ def _clear(folder: Path) -> None:
         size = sum((folder / _NEW / name).lstat().st_size for name in _files(folder / _NEW))
         restored = _dissolve(folder)
         if restored is not None:
-            _LOG.warning("%s: put back; the conversion that replaced it was interrupted", restored)
+            _LOG.warning(
+                "%s: put back; the conversion that replaced it was interrupted", one_line(str(restored))
+            )
         if not folder.exists():
-            _LOG.warning("%s: removed %.1f MB that an interrupted conversion left", folder.parent, size / 1e6)
+            shown = one_line(str(folder.parent))
+            _LOG.warning("%s: removed %.1f MB that an interrupted conversion left", shown, size / 1e6)
     finally:
         os.close(lock)
 
@@ -124,7 +128,7 @@ def _dissolve(folder: Path) -> Path | None:
             os.rename(old, destination)
             restored = destination
         elif _remove_written(old):
-            _LOG.warning("%s: kept, since it contains files that no conversion wrote", old)
+            _LOG.warning("%s: kept, since it contains files that no conversion wrote", one_line(str(old)))
     shutil.rmtree(folder / _NEW, ignore_errors=True)
     if not old.exists():
         (folder / _OWNER).unlink(missing_ok=True)
