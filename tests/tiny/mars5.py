@@ -17,6 +17,7 @@ from tts_core.prompt import Prompt
 TEXT = "A small green kettle."
 LONG = "The inn is near. Then it thins out. There it ends! A small green kettle."
 SAID = "Then the rain came in."
+CODES = np.random.default_rng(0).integers(0, 1024, (8, 9)).astype(np.int32)
 SHORT = {"timesteps": 3, "generate_max_len_override": 30}  # the random network never ends by itself
 
 
@@ -51,6 +52,11 @@ def reference() -> np.ndarray:
 
 def voice(*, said: str | None = None) -> Prompt:
     return snippet(reference(), said)
+
+
+def limit(text: str, ids: int, said: str | None = None, codes: Any = CODES) -> int:
+    """Length limit of the golden model that leaves room for `ids` drawn ids; codes: of a reference."""
+    return room(pipeline("torch").engine.vocabulary, text, ids, said=said, codes=codes)
 
 
 def room(vocabulary: Any, text: str, ids: int, *, said: str | None = None, codes: Any = None) -> int:

@@ -22,7 +22,8 @@ class FakePipeline:
         self.asked: Any = None
         self.options: Any = None
         self.loaded, self.stages = [], {}
-        self.end, self.ends = "stop", []  # of all, and of the pieces of a long text
+        self.end: Any = "stop"
+        self.ends = []  # of the pieces of a long text
         self.cues = ()  # of the whole speech
         self.bad = None  # a sample of the second piece
 

@@ -6,6 +6,7 @@ import sys
 import types
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,11 @@ def pipeline(monkeypatch, tmp_path):
 
 def run(capsys, *arguments):
     return run_command(capsys, "generate", *arguments)
+
+
+def open_embedded() -> dict[str, Any]:
+    """Configurations of the embedded voice's parts."""
+    return dict(cli_speak.open_model(None, "torch", None).configs)
 
 
 def refused(capsys, pipeline, code, message, *arguments):
@@ -144,7 +150,7 @@ def test_flags_reach_the_pipeline(pipeline, capsys, reference):
 
 def test_unset_flags_are_left_to_the_model(pipeline, capsys):
     assert run(capsys, "-t", SECRET)[0] == 0
-    configs = cli_speak.open_model(None, "torch", None).configs
+    configs = open_embedded()
     assert pipeline.options == DiaOptions()
     assert pipeline.asked.voice is None
     assert pipeline.asked.sampling == configs["dia"].sampling
@@ -370,7 +376,7 @@ def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
 
 
 def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
-    configs = cli_speak.open_model(None, "torch", None).configs
+    configs = open_embedded()
     longest = (configs["dia"].max_frames - 1) * configs["dac"].hop_length
     said = "Hello, everybody. " * 6
     flags = ["--ref-audio", reference, "--ref-text", said, "--piece-seconds", 0, "--quiet"]

@@ -3,7 +3,6 @@
 import re
 import threading
 import warnings
-from collections import Counter
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -14,39 +13,23 @@ import pytest
 import mlx_port
 import torch_ref
 from mlx_port.api import converted_voice
-from mlx_port.loading import open_parts
 from mlx_port.mars5.pipeline import Mars5Pipeline as MlxPipeline
-from tests.tiny.mars5 import LONG, SAID, TEXT, converted, pipeline, reference, room, voice
+from tests.sides import BOTH
+from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, converted, limit, pipeline, reference, voice
 from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
 from tts_core.audio.joining import FADE, PAUSE
 from tts_core.audio.silence import loud_span
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import CancelledError, ResourceError, UsageError
-from tts_core.mars5 import pipeline as mars5_pipeline
-from tts_core.mars5 import reference as mars5_reference
-from tts_core.mars5 import request as mars5_request
+from tts_core.errors import CancelledError, UsageError
 from tts_core.mars5.diffusion import FIRST_DRAW
-from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import join
-from tts_core.text.sentences import CHARACTERS_PER_SECOND
 
-SIDES = ("torch", "mlx")
 PIECES = {"piece_seconds": 1.4, "timesteps": 2}  # 21 characters per piece
-CODES = np.random.default_rng(0).integers(0, 1024, (8, 9)).astype(np.int32)
-
-
-@pytest.fixture(params=SIDES)
-def side(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-def limit(text: str, ids: int, said: str | None = None, codes: Any = CODES) -> int:
-    return room(pipeline("torch").engine.vocabulary, text, ids, said=said, codes=codes)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +53,12 @@ def test_both_sides_say_the_same(said: str | None, draws: Any, seed: int) -> Non
             noise=HostNoise(seed),
             draws=draws,
         )
-        for name in SIDES
+        for name in BOTH
     }
     codes = results["torch"].codes
     np.testing.assert_array_equal(results["mlx"].codes, codes)
     assert codes.shape[1] > 3
-    wave = {name: decoded(name, codes) for name in SIDES}
+    wave = {name: decoded(name, codes) for name in BOTH}
     oracle = decoded("torch", codes, "float64")
     start, stop = loud_span(wave["torch"], Mars5Options().trim_db)
     for name, result in results.items():
@@ -338,114 +321,6 @@ def test_the_front_doors() -> None:
             door.generate("[S1] Hi.", max_frame=2)
 
 
-def test_what_would_not_fit_is_refused(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the call, and before the diffusion if the text became longer than expected."""
-    free = [1]
-    engine = pipeline(side).engine
-    monkeypatch.setattr(engine.host, "free_bytes", lambda: free.pop(0))
-    monkeypatch.setattr(engine.diffusion, "run", lambda *_, **__: pytest.fail("the diffusion ran"))
-    given = {"prompt": voice(), "seed": 1, "timesteps": 1, "generate_max_len_override": 24}
-    with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
-        pipeline(side).stream(TEXT, **given)
-    free += [10**9, 1]
-    with pytest.raises(ResourceError, match=r"memory: .* of reference take .* are free"):
-        list(pipeline(side).stream(TEXT, **given))
-
-
-@pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
-def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
-    said: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The most ids and the most characters may be those of different pieces."""
-    voiced, jobs = pipeline("torch"), list[Mars5Job]()
-    monkeypatch.setattr(mars5_pipeline, "check_running", lambda configs, job, **_: jobs.append(job))
-    texts = ["Yes, yes.", "ÄÖÜ ÄÖÜ ÄÖÜ ÄÖÜ.", "The inn is in there."]
-    prompt = Prompt.of(codes=CODES, text=said)
-    ids = [limit(text, 0, said) for text in texts]
-    assert ids[0] < ids[2] < ids[1]
-    frames = [1 + 75 * len(text) // CHARACTERS_PER_SECOND for text in texts]
-    assert frames[1] < frames[2]
-    given: Any = {"generate_max_len_override": max(ids) + 9, "timesteps": 1, "seed": 1}
-    voiced.stream(" ".join(texts), prompt=prompt, piece_seconds=1.4, as_written=True, **given)
-    planned = Mars5Job(
-        ids[1], frames[2], prompt_frames=9, deep=said is not None, max_len=given["generate_max_len_override"]
-    )
-    assert jobs == [planned]
-    [codes] = voiced.generate_codes(texts[1:2], prompt, **given)
-    assert jobs[1:] == [replace(planned, frames=frames[1]), replace(planned, frames=codes.shape[1])]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "prompt: MARS5 needs a reference voice"),
-        ({"prompt": voice(), "deep_clone": True}, "deep_clone: .* give its transcript, or deep_clone=False"),
-        ({"prompt": voice(said=" ")}, "transcript: there are no words"),
-        ({"prompt": voice(), "timesteps": 0}, "timesteps: 0 is outside"),
-        ({"prompt": voice(), "cfg_scale": -1.0}, "cfg_scale: -1.0 is not a number >= 0"),
-        ({"prompt": voice(), "nar_guidance_w": 2.0}, "nar_guidance_w: .* no such argument"),
-        ({"prompt": voice(), "max_seconds": 1.0, "max_frames": 75}, "max_frames: .* give only one"),
-        ({"prompt": "voice.wav"}, r"prompt: 'voice\.wav' is text; give Prompt\.from_file"),
-        ({"prompt": voice(), "draws": "per song"}, "draws: 'per song'"),
-        ({"prompt": voice(), "seed": -1}, "seed: -1 is outside"),
-        ({"prompt": voice(), "piece_seconds": 0.0}, "piece_seconds: 0.0 is not"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_refusals_come_before_any_work(
-    side: str, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    codec = pipeline(side).engine.codec
-    monkeypatch.setattr(codec, "encode", lambda *_: pytest.fail("the reference was encoded"))
-    with pytest.raises(UsageError, match=message):
-        pipeline(side).stream(TEXT, **arguments)
-
-
-def test_a_text_without_room_is_refused_at_the_call(side: str) -> None:
-    with pytest.raises(UsageError, match=r"text: reference and text take .* raise generate_max_len_override"):
-        pipeline(side).stream(TEXT, prompt=voice(said=SAID), generate_max_len_override=20)
-
-
-@pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
-def test_with_no_memory_left_no_network_runs(
-    side: str, said: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, calls = pipeline(side).engine, list[str]()
-    for name in ("encode", "extend", "diffuse", "decode"):
-        monkeypatch.setattr(engine, name, lambda *_, name=name: calls.append(name))
-    monkeypatch.setattr(engine.host, "free_bytes", lambda: 0)
-    speak, prompt = pipeline(side), voice(said=said)
-    for refused in (
-        lambda: speak.generate(TEXT, prompt=prompt),
-        lambda: speak.stream(LONG, prompt=prompt),
-        lambda: speak.generate_batch([TEXT, LONG], prompts=prompt),
-        lambda: speak.generate_codes([TEXT], prompt),
-    ):
-        with pytest.raises(ResourceError, match="memory: "):
-            refused()
-    assert calls == []
-
-
-def test_a_text_is_read_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text is spelled out once, each piece and the reference tokenized once; speaking repeats nothing."""
-    vocabulary, calls = pipeline(side).engine.vocabulary, Counter[str]()
-
-    def count(owner: Any, name: str, label: str) -> None:
-        inner = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *a, **b: (calls.update([label]), inner(*a, **b))[1])
-
-    count(vocabulary.text, "encode", "text")
-    count(vocabulary.speech, "encode", "speech")
-    count(mars5_request, "as_spoken", "spoken")
-    count(mars5_reference, "as_spoken", "spoken")
-    asked = pipeline(side).request(LONG, Mars5Options(seed=1, max_frames=2, **PIECES), voice(said=SAID))
-    pieces = len(asked.pieces)
-    assert pieces == 4
-    assert calls == {"text": pieces, "spoken": 2}, "the text and the transcript"
-    list(pipeline(side).speak(asked))
-    assert calls == {"text": pieces, "spoken": 2, "speech": 1}
-
-
 @pytest.mark.parametrize("said", [None, SAID], ids=["shallow", "deep"])
 def test_max_frames_cuts_one_piece(side: str, said: str | None) -> None:
     """An id may code several frames: those of the last id are cut, earlier ids stay."""
@@ -557,19 +432,6 @@ def test_cancel_before_the_reference_is_read(side: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(codec, "encode", lambda *_: pytest.fail("the reference was encoded"))
     with pytest.raises(CancelledError):
         pipeline(side).generate(TEXT, prompt=voice(), cancel=cancel)
-
-
-def test_a_request_may_be_spoken_later(side: str) -> None:
-    """A request that `ask` builds without a pipeline gives the speech of `generate`."""
-    speak, options = pipeline(side), Mars5Options(seed=3, timesteps=2, max_frames=9, piece_seconds=1.4)
-    prompt = Prompt.of(np.tile(reference(), 8), SAID)  # a second, the least that `ask` takes
-    asked = mars5_request.ask(speak.configs, open_parts(converted()).documents, LONG, options, prompt)
-    assert len(asked.pieces) == 4
-    assert asked.seconds == 9 / 75
-    later = join(list(speak.speak(asked)))
-    now = speak.generate(LONG, options=options, prompt=prompt)
-    np.testing.assert_array_equal(later.codes, now.codes)
-    np.testing.assert_array_equal(later.audio, now.audio)
 
 
 @pytest.mark.parametrize("side", ["mlx_port", "torch_ref"])

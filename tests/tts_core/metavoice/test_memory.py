@@ -12,6 +12,7 @@ from converters.rules.dequantize import Quantization
 from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdScheduleConfig
 from tts_core.errors import ResourceError
 from tts_core.memory.terms import BACKENDS, Estimate
+from tts_core.metavoice.config import FirstStageConfig
 from tts_core.metavoice.memory import MetaVoiceJob, check_loading, check_running, estimate, weight_bytes
 from tts_core.metavoice.spec import MODEL
 
@@ -35,7 +36,9 @@ def plan(
 )
 def test_weights_of_the_first_stage(dtype: str, how: Any, gigabytes: float) -> None:
     """The plan's figures, which are rounded up to ten megabytes."""
-    assert weight_bytes(CONFIGS["metavoice"], dtype, how) == pytest.approx(gigabytes * 1e9, abs=1e7)
+    config = CONFIGS["metavoice"]
+    assert isinstance(config, FirstStageConfig)
+    assert weight_bytes(config, dtype, how) == pytest.approx(gigabytes * 1e9, abs=1e7)
 
 
 def test_all_other_parts() -> None:

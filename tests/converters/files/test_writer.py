@@ -1,0 +1,128 @@
+"""Written files: read back and compared, in shards, aligned."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from converters import convert as converting
+from converters.convert import Plan, convert
+from converters.files.writer import Entry, SafetensorsWriter, shards
+from converters.published import open_published
+from tests.converters.folders import assert_same, left_in, read_all
+from tts_core.errors import CheckpointError
+from tts_core.files.header import read_header
+
+
+def flip(octets: np.ndarray) -> None:
+    octets[-1] ^= 1
+
+
+def lose_the_end(octets: np.ndarray) -> None:
+    octets[len(octets) // 2 :] = 0
+
+
+@pytest.mark.parametrize("change", [flip, lose_the_end])
+@pytest.mark.parametrize(
+    "victim", ["model.decoder.norm.weight", "logits_dense.weight", "decoder.block.2.res_unit2.conv1.weight"]
+)
+def test_a_writer_that_corrupts_a_tensor_is_found_out(source, tmp_path, monkeypatch, victim, change):
+    """In the model's own file and in the codec's; no files remain."""
+    write = SafetensorsWriter.write
+
+    def corrupt(self, name, tensor):
+        octets = np.frombuffer(tensor.tobytes(), np.uint8).copy()
+        if name == victim:
+            change(octets)
+        write(self, name, octets.view(tensor.dtype).reshape(tensor.shape))
+
+    monkeypatch.setattr(SafetensorsWriter, "write", corrupt)
+    with pytest.raises(
+        CheckpointError, match=rf"^--mlx-path: {victim}: not on the disk as written \(1 tensors"
+    ):
+        convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == []
+
+
+def test_a_writer_that_swaps_two_tensors_of_one_shape_is_found_out(source, tmp_path, monkeypatch):
+    init, one, two = SafetensorsWriter.__init__, "k_proj.weight", "v_proj.weight"
+    at = "model.decoder.layers.0.self_attention."
+
+    def swapped(self, *arguments):
+        init(self, *arguments)
+        if at + one in self._places:
+            places = self._places
+            places[at + one], places[at + two] = places[at + two], places[at + one]
+
+    monkeypatch.setattr(SafetensorsWriter, "__init__", swapped)
+    with pytest.raises(CheckpointError, match=rf"{at}{one}, {at}{two}: not on the disk"):
+        convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("field", ["dtype", "shape", "name"])
+def test_a_header_that_says_something_else_is_found_out(source, tmp_path, monkeypatch, field):
+    """The bytes and their number are right, the header is not."""
+    init, head = SafetensorsWriter.__init__, "logits_dense.weight"
+    columns, rows = source.parts["dia"].shape(head)
+    wrong = {"dtype": "F16", "shape": (rows, columns), "name": "logits_dense.gain"}[field]
+
+    def other(self, path, entries):
+        said = [replace(entry, **{field: wrong}) if entry.name == head else entry for entry in entries]
+        init(self, path, said)
+        for right, entry in zip(entries, said, strict=True):  # the tensors go to the same places
+            at, _ = self._places.pop(entry.name)
+            self._places[right.name] = at, right
+
+    monkeypatch.setattr(SafetensorsWriter, "__init__", other)
+    with pytest.raises(CheckpointError, match=rf"{head}.*: not on the disk as written"):
+        convert(source, tmp_path / "out", dtype="bfloat16")
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"surprise": 1}, "unknown surprise"), ({"delay_pattern": [0]}, "delay"), ({"dtype": "int7"}, "int7")],
+)
+def test_a_configuration_that_does_not_fit_is_found_out(source, tmp_path, monkeypatch, change, said):
+    config = Plan.config
+    monkeypatch.setattr(Plan, "config", lambda self: config(self) | change)
+    with pytest.raises(CheckpointError, match=said):
+        convert(source, tmp_path / "out")
+    assert left_in(tmp_path) == []
+
+
+def test_shards_are_filled_in_order_and_keep_groups_together():
+    groups = [[Entry(f"{i}.{part}", "U8", (4,)) for part in "ab"] for i in range(5)]
+    names = [[entry.name for entry in file] for file in shards(groups, limit=20)]
+    assert names == [["0.a", "0.b", "1.a", "1.b"], ["2.a", "2.b", "3.a", "3.b"], ["4.a", "4.b"]]
+    assert len(shards(groups, limit=1)) == 5
+
+
+def test_sharded_folder_reads_back(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(converting, "shards", lambda groups: shards(groups, limit=500_000))
+    convert(source, tmp_path / "out")
+    index = json.loads((tmp_path / "out/model.safetensors.index.json").read_text())
+    count = len(set(index["weight_map"].values()))
+    assert count > 3
+    assert f"model-00001-of-{count:05d}.safetensors" in left_in(tmp_path / "out")
+    assert_same(read_all(open_published(tmp_path / "out").parts["dia"]), read_all(source.parts["dia"]))
+
+
+def test_tensors_are_aligned_whatever_their_order(tmp_path):
+    entries = [
+        Entry("a", "U8", (3,)),
+        Entry("b", "F32", (2,)),
+        Entry("c", "BF16", (5,)),
+        Entry("d", "F32", ()),
+    ]
+    made = SafetensorsWriter(tmp_path / "x.safetensors", entries)
+    made.write("c", np.arange(5, dtype=np.uint16))
+    made.write("a", np.arange(3, dtype=np.uint8))
+    made.write("d", np.array(7, np.float32))
+    made.write("b", np.arange(2, dtype=np.float32))
+    made.close()
+    stored, metadata = read_header(tmp_path / "x.safetensors")
+    assert metadata == {"format": "mlx"}
+    assert all(tensor.begin % {"F32": 4, "BF16": 2, "U8": 1}[tensor.dtype] == 0 for tensor in stored.values())
