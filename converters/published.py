@@ -60,8 +60,8 @@ def open_published(
     tensors do not show. include: optional kinds of parts to open as well. revision: of hub ids among the
     sources. parts: requested kinds; None takes those of the model that the sources contain.
     flag: the caller's name for the sources, for messages.
-    If a folder contains a model twice, safetensors are preferred to pickles, then the folder to its
-    subfolders, then the first file by name. No tensor is read.
+    If a folder contains a model twice, safetensors are preferred to pickles, shards of an index to other
+    files, then the folder to its subfolders; further copies are refused. No tensor is read.
     Raises NotFoundError listing every missing part; CheckpointError for files that are corrupt, unsafe or do
     not fit their configuration; UsageError for competing sources and for options that the model lacks.
     """

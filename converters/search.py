@@ -199,7 +199,10 @@ class Search:
                 self.ignored[candidate.label] = f"contains {title}; add it with --include-{kind}"
             elif kind not in kinds:
                 self.ignored[candidate.label] = f"contains {title}, which is found elsewhere or not needed"
-            elif kind in self.found and self.found[kind].origin is not candidate.place:
+            elif kind in self.found and (
+                self.found[kind].origin is not candidate.place
+                or folders.are_rivals(self.found[kind].files[0], candidate.file)
+            ):
                 first = self.found[kind].files[0]
                 raise UsageError(
                     f"{self.flag}: {first} and {candidate.file} both contain {title}; give one of them"

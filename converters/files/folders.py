@@ -56,6 +56,12 @@ def converted(folder: Path) -> list[Path]:
     return record.weights(folder.name if is_part else "")
 
 
+def are_rivals(first: Path, other: Path) -> bool:
+    """Return True if neither of two files is preferred: one folder, one format, and `first` in no index."""
+    alike = first.parent == other.parent and (first.suffix in PICKLES) == (other.suffix in PICKLES)
+    return alike and not any(first in read_index(index) for index in _indexes(first.parent))
+
+
 def pickles(source: Path) -> Iterator[Path]:
     """Yield the files with a suffix of torch pickles."""
     if not source.is_dir():

@@ -153,3 +153,19 @@ def test_damage_is_one_clear_error(published: Path, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(NotFoundError):
         load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "model_backup.safetensors"])
+def test_a_copy_beside_published_weights_is_not_chosen_silently(
+    name: str, published: Path, tmp_path: Path
+) -> None:
+    """The first in the alphabet was read."""
+    folder = Path(shutil.copytree(published, tmp_path / "copies"))
+    whole = load_file(folder / "model.safetensors")
+    save_file({key: 0 * value for key, value in whole.items()}, folder / name)
+    with pytest.raises(
+        UsageError, match=rf"{name}.* both contain Dia.*; give one of them"
+    ):
+        load(folder)
+    state = DiaPipeline.load(folder / "model.safetensors", codec=folder / "codec").engine.network.state_dict()
+    np.testing.assert_array_equal(state["logits_dense.weight"].numpy(), whole["logits_dense.weight"])
