@@ -6,31 +6,35 @@ cannot be bounded is tried in a child process first. A file that asks for code i
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
-import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from converters.files.pickle_bounds import LARGEST_PICKLE, Bounds, measure
+from converters.files.pickle_bounds import Bounds, measure
 from converters.files.pickle_child import try_in_child
 from converters.files.plain import Plain
 from converters.files.stand_ins import stand_ins
-from tts_core.errors import CheckpointError, NotFoundError, SpeechError
+from converters.files.torch_archive import (
+    first_line,
+    import_torch,
+    is_zip,
+    read_archive,
+    reason_of,
+    utf8_name,
+)
+from tts_core.errors import CheckpointError
 from tts_core.files.header import MOST_AXES
-from tts_core.files.regular import check_unchanged, identity, opened, reading
+from tts_core.files.regular import check_unchanged, identity, opened
 
 PICKLES = (".pth", ".pt", ".bin", ".th")
 SHARING = 4  # times the file's size that its tensors may take where they share storages
 _INSIDE = ("state_dict", "model", "model_state")  # entries of a pickled dict that may contain its tensors
 _NOTHING_RUN = "nothing of it was run"
-_MOST_MEMBERS = 100_000  # of a zip
 # the beginning of a file of torch < 1.6: pickles of a number and of the format's version
 _OLD = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."
 
@@ -85,7 +89,7 @@ class Loaded:
 
 
 def _load(path: Path) -> Loaded:
-    _torch(path)
+    import_torch(path)
     bounds = _bounds(path)
     if bounds.doubt is not None:
         try_in_child(path)
@@ -98,20 +102,20 @@ def read_here(path: Path) -> None:
 
 
 def _read(path: Path, bounds: Bounds) -> Loaded:
-    torch = _torch(path)
+    torch = import_torch(path)
     try:
         with (
             warnings.catch_warnings(action="ignore"),
             torch.serialization.safe_globals(stand_ins()),
-            _utf8(path) as name,
+            utf8_name(path) as name,
         ):
             # a file of torch < 1.6 is no zip and cannot be mapped: it takes its size in memory
-            content = torch.load(name, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+            content = torch.load(name, map_location="cpu", weights_only=True, mmap=is_zip(path))
     except MemoryError:
         raise
     except Exception as fault:  # torch raises many kinds for a damaged pickle
         if "allocate memory" in str(fault):
-            raise MemoryError(f"{path}: {_reason(fault)}") from fault
+            raise MemoryError(f"{path}: {reason_of(fault)}") from fault
         raise CheckpointError(f"{path}: {_describe(fault)}") from fault
     try:
         tree = any(name.startswith("omegaconf.") for name in bounds.names)
@@ -122,37 +126,9 @@ def _read(path: Path, bounds: Bounds) -> Loaded:
     return loaded
 
 
-@contextmanager
-def _utf8(path: Path) -> Iterator[str]:
-    """Name a file so that torch can open it, which takes UTF-8 only."""
-    name = os.fspath(path)
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        with open(path, "rb") as file:
-            yield f"/dev/fd/{file.fileno()}"
-    else:
-        yield name
-
-
-def _torch(path: Path) -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise NotFoundError(
-            f"{path}: reading a pickle needs PyTorch, which is not installed; pip install 'mlx-port[torch]'"
-        ) from None
-    return torch
-
-
-def _is_zip(path: Path) -> bool:
-    with opened(path) as file:
-        return file.read(4) == b"PK\x03\x04"
-
-
 def _bounds(path: Path) -> Bounds:
     """Measure the pickle in a file."""
-    archive = _archive(path) if _is_zip(path) else None
+    archive = read_archive(path) if is_zip(path) else None
     try:
         if archive is None:
             return _measure_old(path)
@@ -182,72 +158,6 @@ def _measure_old(path: Path) -> Bounds:
     if sum(bounds.storages.values()) > size:
         raise CheckpointError(f"truncated: its storages take more than {size} bytes; fetch it again")
     return replace(bounds, doubt=machine.doubt or bounds.doubt or order.doubt)
-
-
-@dataclass(frozen=True)
-class _Archive:
-    """A zip as torch.save writes it. storages: key → bytes."""
-
-    pickle: bytes
-    storages: dict[str, int]
-
-
-def _archive(path: Path) -> _Archive:
-    """Open a zip as torch.save writes it: every member once, uncompressed, in one folder, inside the file.
-
-    Storages are read in place. Raises CheckpointError for any other zip.
-    """
-    try:
-        with reading(path), zipfile.ZipFile(path) as archive:
-            members = {member.filename: member for member in archive.infolist()}
-            if len(members) != len(archive.infolist()) or len(members) != len({*map(str.lower, members)}):
-                raise CheckpointError(f"{path}: corrupt: it contains the same member twice")
-            if len(members) > _MOST_MEMBERS:
-                raise CheckpointError(f"{path}: {len(members)} members; at most {_MOST_MEMBERS} are read")
-            if any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
-                raise CheckpointError(
-                    f"{path}: it was compressed after saving, which torch does not do; unpack and resave it"
-                )
-            folder = next(iter(members)).partition("/")[0] + "/"
-            described = members.get(f"{folder}data.pkl")
-            if described is None:
-                raise CheckpointError(
-                    f"{path}: a zip file, but not one that torch.save wrote (no data.pkl in its first folder)"
-                )
-            if described.file_size > LARGEST_PICKLE:
-                raise CheckpointError(
-                    f"{path}: its data.pkl takes {described.file_size} bytes, too many for a model's"
-                )
-            order = members.get(f"{folder}byteorder")
-            if order is not None and (order.file_size > 6 or _content(archive, order) != b"little"):
-                raise CheckpointError(
-                    f"{path}: its numbers are not little-endian; resave it on another machine"
-                )
-            _content(archive, described)
-            end, start = archive.start_dir, f"{folder}data/"
-            storages = {}
-            for name, member in members.items():
-                if member.header_offset + 30 + len(name) + member.file_size > end:
-                    raise CheckpointError(f"{path}: corrupt: {name} reaches beyond the file's end")
-                if name.startswith(start):
-                    storages[name.removeprefix(start)] = member.file_size
-            # as torch.load finds it: two readers of a damaged zip may not agree
-            with _utf8(path) as name:
-                content = _torch(path)._C.PyTorchFileReader(name).get_record("data.pkl")
-    except SpeechError:
-        raise
-    except Exception as fault:  # zipfile and torch raise many kinds for a damaged directory
-        raise CheckpointError(
-            f"{path}: corrupt or truncated torch checkpoint ({_reason(fault)}); fetch it again"
-        ) from None
-    return _Archive(content, storages)
-
-
-def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Read a member and compare its checksum: a changed bit could swap two tensors of one shape."""
-    if not member.CRC:  # saved without
-        member.CRC = None  # pyright: ignore[reportAttributeAccessIssue]
-    return archive.read(member)
 
 
 def _tree(content: Any) -> Loaded:
@@ -324,16 +234,6 @@ def _describe(fault: Exception) -> str:
             f"{_NOTHING_RUN}; use a safetensors copy of the model"
         )
     if refused:
-        reason = _first_line(refused[1]) or "no reason given"
+        reason = first_line(refused[1]) or "no reason given"
         return f"refused: not a plain pickle of tensors, or damaged ({reason}); {_NOTHING_RUN}"
-    return f"not a torch checkpoint, or truncated ({_reason(fault)}); fetch it again"
-
-
-def _reason(fault: Exception) -> str:
-    """Name an exception's kind, and its text where it has one."""
-    line = _first_line(str(fault))
-    return f"{type(fault).__name__}: {line}" if line else type(fault).__name__
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:160]
+    return f"not a torch checkpoint, or truncated ({reason_of(fault)}); fetch it again"

@@ -173,7 +173,9 @@ def _sources_of(targets: Iterable[str], rules: Sequence[Rule | Drop]) -> Iterato
     literal: dict[str, tuple[int, Rule]] = {}
     indexed: list[tuple[int, str, Rule]] = []
     for place, rule in enumerate(rules):
-        for pattern in _tuple(rule.dst) if isinstance(rule, Rule) else ():
+        if isinstance(rule, Drop):
+            continue
+        for pattern in _tuple(rule.dst):
             if "{}" in pattern:
                 indexed.append((place, pattern, rule))
             else:

@@ -1,0 +1,68 @@
+"""Zips as torch.save writes them; any other is refused."""
+
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from converters.files.torch_archive import read_archive
+from tests.converters.files.opcodes import START, entries, tensor, text, write_zip
+from tests.converters.folders import DAC_PTH
+from tts_core.errors import CheckpointError
+
+torch = pytest.importorskip("torch", reason="torch reads pickles")
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        read_archive(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    return str(caught.value)
+
+
+def test_a_pickle_and_its_storages(tmp_path):
+    torch.save({"a": torch.ones(3), "b": torch.zeros(5).half()}, tmp_path / "x.pt")
+    archive = read_archive(tmp_path / "x.pt")
+    assert archive.storages == {"0": 12, "1": 10}
+    with zipfile.ZipFile(tmp_path / "x.pt") as opened:
+        assert archive.pickle == opened.read("x/data.pkl")
+
+
+def rezip(source: Path, target: Path, compression: int, skip: str = "") -> None:
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression) as new:
+        for name in old.namelist():
+            if not skip or not name.endswith(skip):
+                new.writestr(name, old.read(name))
+
+
+def test_compressed_or_foreign_zip(tmp_path):
+    rezip(DAC_PTH, tmp_path / "small.pth", zipfile.ZIP_DEFLATED)
+    assert "compressed after saving" in refusal(tmp_path / "small.pth")
+    rezip(DAC_PTH, tmp_path / "other.pth", zipfile.ZIP_STORED, skip="data.pkl")
+    assert "no data.pkl" in refusal(tmp_path / "other.pth")
+
+
+def test_a_flipped_bit_among_the_names(tmp_path):
+    data = bytearray(DAC_PTH.read_bytes())
+    data[data.index(b"encoder.block.0.bias") + 3] ^= 1
+    (tmp_path / "x.pth").write_bytes(data)
+    assert "Bad CRC-32" in refusal(tmp_path / "x.pth")
+
+
+@pytest.mark.parametrize("other", ["x/DATA.PKL", "x/data/0"])
+def test_a_member_that_two_readers_may_confuse(tmp_path, other):
+    path = write_zip(tmp_path / "x.pt", START + entries(text("a"), tensor()) + b".")
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(other, b"other")
+    assert "the same member twice" in refusal(path)
+
+
+def test_members_outside_the_file(tmp_path):
+    path = write_zip(tmp_path / "x.pt", START + entries(text("a"), tensor()) + b".")
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"PK\x01\x02", 0, data.rindex(b"x/data/0"))
+    for place in (20, 24):
+        data[at + place : at + place + 4] = (10_000).to_bytes(4, "little")
+    path.write_bytes(data)
+    assert "x/data/0 reaches beyond the file's end" in refusal(path)
