@@ -261,7 +261,7 @@ def test_both_sides_speak_alike(script, converted):
 
 
 def test_it_has_pauses_speed_and_captions(script, converted, tmp_path):
-    """From the shared pacing alone: whole and streamed, to the sample; SSML is refused by name."""
+    """Only with the shared pacing: whole and streamed, to the sample; SSML is refused by name."""
     pytest.importorskip("mlx.core", reason="MLX holds a network")
     text = "Polly [pause:0.5] wants <break time='250ms'/> more"
     flags = ["generate", "--model", converted("plain"), "--json", "--frames-per-word", 7, "--speed", 1.25]

@@ -127,7 +127,7 @@ def run(capsys: pytest.CaptureFixture[str], flags: list[object], destination: Pa
         assert (out, err.count("\n")) == ("", 1)
         assert err.startswith("error: ")
         assert "internal" not in err
-        assert not err.strip().endswith(":")  # a reason that is none
+        assert not err.strip().endswith(":")  # an empty reason
         assert err.strip().isprintable()
     return code
 

@@ -55,7 +55,7 @@ def convert_once(capsys: pytest.CaptureFixture[str], destination: Path) -> str:
 
 
 def kills(count: int, seed: int, folder: Path, capsys: pytest.CaptureFixture[str], caplog) -> int:
-    """Kill conversions at random moments; the number of those that left something behind."""
+    """Kill conversions at random moments; return the number of those that left files."""
     rng, destination, left = random.Random(seed), folder / "out", 0
     for _ in range(count):
         kill_one(destination, rng.random() * 0.15)

@@ -85,16 +85,16 @@ def test_a_stream_joins_to_the_whole(model: str, side: str) -> None:
 
 @every_side
 def test_texts_with_pauses_in_a_batch(side: str) -> None:
-    """Dia speaks them by themselves, the others together; each as it is alone."""
+    """Dia speaks them one by one, the others together; each equals its single run."""
     texts = ["[S1] Then it thins out.", TEXT, "[pause:0.2] [S2] There it ends!"]
     given: dict[str, Any] = {"max_frames": [60, 90, 40], "speed": 1.6}
     batch = voice("dia", side).generate_batch(texts, seed=[4, 3, 5], **given)
     for place, result in enumerate(batch):
         own = {name: each[place] if isinstance(each, list) else each for name, each in given.items()}
-        alone = voice("dia", side).generate(texts[place], seed=[4, 3, 5][place], **own)
-        np.testing.assert_array_equal(result.codes, alone.codes)
-        np.testing.assert_allclose(result.audio, alone.audio, rtol=0, atol=1e-5)
-        assert result.cues == alone.cues
+        single = voice("dia", side).generate(texts[place], seed=[4, 3, 5][place], **own)
+        np.testing.assert_array_equal(result.codes, single.codes)
+        np.testing.assert_allclose(result.audio, single.audio, rtol=0, atol=1e-5)
+        assert result.cues == single.cues
 
 
 @every_model

@@ -163,9 +163,7 @@ def test_a_copy_beside_published_weights_is_not_chosen_silently(
     folder = Path(shutil.copytree(published, tmp_path / "copies"))
     whole = load_file(folder / "model.safetensors")
     save_file({key: 0 * value for key, value in whole.items()}, folder / name)
-    with pytest.raises(
-        UsageError, match=rf"{name}.* both contain Dia.*; give one of them"
-    ):
+    with pytest.raises(UsageError, match=rf"{name}.* both contain Dia.*; give one of them"):
         load(folder)
     state = DiaPipeline.load(folder / "model.safetensors", codec=folder / "codec").engine.network.state_dict()
     np.testing.assert_array_equal(state["logits_dense.weight"].numpy(), whole["logits_dense.weight"])

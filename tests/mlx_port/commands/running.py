@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from mlx_port.commands import main as cli
+from mlx_port.commands import speak as cli_speak
 
 SECRET = "Xylophones"  # part of the texts in tests; must never be printed
 
@@ -17,3 +19,20 @@ def run(capsys: Any, *arguments: object) -> tuple[int, str, str]:
     assert SECRET not in out + err
     assert "Traceback" not in err
     return code, out, err
+
+
+def refused(capsys: Any, pipeline: Any, code: int, message: str, *arguments: object) -> None:
+    """Require `generate` to end with this exit code and one line, without loading weights or leaving files."""
+    before = sorted(path.name for path in Path.cwd().iterdir())
+    found, out, err = run(capsys, "generate", *arguments)
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert pipeline.loaded == []
+    assert sorted(path.name for path in Path.cwd().iterdir()) == before
+
+
+def open_embedded() -> dict[str, Any]:
+    """Configurations of the embedded voice's parts."""
+    return dict(cli_speak.open_model(None, "torch", None).configs)

@@ -5,8 +5,6 @@ import json
 import sys
 import types
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +13,8 @@ import soundfile
 from mlx_port.api import converted_voice
 from mlx_port.commands import main as cli
 from mlx_port.commands import speak as cli_speak
-from tests.mlx_port.commands.fake import FakePipeline, Speaker, install
-from tests.mlx_port.commands.running import SECRET
+from tests.mlx_port.commands.fake import Speaker
+from tests.mlx_port.commands.running import SECRET, open_embedded, refused
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
 from tts_core.dia.options import DiaOptions
@@ -31,37 +29,8 @@ from tts_core.voice.embedded import DIA
 RULES = read_rules({FILE: (DIA / FILE).read_text("utf-8")})
 
 
-@pytest.fixture
-def pipeline(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return install(monkeypatch, FakePipeline())
-
-
 def run(capsys, *arguments):
     return run_command(capsys, "generate", *arguments)
-
-
-def open_embedded() -> dict[str, Any]:
-    """Configurations of the embedded voice's parts."""
-    return dict(cli_speak.open_model(None, "torch", None).configs)
-
-
-def refused(capsys, pipeline, code, message, *arguments):
-    """Require this exit code and one line, before weights are loaded and without remaining files."""
-    before = sorted(path.name for path in Path.cwd().iterdir())
-    found, out, err = run(capsys, *arguments)
-    assert (found, out) == (code, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
-    assert pipeline.loaded == []
-    assert sorted(path.name for path in Path.cwd().iterdir()) == before
-
-
-@pytest.fixture
-def reference(pipeline, tmp_path):
-    soundfile.write(tmp_path / "voice.wav", np.zeros(16000, np.float32) + 0.1, 16000)
-    return tmp_path / "voice.wav"
 
 
 def test_a_sentence_is_written_and_reported(pipeline, capsys):
@@ -361,41 +330,6 @@ def test_published_weights_are_told_from_converted_ones(pipeline, capsys, tmp_pa
     refused(capsys, pipeline, 4, "not readable as JSON", "-t", SECRET, "--model", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [(b"no sound" * 99, "ffmpeg -i voice.wav"), (b"", "cannot be decoded")]
-)
-def test_a_reference_that_is_no_sound(pipeline, capsys, reference, content, message):
-    reference.write_bytes(content)
-    refused(capsys, pipeline, 2, message, "-t", SECRET, "--ref-audio", reference, "--ref-text", "Hello.")
-
-
-def test_a_reference_that_leaves_no_room(pipeline, capsys, reference):
-    soundfile.write(reference, np.zeros(16000 * 60, np.float32) + 0.1, 16000)
-    flags = ["--ref-audio", reference, "--ref-text", "Hello, everybody. " * 12]
-    refused(capsys, pipeline, 2, "ref-audio: 60.0 s leave no room for speech", "-t", SECRET, *flags)
-
-
-def test_the_longest_reference_leaves_a_frame(pipeline, capsys, reference):
-    configs = open_embedded()
-    longest = (configs["dia"].max_frames - 1) * configs["dac"].hop_length
-    said = "Hello, everybody. " * 6
-    flags = ["--ref-audio", reference, "--ref-text", said, "--piece-seconds", 0, "--quiet"]
-    soundfile.write(reference, np.zeros(longest + 1, np.float32) + 0.1, 16000)
-    refused(capsys, pipeline, 2, "leave no room for speech", "-t", SECRET, *flags)
-    soundfile.write(reference, np.zeros(longest, np.float32) + 0.1, 16000)
-    assert run(capsys, "-t", SECRET, *flags) == (0, "", "")
-    assert len(pipeline.asked.voice.samples) == longest
-
-
-def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
-    soundfile.write(reference, np.zeros(16000 * 20, np.float32) + 0.1, 16000)
-    flags = ["--ref-audio", reference, "--ref-text", "Hello. " * 72]
-    message = (
-        "prompt: 20.0 s and 505 bytes of text leave too little room for this text; the limits are 30.5 s"
-    )
-    refused(capsys, pipeline, 2, message, "-t", f"{SECRET} {SECRET}", *flags)
-
-
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
 def test_a_backend_that_is_not_installed(pipeline, capsys, monkeypatch, backend):
     monkeypatch.setitem(sys.modules, "mlx.core" if backend == "mlx" else "torch", None)
@@ -541,25 +475,6 @@ def test_flags_of_other_models(pipeline, capsys, flags):
     own += "--speed, --as-written, --skip-unknown\n"
     message = f"error: {name}: dia takes no --{name}; it takes {own}"
     refused(capsys, pipeline, 2, message, "--text", f"[S1] {SECRET}.", *flags)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--ref-text", "Hello."] * 2, "ref-text: 2 given for 1 --ref-audio; give one for each"),
-        (["--ref-audio", "voice.wav", *["--ref-text", "Hi."] * 2], "ref-audio: 2 given, dia takes 1"),
-        (["--ref-text", "..."], "ref-text: there are no words in it"),
-    ],
-)
-def test_references_that_do_not_go_together(pipeline, capsys, reference, flags, message):
-    refused(capsys, pipeline, 2, message, "-t", SECRET, "--ref-audio", reference, *flags)
-
-
-def test_a_reference_of_a_sample(pipeline, capsys, reference):
-    soundfile.write(reference, np.zeros(1, np.float32) + 0.1, 44100)
-    flags = ["--ref-audio", reference, "--ref-text", "Hello."]
-    message = "ref-audio: 0.0 s are too short for a voice; give 5 to 10 s of speech, 1 s at least"
-    refused(capsys, pipeline, 2, message, "-t", SECRET, *flags)
 
 
 def test_stages_are_told(pipeline, capsys):

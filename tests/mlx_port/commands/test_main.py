@@ -294,8 +294,8 @@ def test_doctor(said: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("XDG_CACHE_HOME", f"/nowhere/{NASTY}")
     faults = {"mlx": {"fault": NASTY}, "torch": {"fault": NASTY}}
     monkeypatch.setattr("mlx_port.commands.doctor.probe", lambda modules: faults)
-    told = said((0, 1), cli.run, "doctor").split("\n")
-    assert [line.split()[0] for line in told if SHOWN in line] == ["cache", "MLX", "torch"]
+    lines = said((0, 1), cli.run, "doctor").split("\n")
+    assert [line.split()[0] for line in lines if SHOWN in line] == ["cache", "MLX", "torch"]
     said((0, 1), cli.run, "doctor", "--json")
 
 
