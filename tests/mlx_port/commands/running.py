@@ -22,7 +22,7 @@ def run(capsys: Any, *arguments: object) -> tuple[int, str, str]:
 
 
 def refused(capsys: Any, pipeline: Any, code: int, message: str, *arguments: object) -> None:
-    """Require `generate` to end with this exit code and one line, without loading weights or leaving files."""
+    """Require `generate` to end with this code and one line, without loading weights or leaving files."""
     before = sorted(path.name for path in Path.cwd().iterdir())
     found, out, err = run(capsys, "generate", *arguments)
     assert (found, out) == (code, "")
