@@ -103,7 +103,7 @@ def test_the_layers_in_a_row_are_the_networks(model, opened):
         it.given.made.update({name: whole[name] for name in rung.keeps})
         with torch.inference_mode():
             read = {name: torch.from_numpy(np.array(array)) for name, array in state.items()}
-            expected = WHOLE[rung.kind](it.networks.network(rung.kind), read)
+            expected = WHOLE[rung.kind](it.networks.network(rung.kind, object), read)
         for name, array in expected.items():
             np.testing.assert_allclose(whole[name], array, rtol=0, atol=1e-10, err_msg=f"{rung.part} {name}")
         seen.add(rung.kind)
