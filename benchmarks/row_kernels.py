@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from mars5_ar_step import copy_rate
 
+from torch_ref.cuda import attention
 from torch_ref.cuda import rows as row_kernels
 from torch_ref.layers.rope import RotaryPositions
 from tts_core.mars5.spec import MARS5_AR
@@ -61,7 +62,10 @@ class Bench:
             return (torch.randn(*shape, device="cuda") * shape[-1] ** -0.5).to(dtype)
 
         self.x, self.inner = normal(rows, width), normal(rows, inner)
-        self.projected = normal(3, rows, width)
+        self.projected = normal(rows, 3 * width)
+        self.attended, self.scale = normal(rows, width), head**-0.5
+        self.sizes = rows, heads, heads, head
+        self.work = attention.workspace(*self.sizes, self.x.device)
         self.gain = torch.ones(width, device="cuda", dtype=GAINS.get(model, dtype))
         self.position = torch.tensor([position], device="cuda")
         rotary = RotaryPositions(capacity, head, 10000.0).to("cuda")
@@ -73,6 +77,19 @@ class Bench:
         self.down = [normal(width, inner) for _ in layers]
         self.kept = [normal(2, rows, heads, capacity, head) for _ in layers]
 
+    def attend(self, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Attention of the rows to one layer's ring."""
+        return attention.attend(
+            self.projected,
+            self.position,
+            keys,
+            values,
+            self.work,
+            scale=self.scale,
+            rotation=self.tables,
+            pairing="neighbors",
+        )
+
     def kernels(self) -> dict[str, tuple[Run, float]]:
         """Calls in all layers, and bytes of one call, by kernel."""
         x, gain = self.x, self.gain
@@ -83,18 +100,18 @@ class Bench:
 
         return {
             "norm, q, k, v": (
-                each(lambda w: row_kernels.normed_linear(x, gain, 1e-5, w.unbind()), self.qkv),
+                each(lambda w: row_kernels.normed_linear(x, gain, 1e-5, w.flatten(0, 1)), self.qkv),
                 self.qkv[0].nbytes,
             ),
-            "attention (two launches)": (
+            "attention": (
                 each(
-                    lambda c: row_kernels.attend(self.projected, self.position, c[0], c[1], self.tables),
+                    lambda c: self.attend(c[0], c[1]),
                     self.kept,
                 ),
                 seen,
             ),
             "output, residual": (
-                each(lambda w: row_kernels.add_linear(x, self.projected[0], w), self.out),
+                each(lambda w: row_kernels.add_linear(x, self.attended, w), self.out),
                 self.out[0].nbytes,
             ),
             "norm, gate": (
@@ -117,17 +134,18 @@ def times(bench: Bench, rate: float) -> None:
 
 def search(bench: Bench) -> None:
     layers = bench.config.num_hidden_layers
-    for tile, warps in product((2048, 4096, 8192, 16384), (2, 4, 8)):
-        row_kernels.TILE, row_kernels.WARPS = tile, warps
+    for tile, warps, programs in product((16384, 32768, 65536), (2, 4, 8), (2, 4)):
+        row_kernels.TILE_BYTES, row_kernels.WARPS, row_kernels.PROGRAMS = tile, warps, programs
         found = {
             name: graph_time(run) / layers for name, (run, _) in bench.kernels().items() if "att" not in name
         }
         line = ", ".join(f"{name} {took:.2f}" for name, took in found.items())
-        print(f"tile {tile}, warps {warps}: {line}; sum {sum(found.values()):.2f}", flush=True)
-    for keys, splits in product((16, 32, 64), (8, 16, 32)):
-        row_kernels.KEYS, row_kernels.SPLITS = keys, splits
-        run, _ = bench.kernels()["attention (two launches)"]
-        print(f"keys {keys}, parts {splits}: attention {graph_time(run) / layers:.2f}", flush=True)
+        print(f"tile {tile}, warps {warps}, programs {programs}: {line}", flush=True)
+    for block, programs in product((2048, 4096, 8192), (1, 2, 4)):
+        attention.BLOCK, attention.PROGRAMS = block, programs
+        bench.work = attention.workspace(*bench.sizes, bench.x.device)
+        run, _ = bench.kernels()["attention"]
+        print(f"block {block}, programs {programs}: attention {graph_time(run) / layers:.2f}", flush=True)
 
 
 @torch.inference_mode()
@@ -139,14 +157,12 @@ def main() -> None:
     parser.add_argument("--position", type=int, default=500)
     parser.add_argument("--search", action="store_true")
     args = parser.parse_args()
-    if not torch.cuda.is_available() or row_kernels.triton is None:
+    if not torch.cuda.is_available() or attention.triton is None:
         print("row_kernels: nothing measured; these kernels need an NVIDIA GPU and Triton")
         return
     rate = copy_rate()
     bench = Bench(args.model, args.rows, getattr(torch, args.dtype), args.position)
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {row_kernels.triton.__version__}"
-    )
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {attention.triton.__version__}")
     where = f"position {args.position}, copies at {rate / 1e12:.2f} TB/s"
     print(f"{args.model}, {args.rows} rows, {args.dtype}, {where}")
     times(bench, rate)

@@ -79,7 +79,8 @@ def test_attend(
     own = attend(
         projected.to(DEVICE),
         torch.tensor(at, device=DEVICE),
-        *ring,
+        ring[0],
+        ring[1],
         work,
         scale=0.3,
         rotation=None if pairing is None else tables,
@@ -98,16 +99,11 @@ def test_one_position_for_all_rows() -> None:
     keys, values = normal(1, 2, 2, 2, 24, WIDTH)
     projected = normal(2, 2, 8 * WIDTH).to(DEVICE)
     work = workspace(2, 4, 2, WIDTH, torch.device(DEVICE))
-    rows = [
-        attend(
-            projected,
-            torch.tensor(at, device=DEVICE),
-            *on(DEVICE, torch.float32, keys, values),
-            work,
-            scale=1.0,
-        )
-        for at in ([7], [7, 7])
-    ]
+    rows = []
+    for at in ([7], [7, 7]):
+        ring = on(DEVICE, torch.float32, keys.clone(), values.clone())
+        places = torch.tensor(at, device=DEVICE)
+        rows.append(attend(projected, places, ring[0], ring[1], work, scale=1.0))
     torch.testing.assert_close(*rows, rtol=0, atol=0)
 
 
@@ -131,7 +127,8 @@ def test_attend_source(
         queries.to(DEVICE),
         torch.tensor(lengths, device=DEVICE),
         torch.tensor(at, device=DEVICE),
-        *poisoned,
+        poisoned[0],
+        poisoned[1],
         work,
         scale=0.3,
         rotation=None if pairing is None else tables.to(DEVICE)(0, POSITIONS),
@@ -143,9 +140,11 @@ def test_attend_source(
             query = queries[row].unflatten(0, (1, -1, 1, WIDTH))
             if pairing is not None:
                 query = rotate(query, RotaryPositions(POSITIONS, WIDTH, 10000.0)(place, 1))
-            rows = keys[row : row + 1, :, :length], values[row : row + 1, :, :length]
-            query, *rows = on("cpu", kind, query, *rows)
-            found.append(scaled_dot_product_attention(query, *rows, scale=0.3, enable_gqa=True).flatten())
+            seen = keys[row : row + 1, :, :length], values[row : row + 1, :, :length]
+            query, key, value = on("cpu", kind, query, *seen)
+            found.append(
+                scaled_dot_product_attention(query, key, value, scale=0.3, enable_gqa=True).flatten()
+            )
         return torch.stack(found)
 
     if dtype == torch.float32:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -83,7 +85,7 @@ def test_weights_are_stored_once() -> None:
     built = network().to(DEVICE)
     before = {name: one.clone() for name, one in built.state_dict().items()}
     decoder = FusedDecoder(built, None)
-    layer = built.model.decoder.layers[0]
+    layer: Any = built.model.decoder.layers[0]
     storage = layer.self_attention.q_proj.weight.untyped_storage().data_ptr()
     assert storage == decoder.layers[0].qkv.untyped_storage().data_ptr()
     assert storage == layer.self_attention.v_proj.weight.untyped_storage().data_ptr()

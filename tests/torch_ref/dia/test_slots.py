@@ -175,7 +175,8 @@ def test_a_row_does_not_depend_on_the_batch() -> None:
         scores = (
             kept - torch.log(-torch.log(torch.from_numpy(HostNoise(int(one)).uniform(int(row), shape))))
         )[0]
-        near = scores[channel][[together[row, one, channel], single[row, one, channel]]]
+        drawn_ids = [int(draws[row, one, channel]) for draws in (together, single)]
+        near = torch.stack([scores[channel, drawn_id] for drawn_id in drawn_ids])
         edge = not near.isfinite().all()  # one of them is at the edge of top-k or top-p
         assert edge or (near[0] - near[1]).abs() < 1e-4
 
