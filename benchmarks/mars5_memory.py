@@ -107,8 +107,8 @@ class RandomParts:
         mx.eval(value)
         return value
 
-    def network(self, kind: str) -> Any:
-        made = models.network_class(self.side, kind)
+    def network(self, kind: str, cls: type[Any]) -> Any:
+        made = cls
         shapes = models.network(kind).parameter_shapes(self.configs[kind])
         if self.side == "torch_ref":
             import torch

@@ -151,8 +151,8 @@ class RandomParts:
             self.bands[prefix] = {name: tensor.cpu() for name, tensor in made.items()}
         return {name: tensor.to(self.device) for name, tensor in self.bands[prefix].items()}
 
-    def network(self, kind: str) -> Any:
-        made = models.network_class(self.side, kind)
+    def network(self, kind: str, cls: type[Any]) -> Any:
+        made = cls
         if kind == "mbd":
             return made(self.configs[kind], lambda band: self.band(f"bands.{band}."))
         if self.side == "torch_ref":

@@ -86,8 +86,8 @@ class RandomParts:
             for kind, start in tables.items()
         }
 
-    def network(self, kind: str) -> Any:
-        made, pieces = models.network_class("torch_ref", kind), models.network(kind).pieces
+    def network(self, kind: str, cls: type[Any]) -> Any:
+        made, pieces = cls, models.network(kind).pieces
         if pieces is not None:
             return made(self.configs[kind], lambda piece: self.tensors(kind, pieces.format(piece)))
         with self.torch.device("meta"):

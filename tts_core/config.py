@@ -83,8 +83,8 @@ def check_quantization(given: Any, where: str) -> None:
     own = {name: mapping(given, where).get(name) for name in ("group_size", "bits", "mode")}
     for layer in (own, *(value for value in given.values() if isinstance(value, Mapping))):
         mode, size, bits = layer.get("mode", "affine"), layer.get("group_size"), layer.get("bits")
-        whole = type(size) is int and type(bits) is int
-        if mode not in MODES or not whole or size not in GROUP_SIZES or not 2 <= bits <= 8:
+        known = mode in MODES and type(size) is int and size in GROUP_SIZES
+        if not known or type(bits) is not int or not 2 <= bits <= 8:
             raise CheckpointError(f"{where}: {layer!r:.120} is no known mode, group size and number of bits")
 
 
