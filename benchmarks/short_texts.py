@@ -1,13 +1,13 @@
 """Measure whether the embedded voice ends short texts by itself, with and without an end mark.
 
-    python benchmarks/short_texts.py [--side torch] [--few N] [--json FILE]
+    python benchmarks/short_texts.py [--side torch] [--samples 2] [--few N] [--json FILE]
 
 100 texts of one to four words (benchmarks/texts/short.txt), in both voices: with an end mark (. ! ? by turns)
-and without one, each sampled with a seed of its own and without any limit but the text's own. The folder's
-rules add a full stop to those without a mark; the same seed would give the speech of the text with a full
-stop, so the seeds differ. A speech recognizer (pocketsphinx) hears them.
+and without one, to which the folder's rules add a full stop. Both of a pair have the same seed, so that a
+text with a full stop and the same without a mark give the same codes. No limit but the text's own is given.
+A speech recognizer (pocketsphinx) hears them.
 
-    ended       texts that the model ended by itself (finish_reason "stop")
+    ended       speech that the model ended by itself (finish_reason "stop")
     WER         percent of wrong words, with its 95 % interval over texts; flite's own reading as a bound
     difference  without - with, in points, with its 95 % interval over pairs of texts (bootstrap)
 
@@ -37,7 +37,7 @@ TEXTS = Path(__file__).parent / "texts" / "short.txt"
 SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
 MARKS = ".!?"
 BATCH = 50  # texts at a time
-SEED = 1
+SEED, STEP = 1, 1000  # of the first text in the first sample; from one sample to the next
 
 
 def pairs(lines: Sequence[str]) -> tuple[list[Item], list[Item]]:
@@ -90,6 +90,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--side", choices=SIDES, default="torch")
+    parser.add_argument("--samples", type=int, default=2, help="of each text, with seeds of their own")
     parser.add_argument("--few", type=int, help="first texts only")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that listen")
     parser.add_argument("--json", type=Path)
@@ -101,9 +102,10 @@ def main() -> None:
     with_mark, without = pairs(TEXTS.read_text("utf-8").split("\n")[:-1][: given.few])
     pipeline = importlib.import_module(f"{SIDES[given.side]}.api").embedded_voice()
     print(machine())
-    print(f"{len(with_mark)} texts with an end mark and {len(without)} without, {given.side}\n")
+    counts = f"{len(with_mark)} texts with an end mark and {len(without)} without, {given.samples} samples"
+    print(f"{counts}, {given.side}\n")
     print("| | ended by themselves | longest | words wrong (95 %) |\n|---|---|---|---|", flush=True)
-    rows, heard = [], {}
+    rows, heard = list[dict[str, Any]](), dict[str, list[list[TurnScore]]]()
     with get_context("spawn").Pool(given.workers) as pool:
 
         def scores(chosen: Sequence[Item], samples: Sequence[np.ndarray]) -> list[list[TurnScore]]:
@@ -112,9 +114,13 @@ def main() -> None:
         sources = pool.map(partial(source, synthesis=read_settings().synthesis), with_mark)
         rows.append(row("flite itself", scores(with_mark, sources)))
         print(printed(rows[-1]), flush=True)
-        for name, chosen, seed in (("with", with_mark, SEED), ("without", without, SEED + 1000)):
-            results = spoken(pipeline, chosen, seed)
-            heard[name] = scores(chosen, [result.audio for result in results])
+        for name, chosen in (("with", with_mark), ("without", without)):
+            results, heard[name] = [], [[] for _ in chosen]
+            for sample in range(given.samples):
+                said = spoken(pipeline, chosen, SEED + STEP * sample)
+                for turns, more in zip(heard[name], scores(chosen, [one.audio for one in said]), strict=True):
+                    turns += more
+                results += said
             rows.append(row(f"{name} an end mark", heard[name], results))
             print(printed(rows[-1]), flush=True)
     difference = rows[2]["word_error_rate"] - rows[1]["word_error_rate"]

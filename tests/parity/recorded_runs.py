@@ -101,7 +101,7 @@ DIA = {
     "top_k": Run(FOX, {"seed": 11, "max_frames": 10, "top_k": 4}, changes="top_k"),
     "pieces": Run(
         "[S1] Yes! [S2] No, not now. [S1] Good night.",
-        {"seed": 12, "max_frames": 32, "piece_seconds": 1.0},
+        {"seed": 12, "max_frames": 32, "piece_seconds": 1.0, "as_written": True},
         changes="piece_seconds",
     ),
     "batch": Run(

@@ -26,6 +26,7 @@ from tts_core.dia.text import (
     check_bytes,
     check_turns,
     clean,
+    ended,
     paused,
     prepare,
     rewritten,
@@ -176,6 +177,8 @@ def read(
             f"piece_seconds: without pieces, this model speaks about {seconds:.1f} s between two pauses of a "
             "text; leave piece_seconds out, or write more pauses"
         )
+    # the voice does not end a piece that stops inside a sentence, and its babble would be others' prompt
+    pieces = [replace(piece, text=ended(piece.text, rules)) for piece in pieces]
     pieces[0] = replace(pieces[0], before=lead)
     pieces[-1] = replace(pieces[-1], after=tail)
     return pieces

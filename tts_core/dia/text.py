@@ -98,6 +98,12 @@ def rewritten(what: str, text: str, rules: TextRules) -> str:
     return _by_turns(what, text, rules, lambda words: rules.ended(rules.words(words)))
 
 
+def ended(script: str, rules: TextRules) -> str:
+    """Add the end mark of the rules to a prepared text whose last turn has none."""
+    last = turns(script)[-1]
+    return script[: last.start] + rules.ended(script[last.start :]) if speakable(last.words) else script
+
+
 def rewritten_transcript(text: str, rules: TextRules) -> str:
     """Clean a transcript and apply text rules without end marks, as the text may continue its sentence."""
     return _by_turns("transcript", text, rules, rules.words)

@@ -37,7 +37,8 @@ class TextRules:
     replacements: character → what is read in its place.
     alphabet: every other character that the network has learned; None: any.
     pauses, ends: marks of a pause and of an end. Runs of marks become the strongest one; the first mark of
-    `ends` is added to turns, paragraphs and items of lists without one. Empty: marks stay.
+    `ends` is added to turns, paragraphs and items of lists without one, and a sentence inside a turn begins
+    with a capital. Empty: marks stay.
     Raises CheckpointError for rules that write characters outside the alphabet.
     """
 
@@ -95,6 +96,8 @@ class TextRules:
         if self.pauses or self.ends:
             text = self._marks.sub(self._strongest, " ".join(text.split()))
             text = text.lstrip(self.pauses + self.ends + " ").rstrip()
+        if self.ends:
+            text = self._starts.sub(lambda match: match[0].upper(), text)
         return text
 
     def ended(self, words: str) -> str:
@@ -105,12 +108,17 @@ class TextRules:
         return f"{bare}{self.ends[0]}" if bare else words
 
     def _paragraphs(self, text: str) -> str:
-        """Lines as one, with an end mark before an empty line or an item of a list; bullets are left out."""
-        lines = [""]
+        """Join lines, with an end mark before an empty line and around an item of a list; omit bullets.
+
+        A line after an item goes on in it unless it begins with a capital.
+        """
+        lines, in_item = [""], False
         for line in text.splitlines():
             item = _ITEM.match(line := line.strip())
-            if item or not line:
+            if item or not line or (in_item and line[0].isupper()):
                 lines[-1] = self.ended(lines[-1])
+                in_item = False
+            in_item = in_item or item is not None
             if item and item["bullet"]:
                 line = line[item.end() :]
             if line:
@@ -129,6 +137,11 @@ class TextRules:
     def _marks(self) -> re.Pattern[str]:
         each = f"[{re.escape(self.pauses + self.ends)}]"
         return re.compile(rf" ?{each}(?: ?{each})*+ ?")
+
+    @cached_property
+    def _starts(self) -> re.Pattern[str]:
+        """Small letters that begin a sentence inside a text."""
+        return re.compile(rf"(?<=[{re.escape(self.ends)}] )[a-z]")
 
     def _strongest(self, match: re.Match[str]) -> str:
         ends = [mark for mark in match[0] if mark in self.ends]

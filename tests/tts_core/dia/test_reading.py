@@ -100,7 +100,7 @@ def test_long_texts_are_refused_with_places_of_the_text_as_it_is_read() -> None:
     with pytest.raises(UsageError, match=r"split it after character \d+ of the text as it is read \("):
         asked("[S1] " + "100 dogs. " * 40, piece_seconds=None)
     with pytest.raises(UsageError, match=r"split it after character \d+ \("):
-        asked("[S1] " + "a dog. " * 40, piece_seconds=None)
+        asked("[S1] " + "A dog. " * 40, piece_seconds=None)
 
 
 def test_the_limit_comes_from_the_own_length() -> None:
@@ -159,3 +159,13 @@ def test_rules_are_read_from_the_documents() -> None:
     assert texts(ask(configs, {"dia": {}, "dac": {}}, "5", options, None)) == ["[S1] 5"]
     with pytest.raises(CheckpointError, match=FILE):
         ask(configs, {"dia": {FILE: ""}}, "5", options, None)
+
+
+def test_a_piece_that_stops_inside_a_sentence_gets_an_end_mark() -> None:
+    script = "[S1] One two three, four five six. [S2] No, not now, not here [S1]"
+    marked, plain = asked(script, piece_seconds=1), asked(script, piece_seconds=1, as_written=True)
+    assert len(marked.pieces) == len(plain.pieces) > 4
+    for one, other in zip(texts(marked), texts(plain), strict=True):
+        assert one.removesuffix(" [S1]")[-1] == "."
+        assert one.replace(".", "") == other.replace(".", "").replace(",", "")
+    assert not any(text.endswith(".") for text in texts(plain)[:2])
