@@ -26,6 +26,7 @@ import json
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -163,8 +164,8 @@ def main() -> None:
     )
     runs = []
     for side in given.sides:
-        with get_context("spawn").Pool(1) as pool:
-            runs.append(pool.apply(soak, (side, given.utterances, given.seconds)))
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # an error if the process is killed
+            runs.append(pool.submit(soak, side, given.utterances, given.seconds).result())
         print(printed(runs[-1]), flush=True)
     print()
     for run in runs:
