@@ -160,7 +160,8 @@ def test_every_mel_band_hears_something() -> None:
         assert (mel_filters(n_fft, bands, 16000).sum(0) > 0).all()
     samples = torch.randn(2, 4096)
     distance = MelDistance(16000)
-    assert distance(samples, samples) == 0
+    # a BLAS may sum rows at the edge of a product in another order: one rounding of a logarithm near 1
+    assert distance(samples, samples) <= torch.finfo(torch.float32).eps
     assert distance(samples, 0.5 * samples) == pytest.approx(np.log10(2), rel=1e-3)
 
 
