@@ -222,10 +222,14 @@ class Dac(nn.Module):
         """
         total = codes.shape[2]
         window = decode_window(self.config, start, stop, total)
-        audio = self.decoder(self.quantizer.decode(codes[:, :, window.first : window.last]))[..., 0]
+        audio = self.decode_whole(codes[:, :, window.first : window.last])
         last = decoded_length(self.config, total) if stop == total else stop * self.hop_length
         offset = window.first * self.hop_length
         return audio[:, start * self.hop_length - offset : last - offset]
+
+    def decode_whole(self, codes: mx.array) -> mx.array:
+        """Decode codes without windows. (B, q, T) → (B, L)."""
+        return self.decoder(self.quantizer.decode(codes))[..., 0]
 
     def _silence(self, batch: int) -> mx.array:
         return mx.zeros((batch, 0), dtype=self.decoder.conv2.weight.dtype)

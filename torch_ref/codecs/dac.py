@@ -234,11 +234,17 @@ class Dac(nn.Module):
         """
         total = codes.shape[2]
         window = decode_window(self.config, start, stop, total)
-        with computing(self.precision, codes.device):
-            audio = self.decoder(self.quantizer.decode(codes[:, :, window.first : window.last]))[:, 0]
+        audio = self.decode_whole(codes[:, :, window.first : window.last])
         last = decoded_length(self.config, total) if stop == total else stop * self.hop_length
         offset = window.first * self.hop_length
-        return audio[:, start * self.hop_length - offset : last - offset].to(self.decoder.conv2.weight.dtype)
+        return audio[:, start * self.hop_length - offset : last - offset]
+
+    @torch.inference_mode()
+    def decode_whole(self, codes: Tensor) -> Tensor:
+        """Decode codes without windows. (B, q, T) → (B, L)."""
+        with computing(self.precision, codes.device):
+            audio = self.decoder(self.quantizer.decode(codes))[:, 0]
+        return audio.to(self.decoder.conv2.weight.dtype)
 
     def _silence(self, batch: int) -> Tensor:
         return self.decoder.conv2.weight.new_zeros(batch, 0)

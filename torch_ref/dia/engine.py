@@ -5,7 +5,7 @@ Source: nari-labs/dia model.py@876125e (0626) and @2811af1 (v0.1), Apache-2.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch_ref.dia.guard import fault
 from torch_ref.dia.slots import Slots, decode
 from torch_ref.dia.step import make_step
 from torch_ref.host import Host
+from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Batch
@@ -59,14 +60,15 @@ class DiaEngine:
         """Encode samples. (L,) float32 → codes (Q, P) int32."""
         return self.host.to_host(self.codec.encode(samples[None]))[0]
 
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        """Decode codes. (Q, T) int32 → samples (L,) float32."""
-        return self.host.to_host(self.codec.decode(codes[None]))[0].astype(np.float32)
+    def decode_windows(self, passages: Sequence[Passage]) -> list[np.ndarray]:
+        """Decode passages, also of several texts, to samples (L,) float32 each."""
+        most = most_fed(self.codec_config, self.policy, backend=self.host.backend)
+        return decode_passages(self.codec_config, passages, self._decode, most=most)
 
-    def decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
-        """Decode frames [start, stop) of codes (Q, T) to samples (L,) float32."""
-        audio = self.codec.decode_frames(self.host.to_device(codes[None]), start, stop)
-        return self.host.to_host(audio)[0].astype(np.float32)
+    def _decode(self, calls: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Decode the codes of every call, (B, Q, F), to samples (B, L); start all, then read."""
+        audio = [self.codec.decode_whole(self.host.to_device(codes)) for codes in calls]
+        return [self.host.to_host(one) for one in audio]
 
     def _draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
         """Yield ids for every next row of a grid, (B, C). One read from the device per row."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
+from tts_core.codecs.dac_calls import most_fed
 from tts_core.codecs.policy import CodecPolicy, fitting, own, smaller
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
@@ -81,7 +82,7 @@ def estimate(
     rows = _cache(config, job, size, backend), _source(config, job, size)
     phases = [
         Phase("decoder", (*rows, _activations(config, job, size, backend))),
-        Phase("codec", (*rows, _decoding(codec, job.frames, wide, backend, policy))),
+        Phase("codec", (*rows, _decoding(codec, job.frames, wide, backend, policy, job.batch))),
     ]
     if job.prompt_frames:
         phases.append(Phase("prompts", (_encoding(codec, job.prompt_frames, wide, backend, policy),)))
@@ -172,8 +173,11 @@ def codec_windows(codec: DacConfig, *, dtype: str, backend: str, policy: CodecPo
     return max(one(codec, endless, size, backend, policy).bytes for one in (_decoding, _encoding))
 
 
-def _decoding(codec: DacConfig, frames: int, size: int, backend: str, policy: CodecPolicy) -> Term:
-    fed = _most_fed(codec, frames, dac.decode_window, policy.decode_cuts)
+def _decoding(
+    codec: DacConfig, frames: int, size: int, backend: str, policy: CodecPolicy, batch: int = 1
+) -> Term:
+    alone = _most_fed(codec, frames, dac.decode_window, policy.decode_cuts)
+    fed = max(alone, min(batch * alone, most_fed(codec, policy, backend=backend)))
     widest = max(_widths(codec.decoder_hidden_size, codec.hidden_size, dac.decoder_layers(codec), fed))
     if backend == "torch-cpu" and size * widest < HEAP_BLOCK:
         kept = int(HEAP_KEPT * LIVE[backend] * size * sum(_block_widths(codec, fed)))

@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from typing import Protocol, Unpack
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.codecs.dac import DacConfig, check_fits, decode_lookahead
+from tts_core.codecs.dac_calls import Passage
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
@@ -74,12 +76,8 @@ class Engine(Protocol):
         """Encode samples. (L,) float32 → codes (Q, P) int32."""
         ...
 
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        """Decode codes. (Q, T) int32 → samples (L,) float32."""
-        ...
-
-    def decode_frames(self, codes: np.ndarray, start: int, stop: int) -> np.ndarray:
-        """Decode frames [start, stop) of codes (Q, T) to samples (L,) float32."""
+    def decode_windows(self, passages: Sequence[Passage]) -> list[np.ndarray]:
+        """Decode passages, also of several texts, to samples (L,) float32 each."""
         ...
 
 
@@ -173,9 +171,9 @@ class DiaPipeline:
         grid = self._run(batch.encoded(self.engine.encode), watch)
         codes = [grid.codes(item) for item in range(len(texts))]
         audio, cues = [], []
-        for item, pacing in zip(codes, batch.pacings, strict=True):
+        for wave, pacing in zip(self._decode(codes), batch.pacings, strict=True):
             delivery = Delivery(pacing, self.sample_rate)
-            audio.append(delivery.whole([self.engine.decode(item)]))
+            audio.append(delivery.whole([wave]))
             cues.append(delivery.cues())
             meter.add(len(audio[-1]))
         return [
@@ -327,8 +325,9 @@ class DiaPipeline:
         for places in script.groups(together):
             batch = script.batch(places)
             grid = self._run(batch, watch)
-            for item, place in enumerate(places):
-                script.add(place, batch, grid, item, self.engine.decode(grid.codes(item)))
+            waves = self._decode([grid.codes(item) for item in range(len(places))])
+            for item, (place, wave) in enumerate(zip(places, waves, strict=True)):
+                script.add(place, batch, grid, item, wave)
             made = script.frames / self.codec_config.frame_rate / request.pacing.speed
             watch.tell("speech", made, request.seconds)
         delivery = Delivery(request.pacing, self.sample_rate)
@@ -362,14 +361,16 @@ class DiaPipeline:
                 cuts = [(known, known)]
             codes = grid.codes(0)
             for start, stop in cuts:
-                empty = np.zeros(0, np.float32)
-                yield (
-                    grid,
-                    start,
-                    stop,
-                    self.engine.decode_frames(codes, start, stop) if start < stop else empty,
-                )
+                [audio] = self.engine.decode_windows([Passage(codes, start, stop)])
+                yield grid, start, stop, audio
                 made = stop
+
+    def _decode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Decode several texts to samples (L,) each; windows of equal length run in one call."""
+        cuts = [list(self.engine.policy.decode_cuts(one.shape[1])) for one in codes]
+        passages = [Passage(one, *cut) for one, its in zip(codes, cuts, strict=True) for cut in its]
+        parts = iter(self.engine.decode_windows(passages))
+        return [np.concatenate([np.zeros(0, np.float32), *islice(parts, len(its))]) for its in cuts]
 
     def _run(self, batch: Batch, watch: Watch) -> DelayGrid:
         for grid in self.engine.rows(batch):

@@ -1,0 +1,111 @@
+"""Windows of several texts in one call of the codec, on both sides: equal to one by one up to rounding.
+
+On a CPU, where torch rounds a call of several windows differently, each is a call of its own.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.sides import ORACLE, SIDES, YARDSTICK, Side
+from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tolerance import assert_within
+from tts_core.codecs import dac_calls
+from tts_core.codecs.dac_calls import Passage
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.results import GenerationResult
+
+TEXT = "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur adipiscing elit, sed do. [S2] Eiusmod tempor."
+POLICY = CodecPolicy(64, 4)
+
+
+@pytest.fixture(params=list(SIDES.values()), ids=list(SIDES))
+def side(request: pytest.FixtureRequest) -> Side:
+    return request.param
+
+
+@pytest.fixture
+def fed(monkeypatch: pytest.MonkeyPatch, side: Side) -> list[tuple[int, int]]:
+    """Rows and frames of every call. Several windows share one, as on a GPU."""
+    monkeypatch.setattr(dac_calls, "ONE_BY_ONE", ())
+    codec = pipeline(side).engine.codec
+    decode, seen = codec.decode_whole, []
+
+    def watched(codes: Any) -> Any:
+        seen.append((codes.shape[0], codes.shape[2]))
+        return decode(codes)
+
+    monkeypatch.setattr(codec, "policy", POLICY)
+    monkeypatch.setattr(codec, "decode_whole", watched)
+    return seen
+
+
+@cache
+def pipeline(side: Side) -> Any:
+    config = dia_config(positions=400, text_positions=300)
+    return compose(side, dia_weights(config, seed=3, eos=1.3), dac_weights(dac_config()))
+
+
+def said(side: Side, form: str) -> list[GenerationResult]:
+    if form == "a batch":
+        texts = ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum."]
+        return pipeline(side).generate_batch(texts, max_frames=30, seed=1)
+    return [pipeline(side).generate(TEXT, seed=1, max_frames=30)]
+
+
+def codes(seed: int, frames: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 60, (4, frames)).astype(np.int32)
+
+
+def test_passages_together_equal_those_alone(side: Side, fed: list[tuple[int, int]]) -> None:
+    cuts = list(POLICY.decode_cuts(50))
+    passages = [Passage(codes(seed, 50), *cut) for seed in range(3) for cut in cuts]
+    passages += [Passage(codes(7, 9), 0, 9), Passage(codes(8, 9), 9, 9)]
+    together = pipeline(side).engine.decode_windows(passages)
+    assert max(rows for rows, _ in fed) == 3
+    known, truth = (
+        [pipeline(other).engine.decode_windows([passage])[0] for passage in passages]
+        for other in (YARDSTICK, ORACLE)
+    )
+    assert [len(one) for one in together] == [len(one) for one in truth]
+    assert_equal(side, together, known, truth)
+
+
+def test_on_a_cpu_neighbors_change_no_bit(side: Side) -> None:
+    engine = pipeline(side).engine
+    passages = [Passage(codes(seed, 50), 4, 12) for seed in range(3)]
+    for one, passage in zip(engine.decode_windows(passages), passages, strict=True):
+        np.testing.assert_array_equal(one, engine.decode_windows([passage])[0])
+
+
+@pytest.mark.parametrize("form", ["a batch", "pieces side by side"])
+def test_a_run_decodes_its_texts_together(
+    side: Side, fed: list[tuple[int, int]], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voice = pipeline(side)
+
+    def speak() -> list[GenerationResult]:
+        if form == "a batch":
+            return voice.generate_batch(
+                ["[S1] One, two.", "[S2] a", "[S1] Lorem ipsum."], max_frames=30, seed=1
+            )
+        return [voice.generate(TEXT, seed=1, max_frames=30)]
+
+    together = speak()
+    assert max(rows for rows, _ in fed) > 1
+    fed.clear()
+    monkeypatch.setattr(dac_calls, "ONE_BY_ONE", (pipeline(side).engine.host.backend,))
+    alone = said(side, form)
+    assert {rows for rows, _ in fed} == {1}
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(one.codes, other.codes)
+    assert_equal(side, *([one.audio for one in made] for made in (together, alone, said(ORACLE, form))))
+
+
+def assert_equal(
+    side: Side, together: list[np.ndarray], alone: list[np.ndarray], truth: list[np.ndarray]
+) -> None:
+    known = np.concatenate(truth).astype(np.float64)
+    assert_within(np.concatenate(together), np.concatenate(alone), known, f"{side.kind}: together")
