@@ -87,6 +87,7 @@ class Model:
     transcript: Literal["needed", "optional", "unused"]  # of a recording
     example: str  # flags of `mlx-port generate`, after --model
     extras: tuple[str, ...] = ()  # optional parts, left out by default
+    fed: bool = False  # takes text while it speaks
     # facts that a user may state about its files, each a flag of convert-weights → function that applies the
     # fact to the configuration of a folder converted without it; None: no function
     hints: Mapping[str, Callable[[Any, Any], Any] | None] = field(default_factory=dict)

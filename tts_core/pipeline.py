@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tts_core.errors import CancelledError, UsageError
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult
+
+if TYPE_CHECKING:
+    from tts_core.serving.session import Session
 
 PromptLike = Prompt | np.ndarray | None  # an array is a model's own form: codes, or a speaker vector
 
@@ -111,4 +114,8 @@ class Pipeline(Protocol):
         cancel: threading.Event | None = None,
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request."""
+        ...
+
+    def session(self, places: int) -> Session:
+        """Open a running batch for at most `places` requests. Raises ResourceError for too little memory."""
         ...

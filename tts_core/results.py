@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from tts_core.prompt import Prompt
-from tts_core.text.captions import Captions, Cue
+from tts_core.text.captions import Captions, Cue, Word
 
 FinishReason = Literal["stop", "length"]
 
@@ -52,6 +52,7 @@ class GenerationResult:
     stage_seconds: seconds spent so far in each stage of a model with several, by name, in order.
     pieces: pieces of a long text that ended in this part, in order; empty for models that do not report them.
     cues: what the pieces that ended here say, and when, in seconds from the start of the whole speech.
+    words: timed since the part before, in the same seconds; empty for models that give no times.
     """
 
     audio: np.ndarray
@@ -69,6 +70,7 @@ class GenerationResult:
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     pieces: tuple[SpokenPiece, ...] = ()
     cues: tuple[Cue, ...] = ()
+    words: tuple[Word, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -109,6 +111,7 @@ def join(pieces: Sequence[GenerationResult]) -> GenerationResult:
         segment_idx=0,
         pieces=tuple(spoken for piece in pieces for spoken in piece.pieces),
         cues=tuple(cue for piece in pieces for cue in piece.cues),
+        words=tuple(word for piece in pieces for word in piece.words),
     )
 
 
@@ -157,6 +160,7 @@ class Meter:
         segment_idx: int = 0,
         finish_reason: FinishReason | None,
         cues: Sequence[Cue] = (),
+        words: Sequence[Word] = (),
     ) -> GenerationResult:
         """Build a part of a stream with the times of the last `add`. audio: (L,) float32, codes: (Q, T).
 
@@ -177,4 +181,5 @@ class Meter:
             is_final_chunk=finish_reason is not None,
             stage_seconds=dict(self.stage_seconds),
             cues=tuple(cues),
+            words=tuple(words),
         )

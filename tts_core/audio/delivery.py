@@ -30,6 +30,13 @@ class Pacing:
         """About how long the sound is. speech: seconds of all pieces at speed 1, without pauses."""
         return speech / self.speed + sum(silence or 0 for silence in self.silences)
 
+    def followed_by(self, more: Pacing) -> Pacing:
+        """Append the pieces of further text. The silence between is the sum of those given, if any."""
+        *before, end = self.silences
+        start, *after = more.silences
+        between = None if end is None and start is None else (end or 0) + (start or 0)
+        return Pacing((*self.texts, *more.texts), (*before, between, *after), self.speed)
+
     def pause(self, place: int) -> float:
         """Seconds of silence after a piece, where another follows."""
         silence = self.silences[place + 1]
@@ -37,17 +44,25 @@ class Pacing:
 
 
 class Delivery:
-    """The sound of one text: takes its pieces chunk by chunk, gives samples as far as they are final."""
+    """The sound of one text: takes its pieces chunk by chunk, gives samples as far as they are final.
 
-    def __init__(self, pacing: Pacing, sample_rate: int):
+    more: its text goes on, with `extend`.
+    """
+
+    def __init__(self, pacing: Pacing, sample_rate: int, *, more: bool = False):
         self.pacing, self.sample_rate = pacing, sample_rate
         self._place = 0  # of the piece under way
-        self._joiner = Joiner(sample_rate) if len(pacing.texts) > 1 else None
+        self._joiner = Joiner(sample_rate) if more or len(pacing.texts) > 1 else None
         self._stretcher = Stretcher(sample_rate, pacing.speed)
         self._lead = self._silence(pacing.silences[0])
         self._start = self._end = len(self._lead)  # of the piece under way, in samples of the sound
         self._words: Sequence[Word] = ()
         self._cues: list[Cue] = []
+        self._timed: list[Word] = []
+
+    def extend(self, more: Pacing) -> None:
+        """Append further text; its pieces follow the last known one, which must not be finished."""
+        self.pacing = self.pacing.followed_by(more)
 
     def add(self, chunk: np.ndarray, *, last_of_piece: bool = False) -> np.ndarray:
         """The next (L,) samples of the piece under way → samples that nothing to come can change.
@@ -77,6 +92,13 @@ class Delivery:
     def time(self, words: Sequence[Word]) -> None:
         """Note when the words of the piece under way begin, in seconds of its own sound at speed 1."""
         self._words = words
+        start = self._start / self.sample_rate
+        self._timed += (self._heard(word, start) for word in words)
+
+    def words(self) -> tuple[Word, ...]:
+        """The words timed since this was last asked, in seconds of the whole sound."""
+        words, self._timed = self._timed, []
+        return tuple(words)
 
     def cues(self) -> tuple[Cue, ...]:
         """The pieces that ended since this was last asked, those without sound left out."""

@@ -38,6 +38,8 @@ from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
+from tts_core.serving.one_by_one import OneByOne
+from tts_core.serving.session import Session
 from tts_core.text.duration import warn_of_cut
 from tts_core.text.rules import NO_RULES, TextRules
 
@@ -144,6 +146,10 @@ class DiaPipeline:
         meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
         self._check_memory(request.job())
         return self._parts(request, meter, watch)
+
+    def session(self, places: int) -> Session:
+        """Open a running batch for requests that other callers make; they are spoken one by one."""
+        return OneByOne(self, lambda: self.request("[S1] Yes.", DiaOptions(seed=0)))
 
     def generate_batch(
         self,

@@ -32,6 +32,8 @@ from tts_core.nn.noise import Noise
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import FinishReason, GenerationResult, Meter, join
+from tts_core.serving.one_by_one import OneByOne
+from tts_core.serving.session import Session
 from tts_core.text.duration import warn_of_cut
 
 Tell = Callable[[Progress], None]
@@ -175,6 +177,10 @@ class Mars5Pipeline:
             request = request.encoded(self.engine.encode, self.engine.vocabulary)
         return self._parts(request, meter, watch, 0, request.seconds)
 
+    def session(self, places: int) -> Session:
+        """Open a session of one place: requests are spoken one by one."""
+        return OneByOne(self, self._rehearsal)
+
     def generate_batch(
         self,
         texts: Sequence[str],
@@ -229,6 +235,10 @@ class Mars5Pipeline:
             sequence = self._ids(one, one.pieces[0], one.max_frames, meter, watch)
             made.append(self._codes(one, one.pieces[0], sequence, meter, watch))
         return made
+
+    def _rehearsal(self) -> Request:
+        voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
+        return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
 
     def _encoded(self, requests: Sequence[Request]) -> list[Request]:
         """Encode the requests' references. A voice that several texts share is encoded once."""

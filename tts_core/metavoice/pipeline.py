@@ -39,6 +39,8 @@ from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import FinishReason, GenerationResult, Meter, join, real_time_factor
+from tts_core.serving.one_by_one import OneByOne
+from tts_core.serving.session import Session
 
 BATCH = 8  # pieces run in parallel
 
@@ -156,6 +158,10 @@ class MetaVoicePipeline:
         self._check_memory(request.job())
         return self._parts(request, run)
 
+    def session(self, places: int) -> Session:
+        """Open a session of one place: requests are spoken one by one."""
+        return OneByOne(self, self._rehearsal)
+
     def generate_batch(
         self,
         texts: Sequence[str],
@@ -230,6 +236,10 @@ class MetaVoicePipeline:
         Vectors are cached by the audio. Raises UsageError for a prompt that is not a voice.
         """
         return read_voice(self.facts, prompt).encoded(self.engine.speaker)
+
+    def _rehearsal(self) -> Request:
+        silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
+        return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
 
     def _batch(
         self,

@@ -123,3 +123,22 @@ def test_words_follow_pauses_and_speed() -> None:
 
 def test_expected_seconds() -> None:
     assert Pacing(TEXTS, (0.5, None, 1.0, None), 2.0).seconds(3.0) == 3.0
+
+
+def test_text_that_comes_later_sounds_as_if_it_had_been_there() -> None:
+    """Pauses at the seam add up; words are timed in the whole sound, once."""
+    pacing = Pacing(TEXTS, (0.1, None, 0.7, 0.2), 1.25)
+    expected, cues = whole(pacing)
+    fed = Delivery(Pacing(TEXTS[:2], (0.1, None, 0.5), 1.25), RATE, more=True)
+    parts = [fed.add(WAVES[0], last_of_piece=True)]
+    fed.extend(Pacing(TEXTS[2:], (0.2, 0.2), 1.25))
+    parts.append(fed.add(WAVES[1], last_of_piece=True))
+    fed.time([Word("Three.", 0.125, 0.25)])
+    parts += [fed.add(WAVES[2]), fed.finish()]
+    np.testing.assert_array_equal(np.concatenate(parts), expected)
+    found = fed.cues()
+    assert [(cue.text, cue.start, cue.end) for cue in found] == [
+        (cue.text, cue.start, cue.end) for cue in cues
+    ]
+    assert fed.words() == found[2].words == (Word("Three.", found[2].start + 0.1, found[2].start + 0.2),)
+    assert fed.words() == ()

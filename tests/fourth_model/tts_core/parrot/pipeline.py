@@ -16,6 +16,7 @@ from tts_core.options import changed
 from tts_core.parrot.config import ParrotConfig
 from tts_core.parrot.options import ParrotChanges, ParrotOptions
 from tts_core.parrot.request import Request, request
+from tts_core.parrot.session import ParrotSession
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
 
@@ -107,12 +108,20 @@ class ParrotPipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError for too little memory."""
+        self.check_memory(request)
+        return self._parts(request, Watch(progress, cancel))
+
+    def session(self, places: int) -> ParrotSession:
+        """Open a running batch."""
+        return ParrotSession(self, places)
+
+    def check_memory(self, request: Request) -> None:
+        """Raise ResourceError for too little memory."""
         host = self.engine.host
         needed = request.estimate(dtype=host.dtype, backend=host.backend).running
         check_running(
             "the words", needed, backend=host.backend, free=host.free_bytes(), options=lambda free: {}
         )
-        return self._parts(request, Watch(progress, cancel))
 
     def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
         meter, seed = Meter(self.sample_rate), request.options.seed or 0

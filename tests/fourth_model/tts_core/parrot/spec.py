@@ -37,4 +37,5 @@ MODEL = Model(
     references=0,
     transcript="unused",
     example='--text "Polly"',
+    fed=True,
 )
