@@ -81,7 +81,7 @@ LENT: set[str] = set()
 
 # distributions under another name than the module's
 MODULES = {"pyyaml": "yaml"}
-OPTIONAL = {"torch", "mlx", "sounddevice", "diffusers"}  # of extras, or the user's own
+OPTIONAL = {"torch", "mlx", "sounddevice", "diffusers", "av"}  # of extras, or the user's own
 
 NETWORK = {
     "socket",

@@ -29,6 +29,7 @@ class Flags:
     ref_text: tuple[str, ...]
     options: dict[str, Any]
     output: str | None
+    form: str | None
     captions: str | None
     play: bool
     stream: bool
@@ -101,11 +102,16 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
 )
 @option_flags
 @click.option(
-    "-o", "--output", metavar="FILE", help="WAV, FLAC or MP3.  [default: speech.wav; none with --play]"
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="File .wav, .flac, .mp3, .opus, .aac or .pcm; '-': stdout, as the speech is generated.  [default: "
+    "speech.wav; none with --play]",
 )
+@click.option("--format", "form", metavar="NAME", help="Format of '--output -'.  [default: wav]")
 @click.option("--captions", metavar="FILE", help="SRT or VTT with the text of each piece and its times.")
 @click.option("--play", is_flag=True, help="Play the speech; needs mlx-port[play].")
-@click.option("--stream", is_flag=True, help="Write (WAV only) and play pieces as they are generated.")
+@click.option("--stream", is_flag=True, help="Write and play pieces as they are generated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--quiet", is_flag=True, help="Print no progress and no report.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")

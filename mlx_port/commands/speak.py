@@ -16,7 +16,8 @@ import click
 import numpy as np
 
 from mlx_port.commands.generate import Flags
-from tts_core.audio.files import WavWriter, check_output, read_audio_at_its_rate, write_audio
+from mlx_port.commands.output import Output, choose_output
+from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.config import Configs
 from tts_core.errors import GenerationError, NotFoundError, UsageError, not_there
 from tts_core.files.record import RECORD, Record
@@ -32,7 +33,6 @@ from tts_core.text.captions import check_captions
 from tts_core.text.checks import check_words
 from tts_core.voice.embedded import CODEC, DIA
 
-DEFAULT_OUTPUT = "speech.wav"
 INSTALL = {
     "mlx": "MLX is not installed; pip install 'mlx-port[cpu]' on Linux (or [cuda12], [cuda13])",
     "torch": "PyTorch is not installed; pip install 'mlx-port[torch]'",
@@ -41,7 +41,7 @@ INSTALL = {
 
 def speak(flags: Flags) -> None:
     """Run one call of the command. Every flag is checked before weights are loaded."""
-    output = choose_output(flags)
+    output = choose_output(flags.output, flags.form, play=flags.play)
     captions = None if flags.captions is None else check_captions(flags.captions)
     if flags.play:
         from mlx_port.commands.playback import check_playback
@@ -108,17 +108,6 @@ def read_prompt(flags: Flags, model: Model) -> Prompt | None:
         samples, rate = read_audio_at_its_rate(sound)
         references.append(Reference(samples, said, sample_rate=rate, name="ref-audio"))
     return Prompt(tuple(references)) if references else None
-
-
-def choose_output(flags: Flags) -> Path | None:
-    """Choose the output file: the flag, else `speech.wav`, else None if the speech is played."""
-    if flags.output is None and flags.play:
-        return None
-    output = Path(flags.output or DEFAULT_OUTPUT)
-    check_output(output)
-    if flags.stream and output.suffix.lower() != ".wav":
-        raise UsageError(f"output: --stream writes WAV only, not {output}; use .wav or leave --stream out")
-    return output
 
 
 def read_text(given: str | None) -> str:
@@ -217,14 +206,15 @@ class Sink(Protocol):
 
 
 def collect(
-    pieces: Iterator[GenerationResult], flags: Flags, output: Path | None, sample_rate: int
+    pieces: Iterator[GenerationResult], flags: Flags, output: Output | None, sample_rate: int
 ) -> GenerationResult:
     """Run the generation to its end. With --stream, pieces are written and played as they come."""
     shown = sys.stderr.isatty() and not (flags.quiet or flags.as_json)
     sinks: list[Sink] = []
     with ExitStack() as stack:
-        if flags.stream and output is not None:
-            sinks.append(stack.enter_context(WavWriter(output, sample_rate)))
+        grows = flags.stream or (output is not None and output.path is None)
+        if output is not None and grows:
+            sinks.append(stack.enter_context(output.growing(sample_rate)))
         if flags.play:
             from mlx_port.commands.playback import Player
 
@@ -246,8 +236,8 @@ def collect(
         check_sound(result)
         if flags.play and not flags.stream:
             player.write(result.audio)
-        if output is not None and not flags.stream:
-            write_audio(output, result.audio, result.sample_rate)
+        if output is not None and not grows:
+            output.write(result.audio, result.sample_rate)
     return result
 
 
@@ -283,10 +273,14 @@ def speed(real_time_factor: float) -> str:
     return f"RTF {real_time_factor:.2f} ({times:.1f}x {'faster' if faster else 'slower'} than real time)"
 
 
-def report(result: GenerationResult, flags: Flags, output: Path | None, notes: Sequence[str]) -> None:
-    """Print the output, its length, the time and memory of the run, and notes on the request."""
+def report(result: GenerationResult, flags: Flags, output: Output | None, notes: Sequence[str]) -> None:
+    """Print the output, its length, the time and memory of the run, and notes on the request.
+
+    Goes to stderr if stdout takes the speech.
+    """
+    aside = output is not None and output.path is None
     if flags.as_json:
-        click.echo(json_text(_facts(result, flags, output) | {"notes": list(notes)}, indent=None))
+        click.echo(json_text(_facts(result, flags, output) | {"notes": list(notes)}, indent=None), err=aside)
     elif not flags.quiet:
         cut = ", cut at the limit" if result.finish_reason == "length" else ""
         endless = sum(piece.finish_reason == "length" for piece in result.pieces)
@@ -300,10 +294,10 @@ def report(result: GenerationResult, flags: Flags, output: Path | None, notes: S
         if result.stage_seconds:
             lines += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]
         lines += [f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}"]
-        click.echo("\n".join(map(one_line, [*lines, *notes])))
+        click.echo("\n".join(map(one_line, [*lines, *notes])), err=aside)
 
 
-def _facts(result: GenerationResult, flags: Flags, output: Path | None) -> dict[str, Any]:
+def _facts(result: GenerationResult, flags: Flags, output: Output | None) -> dict[str, Any]:
     return {
         "output": None if output is None else str(output),
         "captions": flags.captions,

@@ -1,24 +1,22 @@
-"""Read and write WAV, FLAC and MP3 with soundfile; resample with soxr. Both are imported when used."""
+"""Read and write sound files; resample. soundfile and soxr are imported when used."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-import wave
 from collections.abc import Collection
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tts_core.audio.formats import SUFFIXES, SoundWriter
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, not_there
 from tts_core.files.regular import irregular, opened
 
 if TYPE_CHECKING:
     import soundfile
 
-FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}  # output formats; libsndfile reads more
 MOST_SECONDS = 1800  # of a sound file that is read
 MOST_SAMPLES = MOST_SECONDS * 48000
 RATES = (1000, 1_000_000)  # Hz; resampling from 1 Hz would make a gigabyte of a small file
@@ -106,10 +104,10 @@ def resample(
 def check_output(path: str | os.PathLike[str]) -> None:
     """Check, before any work, that a sound file can be written to `path`.
 
-    Raises UsageError for an unsupported suffix, a folder, or a folder without write permission; NotFoundError
-    for a missing folder.
+    Raises UsageError for an unsupported suffix, a missing library of its format, a folder, or a folder
+    without write permission; NotFoundError for a missing folder.
     """
-    check_place("output", path, FORMATS)
+    SUFFIXES[check_place("output", path, SUFFIXES).suffix.lower()].check()
 
 
 def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[str]) -> Path:
@@ -148,64 +146,27 @@ def _takes_files(folder: Path) -> bool:
 
 
 def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: int) -> None:
-    """Write (L,) samples, clipped to [-1, 1], in the format of the suffix: 16-bit WAV or FLAC, or MP3.
+    """Write (L,) samples, clipped to [-1, 1], in the format of the suffix (tts_core.audio.formats).
 
-    The file appears whole or not at all. Raises as `check_output`, UsageError for a rate that the format
-    does not support, ResourceError if the disk is full.
+    The file appears whole or not at all. Raises as `check_output`, and ResourceError if the disk is full.
     """
-    import soundfile
-
     check_output(path)
     path = Path(path)
-    form = FORMATS[path.suffix.lower()]
-    data = np.clip(samples, -1, 1) if form == "MP3" else pcm16(samples)
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=path.suffix)
-    os.close(handle)
     try:
-        place = os.fsencode(partial)  # a name need not be UTF-8
-        soundfile.write(place, data, sample_rate, format=form)  # pyright: ignore[reportArgumentType]
+        with (
+            open(handle, "wb") as file,
+            SoundWriter(file, SUFFIXES[path.suffix.lower()], sample_rate, seekable=True) as sound,
+        ):
+            sound.write(samples)
         os.chmod(partial, 0o666 & ~_umask())  # mkstemp's files are private
         os.replace(partial, path)
-    except soundfile.LibsndfileError as error:
-        if "sample rate" in str(error):
-            raise UsageError(f"output: {form} does not support {sample_rate} Hz; use .wav") from error
-        raise ResourceError(f"output: {path} could not be written ({error}); is the disk full?") from error
     except OSError as error:
         raise ResourceError(
             f"output: {path} could not be written ({error.strerror}); is the disk full?"
         ) from error
     finally:
         Path(partial).unlink(missing_ok=True)
-
-
-def pcm16(samples: np.ndarray) -> np.ndarray:
-    """Convert samples, clipped to [-1, 1], to little-endian 16-bit integers; 1.0 is 32767."""
-    return np.rint(np.clip(samples, -1, 1) * 32767).astype("<i2")
-
-
-class WavWriter:
-    """A 16-bit WAV file that grows piece by piece; it is valid after each, also if interrupted."""
-
-    def __init__(self, path: str | os.PathLike[str], sample_rate: int):
-        self._raw = open(path, "wb")  # noqa: SIM115 - closed by __exit__
-        self._file = wave.Wave_write(self._raw)
-        self._file.setnchannels(1)
-        self._file.setsampwidth(2)
-        self._file.setframerate(sample_rate)
-
-    def write(self, samples: np.ndarray) -> None:
-        """Append (L,) samples, clipped to [-1, 1], and update the header."""
-        self._file.writeframes(pcm16(samples).tobytes())
-        self._raw.flush()
-
-    def __enter__(self) -> WavWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        self._raw.close()
 
 
 def _umask() -> int:

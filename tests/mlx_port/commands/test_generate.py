@@ -5,6 +5,7 @@ import json
 import sys
 import types
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.mlx_port.commands.fake import Speaker
 from tests.mlx_port.commands.running import SECRET, open_embedded, refused
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
+from tts_core.audio.formats import SoundWriter, names
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import prepare
@@ -285,9 +287,11 @@ def test_a_missing_tag_is_noted(pipeline, capsys):
         (["--max-seconds", "inf"], "max_seconds: inf"),
         (["--max-seconds", "9999"], "max_seconds: 9999 is more than this model's limit, 30.5"),
         (["--backend", "jax"], "'jax' is not one of"),
-        (["--output", "a.xyz"], "output: a.xyz ends in '.xyz'; use .wav, .flac, .mp3"),
+        (["--output", "a.xyz"], "output: a.xyz ends in '.xyz'; use .wav, .flac, .mp3, .opus, .aac, .pcm"),
         (["--output", "a"], "output: a ends in 'no suffix'"),
-        (["--stream", "--output", "a.mp3"], "output: --stream writes WAV only"),
+        (["--format", "mp3", "--output", "a.mp3"], "format: a file has the format of its suffix; leave"),
+        (["--format", "mp3"], "format: a file has the format of its suffix; leave --format out"),
+        (["--format", "mp33", "--output", "-"], "format: 'mp33' is not one of wav, flac, mp3, opus"),
         (["--ref-text", "Hello."], "ref-text: --ref-audio is missing"),
         (["--ref-audio", "a.wav"], "ref-audio: --ref-text is missing; the model continues"),
         (["--no-such-flag"], "No such option"),
@@ -336,16 +340,48 @@ def test_a_backend_that_is_not_installed(pipeline, capsys, monkeypatch, backend)
     refused(capsys, pipeline, 3, f"backend {backend}: ", "-t", SECRET, "--backend", backend)
 
 
-@pytest.mark.parametrize("suffix", [".wav", ".flac", ".mp3"])
+@pytest.mark.parametrize("suffix", [".wav", ".flac", ".mp3", ".opus"])
 def test_formats(pipeline, capsys, suffix):
-    assert run(capsys, "-t", SECRET, "-o", f"a{suffix}")[0] == 0
-    assert read_audio(f"a{suffix}", 16000).shape == (24000,)
+    """Streamed, it is the same file; Opus has a random serial number."""
+    assert run(capsys, "-t", SECRET, "-o", f"whole{suffix}")[0] == 0
+    assert run(capsys, "-t", SECRET, "-o", f"pieces{suffix}", "--stream")[0] == 0
+    whole, pieces = (read_audio(f"{name}{suffix}", 16000) for name in ("whole", "pieces"))
+    assert whole.shape == (24000,)
+    np.testing.assert_array_equal(whole, pieces)
+    if suffix != ".opus":
+        assert Path(f"whole{suffix}").read_bytes() == Path(f"pieces{suffix}").read_bytes()
 
 
-def test_streaming_writes_the_same_file(pipeline, capsys):
-    assert run(capsys, "-t", SECRET, "-o", "whole.wav")[0] == 0
-    assert run(capsys, "-t", SECRET, "-o", "pieces.wav", "--stream")[0] == 0
-    np.testing.assert_array_equal(read_audio("whole.wav", 16000), read_audio("pieces.wav", 16000))
+def test_pcm_has_no_header(pipeline, capsys):
+    assert run(capsys, "-t", SECRET, "-o", "a.pcm")[0] == 0
+    assert run(capsys, "-t", SECRET, "-o", "a.wav")[0] == 0
+    assert Path("a.pcm").read_bytes() == Path("a.wav").read_bytes()[44:]
+
+
+def test_aac_needs_an_extra(pipeline, capsys, monkeypatch):
+    monkeypatch.setattr(names, "find_spec", lambda name: None)
+    message = "aac: PyAV is not installed; pip install 'mlx-port[formats]'"
+    refused(capsys, pipeline, 2, message, "-t", SECRET, "-o", "a.aac")
+    refused(capsys, pipeline, 2, message, "-t", SECRET, "-o", "-", "--format", "aac")
+
+
+@pytest.mark.parametrize("flags", [(), ("--format", "mp3"), ("--stream", "--format", "pcm")])
+def test_stdout_takes_the_sound_and_stderr_the_report(pipeline, capsysbinary, tmp_path, flags):
+    assert cli.run(["generate", "-t", SECRET, "-o", "-", *flags]) == 0
+    out, err = capsysbinary.readouterr()
+    assert err.startswith(b"stdout: 1.50 s of speech, seed 7\n")
+    assert list(tmp_path.iterdir()) == []
+    if "pcm" in flags:
+        assert len(out) == 48000
+        return
+    (tmp_path / "a.sound").write_bytes(out)
+    assert 24000 <= len(read_audio("a.sound", 16000)) < 24000 + 5 * 576
+    assert soundfile.info("a.sound").format == ("MP3" if flags else "WAV")
+
+
+def test_a_terminal_takes_no_sound(pipeline, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    refused(capsys, pipeline, 2, "output: stdout is a terminal; pipe the sound on", "-t", SECRET, "-o", "-")
 
 
 def test_json(pipeline, capsys):
@@ -454,7 +490,7 @@ def test_a_full_disk_at_the_end(pipeline, capsys, tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(soundfile, "write", full)
+    monkeypatch.setattr(SoundWriter, "write", full)
     code, _, err = run(capsys, "-t", SECRET)
     assert code == 5
     assert "No space left on device" in err

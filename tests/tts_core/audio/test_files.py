@@ -1,4 +1,5 @@
 import os
+import resource
 import socket
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import soundfile
 
 from tests.tts_core.growth import peak_bytes
 from tts_core.audio import files as audio
+from tts_core.audio.formats import FORMATS, SoundWriter
 from tts_core.errors import NotFoundError, ResourceError, UsageError
 
 
@@ -45,10 +47,13 @@ def test_mp3_of_one_sample(tmp_path):
     assert audio.read_audio(tmp_path / "a.mp3", 16000).shape == (1,)
 
 
-def test_mp3_refuses_a_rate_it_cannot_hold_and_leaves_nothing(tmp_path):
-    with pytest.raises(UsageError, match=r"MP3 does not support 11111 Hz; use \.wav"):
-        audio.write_audio(tmp_path / "a.mp3", tone(5000, 11111), 11111)
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(("suffix", "rate"), [(".mp3", 12000), (".opus", 48000)])
+def test_a_rate_that_the_format_lacks_is_resampled(tmp_path, suffix, rate):
+    audio.write_audio(tmp_path / f"a{suffix}", tone(11111, 11111), 11111)
+    back, found = audio.read_audio_at_its_rate(tmp_path / f"a{suffix}")
+    assert (found, len(back)) == (rate, rate)
+    inner = slice(2000, -2000)
+    assert np.abs(back - tone(rate, rate))[inner].max() < 0.05
 
 
 def test_ogg_is_read(tmp_path):
@@ -210,7 +215,7 @@ def test_samples_that_are_not_numbers_are_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.xyz", "a", "a.m4a", "wav"])
 def test_an_unknown_suffix_is_refused_before_any_work(tmp_path, name):
-    with pytest.raises(UsageError, match=r"use \.wav, \.flac, \.mp3"):
+    with pytest.raises(UsageError, match=r"use \.wav, \.flac, \.mp3, \.opus, \.aac, \.pcm$"):
         audio.check_output(tmp_path / name)
 
 
@@ -233,19 +238,20 @@ def test_check_output_on_a_folder_without_write_permission(tmp_path, monkeypatch
         audio.check_output(tmp_path / "a.wav")
 
 
-def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "a.wav"
+@pytest.mark.parametrize("suffix", [".wav", ".mp3", ".flac", ".opus"])
+def test_a_failed_write_keeps_the_old_file(tmp_path, suffix):
+    """A file size limit fails as a full disk does, also inside the encoders."""
+    path = tmp_path / f"a{suffix}"
     audio.write_audio(path, tone(10, 8000), 8000)
-    before = path.read_bytes()
-
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(soundfile, "write", full)
-    with pytest.raises(ResourceError, match="No space left on device"):
-        audio.write_audio(path, tone(99, 8000), 8000)
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(ResourceError, match=r"could not be written \(File too large\); is the disk full"):
+            audio.write_audio(path, tone(80_000, 8000), 8000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["a.wav"]
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
 def test_the_written_file_has_ordinary_permissions(tmp_path):
@@ -258,14 +264,16 @@ def test_the_written_file_has_ordinary_permissions(tmp_path):
 
 def test_a_growing_wav_is_valid_after_each_piece_and_equals_the_whole(tmp_path):
     samples = tone(1000, 8000)
-    with audio.WavWriter(tmp_path / "grown.wav", 8000) as file:
+    with (
+        open(tmp_path / "grown.wav", "wb", buffering=0) as file,
+        SoundWriter(file, FORMATS["wav"], 8000, seekable=True) as sound,
+    ):
         for start in range(0, 1000, 300):
-            file.write(samples[start : start + 300])
+            sound.write(samples[start : start + 300])
             with wave.open(str(tmp_path / "grown.wav")) as so_far:
                 assert so_far.getnframes() == min(start + 300, 1000)
     audio.write_audio(tmp_path / "whole.wav", samples, 8000)
-    grown, whole = (audio.read_audio(tmp_path / name, 8000) for name in ("grown.wav", "whole.wav"))
-    np.testing.assert_array_equal(grown, whole)
+    assert (tmp_path / "grown.wav").read_bytes() == (tmp_path / "whole.wav").read_bytes()
 
 
 def test_no_sound_library_is_imported_before_it_is_used():

@@ -1,0 +1,97 @@
+"""A sound written piece by piece: resampled if its format needs that, encoded, and bytes passed on."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import numpy as np
+
+from tts_core.audio.formats.names import Format
+from tts_core.audio.formats.sink import Output, Sink
+
+
+class SoundWriter:
+    """Writes samples in a format to a binary file; as context manager, it also ends a broken-off sound well.
+
+    output: stays open.  seekable: the header is completed with the length; False: the output is a stream.
+    sample_rate: of the samples, Hz.  rate: of the encoded sound, if the format supports it; None: the same.
+    Raises OSError if the output does, UsageError if the format's library is not installed.
+    """
+
+    def __init__(
+        self, output: Output, form: Format, sample_rate: int, *, rate: int | None = None, seekable: bool
+    ):
+        self.rate = form.rate(rate or sample_rate)
+        self._sink = Sink(output, seekable=seekable)
+        self._resampler = None
+        if self.rate != sample_rate:
+            import soxr
+
+            self._resampler = soxr.ResampleStream(sample_rate, self.rate, 1, dtype="float32", quality="HQ")
+        self._encoder = form.open(self._sink, self.rate)
+
+    def write(self, samples: np.ndarray) -> None:
+        """Encode the next (L,) samples, clipped to [-1, 1]."""
+        self._put(samples.astype(np.float32, copy=False), last=False)
+
+    def close(self) -> None:
+        """Write the rest."""
+        if self._resampler is not None:
+            self._put(np.zeros(0, np.float32), last=True)
+        self._encoder.close()
+        self._check()
+
+    def _put(self, samples: np.ndarray, *, last: bool) -> None:
+        if self._resampler is not None:
+            samples = self._resampler.resample_chunk(samples, last=last)
+        self._encoder.write(np.clip(samples, -1, 1))
+        self._check()
+
+    def _check(self) -> None:
+        if self._sink.error is not None:
+            raise self._sink.error
+
+    def __enter__(self) -> SoundWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class StreamEncoder:
+    """Turns samples into the bytes of one stream. Arguments as in SoundWriter."""
+
+    def __init__(self, form: Format, sample_rate: int, *, rate: int | None = None):
+        self._ready = _Ready()
+        self._writer = SoundWriter(self._ready, form, sample_rate, rate=rate, seekable=False)
+        self.rate, self.media_type = self._writer.rate, form.media_type.format(rate=self._writer.rate)
+
+    def add(self, samples: np.ndarray) -> bytes:
+        """The next (L,) samples → the bytes that are ready, maybe none."""
+        self._writer.write(samples)
+        return self._ready.take()
+
+    def finish(self) -> bytes:
+        """Return the rest."""
+        self._writer.close()
+        return self._ready.take()
+
+
+class _Ready:
+    """Bytes in memory that wait to be taken."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes, /) -> None:
+        self._parts.append(data)
+
+    def seek(self, offset: int, /) -> None:
+        raise OSError("a stream does not seek")
+
+    def take(self) -> bytes:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
