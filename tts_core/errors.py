@@ -46,6 +46,19 @@ class ResourceError(SpeechError, OSError):
     exit_code = 5
 
 
+class BusyError(SpeechError):
+    """A server's queue is full.
+
+    retry_after: seconds, a guess of when a place is free.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, retry_after: float):
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class GenerationError(SpeechError, RuntimeError):
     """Generation started and could not finish."""
 

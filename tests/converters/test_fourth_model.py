@@ -283,6 +283,62 @@ def test_it_has_pauses_speed_and_captions(script, converted, tmp_path):
     assert script(refuse, *flags, "--text", "<speak>Polly</speak>") == ""
 
 
+SERVE = """
+import json, sys
+import mlx_port.loading, torch_ref.loading
+import numpy as np
+from tts_core.errors import UsageError
+from tts_core.results import join
+from tts_core.serving.engine import SpeechEngine
+from tts_core.serving.source import Source
+sources, expected = {}, {}
+texts = ["Polly wants [pause:0.35] more", "crackers", "and nuts, too"]
+options = {"seed": 5, "frames_per_word": 4}
+for side in (torch_ref.loading, mlx_port.loading):
+    open_ = lambda side=side: side.open_parts(sys.argv[1], dtype="float32")
+    parts = open_()
+    load = lambda side=side, open_=open_: side.assemble(open_())
+    sources[side.__name__] = Source(parts.model, parts.configs, parts.documents, load)
+    expected[side.__name__] = [load().generate(text, **options) for text in texts]
+engine = SpeechEngine(sources, places=2)
+engine.start()
+engine.wait_ready()
+try: engine.submit("torch_ref.loading", "Polly", options={"sed": 5})
+except UsageError as fault: print(json.dumps(str(fault)))
+for name, wholes in expected.items():
+    speeches = [engine.submit(name, text, options=options) for text in texts]
+    fed = engine.submit(name, "Polly", options=options, more=True)
+    speeches.append(fed)
+    fed.feed("wants [pause:0.35]")
+    parts = [fed.get(20)]
+    fed.feed("more")
+    fed.end()
+    heard = [join(list(speech)) for speech in speeches[:3]] + [join(parts + list(fed))]
+    same = [bool(np.array_equal(one.codes, other.codes) and np.array_equal(one.audio, other.audio))
+            for one, other in zip(heard, wholes + wholes[:1])]
+    print(json.dumps([same, [word for word in heard[3].words], heard[0].words == heard[3].words,
+                      [cue.text for cue in heard[3].cues]]))
+engine.close()
+"""
+
+
+def test_it_is_served(script, converted):
+    """On both sides in one engine, several at once; text may arrive while it speaks, and words are timed."""
+    pytest.importorskip("torch", reason="torch holds a network")
+    pytest.importorskip("mlx.core", reason="MLX holds a network")
+    fault, *found = map(json.loads, script(SERVE, converted("plain")).splitlines())
+    assert fault == "sed: the model's generate takes no such argument; did you mean seed?"
+    assert found[0] == found[1]
+    same, words, as_whole, cues = found[0]
+    assert same == [True] * 4
+    assert as_whole is True
+    assert cues == ["Polly", "wants", "more"]
+    starts, ends = [word[1] for word in words], [word[2] for word in words]
+    assert [word[0] for word in words] == cues
+    np.testing.assert_allclose(np.subtract(ends, starts), 4 * 512 / 44_100, rtol=1e-9)
+    np.testing.assert_allclose(np.subtract(starts[1:], ends[:-1]), [0.2, 0.35], atol=2 / 44_100)
+
+
 def test_its_flags_are_its_own(script, converted):
     """Its option is a flag of the command; another model's is refused with its list."""
     help_text = script(GENERATE, "generate", "--help")

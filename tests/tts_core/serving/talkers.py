@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tts_core.errors import CancelledError, GenerationError, UsageError
+from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
 from tts_core.results import GenerationResult, Meter
+from tts_core.serving.session import Event, Failed, Part
 
 RATE = 1000
 SAMPLES = 250  # of a word
@@ -72,3 +73,106 @@ class Talker:
             if cancel is not None and cancel.is_set():
                 raise CancelledError("generation: cancelled")
             yield part(meter, request, place)
+
+
+class Chorus:
+    """A session that speaks a word of each request a step, and takes text while it speaks.
+
+    log: what was called, for tests of the order.  gate: if given, every step waits for one release.
+    """
+
+    promised = 0
+
+    def __init__(self, places: int, log: list[str], gate: threading.Semaphore | None = None):
+        self.places, self.log, self.gate = places, log, gate
+        self.said: dict[int, tuple[Said, int, Meter]] = {}
+        self.open: set[int] = set()
+        self.joined = 0
+
+    @property
+    def running(self) -> int:
+        """As in Session."""
+        return len(self.said)
+
+    @property
+    def waiting(self) -> bool:
+        """As in Session."""
+        return not any(self._ready(key) for key in self.said)
+
+    def _ready(self, key: int) -> bool:
+        request, place, _ = self.said[key]
+        return place + (key in self.open) < len(request.words)
+
+    def fits(self, request: Said, *, promised: int = 0) -> bool:
+        """As in Session. A request for "everything" never fits."""
+        if request.words == ("everything",):
+            raise ResourceError("memory: too little")
+        return self.running < self.places
+
+    def join(self, request: Said, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+        """As in Session."""
+        self.joined += 1
+        self.said[self.joined] = request, 0, Meter(RATE)
+        if more:
+            self.open.add(self.joined)
+        self.log.append(f"join {request.words[0]}")
+        return self.joined
+
+    def feed(self, key: int, text: str) -> None:
+        """As in Session."""
+        if not text.strip():
+            raise UsageError("text: blank")
+        request, place, meter = self.said[key]
+        self.said[key] = replace(request, words=(*request.words, *text.split())), place, meter
+
+    def end(self, key: int) -> None:
+        """As in Session."""
+        self.open.discard(key)
+
+    def step(self) -> list[Event]:
+        """As in Session. The word "crash" ends the whole session."""
+        if self.gate is not None:
+            self.gate.acquire()
+        self.log.append("step " + " ".join(one.words[0] for one, _, _ in self.said.values()))
+        events: list[Event] = []
+        for key in [key for key in self.said if self._ready(key)]:
+            request, place, meter = self.said[key]
+            if request.words[place] == "crash":
+                raise RuntimeError("crashed")
+            try:
+                result = part(meter, request, place)
+            except GenerationError as error:
+                events.append(Failed(key, error))
+                self.leave(key)
+                continue
+            events.append(Part(key, result))
+            self.said[key] = request, place + 1, meter
+            if result.is_final_chunk:
+                self.leave(key)
+        return events
+
+    def leave(self, key: int) -> None:
+        """As in Session."""
+        if key in self.said:
+            self.log.append(f"leave {self.said.pop(key)[0].words[0]}")
+
+    def rehearsal(self) -> Said:
+        """As in Session."""
+        return Said(("rehearsal",))
+
+    def close(self) -> None:
+        """As in Session."""
+        self.log.append("close")
+        self.said.clear()
+
+
+class Singers(Talker):
+    """A pipeline that speaks in chorus."""
+
+    def __init__(self, log: list[str], gate: threading.Semaphore | None = None):
+        super().__init__()
+        self.log, self.gate = log, gate
+
+    def session(self, places: int) -> Chorus:
+        """Open a session."""
+        return Chorus(places, self.log, self.gate)

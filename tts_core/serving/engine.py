@@ -1,0 +1,347 @@
+"""Speak the requests of many callers in one thread, with continuous batching.
+
+The thread loads models, warms them up and speaks: streams of MLX belong to a thread, and kernels of two
+models never run at once. Between two steps of the batches it drops what was cancelled, passes on text that
+arrived, and lets requests join, in the order of the queue and as far as places and the memory plan allow.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from tts_core.errors import (
+    BusyError,
+    CancelledError,
+    GenerationError,
+    NotFoundError,
+    ResourceError,
+    SpeechError,
+    UsageError,
+    did_you_mean,
+    explain,
+)
+from tts_core.pipeline import PromptLike
+from tts_core.serving.session import Failed
+from tts_core.serving.shelf import Loaded, Shelf
+from tts_core.serving.source import Source
+from tts_core.serving.speech import Speech
+from tts_core.serving.statistics import Ended, Statistics
+
+_LOG = logging.getLogger("tts_core")
+GUESS = 5.0  # seconds that a request takes, before any was measured
+RECENT = 0.1  # weight of a request in the mean of those seconds
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class SpeechEngine:
+    """Models, a queue, and the thread that speaks.
+
+    models: by the name that callers use.  max_queue: requests that wait, at most.  places: requests of one
+    model that are spoken at once, at most.  idle_unload: seconds without a request after which a model is
+    unloaded; None keeps it. A request loads it again.  warm_up: speak once after every load, unheard.
+    on_end: called after every request by the thread that speaks, with its times; it must return at once.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Source],
+        *,
+        max_queue: int = 64,
+        places: int = 8,
+        idle_unload: float | None = None,
+        warm_up: bool = True,
+        on_end: Callable[[Ended], None] | None = None,
+    ):
+        if not models or min(max_queue, places) < 1:
+            raise UsageError("engine: give one model or more, max_queue >= 1 and places >= 1")
+        self.models, self.max_queue, self.places = dict(models), max_queue, places
+        self.idle_unload, self.on_end = idle_unload, on_end
+        self.error: Exception | None = None  # of loading at the start
+        self._shelf = Shelf(self.models, places=places, warm_up=warm_up)
+        self._queue: deque[Speech] = deque()
+        self._changed = threading.Condition()
+        self._news = False  # since the last turn: a submit, a cancel, fed text, or close
+        self._ready = threading.Event()
+        self._deadline: float | None = None  # set by close
+        self._thread = threading.Thread(target=self._run, name="speech-engine", daemon=True)
+        self._counted, self._seconds = Statistics(), GUESS
+        self._outcomes: Counter[str] = Counter()
+        self._steps = self._ids = 0
+        self._audio_seconds = 0.0
+
+    def start(self) -> None:
+        """Start the thread. It loads every model once, the first last, and warms it up; see `wait_ready`."""
+        self._thread.start()
+
+    @property
+    def ready(self) -> bool:
+        """True from the end of the warm-up until `close`."""
+        return self._ready.is_set() and self._deadline is None
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait for the end of the warm-up; return `ready`. Raises the error of a model that does not load."""
+        self._ready.wait(timeout)
+        if self.error is not None:
+            raise self.error
+        return self.ready
+
+    def submit(
+        self,
+        model: str,
+        text: str,
+        *,
+        options: Mapping[str, Any] = NOTHING,
+        prompt: PromptLike = None,
+        more: bool = False,
+        on_part: Callable[[Speech], None] | None = None,
+    ) -> Speech:
+        """Queue a text; its speech begins as soon as a place is free.
+
+        model: a name of `models`.  options: changes of the model's options, by name.  prompt: reference
+        speech.  more: the text goes on, with `Speech.feed`; only where the source is `fed`.  on_part: see
+        Speech.
+        Raises, before anything is queued: NotFoundError for an unknown model, UsageError for a text, option
+        or prompt that cannot be used, BusyError for a full queue, ResourceError while closing.
+        """
+        source = self.models.get(model)
+        if source is None:
+            hint = did_you_mean(model, self.models) or f"there is {', '.join(self.models)}"
+            raise NotFoundError(f"model: {model} is not served; {hint}")
+        if more and not source.fed:
+            raise UsageError("text: this model reads its text at once; give all of it")
+        self._check_room()
+        request = source.request(text, options, prompt)
+        speech = Speech(model, request, more=more, on_part=on_part, wake=self._wake)
+        with self._changed:
+            self._check_room()
+            self._queue.append(speech)
+            self._notice()
+        return speech
+
+    def statistics(self) -> Statistics:
+        """Return the figures of this moment."""
+        with self._changed:
+            return replace(self._counted, queued=len(self._queue))
+
+    def close(self, drain_seconds: float = 0.0) -> None:
+        """Take no more requests, finish those known within so many seconds, cancel the rest, and free all.
+
+        Waits for the thread, which ends after the step under way.
+        """
+        with self._changed:
+            self._deadline = time.perf_counter() + drain_seconds
+            self._notice()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _check_room(self) -> None:
+        if self._deadline is not None:
+            raise ResourceError("engine: closing; no new requests are taken")
+        waiting = len(self._queue)
+        if waiting >= self.max_queue:
+            after = max(1.0, self._seconds * waiting / self.places)
+            raise BusyError(f"queue: full, {waiting} requests wait; try again in {after:.0f} s", after)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._notice()
+
+    def _notice(self) -> None:
+        self._news = True
+        self._changed.notify_all()
+
+    # From here on: the thread that speaks.
+
+    def _run(self) -> None:
+        try:
+            self._load_all()
+            self._ready.set()
+            while self.error is None and self._go_on():
+                self._turn()
+        except Exception as error:
+            _LOG.exception("serving: the engine stops")
+            self.error = _expected(error)
+        finally:
+            self._deadline = self._deadline or time.perf_counter()
+            self._end_all(CancelledError("generation: cancelled; the engine is closed"))
+            self._shelf.close()
+            self._ready.set()
+
+    def _load_all(self) -> None:
+        try:
+            for name in reversed(self.models):
+                if self._deadline is None:
+                    self._shelf.open(name)
+        except Exception as error:
+            _LOG.exception("serving: a model does not load")
+            self.error = _expected(error)
+
+    def _go_on(self) -> bool:
+        """Wait until there is something to do. Returns False once all is done after `close`."""
+        busy = any(not one.session.waiting for one in self._shelf)
+        with self._changed:
+            if not (self._news or busy):
+                self._changed.wait(self._patience())
+            self._news = False
+            if self._deadline is None:
+                return True
+            left = self._queue or any(one.session.running for one in self._shelf)
+            return bool(left) and time.perf_counter() < self._deadline
+
+    def _patience(self) -> float | None:
+        """Seconds until something is due by itself: the deadline of `close`, or a model's unloading."""
+        now, due = time.perf_counter(), []
+        if self._deadline is not None:
+            due.append(self._deadline)
+        if self.idle_unload is not None:
+            due += [one.used + self.idle_unload for one in self._shelf if not one.session.running]
+        return max(0.0, min(due) - now) if due else None
+
+    def _turn(self) -> None:
+        """Drop, feed and admit requests, then run one step of every batch."""
+        for one in self._shelf:
+            self._update(one)
+        self._admit()
+        for one in self._shelf:
+            if not one.session.waiting:
+                self._step(one)
+        if self.idle_unload is not None:
+            self._shelf.unload_idle(self.idle_unload)
+        self._count()
+
+    def _update(self, one: Loaded) -> None:
+        """Drop cancelled requests and pass on fed text."""
+        for key, speech in [*one.speeches.items()]:
+            if speech.cancelled.is_set():
+                one.session.leave(key)
+                self._end(one, key, CancelledError("generation: cancelled"))
+            elif speech.more:
+                self._feed(one, key, speech)
+
+    def _feed(self, one: Loaded, key: int, speech: Speech) -> None:
+        try:
+            for text in speech.take_texts():
+                if text is None:
+                    one.session.end(key)
+                else:
+                    one.session.feed(key, text)
+        except SpeechError as error:
+            one.session.leave(key)
+            self._end(one, key, error)
+
+    def _admit(self) -> None:
+        """Let queued requests join. None overtakes another of its model, or one whose model must be loaded:
+        that waits until nobody speaks, for a load stops every step and counts on all memory that is free.
+        """
+        with self._changed:
+            queued = [*self._queue]
+        full: set[str] = set()
+        for speech in queued:
+            if speech.cancelled.is_set():
+                self._dequeue(speech, CancelledError("generation: cancelled"))
+                continue
+            if speech.model in full:
+                continue
+            try:
+                one = self._shelf.get(speech.model)
+                if one is None:
+                    if any(each.session.running for each in self._shelf):
+                        return
+                    one = self._shelf.open(speech.model)
+                promised = sum(each.session.promised for each in self._shelf if each is not one)
+                if not one.session.fits(speech.request, promised=promised):
+                    full.add(speech.model)
+                    continue
+                key = one.session.join(speech.request, more=speech.more, cancel=speech.cancelled)
+            except Exception as error:
+                self._dequeue(speech, _expected(error))
+                continue
+            self._dequeue(speech)
+            speech.begin()
+            one.speeches[key] = speech
+            if speech.more:
+                self._feed(one, key, speech)
+
+    def _step(self, one: Loaded) -> None:
+        """Run a step of a model's batch and hand out what it gave."""
+        try:
+            events = one.session.step()
+        except Exception as error:
+            _LOG.exception("serving: a batch of %s failed", one.name)
+            for key in [*one.speeches]:
+                self._end(one, key, _expected(error))
+            self._shelf.reopen(one)
+            return
+        self._steps += 1
+        one.used = time.perf_counter()
+        for event in events:
+            if isinstance(event, Failed):
+                self._end(one, event.key, _expected(event.error))
+                continue
+            speech = one.speeches[event.key]
+            speech.give(event.result)
+            if event.result.finish_reason is not None:
+                del one.speeches[event.key]
+                self._record(speech)
+
+    def _dequeue(self, speech: Speech, error: Exception | None = None) -> None:
+        with self._changed:
+            self._queue.remove(speech)
+        if error is not None:
+            speech.fail(error)
+            self._record(speech)
+
+    def _end(self, one: Loaded, key: int, error: Exception) -> None:
+        speech = one.speeches.pop(key)
+        speech.fail(error)
+        self._record(speech)
+
+    def _end_all(self, error: Exception) -> None:
+        for speech in [*self._queue]:
+            self._dequeue(speech, error)
+        for one in self._shelf:
+            for key in [*one.speeches]:
+                one.session.leave(key)
+                self._end(one, key, error)
+        self._count()
+
+    def _record(self, speech: Speech) -> None:
+        ended, self._news = Ended.of(speech), True  # a place is free
+        self._outcomes[ended.outcome] += 1
+        self._ids += ended.token_count
+        self._audio_seconds += ended.audio_seconds
+        if speech.finish_reason is not None and ended.started is not None:
+            self._seconds += RECENT * (ended.seconds - ended.started - self._seconds)
+        if self.on_end is not None:
+            self.on_end(ended)
+
+    def _count(self) -> None:
+        loaded = [*self._shelf]
+        with self._changed:
+            self._counted = Statistics(
+                running=sum(one.session.running for one in loaded),
+                places=sum(one.session.places for one in loaded),
+                loaded=tuple(one.name for one in loaded),
+                steps=self._steps,
+                ids=self._ids,
+                audio_seconds=self._audio_seconds,
+                outcomes=dict(self._outcomes),
+            )
+
+
+def _expected(error: Exception) -> Exception:
+    """Turn a bug, or a full memory of the framework, into an error with a line for the caller."""
+    if isinstance(error, SpeechError):
+        return error
+    code, message = explain(error)
+    kind = ResourceError if code == ResourceError.exit_code else GenerationError
+    made = kind(message)
+    made.__cause__ = error
+    return made

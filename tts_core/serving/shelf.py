@@ -1,0 +1,110 @@
+"""The models that are loaded. If memory is short, loading one unloads those used least recently."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tts_core.errors import ResourceError
+from tts_core.pipeline import Pipeline
+from tts_core.serving.session import Failed, Session
+from tts_core.serving.source import Source
+from tts_core.serving.speech import Speech
+
+_LOG = logging.getLogger("tts_core")
+
+
+@dataclass(eq=False)
+class Loaded:
+    """A loaded model with its running batch.
+
+    speeches: those that joined, by key.  used: seconds of the clock when it last spoke.
+    """
+
+    name: str
+    pipeline: Pipeline
+    session: Session
+    speeches: dict[int, Speech] = field(default_factory=dict)
+    used: float = field(default_factory=time.perf_counter)
+
+
+class Shelf:
+    """All models of an engine, loaded or not. For the thread that speaks only.
+
+    places: of every batch, at most.  warm_up: speak once after loading, unheard.
+    """
+
+    def __init__(self, sources: Mapping[str, Source], *, places: int, warm_up: bool):
+        self.sources, self.places, self.warm_up = sources, places, warm_up
+        self._loaded: dict[str, Loaded] = {}
+
+    def __iter__(self) -> Iterator[Loaded]:
+        """Yield the loaded models, the last used first."""
+        return iter(sorted(self._loaded.values(), key=lambda one: -one.used))
+
+    def get(self, name: str) -> Loaded | None:
+        """Return a model if it is loaded."""
+        return self._loaded.get(name)
+
+    def open(self, name: str) -> Loaded:
+        """Load a model that is not loaded, while nobody speaks.
+
+        Others are unloaded one by one, the least recently used first, as long as the memory plan refuses it.
+        Raises as the source's `load`.
+        """
+        while True:
+            try:
+                pipeline = self.sources[name].load()
+                found = Loaded(name, pipeline, pipeline.session(self.places))
+                break
+            except ResourceError:
+                if not self._loaded:
+                    raise
+            pipeline = None  # if only its batch did not fit
+            *_, oldest = self
+            self.unload(oldest.name)
+        self._loaded[name] = found
+        if self.warm_up:
+            rehearse(found.session)
+        found.used = time.perf_counter()
+        return found
+
+    def reopen(self, found: Loaded) -> None:
+        """Replace a model's batch after an error in it; a batch that cannot be opened unloads the model."""
+        try:
+            found.session.close()
+            found.session = found.pipeline.session(self.places)
+        except Exception:
+            _LOG.exception("serving: %s is unloaded: its batch cannot be opened again", found.name)
+            del self._loaded[found.name]
+
+    def unload(self, name: str) -> None:
+        """Free a model's memory; it must not be speaking."""
+        self._loaded.pop(name).session.close()
+        gc.collect()
+        _LOG.info("serving: %s is unloaded", name)
+
+    def unload_idle(self, seconds: float) -> None:
+        """Unload the models that have not spoken for so long."""
+        for one in [*self]:
+            if not one.session.running and time.perf_counter() - one.used >= seconds:
+                self.unload(one.name)
+
+    def close(self) -> None:
+        """Unload all models."""
+        for one in [*self]:
+            self.unload(one.name)
+
+
+def rehearse(session: Session) -> None:
+    """Speak a session's rehearsal to its end. Raises its error."""
+    started = time.perf_counter()
+    session.join(session.rehearsal())
+    while session.running:
+        for event in session.step():
+            if isinstance(event, Failed):
+                raise event.error
+    _LOG.info("serving: warmed up in %.1f s", time.perf_counter() - started)

@@ -1,0 +1,41 @@
+"""A model that can be loaded: its texts are checked, and its options known, without its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from tts_core import models
+from tts_core.models import Configs, Documents
+from tts_core.options import changed, options_class
+from tts_core.pipeline import Pipeline, PromptLike
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A model's files, opened.
+
+    model: name of its spec.  configs, documents: of its parts by kind, as `open_parts` gives them.
+    load: builds the pipeline. It is called by the thread that speaks, and again after an unload.
+    """
+
+    model: str
+    configs: Configs
+    documents: Documents
+    load: Callable[[], Pipeline]
+
+    def request(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
+        """Check a text with its options and prompt; returns a request for the pipeline.
+
+        options: changes of the model's defaults. Raises UsageError.
+        """
+        chosen = changed(options_class(self.model)(), options)
+        ask = import_module(f"tts_core.{self.model}.request").ask
+        return ask(self.configs, self.documents, text, chosen, prompt)
+
+    @property
+    def fed(self) -> bool:
+        """True if the model takes text while it speaks."""
+        return models.model(self.model).fed
