@@ -24,6 +24,10 @@ COMMANDS = {
         "mlx_port.commands.estimate:estimate",
         "Estimate the peak memory of a model on each backend.",
     ),
+    "bench": (
+        "mlx_port.commands.bench.command:bench",
+        "Time a model on this machine: steps, speech, memory.",
+    ),
     "doctor": (
         "mlx_port.commands.doctor:doctor",
         "Report this machine, its limits and whether it can speak.",

@@ -357,3 +357,16 @@ def test_estimate_and_verify_know_it(script, published, converted):
     report = json.loads(script(GENERATE, "verify", published, converted("plain"), "--json"))
     assert report["passed"] is True
     assert any(row["part"] == "parrot" for row in report["layers"])
+
+
+def test_bench_times_it(script, converted):
+    """Its published size with random weights, and a converted folder."""
+    pytest.importorskip("mlx.core", reason="MLX is timed")
+    flags = ["--seconds", 0.3, "--runs", 1, "--json"]
+    random = json.loads(script(GENERATE, "bench", "--random", "parrot", *flags))
+    assert (random["model"]["random_weights_of"], random["model"]["step"]) == ("birds/parrot", "word")
+    [case] = random["cases"]
+    assert case["step_ms"] > 0
+    assert case["step_bytes"] == 2 * 96 + 4 * 32  # bfloat16, the norm float32
+    folder = json.loads(script(GENERATE, "bench", "--model", converted("plain"), *flags))
+    assert folder["cases"][0]["step_bytes"] == 4 * (96 + 32)

@@ -1,0 +1,1 @@
+"""`mlx-port bench`: time a model on this machine."""

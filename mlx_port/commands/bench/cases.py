@@ -1,0 +1,146 @@
+"""What `mlx-port bench` measures: a model, and the runs whose memory was estimated first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from mlx_port.loading import open_parts
+from mlx_port.memory import backend_name, free_bytes
+from tts_core import models
+from tts_core.config import Configs
+from tts_core.errors import NotFoundError, ResourceError, UsageError, did_you_mean
+from tts_core.memory.fits import gigabytes
+from tts_core.speed import Speed, speed
+
+GROUP = 64  # weights per scale of quantized runs
+PLAIN = {"16": ("bfloat16", "float16"), "32": ("float32",)}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model. folder: that was converted; None has random weights.  dtype, quantization: as it is stored.
+
+    published: name of the published weights whose sizes a random one has.
+    """
+
+    name: str
+    configs: Configs
+    dtype: str
+    quantization: dict[str, Any] | None = None
+    folder: str | None = None
+    published: str | None = None
+
+    @property
+    def speed(self) -> Speed:
+        """Facts about its steps."""
+        return speed(self.name)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement. estimated: bytes at its peak.  refused: why it does not run here."""
+
+    dtype: str
+    quantization: dict[str, Any] | None  # as in config.json
+    batch: int
+    text: str
+    frames: int
+    estimated: int
+    refused: str | None = None
+
+    @property
+    def bits(self) -> int:
+        """Bits per weight, scales not counted."""
+        if self.quantization is not None:
+            return self.quantization["bits"]
+        return 32 if self.dtype == "float32" else 16
+
+
+def choose_subject(model: str | None, random: str | None) -> Subject:
+    """Open the model that the flags name, without its weights; None for both is the embedded voice."""
+    if random is not None:
+        return _published(random)
+    if model is None:
+        from mlx_port.api import converted_voice
+
+        model = str(converted_voice())
+    parts = open_parts(model)
+    name = str(parts.model)
+    return Subject(name, parts.configs, parts.dtype_of(name), parts.quantization_of(name), folder=model)
+
+
+def _published(given: str) -> Subject:
+    known: dict[str, tuple[str, str]] = {}
+    for name in models.NAMES:
+        for published in models.model(name).sizes:
+            known.setdefault(name, (name, published))
+            known[published] = name, published
+    if given not in known:
+        hint = did_you_mean(given, known)
+        raise NotFoundError(
+            f"random: {given} is not a published model; {hint or 'choose from ' + ', '.join(known)}"
+        )
+    name, published = known[given]
+    configs = models.model(name).sizes[published]
+    return Subject(name, configs, "bfloat16", published=published)
+
+
+def plan(
+    subject: Subject,
+    text: str | None,
+    seconds: float,
+    *,
+    batch: Sequence[int],
+    dtypes: Sequence[str] | None,
+    bits: Sequence[str] | None,
+) -> list[Case]:
+    """List the measurements, those of the same weights together.
+
+    Raises UsageError for flags that do not go together, ResourceError if none fits in memory.
+    """
+    outlook, backend, free = import_module(f"tts_core.{subject.name}.outlook"), backend_name(), free_bytes()
+    said = subject.speed.text if text is None else text
+    frames = math.ceil(seconds * subject.speed.frame_rate(subject.configs))
+    cases = []
+    for dtype, how in _stored(subject, dtypes, bits):
+        for texts in batch:
+            job = outlook.plan(subject.configs, said, seconds, texts)
+            guess = outlook.estimate(subject.configs, job, dtype=dtype, backend=backend, quantization=how)
+            refused = None
+            if free is not None and guess.total > free:
+                refused = f"takes {gigabytes(guess.total)} of memory, {gigabytes(free)} are free"
+            cases.append(Case(dtype, how, texts, said, frames, guess.total, refused))
+    if all(case.refused for case in cases):
+        smallest = min(cases, key=lambda case: case.estimated)
+        raise ResourceError(
+            f"memory: the smallest of {len(cases)} runs ({smallest.bits} bits, batch {smallest.batch}) "
+            f"{smallest.refused}; choose fewer --bits, a smaller --batch or fewer --seconds"
+        )
+    return cases
+
+
+def _stored(
+    subject: Subject, dtypes: Sequence[str] | None, bits: Sequence[str] | None
+) -> list[tuple[str, dict[str, Any] | None]]:
+    """List the forms of the weights: dtype and quantization."""
+    if subject.quantization is not None:
+        if bits is not None:
+            raise UsageError(f"bits: {subject.folder} is already quantized; leave the flag out")
+        return [(dtype, subject.quantization) for dtype in dtypes or [subject.dtype]]
+    if bits is None:
+        return [(dtype, None) for dtype in dtypes or [subject.dtype]]
+    forms: list[tuple[str, dict[str, Any] | None]] = []
+    for number in bits:
+        if number not in PLAIN:
+            how = {"group_size": GROUP, "bits": int(number), "mode": "affine"}
+            forms += [(dtype, how) for dtype in dtypes or [subject.dtype]]
+            continue
+        fitting = PLAIN[number] if dtypes is None else [name for name in dtypes if name in PLAIN[number]]
+        if not fitting:
+            raise UsageError(f"bits: none of --dtype {','.join(dtypes or ())} has {number} bits")
+        forms += [(dtype, None) for dtype in (fitting[:1] if dtypes is None else fitting)]
+    return forms

@@ -1,0 +1,168 @@
+"""Time the runs of `mlx-port bench`."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from mlx_port.commands.bench.cases import Case, Subject
+from mlx_port.commands.bench.parts import QuantizedParts, RandomParts
+from mlx_port.loading import assemble
+from tts_core import models
+from tts_core.errors import GenerationError
+from tts_core.pipeline import Pipeline, Progress
+from tts_core.results import GenerationResult
+from tts_core.speed import voice
+
+FEWEST = 3  # steps that a time is taken from
+READ_BYTES, READS = 2**29, 8
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Medians of one case's runs. steps: timed in all runs.  step_range: fastest and slowest run's median.
+
+    real_time_factor: of all texts together.  peak_memory: bytes of MLX's allocator, weights included.
+    """
+
+    step_ms: float
+    step_range: tuple[float, float]
+    steps: int
+    real_time_factor: float
+    first_audio_seconds: float
+    audio_seconds: float
+    peak_memory: int
+
+
+class Stopwatch(threading.Event):
+    """A `cancel` that is never set, and notes when a pipeline asks for it: between two steps.
+
+    stages: of progress reports, in which steps run.
+    """
+
+    def __init__(self, stages: Collection[str]):
+        super().__init__()
+        self.stages, self.stage = stages, next(iter(stages))
+        self.times: list[float] = []
+        self.taken: list[float] = []  # by the steps so far, in seconds
+
+    def is_set(self) -> bool:
+        """Note the time."""
+        now = time.perf_counter()
+        if self.stage in self.stages:
+            self.times.append(now)
+        return False
+
+    def tell(self, progress: Progress) -> None:
+        """Take note of the stage that begins."""
+        if progress.stage not in self.stages or self.stage not in self.stages:
+            self.stop()
+        self.stage = progress.stage
+
+    def stop(self) -> None:
+        """End a series of steps: the time to the next one is no step."""
+        self.taken += [after - before for before, after in pairwise(self.times)]
+        self.times.clear()
+
+
+def measure(
+    subject: Subject, cases: Sequence[Case], *, runs: int, tell: Callable[[str], None]
+) -> list[Measured | None]:
+    """Measure each case, None for a refused one; weights are loaded once for the cases that share them.
+
+    tell: called with a line about each case before it starts.
+    """
+    measured: list[Measured | None] = []
+    for _, group in groupby(cases, key=lambda case: (case.dtype, case.quantization)):
+        alike, pipeline = list(group), None
+        for case in alike:
+            if case.refused is not None:
+                tell(f"{case.dtype}, {case.bits} bits, batch {case.batch}: {case.refused}")
+                measured.append(None)
+                continue
+            tell(f"{case.dtype}, {case.bits} bits, batch {case.batch}: 1 run to warm up, {runs} timed")
+            pipeline = pipeline or load(subject, case)
+            measured.append(_measure(pipeline, subject, case, runs))
+        del pipeline
+        gc.collect()
+        mx.clear_cache()
+    return measured
+
+
+def load(subject: Subject, case: Case) -> Pipeline:
+    """Load the model as a case wants its weights."""
+    if subject.folder is None:
+        parts = RandomParts(
+            subject.name, subject.configs, subject.speed.documents(subject.configs), case.dtype
+        )
+        parts.quantization = case.quantization
+        return assemble(parts)
+    spec = models.model(subject.name)
+    parts = QuantizedParts(subject.name, Path(subject.folder), spec.parts, case.dtype)
+    if subject.quantization is None:
+        parts.quantization = case.quantization
+    return assemble(parts)
+
+
+def _measure(pipeline: Pipeline, subject: Subject, case: Case, runs: int) -> Measured:
+    made = [_speak(pipeline, subject, case) for _ in range(1 + runs)][1:]
+    steps = [statistics.median(taken) for _, taken, _ in made]
+    audio = [sum(result.audio_seconds for result in results) for results, _, _ in made]
+    return Measured(
+        step_ms=1000 * statistics.median(steps),
+        step_range=(1000 * min(steps), 1000 * max(steps)),
+        steps=sum(len(taken) for _, taken, _ in made),
+        real_time_factor=statistics.median(
+            took / sound for (_, _, took), sound in zip(made, audio, strict=True)
+        ),
+        first_audio_seconds=statistics.median(results[0].time_to_first_audio for results, _, _ in made),
+        audio_seconds=audio[0],
+        peak_memory=max(result.peak_memory_usage for results, _, _ in made for result in results),
+    )
+
+
+def _speak(
+    pipeline: Pipeline, subject: Subject, case: Case
+) -> tuple[list[GenerationResult], list[float], float]:
+    """Speak a case's texts once. Returns the results, seconds of each step, and seconds of all."""
+    watch, prompt = Stopwatch(subject.speed.stages), voice(subject.speed)
+    how: dict[str, Any] = {"progress": watch.tell, "cancel": watch, "max_frames": case.frames}
+    started = time.perf_counter()
+    if case.batch == 1:
+        results = [pipeline.generate(case.text, prompt=prompt, seed=1, **how)]
+    else:
+        seeds = list(range(1, case.batch + 1))
+        prompts = None if prompt is None else [prompt] * case.batch
+        results = pipeline.generate_batch([case.text] * case.batch, prompts=prompts, seed=seeds, **how)
+    took = time.perf_counter() - started
+    watch.stop()
+    if len(watch.taken) < FEWEST or not all(result.samples for result in results):
+        raise GenerationError(
+            f"bench: the model ended after {len(watch.taken)} steps; give a longer --text or more --seconds"
+        )
+    return results, watch.taken, took
+
+
+def read_rate() -> float:
+    """Measure how fast this device reads memory, in bytes a second: the best of a sum and a product."""
+    numbers = mx.ones((READ_BYTES // 2**16, 2**14), mx.float32)
+    vector = mx.ones((2**14, 1), mx.float32)
+    mx.eval(numbers, vector)
+    best = min(_reads(lambda: numbers.sum())), min(_reads(lambda: numbers @ vector))
+    return READ_BYTES / min(best)
+
+
+def _reads(read: Callable[[], mx.array]) -> Iterator[float]:
+    for _ in range(READS):
+        started = time.perf_counter()
+        mx.eval(read())
+        yield time.perf_counter() - started

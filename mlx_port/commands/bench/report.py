@@ -1,0 +1,112 @@
+"""The result of `mlx-port bench` as JSON values and as a table."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from mlx_port.commands.bench.cases import Case, Subject
+from mlx_port.commands.bench.measure import Measured, read_rate
+from mlx_port.commands.bench.paper import chip_of, launches, predicted_ms
+from mlx_port.commands.doctor import version
+from mlx_port.doctor import facts
+from tts_core.memory import machine
+from tts_core.printable import one_line
+from tts_core.speed import step_bytes
+
+FORMAT = 1  # of the JSON
+PACKAGES = ("mlx-port", "mlx", "numpy")
+
+
+def report(
+    subject: Subject, cases: Sequence[Case], measured: Sequence[Measured | None], runs: int
+) -> dict[str, Any]:
+    """Collect machine, model and runs as JSON-serializable values; bytes, seconds and bytes a second."""
+    rate, mlx = read_rate(), facts()
+    return {
+        "format": FORMAT,
+        "machine": {
+            "system": machine.system(),
+            "processor": machine.processor(),
+            "device": mlx["device"],
+            "backend": mlx["backend"],
+            "memory_total": machine.total_bytes(),
+            "memory_free": machine.free_bytes(),
+            "read_rate": rate,
+            "blas": mlx["blas"]["why"],
+        },
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "model": {
+            "name": subject.name,
+            "random_weights_of": subject.published,
+            "folder": subject.folder and "converted",  # no path of the user's
+            "step": subject.speed.unit,
+            "real_time_ms": subject.speed.real_time(subject.configs),
+        },
+        "runs_per_case": runs,
+        "cases": [
+            _case(subject, case, one, rate, mlx["device"]) for case, one in zip(cases, measured, strict=True)
+        ],
+    }
+
+
+def _case(
+    subject: Subject, case: Case, measured: Measured | None, rate: float, device: str
+) -> dict[str, Any]:
+    read = step_bytes(subject.name, subject.configs, case.dtype, case.quantization)
+    chip = chip_of(device)
+    known: dict[str, Any] = {
+        "dtype": case.dtype,
+        "bits": case.bits,
+        "quantization": case.quantization,
+        "batch": case.batch,
+        "estimated_memory": case.estimated,
+        "step_bytes": read,
+        "predicted_step_ms": None
+        if chip is None
+        else predicted_ms(read, launches(subject.speed.layers(subject.configs)), chip),
+        "refused": case.refused,
+    }
+    if measured is None:
+        return known
+    return known | asdict(measured) | {"share_of_read_rate": read / (measured.step_ms / 1000) / rate}
+
+
+def table(found: dict[str, Any]) -> str:
+    """Format a report as text for a terminal."""
+    here, model, versions = found["machine"], found["model"], found["versions"]
+    what = model["random_weights_of"]
+    which = f"{model['name']}, a converted folder" if what is None else f"{what}'s size, random weights"
+    lines = [
+        f"{here['system']}, {here['processor']}; MLX on {here['backend']} ({here['device']})",
+        ", ".join(f"{name} {number or 'not installed'}" for name, number in versions.items()),
+        f"memory {_gigabytes(here['memory_total'])}, read at {here['read_rate'] / 1e9:.1f} GB/s",
+        f"{which}; medians of {found['runs_per_case']} runs; "
+        f"real time is {model['real_time_ms']:.1f} ms a step ({model['step']})",
+        "",
+        f"{'dtype':<9}{'bits':>5}{'batch':>6}{'ms/step':>10}{'of memory':>11}{'RTF':>8}{'first audio':>13}"
+        f"{'peak':>10}",
+    ]
+    for case in found["cases"]:
+        head = f"{case['dtype']:<9}{case['bits']:>5}{case['batch']:>6}"
+        if case["refused"] is not None:
+            lines.append(f"{head}  {case['refused']}")
+            continue
+        lines.append(
+            f"{head}{case['step_ms']:>10.2f}{case['share_of_read_rate']:>11.0%}"
+            f"{case['real_time_factor']:>8.2f}{case['first_audio_seconds']:>11.2f} s"
+            f"{case['peak_memory'] / 1e9:>7.2f} GB"
+        )
+        if case["predicted_step_ms"] is not None and case["batch"] == 1:
+            lines.append(f"{'':<9}predicted for this chip, not measured: {case['predicted_step_ms']:.1f} ms")
+    lines += [
+        "",
+        "of memory: bytes of weights that a step reads, divided by its time and the read rate above",
+    ]
+    return "\n".join(map(one_line, lines))
+
+
+def _gigabytes(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1e9:.1f} GB"

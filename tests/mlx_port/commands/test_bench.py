@@ -1,0 +1,223 @@
+"""`mlx-port bench`: its plan, its measurements on tiny models, and refusals."""
+
+import json
+import sys
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from converters.published import open_published
+from mlx_port.commands.bench import cases, measure, report
+from mlx_port.commands.bench.cases import choose_subject, plan
+from mlx_port.commands.bench.measure import Stopwatch
+from mlx_port.commands.bench.parts import RandomParts
+from mlx_port.mars5.reverse import ReverseDiffusion
+from tests.mlx_port.commands.running import run as run_command
+from tests.tiny.dia import dac_config, dia_config
+from tests.tiny.published_models import sources
+from tts_core import models
+from tts_core.errors import ResourceError
+from tts_core.pipeline import Progress
+from tts_core.speed import speed
+
+FOUR = {"group_size": 64, "bits": 4, "mode": "affine"}
+
+
+def run(capsys, *arguments):
+    code, out, err = run_command(capsys, "bench", *arguments)
+    return code, out, err
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Do not read half a gigabyte."""
+    monkeypatch.setattr(measure, "READ_BYTES", 2**20)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Published sizes that are tiny."""
+    sizes = {"dia": {"dia": dia_config(), "dac": dac_config()}}
+    for name in ("mars5", "metavoice"):
+        sizes[name] = {kind: part.config for kind, part in open_published(sources(name)).parts.items()}
+    monkeypatch.setattr(  # 200 timesteps are none of the steps that are timed
+        ReverseDiffusion,
+        "run",
+        lambda self, text, voice, cells, *_, **__: np.zeros(cells.codes.T.shape, np.int32),
+    )
+    for name, configs in sizes.items():
+        spec = replace(models.model(name), sizes={f"tiny/{name}": configs})
+        monkeypatch.setattr(sys.modules[f"tts_core.{name}.spec"], "MODEL", spec)
+    return sizes
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_a_published_size_is_timed_without_its_weights(capsys, tiny, name):
+    flags = ["--random", name, "--seconds", 0.2, "--runs", 2, "--dtype", "float32", "--json"]
+    code, out, err = run(capsys, *flags)
+    assert code == 0, err
+    assert "1 run to warm up, 2 timed" in err
+    found = json.loads(out)
+    assert found["model"]["random_weights_of"] == f"tiny/{name}"
+    assert found["machine"]["read_rate"] > 0
+    assert found["versions"]["mlx"]
+    [case] = found["cases"]
+    assert (case["dtype"], case["bits"], case["batch"], case["refused"]) == ("float32", 32, 1, None)
+    low, high = case["step_range"]
+    assert 0 < low <= case["step_ms"] <= high
+    assert case["steps"] >= 2 * measure.FEWEST
+    share = case["step_bytes"] / (case["step_ms"] / 1000) / found["machine"]["read_rate"]
+    assert case["share_of_read_rate"] == pytest.approx(share)
+    assert 0 < case["audio_seconds"] < 1
+    assert case["peak_memory"] > case["step_bytes"]
+    assert case["first_audio_seconds"] > 0
+    assert case["real_time_factor"] > 0
+
+
+def test_a_converted_folder_is_timed_in_several_forms(capsys, converted):
+    """Batches, a half type and quantized copies, the table on stdout and progress on stderr."""
+    flags = ["--model", converted, "--seconds", 0.2, "--runs", 1, "--batch", "2,1", "--bits", "32,16,8"]
+    code, out, err = run(capsys, *flags)
+    assert code == 0, err
+    rows = [line.split()[:3] for line in out.splitlines() if line.startswith(("float32", "bfloat16"))]
+    forms = [("float32", "32"), ("bfloat16", "16"), ("float32", "8")]
+    assert rows == [[*form, batch] for form in forms for batch in "21"]
+    assert len(err.splitlines()) == 6
+    assert str(converted) not in out
+
+
+def test_the_embedded_voice_is_the_default():
+    subject = choose_subject(None, None)
+    assert (subject.name, subject.dtype, subject.published) == ("dia", "float32", None)
+
+
+def test_frames_and_forms_follow_the_flags(tiny):
+    subject = choose_subject(None, "tiny/dia")
+    planned = plan(subject, "Hello.", 0.5, batch=[1, 3], dtypes=["float32", "float16"], bits=["16", "4"])
+    assert [(case.dtype, case.bits, case.batch) for case in planned] == [
+        ("float16", 16, 1),
+        ("float16", 16, 3),
+        ("float32", 4, 1),
+        ("float32", 4, 3),
+        ("float16", 4, 1),
+        ("float16", 4, 3),
+    ]
+    rate = speed("dia").frame_rate(subject.configs)
+    assert {case.frames for case in planned} == {int(np.ceil(0.5 * rate))}
+    assert planned[1].estimated > planned[0].estimated
+
+
+def test_runs_that_do_not_fit_are_reported_and_not_started(capsys, tiny, monkeypatch):
+    subject = choose_subject(None, "dia")
+    small, large = plan(subject, None, 0.2, batch=[1, 64], dtypes=["float32"], bits=None)
+    assert small.estimated < large.estimated
+    monkeypatch.setattr(cases, "free_bytes", lambda: small.estimated)
+    flags = ["--random", "dia", "--seconds", 0.2, "--runs", 1, "--dtype", "float32", "--json"]
+    code, out, _ = run(capsys, *flags, "--batch", "1,64")
+    assert code == 0
+    fitting, refused = json.loads(out)["cases"]
+    assert fitting["refused"] is None
+    assert refused["refused"].startswith("takes 0.")
+    assert "step_ms" not in refused
+    monkeypatch.setattr(cases, "free_bytes", lambda: small.estimated - 1)
+    monkeypatch.setattr(measure, "load", lambda *_: pytest.fail("loaded"))
+    with pytest.raises(ResourceError, match=r"the smallest of 2 runs \(32 bits, batch 1\) takes"):
+        plan(subject, None, 0.2, batch=[1, 64], dtypes=["float32"], bits=None)
+    assert run(capsys, *flags)[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "flags"),
+    [
+        (3, "random: dai is not a published model; did you mean dia?", ["--random", "dai"]),
+        (2, "random: --model is given, too", ["--random", "dia", "--model", "x"]),
+        (3, "model: x: no such folder", ["--model", "x"]),
+        (2, "bits: none of --dtype float32 has 16 bits", ["--bits", "16", "--dtype", "float32"]),
+        (2, "'7' is not one of '16'", ["--bits", "4,7"]),
+        (2, "0 is not in the range", ["--batch", "1,0"]),
+        (2, "'--batch'", ["--batch", ""]),
+        (2, "batch: MARS5 speaks texts one at a time", ["--random", "mars5", "--batch", "1,4"]),
+        (2, "text: there are no words in it", ["--text", "  "]),
+    ],
+)
+def test_mistakes_are_one_line_before_any_work(capsys, monkeypatch, code, message, flags):
+    monkeypatch.setattr(measure, "load", lambda *_: pytest.fail("loaded"))
+    found, out, err = run(capsys, *flags)
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_a_quantized_folder_keeps_its_bits(capsys, converted, monkeypatch):
+    monkeypatch.setattr(cases.Subject, "quantization", FOUR)
+    subject = replace(choose_subject(str(converted), None), quantization=FOUR)
+    [case] = plan(subject, "Hello.", 0.5, batch=[1], dtypes=None, bits=None)
+    assert case.quantization == FOUR
+    with pytest.raises(ValueError, match="is already quantized; leave the flag out"):
+        plan(subject, "Hello.", 0.5, batch=[1], dtypes=None, bits=["8"])
+
+
+def test_a_text_that_ends_at_once_is_an_error(capsys, tiny, monkeypatch):
+    monkeypatch.setattr(measure, "FEWEST", 10_000)
+    code, out, err = run(capsys, "--random", "dia", "--seconds", 0.2, "--dtype", "float32")
+    assert (code, out) == (6, "")
+    assert "the model ended after" in err
+
+
+def test_a_stopwatch_times_steps_of_its_stages_only(monkeypatch):
+    """Neither the time to the first step nor that of another stage counts."""
+    now = iter(range(100))
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(now))
+    watch = Stopwatch(("AR",))
+    for stage, steps in (("codec", 2), ("AR", 4), ("NAR", 3), ("AR", 2)):
+        watch.tell(Progress(stage, 0))
+        for _ in range(steps):
+            assert not watch.is_set()
+    watch.stop()
+    assert watch.taken == [1, 1, 1, 1]
+
+
+def test_weights_are_drawn_quantized_and_equal_every_time(tiny):
+    """As a folder of convert-weights would have them; norms are 1."""
+    config = tiny["dia"]["dia"]
+    wide = replace(config, decoder_config=replace(config.decoder_config, intermediate_size=64))
+    configs = tiny["dia"] | {"dia": wide}
+    parts = RandomParts("dia", configs, speed("dia").documents(configs), "float32")
+    plain = parts._read("dia")
+    large = {name for name in plain if models.network("dia").is_large(name)}
+    fitting = {name for name in large if plain[name].shape[-1] % 32 == 0}
+    assert fitting
+    assert fitting < large
+    parts.quantization = {"group_size": 32, "bits": 4, "mode": "affine"}
+    made, how = parts._read("dia"), parts.quantization_of("dia")
+    assert how is not None
+    assert {name.removesuffix(".weight") for name in large - fitting} == {k for k, v in how.items() if not v}
+    for name in fitting:
+        weight, scales, _ = mx.quantize(plain[name], 32, 4)
+        assert mx.array_equal(made[name], weight)
+        assert mx.array_equal(made[f"{name.removesuffix('.weight')}.scales"], scales)
+    for name in plain.keys() - fitting:
+        assert mx.array_equal(made[name], plain[name])
+    norm = plain["model.decoder.norm.weight"]
+    assert mx.array_equal(norm, mx.ones(norm.shape))
+    assert parts.quantization_of("dac") is None
+
+
+def test_the_read_rate_is_bytes_a_second(monkeypatch):
+    monkeypatch.setattr(measure, "_reads", lambda read: iter([0.5, 0.25]))
+    assert measure.read_rate() == 4 * 2**20
+
+
+def test_a_known_chip_gets_a_prediction(tiny, monkeypatch):
+    """Named as one, beside the measured time."""
+    facts = {"device": "Apple M1 Pro", "backend": "metal", "blas": {"why": "none"}}
+    monkeypatch.setattr(report, "facts", lambda: facts)
+    subject = choose_subject(None, "dia")
+    planned = plan(subject, None, 0.2, batch=[1], dtypes=["float32"], bits=None)
+    one = measure.Measured(2.0, (1.9, 2.1), 40, 0.5, 0.1, 0.2, 10**9)
+    found = report.report(subject, planned, [one], 3)
+    assert found["cases"][0]["predicted_step_ms"] > 0
+    assert "predicted for this chip, not measured" in report.table(found)
