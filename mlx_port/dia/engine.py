@@ -12,8 +12,9 @@ import numpy as np
 
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
+from mlx_port.dia.fused import FusedDecoder, join
 from mlx_port.dia.guard import fault
-from mlx_port.dia.step import make_step
+from mlx_port.dia.slots import Slots, decode
 from mlx_port.host import Host
 from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
 from tts_core.codecs.policy import CodecPolicy
@@ -26,6 +27,7 @@ class DiaEngine:
     """A Dia network and its codec. The empty text of guidance is encoded once."""
 
     def __init__(self, network: Dia, codec: Dac):
+        join(network)
         self.network, self.codec = network, codec
         self.config, self.codec_config = network.config, codec.config
         self.host = Host(network.model.decoder.embeddings.embed)
@@ -67,18 +69,10 @@ class DiaEngine:
         return [self.host.to_host(one) for one in audio]
 
     def _draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
-        """Yield ids for every next row of a grid, (B, C). One read from the device per row."""
-        tokens = [self.host.to_device(ids) for ids in batch.tokens]
-        source = self.network.read(tokens, self._nothing if guided else None)
-        step = make_step(self.network, source, batch.sampling, guided=guided)
-        shape = grid.channels, self.config.decoder_config.vocab_size
-        first = 0
-        while True:
-            numbers = batch.uniform(grid.steps(), shape)
-            uniform = None if numbers is None else self.host.to_device(numbers)
-            rows = self.host.to_device(grid.rows[:, first : grid.filled])
-            first = grid.filled
-            yield self.host.to_host(step(rows, uniform))
+        """Yield ids for every next row of a grid, (B, C). One read from the device per row, a row late."""
+        decoder = FusedDecoder(self.network, self._nothing if guided else None)
+        texts, longest = len(batch.tokens), max(map(len, batch.tokens))
+        return decode(Slots(decoder, texts=texts, rows=grid.rows.shape[1], text_rows=longest), batch, grid)
 
     def _fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
         item = int((ids < 0).any(axis=1).argmax())

@@ -14,7 +14,7 @@ import mlx.core as mx
 
 from tts_core.nn.attention import AttentionPolicy, Scores, block_sizes, lane_spans, spans
 
-__all__ = ["AttentionPolicy", "scaled_dot_product_attention"]
+__all__ = ["AttentionPolicy", "attend_row", "scaled_dot_product_attention"]
 
 DEFAULT = AttentionPolicy()
 HALF = (mx.bfloat16, mx.float16)
@@ -63,6 +63,18 @@ def scaled_dot_product_attention(
         kept = mx.any(attn_mask if boolean else attn_mask > -math.inf, axis=-1, keepdims=True)
         return mx.where(kept, out, mx.zeros((), out.dtype))
     return _blocks(query, key, value, attn_mask, is_causal, scale, enable_gqa, policy)
+
+
+def attend_row(
+    query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None, scale: float
+) -> mx.array:
+    """Attend from one row of each batch entry, with grouped heads, to at least one key each.
+
+    (B, H, 1, E), (B, K, S, E) twice → (B, H, 1, E).  mask: (B, 1, 1, S), True at keys to see; None sees all.
+    """
+    if _fused(query, key, value, mask, False):
+        return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
+    return scaled_dot_product_attention(query, key, value, mask, scale=scale, enable_gqa=True)
 
 
 def _trusted(

@@ -7,7 +7,6 @@ nothing from the host and is captured once. Draws are read some steps late.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,30 +18,13 @@ from torch_ref.cuda.noise import fill_uniform
 from torch_ref.dia.draws import Rows, draw
 from torch_ref.dia.fused import FusedDecoder, Memory
 from tts_core.dia.grid import DelayGrid
+from tts_core.dia.joining import Joining
 from tts_core.dia.request import Batch
-from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import HostNoise, Noise
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
 STEPS = 4  # between two reads of draws
 DRAWN_STEPS = 64  # draws that are kept
-
-
-@dataclass(frozen=True, eq=False)
-class Joining:
-    """A text that takes a slot.
-
-    tokens: (S,) int32.  grid: (rows, C) int32, forced ids or FREE; the first `filled` rows are known.
-    prompt_frames, max_frames: frames before its speech, and of it at most.
-    """
-
-    tokens: np.ndarray
-    grid: np.ndarray
-    filled: int
-    prompt_frames: int
-    max_frames: int
-    sampling: Sampling
-    noise: Noise
 
 
 class Drawn:

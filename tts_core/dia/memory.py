@@ -36,7 +36,7 @@ from tts_core.memory.terms import (
 )
 from tts_core.nn.windows import ConvTranspose, Window
 
-FIXED = ("torch-cuda",)  # captured steps: caches of fixed size
+FIXED = ("torch-cuda", "mlx-cpu", "mlx-metal", "mlx-cuda")  # caches of fixed size
 CACHE_CHUNK = 256  # rows by which a growing cache grows
 # DAC's tensors that are live at once where Snake is one kernel: measured in float32 on an H200 (TF32: 7)
 SNAKE_LIVE = {"torch-cuda": 5}
@@ -155,7 +155,7 @@ def _activations(config: DiaConfig, job: Job, size: int, backend: str) -> Term:
     step = job.streams * _row(decoder, size) + scores(job.streams * heads, max(capacity, text))
     used, where = max((read, "the text"), (start, f"the first {first} rows"), (step, "a step"))
     logits = LOGITS * 4 * job.streams * decoder.num_channels * decoder.vocab_size
-    if backend in FIXED:
+    if backend == "torch-cuda":
         logits += NOISE_STEPS * 4 * job.batch * decoder.num_channels * decoder.vocab_size
     return Term("activations", used + logits, f"one layer of {where}; logits and their candidates")
 

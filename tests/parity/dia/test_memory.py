@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import mlx_port
+import mlx_port.dia.slots
 import mlx_port.layers.cache
 import mlx_port.memory
 import torch_ref
@@ -57,28 +58,51 @@ def test_weights_are_those_of_the_networks() -> None:
 
 
 @pytest.mark.parametrize(("batch", "frames", "guided"), [(1, 10, True), (2, 260, True), (3, 20, False)])
-def test_caches_are_those_of_a_run(
-    side: Side, batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
+def test_growing_caches_are_those_of_a_run(
+    batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[Any] = []
-    loop = side.module("dia.engine")
+    loop = YARDSTICK.module("dia.engine")
     make = loop.make_step
     monkeypatch.setattr(loop, "make_step", lambda *a, **b: steps.append(make(*a, **b)) or steps[-1])
-    tiny(side).generate_codes([TEXT] * batch, max_frames=frames, seed=1, cfg_scale=3.0 if guided else 0.0)
+    run(YARDSTICK, batch, frames, guided=guided)
     [step] = steps
-    job = Job(len(TEXT) - 3, frames, batch=batch, guided=guided)
-    guess = estimate.estimate(
-        dia_config(),
-        dac_config(),
-        job,
-        dtype="float32",
-        backend="torch-cpu" if side is not PORT else "mlx-cpu",
-    )
     held = [buffer for cache in step.cache for buffer in cache.buffers]
-    assert guess["cache"].bytes == nbytes(side, held) + held[0].nbytes
-    crossed = nbytes(side, [*step.source.keys, *step.source.values])
-    encoded = 2 * 4 * batch * job.text_bytes * dia_config().encoder_config.hidden_size
-    assert guess["text"].bytes == crossed + encoded
+    guess = guessed("torch-cpu", batch, frames, guided=guided)
+    assert guess["cache"].bytes == nbytes(YARDSTICK, held) + held[0].nbytes
+    assert guess["text"].bytes == text_bytes([*step.source.keys, *step.source.values], batch)
+
+
+@pytest.mark.parametrize(("batch", "frames", "guided"), [(1, 10, True), (2, 260, True), (3, 20, False)])
+def test_fixed_caches_are_those_of_a_run(
+    batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Any] = []
+    slots = mlx_port.dia.slots.Slots
+    monkeypatch.setattr(
+        PORT.module("dia.engine"), "Slots", lambda *a, **b: kept.append(slots(*a, **b)) or kept[-1]
+    )
+    run(PORT, batch, frames, guided=guided)
+    memory = kept[0].memory
+    guess = guessed("mlx-cpu", batch, frames, guided=guided)
+    assert guess["cache"].bytes == nbytes(PORT, memory.own)
+    assert guess["text"].bytes == text_bytes([*memory.source_keys, *memory.source_values], batch)
+
+
+def run(side: Side, batch: int, frames: int, *, guided: bool) -> None:
+    cfg_scale = 3.0 if guided else 0.0
+    tiny(side).generate_codes([TEXT] * batch, max_frames=frames, seed=1, cfg_scale=cfg_scale)
+
+
+def guessed(backend: str, batch: int, frames: int, *, guided: bool) -> Any:
+    job = Job(len(TEXT) - 3, frames, batch=batch, guided=guided)
+    return estimate.estimate(dia_config(), dac_config(), job, dtype="float32", backend=backend)
+
+
+def text_bytes(crossed: list[Any], batch: int) -> int:
+    """Keys and values of the text, and its encoding twice."""
+    encoded = 2 * 4 * batch * (len(TEXT) - 3) * dia_config().encoder_config.hidden_size
+    return nbytes(YARDSTICK, crossed) + encoded
 
 
 def test_the_widest_layer_is_that_of_a_run() -> None:

@@ -105,7 +105,7 @@ def test_eos_inside_a_prompt_is_ignored(side: Side) -> None:
     voice = pipeline(side, eos=6.0)
     prompts = [None, prompt_codes(30)]
     drawn: list[np.ndarray] = []
-    with Watched(voice.engine.host, drawn.append):
+    with watched(side, voice, drawn.append):
         codes = voice.generate_codes(TEXTS[:2], prompts, seed=2, max_frames=8)
     inside = np.array(drawn)[:29, 1, 0]
     assert (inside == EOS).any(), "nothing was predicted there: choose another seed"
@@ -252,7 +252,7 @@ def test_one_read_from_the_device_a_row(
     voice = pipeline(side, cross_rope=cross_rope, eos=0.0)
     voice.generate_codes([TEXTS[0]], seed=1, max_frames=1)  # work done only once, such as the empty text
     read: list[np.ndarray] = []
-    with Watched(voice.engine.host, read.append), Forbidden(side, monkeypatch, *loop_modules(side)):
+    with watched(side, voice, read.append), Forbidden(side, monkeypatch, *loop_modules(side)):
         codes = voice.generate_codes(TEXTS[:3], prompts, seed=1, max_frames=10)
     assert [each.shape[1] for each in codes] == [10, 10, 10]
     longest, shortest = (7, 0) if prompts else (0, 0)
@@ -260,8 +260,16 @@ def test_one_read_from_the_device_a_row(
     assert {each.shape for each in read} == {(3, 4)}
 
 
+def watched(side: Side, voice: Any, seen: Callable[[np.ndarray], None]) -> Watched:
+    """Pass the ids of each row, (B, C), to `seen`."""
+    if side is PORT:
+        return Watched(side.module("dia.slots").Drawn, lambda rows: seen(rows[0]), "read")
+    return Watched(voice.engine.host, seen)
+
+
 def loop_modules(side: Side) -> list[Any]:
-    return [side.module("dia.engine"), side.module("host")]
+    names = ["dia.engine", "host"] + (["dia.slots"] if side is PORT else [])
+    return [side.module(name) for name in names]
 
 
 def test_forbidden_reads_are_seen(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,10 @@ from tests.torch_ref.dia.kernel_dia import network
 from torch_ref.dia import sampling as rules
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.fused import FusedDecoder
-from torch_ref.dia.slots import Joining, Slots
+from torch_ref.dia.slots import Slots
 from torch_ref.dia.step import Step
 from tts_core.dia.grid import DelayGrid
+from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import HostNoise, Noise
 

@@ -71,7 +71,7 @@ def published_codec():
         ("torch-cpu", 1, 256),
         ("torch-cpu", 256, 256),
         ("torch-mps", 257, 512),
-        ("mlx-metal", 513, 768),
+        ("mlx-metal", 513, 513),
         ("torch-cuda", 1, 1),
         ("torch-cuda", 513, 513),
         ("torch-cuda", 3072, 3072),

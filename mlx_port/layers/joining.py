@@ -1,0 +1,74 @@
+"""Parallel linear layers of one input as one product."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, cast
+
+import mlx.core as mx
+from mlx import nn
+
+Layer = nn.Linear | nn.QuantizedLinear
+BY_ROW = ("weight", "scales", "biases", "bias")  # parameters with one row per output
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """The layer that replaces others, and their parameters, which are views of its own."""
+
+    layer: Layer
+    parts: list[dict[str, mx.array]]
+
+
+class Separate:
+    """Layers that are not quantized alike, each by itself. (..., D) → (..., ΣN)."""
+
+    def __init__(self, layers: Sequence[Layer]):
+        self.layers = layers
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return mx.concatenate([layer(x) for layer in self.layers], axis=-1)
+
+
+def joined(layers: Sequence[Layer]) -> Layer | Separate:
+    """Join layers in one with all of their outputs, in order; their parameters become views of its own, so
+    nothing is stored twice. Layers that are joined already give the same one again.
+    """
+    first = layers[0]
+    known = vars(first).get("_joined")
+    if isinstance(known, Joined) and _holds(known, layers):
+        return known.layer
+    if len({_form(layer) for layer in layers}) > 1:
+        return Separate(layers)
+    whole, parts = copy.copy(first), [dict[str, mx.array]() for _ in layers]
+    vars(whole).pop("_joined", None)
+    cuts = [0, *accumulate(len(layer.weight) for layer in layers)]
+    for name in [name for name in BY_ROW if name in first]:
+        every = mx.concatenate([cast(mx.array, layer[name]) for layer in layers])
+        mx.eval(every)
+        whole[name] = every
+        for layer, part, (start, stop) in zip(layers, parts, pairwise(cuts), strict=True):
+            layer[name] = part[name] = every[start:stop]
+        mx.eval(*(part[name] for part in parts))  # else the graphs of the old ones would stay in memory
+    vars(first)["_joined"] = Joined(whole, parts)
+    return whole
+
+
+def _holds(known: Joined, layers: Sequence[Any]) -> bool:
+    """Return True if the layers' parameters are still the views."""
+    return len(known.parts) == len(layers) and all(
+        layer[name] is value
+        for layer, part in zip(layers, known.parts, strict=True)
+        for name, value in part.items()
+    )
+
+
+def _form(layer: Layer) -> str:
+    """Describe what must be equal for layers to be joined."""
+    names = "+".join(name for name in BY_ROW if name in layer)
+    if isinstance(layer, nn.QuantizedLinear):
+        return f"{layer.mode} {layer.bits} bits by {layer.group_size} ({names})"
+    return f"{layer.weight.dtype} ({names})"

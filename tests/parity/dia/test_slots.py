@@ -1,0 +1,168 @@
+"""MLX's slots draw the ids of torch's plain runs, whenever texts join and leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from mlx_port.dia.fused import FusedDecoder
+from mlx_port.dia.slots import Slots
+from tests.parity.dia.near_ties import nearest
+from tests.sides import ORACLE, PORT, YARDSTICK
+from tests.tiny.dia import SAMPLING, dia_config, dia_weights
+from torch_ref.dia.step import Step
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.joining import Joining
+from tts_core.dia.sampling import Sampling
+from tts_core.nn.noise import HostNoise, Noise
+
+
+@dataclass
+class Text:
+    """A text, and the draws of its grid."""
+
+    tokens: np.ndarray
+    prompt: np.ndarray | None
+    frames: int
+    sampling: Sampling
+    noise: Noise
+    drawn: list[np.ndarray] = field(default_factory=list)
+
+    def grid(self) -> DelayGrid:
+        return DelayGrid(dia_config(), [self.prompt], [self.frames])
+
+    def joining(self, grid: DelayGrid) -> Joining:
+        frames = int(grid.prompt_frames[0]), self.frames
+        return Joining(self.tokens, grid.rows[0].copy(), grid.filled, *frames, self.sampling, self.noise)
+
+
+def text(seed: int, *, sampling: Sampling = SAMPLING) -> Text:
+    random = np.random.default_rng(seed)
+    tokens = random.integers(1, 200, int(random.integers(1, 30))).astype(np.int32)
+    prompt = random.integers(0, 60, (4, int(random.integers(1, 9)))).astype(np.int32)
+    return Text(
+        tokens, prompt if seed % 3 == 0 else None, int(random.integers(5, 40)), sampling, HostNoise(seed)
+    )
+
+
+@cache
+def network(kind: str, cross_rope: bool = False):
+    side = {"torch": YARDSTICK, "mlx": PORT, "float64": ORACLE}[kind]
+    return side.network("dia", dia_weights(dia_config(cross_rope=cross_rope), seed=3))
+
+
+@torch.inference_mode()
+def plainly(one: Text, *, cross_rope: bool = False) -> np.ndarray:
+    """Draws of a text by torch's plain step, until its grid is done. (rows, C)."""
+    built, guided, grid, drawn = network("torch", cross_rope), one.sampling.cfg_scale != 0, one.grid(), []
+    source = built.read([torch.from_numpy(one.tokens)], built.encode_nothing() if guided else None)
+    step, first = Step(built, source, one.sampling, guided=guided), 0
+    shape = grid.channels, built.config.decoder_config.vocab_size
+    while not grid.done:
+        uniform = None
+        if one.sampling.temperature:
+            uniform = torch.from_numpy(one.noise.uniform(int(grid.steps()[0]), shape)[None])
+        rows = torch.from_numpy(grid.rows[:, first : grid.filled])
+        first = grid.filled
+        drawn.append(step(rows, uniform).numpy())
+        grid.accept(drawn[-1])
+    return np.concatenate(drawn)
+
+
+def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> Slots:
+    built = network("mlx", cross_rope)
+    decoder = FusedDecoder(built, built.encode_nothing() if guided else None)
+    return Slots(decoder, texts=count, rows=rows, text_rows=40)
+
+
+@pytest.mark.parametrize("cross_rope", [False, True])
+@pytest.mark.parametrize(
+    "settings", [{}, {"temperature": 0.0}, {"cfg_scale": 0.0}, {"top_k": 0, "top_p": 1.0}], ids=str
+)
+@pytest.mark.parametrize("count", [1, 5])
+def test_draws_are_the_plain_ones(count: int, settings: dict, cross_rope: bool) -> None:
+    sampling = replace(SAMPLING, **settings)
+    texts = [text(seed, sampling=sampling) for seed in range(count)]
+    slots = slots_of(count, guided=sampling.cfg_scale != 0, cross_rope=cross_rope)
+    for slot, one in enumerate(texts):
+        slots.join(slot, one.joining(one.grid()))
+    drawn = np.concatenate([slots.launch(7).read() for _ in range(10)])
+    for slot, one in enumerate(texts):
+        expected = plainly(one, cross_rope=cross_rope)
+        np.testing.assert_array_equal(drawn[: len(expected), slot], expected)
+
+
+def arrivals(slots: Slots, texts: list[Text], seed: int) -> Iterator[Text]:
+    """Texts in random order of time: each joins a free slot and leaves when its grid is done."""
+    random, waiting, running = np.random.default_rng(seed), list(texts), {}
+    while waiting or running:
+        for slot in range(slots.texts):
+            if slot not in running and waiting and random.random() < 0.5:
+                one = waiting.pop(0)
+                running[slot] = one, one.grid()
+                slots.join(slot, one.joining(running[slot][1]))
+        rows = slots.launch(int(random.integers(1, 6))).read()
+        for slot, (one, grid) in list(running.items()):
+            for ids in rows[:, slot]:
+                if not grid.done:
+                    one.drawn.append(ids)
+                    grid.accept(ids[None])
+            if grid.done:
+                slots.leave(slot)
+                del running[slot]
+                yield one
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_texts_come_and_go(count: int) -> None:
+    """Other lengths, prompts, settings and noise in each slot."""
+    texts = [text(seed) for seed in range(15)]
+    for place in (1, 4, 7):
+        texts[place].sampling = Sampling(cfg_scale=1.5, temperature=0.7, top_p=1.0, top_k=5)
+    texts[10].sampling = Sampling(cfg_scale=0.0, temperature=0.0, top_p=1.0, top_k=5)
+    finished = list(arrivals(slots_of(count), texts, seed=count))
+    assert len(finished) == len(texts)
+    for one in texts:
+        np.testing.assert_array_equal(np.stack(one.drawn), plainly(one))
+
+
+def test_a_row_does_not_depend_on_the_batch() -> None:
+    """Rows of the same history, drawn in a batch and one by one, are equal but for explained near-ties."""
+    texts, rows = 8, 121
+    random = np.random.default_rng(6)
+    tokens = [random.integers(1, 200, int(random.integers(1, 40))).astype(np.int32) for _ in range(texts)]
+    forced = random.integers(0, 60, (texts, rows, 4)).astype(np.int32)
+
+    def drawn(members: list[int]) -> np.ndarray:
+        slots = slots_of(len(members), rows=rows)
+        for slot, one in enumerate(members):
+            slots.join(slot, Joining(tokens[one], forced[one], 1, 0, rows, SAMPLING, HostNoise(one)))
+        return slots.launch(rows - 1).read()
+
+    together = drawn(list(range(texts)))
+    single = np.concatenate([drawn([one]) for one in range(texts)], axis=1)
+    differing = np.argwhere(together != single)
+    assert len(differing) <= 4  # of 3,840 draws
+    built = network("float64")
+    for row, one, channel in differing:
+        known = torch.from_numpy(forced[one : one + 1, : row + 1])
+        source = built.read([torch.from_numpy(tokens[one])], built.encode_nothing())
+        cond, uncond = built.next_logits(torch.cat([known, known]), built.new_cache(), source).numpy()
+        uniform = HostNoise(int(one)).uniform(int(row), cond.shape)
+        ids = int(together[row, one, channel]), int(single[row, one, channel])
+        assert nearest(cond, uncond, uniform, int(channel), ids, SAMPLING, 60, 1e-5).explained
+
+
+def test_a_free_slot_stays_where_it_is() -> None:
+    """Longer than the grid has rows: nothing is written out of bounds, and a text may join afterwards."""
+    one, slots = text(2), slots_of(2, rows=60)
+    slots.launch(64).read()
+    slots.join(1, one.joining(one.grid()))
+    expected = plainly(one)
+    np.testing.assert_array_equal(slots.launch(60).read()[: len(expected), 1], expected)
+    assert slots.filled.max() == 59
