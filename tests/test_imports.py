@@ -57,7 +57,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     "torch_ref": [
         ("layers", "limits"),  # layers ask the rules; some of the rules' own tools run layers
         ("cuda",),
-        ("device", "guard", "host", "memory"),
+        ("device", "guard", "host", "memory", "reading"),
         ("layerwise", "loading"),
         ("codecs",),
         MODELS,
@@ -66,7 +66,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     "mlx_port": [
         ("blas",),
         ("layers",),
-        ("guard", "host", "memory", "stored"),
+        ("guard", "host", "memory", "reading", "stored"),
         ("layerwise", "loading"),
         ("codecs",),
         MODELS,

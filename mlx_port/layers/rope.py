@@ -7,7 +7,7 @@ from mlx import nn
 
 from tts_core.nn.positions import rope_table
 
-Rotation = tuple[mx.array, mx.array]  # cos and sin, (T, E/2) each
+Rotation = tuple[mx.array, mx.array]  # cos and sin, (T, E/2) each; of single rows (R, 1, 1, E/2)
 
 
 class RotaryPositions(nn.Module):
@@ -19,8 +19,10 @@ class RotaryPositions(nn.Module):
         self._cos = mx.array(cos)
         self._sin = mx.array(sin)
 
-    def __call__(self, start: int, length: int) -> Rotation:
-        """Return tables of `length` positions from `start`."""
+    def __call__(self, start: int | mx.array, length: int) -> Rotation:
+        """Return tables of `length` positions from `start`; a `start` on the device needs length 1."""
+        if not isinstance(start, int):
+            return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]
 
 

@@ -18,6 +18,7 @@ from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.cache import RingCache
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import RotaryPositions, Rotation, rotate_pairs
+from mlx_port.layers.row_cache import RowCache
 from mlx_port.mars5.encoder import (
     ChunkedEmbedding,
     Encoder,
@@ -27,6 +28,8 @@ from mlx_port.mars5.encoder import (
     split_heads,
 )
 from tts_core.mars5.config import CodecLMConfig
+
+Cache = RingCache | RowCache
 
 
 class FeedForward(nn.Module):
@@ -53,7 +56,7 @@ class Attention(nn.Module):
         self.wv = nn.Linear(width, width, bias=False)
         self.wo = nn.Linear(width, width, bias=False)
 
-    def __call__(self, x: mx.array, rotation: Rotation, cache: RingCache) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation, cache: Cache) -> mx.array:
         """Attend from new rows, which follow the cached ones."""
         both = mx.concatenate([self.wq(x), self.wk(x)], axis=-1)  # rotated together: half the launches
         queries, keys = mx.split(rotate_pairs(split_heads(both, 2 * self.heads), rotation), 2, axis=1)
@@ -74,7 +77,7 @@ class Block(nn.Module):
         self.attention_norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.ffn_norm = RMSNorm(config.hidden_size, config.norm_eps)
 
-    def __call__(self, x: mx.array, rotation: Rotation, cache: RingCache) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation, cache: Cache) -> mx.array:
         x = x + self.attention(self.attention_norm(x), rotation, cache)
         return x + self.feed_forward(self.ffn_norm(x))
 
@@ -88,7 +91,7 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.output = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def __call__(self, x: mx.array, rotation: Rotation, cache: Sequence[RingCache]) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation, cache: Sequence[Cache]) -> mx.array:
         for layer, rows in zip(self.layers, cache, strict=True):
             x = layer(x, rotation, rows)
         return self.norm(x)
@@ -136,11 +139,11 @@ class CodecLM(nn.Module):
         words = self.embed(ids)
         return mx.concatenate([speaker[:, None].astype(words.dtype), words], axis=1)
 
-    def __call__(self, rows: mx.array, rotation: Rotation, cache: Sequence[RingCache]) -> mx.array:
+    def __call__(self, rows: mx.array, rotation: Rotation, cache: Sequence[Cache]) -> mx.array:
         """Compute logits after each row. (B, T, D) → (B, T, V), float32."""
         return self.head(self.ar(rows, rotation, cache))
 
-    def next_logits(self, rows: mx.array, rotation: Rotation, cache: Sequence[RingCache]) -> mx.array:
+    def next_logits(self, rows: mx.array, rotation: Rotation, cache: Sequence[Cache]) -> mx.array:
         """Compute logits only after the last row. (B, T, D) → (B, V), float32."""
         return self.head(self.ar(rows, rotation, cache)[:, -1])
 

@@ -31,7 +31,7 @@ def forbid_text(logits: mx.array, lowest: int) -> mx.array:
 
 
 def penalize_end(logits: mx.array, end: int, penalty: mx.array) -> mx.array:
-    """Lower the logit of id `end`. (B, V); penalty: one number."""
+    """Lower the logit of id `end`. (B, V); penalty: one number, or one per row, (B, 1)."""
     ids = mx.arange(logits.shape[-1])
     return logits - (ids == end) * penalty.astype(logits.dtype)
 
@@ -75,7 +75,8 @@ def log_probabilities(
     """Compute the log-probabilities that an id is drawn from. (B, V) float32 → same.
 
     counts: occurrences among the last ids; zeros while repeats have no penalty yet.
-    penalty: one number, lowers the end's logit. lowest: first id that may be drawn. end: id of the end.
+    penalty: lowers the end's logit, one number or (B, 1). lowest: first id that may be drawn.
+    end: id of the end.
     """
     logits = penalize_repeats(logits, counts, options)
     logits = forbid_text(logits, lowest)
@@ -88,7 +89,7 @@ def log_probabilities(
 
 
 def draw(log_probs: mx.array, uniform: mx.array) -> mx.array:
-    """Draw the first id whose cumulative probability exceeds `uniform`. (B, V), one number → (B,) int32."""
+    """Draw the first id whose cumulative probability exceeds `uniform`. (B, V), () or (B, 1) → (B,) int32."""
     probs = mx.exp(log_probs)
     sums = mx.cumsum(probs, axis=-1)
     possible = probs > 0  # a parallel sum may fall by a rounding where nothing is added

@@ -17,6 +17,26 @@ MARK = -1  # replaces an id drawn from NaN or infinite logits
 Draw = Callable[[mx.array, mx.array], mx.array]
 
 
+def draw_ids(
+    logits: mx.array,
+    seen: mx.array,
+    penalty: mx.array,
+    uniform: mx.array,
+    options: Mars5Options,
+    *,
+    lowest: int,
+    end: int,
+    choose: Draw = draw,
+) -> mx.array:
+    """Draw an id from each row of logits, (B, V) → (B,); -1 where they are not all finite.
+
+    seen: (B, N) ids whose repetition is penalized.  penalty, uniform: one number, or one per row, (B, 1).
+    """
+    counts = occurrences(seen, logits.shape[-1])
+    scores = log_probabilities(logits, counts, penalty, options, lowest=lowest, end=end)
+    return mx.where(mx.isfinite(logits).all(axis=-1), choose(scores, uniform), MARK)
+
+
 class Step:
     """The plain form: every operation is built from Python.
 
@@ -63,9 +83,9 @@ class Step:
 
     def drawn(self, logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array) -> mx.array:
         """Draw an id from logits. (1, V); seen: (1, N) ids whose repetition is penalized → (1,)."""
-        counts = occurrences(seen, logits.shape[-1])
-        scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
-        return mx.where(mx.isfinite(logits).all(axis=-1), self.choose(scores, uniform), MARK)
+        return draw_ids(
+            logits, seen, penalty, uniform, self.options, lowest=self.lowest, end=self.end, choose=self.choose
+        )
 
     def read(self, ids: mx.array) -> int:
         """Wait for the result of a call."""

@@ -15,7 +15,10 @@ from mlx import nn
 
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.cache import KeyValueCache
+from mlx_port.layers.row_cache import RowCache
 from tts_core.metavoice.config import FirstStageConfig
+
+Cache = KeyValueCache | RowCache
 
 
 class RMSNorm(nn.Module):
@@ -67,7 +70,7 @@ class SelfAttention(nn.Module):
         self.c_attn = nn.Linear(width, 3 * width, bias=bias)
         self.c_proj = nn.Linear(width, width, bias=bias)
 
-    def __call__(self, x: mx.array, cache: KeyValueCache) -> mx.array:
+    def __call__(self, x: mx.array, cache: Cache) -> mx.array:
         """Attend from new rows, which follow the cached ones; each sees only itself and earlier rows."""
         queries, keys, values = (
             split_heads(part, self.heads) for part in mx.split(self.c_attn(x), 3, axis=-1)
@@ -88,7 +91,7 @@ class Block(nn.Module):
         self.ln_2 = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = MLP(config.hidden_size, config.intermediate_size, config.bias)
 
-    def __call__(self, x: mx.array, cache: KeyValueCache) -> mx.array:
+    def __call__(self, x: mx.array, cache: Cache) -> mx.array:
         x = x + self.attn(self.ln_1(x), cache)
         return x + self.mlp(self.ln_2(x))
 
@@ -103,15 +106,16 @@ class Transformer(nn.Module):
         self.h = [Block(config) for _ in range(config.num_hidden_layers)]
         self.ln_f = RMSNorm(config.hidden_size, config.norm_eps)
 
-    def __call__(self, tokens: mx.array, speakers: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
+    def __call__(self, tokens: mx.array, speakers: mx.array, cache: Sequence[Cache]) -> mx.array:
         x = self.embed(tokens, speakers, cache[0].length)
         for block, rows in zip(self.h, cache, strict=True):
             x = block(x, rows)
         return self.ln_f(x)
 
-    def embed(self, tokens: mx.array, speakers: mx.array, start: int) -> mx.array:
-        """Sum token, position and speaker embeddings."""
-        x = self.wtes[0](tokens) + self.wpe.weight[start : start + tokens.shape[1]] + speakers
+    def embed(self, tokens: mx.array, speakers: mx.array, start: int | mx.array) -> mx.array:
+        """Sum token, position and speaker embeddings; a `start` on the device needs T = 1."""
+        at = start if isinstance(start, mx.array) else slice(start, start + tokens.shape[1])
+        x = self.wtes[0](tokens) + self.wpe.weight[at] + speakers
         return x.astype(mx.float32) if x.dtype == mx.float16 else x
 
 
@@ -129,14 +133,14 @@ class FirstStage(nn.Module):
         weight = self.speaker_cond_pos.weight
         return self.speaker_cond_pos(embeddings.astype(weight.dtype))[:, None]
 
-    def __call__(self, tokens: mx.array, speakers: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
+    def __call__(self, tokens: mx.array, speakers: mx.array, cache: Sequence[Cache]) -> mx.array:
         """Compute logits for the id after each of `tokens`, which follow the cached ones.
 
         (R, T), (R, 1, D) → (R, T, V) float32.
         """
         return self.head(self.transformer(tokens, speakers, cache))
 
-    def next_logits(self, tokens: mx.array, speakers: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
+    def next_logits(self, tokens: mx.array, speakers: mx.array, cache: Sequence[Cache]) -> mx.array:
         """Compute logits only for the id after the last of `tokens`. (R, T), (R, 1, D) → (R, V) float32."""
         return self.head(self.transformer(tokens, speakers, cache)[:, -1])
 

@@ -17,6 +17,7 @@ from mlx_port.guard import watched
 from mlx_port.host import Host
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.step import Step, make_step, stacked
+from mlx_port.reading import begin_read, finish_read
 from tts_core.errors import GenerationError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
@@ -132,14 +133,3 @@ def _fault(host: Host, step: Step, rows: TokenRows, item: int, place: int) -> Ge
             stacked(tokens, step.sampling, step.end_of_text), speakers, network.new_cache(rows.filled)
         )
     return not_finite(next(iter(found), None), host.dtype, text=place + 1, row=rows.filled)
-
-
-def begin_read(x: mx.array) -> mx.array:
-    """Start its computation; arrays never change. Does not wait."""
-    mx.async_eval(x)
-    return x
-
-
-def finish_read(read: mx.array) -> np.ndarray:
-    """Wait for the device and read; nothing else waits."""
-    return np.array(read)

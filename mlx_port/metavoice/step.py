@@ -21,6 +21,22 @@ def stacked(tokens: mx.array, sampling: FirstStageSampling, end_of_text: int) ->
     return mx.concatenate([tokens, tokens, mx.where(tokens > END_OF_AUDIO, end_of_text, tokens)])
 
 
+def speaker_rows(network: FirstStage, embeddings: mx.array, sampling: FirstStageSampling) -> mx.array:
+    """Project the speakers of `stacked` rows; rows without a speaker have zeros. (B, E) → (G·B, 1, D)."""
+    speakers = network.speakers(embeddings)
+    return mx.concatenate([speakers, mx.zeros_like(speakers), speakers][: sampling.rows])
+
+
+def draw_ids(logits: mx.array, waiting: mx.array | None, sampling: FirstStageSampling) -> mx.array:
+    """Draw the next id of each text; -1 for one whose logits are not all finite.
+
+    (G, B, V) logits of the rows of guidance, (B, V) waiting times or None for the most probable → (B,).
+    """
+    guided = guide(list(logits), sampling.cfg_scale, sampling.text_cfg_scale)
+    ids = race(probabilities(guided, sampling), waiting)
+    return marked(ids[:, None], mx.flatten(logits, 0, 1)[:, None])[:, 0]
+
+
 class Step:
     """The plain form: every operation is built from Python.
 
@@ -38,8 +54,7 @@ class Step:
         end_of_text: int,
     ):
         self.network, self.sampling, self.end_of_text = network, sampling, end_of_text
-        speakers = network.speakers(embeddings)
-        self.speakers = mx.concatenate([speakers, mx.zeros_like(speakers), speakers][: sampling.rows])
+        self.speakers = speaker_rows(network, embeddings, sampling)
         self.cache: list[KeyValueCache] = network.new_cache(room)
 
     def __call__(self, tokens: mx.array, waiting: mx.array | None) -> mx.array:
@@ -51,10 +66,7 @@ class Step:
 
     def compute(self, tokens: mx.array, waiting: mx.array | None, cache: Sequence[KeyValueCache]) -> mx.array:
         """Compute the step."""
-        logits = self.logits(tokens, cache)
-        guided = guide(list(logits), self.sampling.cfg_scale, self.sampling.text_cfg_scale)
-        ids = race(probabilities(guided, self.sampling), waiting)
-        return marked(ids[:, None], mx.flatten(logits, 0, 1)[:, None])[:, 0]
+        return draw_ids(self.logits(tokens, cache), waiting, self.sampling)
 
     def logits(self, tokens: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
         """Compute logits of the rows of guidance, (G, B, V) float32."""

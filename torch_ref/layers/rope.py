@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_ref.layers.norm import at_least_float32
 from tts_core.nn.positions import rope_table
 
-Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each
+Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each; of single rows (R, 1, 1, E/2)
 
 
 class RotaryPositions(nn.Module):
@@ -24,7 +24,7 @@ class RotaryPositions(nn.Module):
         self.register_buffer("_sin", torch.from_numpy(sin), persistent=False)
 
     def forward(self, start: int | Tensor, length: int) -> Rotation:
-        """Return tables of `length` positions from `start`; a `start` on the device, (1,), needs length 1."""
+        """Return tables of `length` positions from `start`; a `start` on the device needs length 1."""
         if not isinstance(start, int):
             return self._cos[start], self._sin[start]
         return self._cos[start : start + length], self._sin[start : start + length]

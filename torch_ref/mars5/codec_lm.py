@@ -20,6 +20,7 @@ from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import RingCache
 from torch_ref.layers.norm import RMSNorm, at_least_float32
 from torch_ref.layers.rope import RotaryPositions, Rotation, rotate_pairs
+from torch_ref.layers.row_cache import RowCache
 from torch_ref.mars5.encoder import (
     ChunkedEmbedding,
     Encoder,
@@ -30,7 +31,7 @@ from torch_ref.mars5.encoder import (
 )
 from tts_core.mars5.config import CodecLMConfig
 
-Cache = RingCache | FixedCache
+Cache = RingCache | FixedCache | RowCache
 
 
 class FeedForward(nn.Module):

@@ -31,7 +31,7 @@ def forbid_text(logits: Tensor, lowest: int) -> Tensor:
 
 
 def penalize_end(logits: Tensor, end: int, penalty: Tensor) -> Tensor:
-    """Lower the logit of id `end`. (B, V); penalty: one number."""
+    """Lower the logit of id `end`. (B, V); penalty: one number, or one per row, (B, 1)."""
     ids = torch.arange(logits.shape[-1], device=logits.device)
     return logits - (ids == end) * penalty.to(logits.dtype)
 
@@ -74,7 +74,8 @@ def log_probabilities(
     """Compute the log-probabilities that an id is drawn from. (B, V) float32 → same.
 
     counts: occurrences among the last ids; zeros while repeats have no penalty yet.
-    penalty: one number, lowers the end's logit. lowest: first id that may be drawn. end: id of the end.
+    penalty: lowers the end's logit, one number or (B, 1). lowest: first id that may be drawn.
+    end: id of the end.
     """
     logits = penalize_repeats(logits, counts, options)
     logits = forbid_text(logits, lowest)
@@ -87,7 +88,7 @@ def log_probabilities(
 
 
 def draw(log_probs: Tensor, uniform: Tensor) -> Tensor:
-    """Draw the first id whose cumulative probability exceeds `uniform`. (B, V), one number → (B,) int64."""
+    """Draw the first id whose cumulative probability exceeds `uniform`. (B, V), () or (B, 1) → (B,) int64."""
     probs = log_probs.exp()
     sums = probs.cumsum(dim=-1)
     possible = probs > 0  # rounding may lower a parallel sum where nothing is added

@@ -30,6 +30,26 @@ class _Pending(NamedTuple):
 PendingId = Tensor | _Pending  # an id that may not have arrived yet, (1,)
 
 
+def draw_ids(
+    logits: Tensor,
+    seen: Tensor,
+    penalty: Tensor,
+    uniform: Tensor,
+    options: Mars5Options,
+    *,
+    lowest: int,
+    end: int,
+    choose: Draw = draw,
+) -> Tensor:
+    """Draw an id from each row of logits, (B, V) → (B,); -1 where they are not all finite.
+
+    seen: (B, N) ids whose repetition is penalized.  penalty, uniform: one number, or one per row, (B, 1).
+    """
+    counts = occurrences(seen, logits.shape[-1])
+    scores = log_probabilities(logits, counts, penalty, options, lowest=lowest, end=end)
+    return choose(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)
+
+
 class Step:
     """The plain form: every operation is launched from Python.
 
@@ -77,9 +97,9 @@ class Step:
 
     def drawn(self, logits: Tensor, seen: Tensor, penalty: Tensor, uniform: Tensor) -> Tensor:
         """Draw an id from logits. (1, V); seen: (1, N) ids whose repetition is penalized → (1,)."""
-        counts = occurrences(seen, logits.shape[-1])
-        scores = log_probabilities(logits, counts, penalty, self.options, lowest=self.lowest, end=self.end)
-        return self.choose(scores, uniform).masked_fill(~logits.isfinite().all(dim=-1), MARK)
+        return draw_ids(
+            logits, seen, penalty, uniform, self.options, lowest=self.lowest, end=self.end, choose=self.choose
+        )
 
     def read(self, ids: PendingId) -> int:
         """Wait for the result of a call."""

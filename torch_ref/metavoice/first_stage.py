@@ -19,9 +19,10 @@ from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import at_least_float32
+from torch_ref.layers.row_cache import RowCache
 from tts_core.metavoice.config import FirstStageConfig
 
-Cache = KeyValueCache | FixedCache
+Cache = KeyValueCache | FixedCache | RowCache
 
 
 class RMSNorm(nn.Module):
@@ -114,7 +115,7 @@ class Transformer(nn.Module):
         return self.ln_f(x)
 
     def embed(self, tokens: Tensor, speakers: Tensor, start: int | Tensor) -> Tensor:
-        """Sum token, position and speaker embeddings; a `start` on the device, (1,), needs T = 1."""
+        """Sum token, position and speaker embeddings; a `start` on the device needs T = 1."""
         at = start if isinstance(start, Tensor) else slice(start, start + tokens.shape[1])
         x = self.wtes[0](tokens) + self.wpe.weight[at] + speakers
         return x.float() if x.dtype == torch.float16 else x

@@ -9,7 +9,6 @@ limit and random numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from torch_ref.guard import watched
 from torch_ref.host import Host
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.step import Step, make_step, stacked
+from torch_ref.reading import begin_read, finish_read
 from tts_core.errors import GenerationError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
@@ -135,27 +135,3 @@ def _fault(host: Host, step: Step, rows: TokenRows, item: int, place: int) -> Ge
             stacked(tokens, step.sampling, step.end_of_text), speakers, network.new_cache(rows.filled)
         )
     return not_finite(next(iter(found), None), host.dtype, text=place + 1, row=rows.filled)
-
-
-class _Read(NamedTuple):
-    """A copy to the host in progress. done: None if there is nothing to wait for."""
-
-    copy: Tensor
-    done: torch.cuda.Event | None
-
-
-def begin_read(x: Tensor) -> _Read:
-    """Start a copy of the current value, after the work already queued on the device. Does not wait."""
-    if not x.is_cuda:
-        return _Read(x.clone(), None)
-    copy = torch.empty_like(x, device="cpu", pin_memory=True).copy_(x, non_blocking=True)
-    done = torch.cuda.Event()
-    done.record()
-    return _Read(copy, done)
-
-
-def finish_read(read: _Read) -> np.ndarray:
-    """Wait for the device and read; nothing else waits."""
-    if read.done is not None:
-        read.done.synchronize()
-    return read.copy.cpu().numpy()

@@ -27,6 +27,22 @@ def stacked(tokens: Tensor, sampling: FirstStageSampling, end_of_text: int) -> T
     return torch.cat([tokens, tokens, torch.where(tokens > END_OF_AUDIO, end_of_text, tokens)])
 
 
+def speaker_rows(network: FirstStage, embeddings: Tensor, sampling: FirstStageSampling) -> Tensor:
+    """Project the speakers of `stacked` rows; rows without a speaker have zeros. (B, E) → (G·B, 1, D)."""
+    speakers = network.speakers(embeddings)
+    return torch.cat([speakers, torch.zeros_like(speakers), speakers][: sampling.rows])
+
+
+def draw_ids(logits: Tensor, waiting: Tensor | None, sampling: FirstStageSampling) -> Tensor:
+    """Draw the next id of each text; -1 for one whose logits are not all finite.
+
+    (G, B, V) logits of the rows of guidance, (B, V) waiting times or None for the most probable → (B,).
+    """
+    guided = guide(list(logits), sampling.cfg_scale, sampling.text_cfg_scale)
+    ids = race(probabilities(guided, sampling), waiting)
+    return marked(ids[:, None], logits.flatten(0, 1)[:, None])[:, 0]
+
+
 class Step:
     """The plain form: every operation is launched from Python.
 
@@ -44,8 +60,7 @@ class Step:
         end_of_text: int,
     ):
         self.network, self.sampling, self.end_of_text = network, sampling, end_of_text
-        speakers = network.speakers(embeddings)
-        self.speakers = torch.cat([speakers, torch.zeros_like(speakers), speakers][: sampling.rows])
+        self.speakers = speaker_rows(network, embeddings, sampling)
         self.cache: list[KeyValueCache] = network.new_cache(room)
 
     def __call__(self, tokens: Tensor, waiting: Tensor | None) -> Tensor:
@@ -57,10 +72,7 @@ class Step:
 
     def compute(self, tokens: Tensor, waiting: Tensor | None, cache: Sequence[Cache]) -> Tensor:
         """Compute the step with any kind of cache."""
-        logits = self.logits(tokens, cache)
-        guided = guide(list(logits), self.sampling.cfg_scale, self.sampling.text_cfg_scale)
-        ids = race(probabilities(guided, self.sampling), waiting)
-        return marked(ids[:, None], logits.flatten(0, 1)[:, None])[:, 0]
+        return draw_ids(self.logits(tokens, cache), waiting, self.sampling)
 
     def logits(self, tokens: Tensor, cache: Sequence[Cache]) -> Tensor:
         """Compute logits of the rows of guidance, (G, B, V) float32."""

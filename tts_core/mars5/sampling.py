@@ -18,3 +18,15 @@ def end_penalties(options: Mars5Options, expected: int, count: int) -> np.ndarra
     missing = expected - np.arange(count)
     penalty = options.eos_penalty_factor * np.maximum(missing, 1.0) ** options.eos_penalty_decay
     return np.where(missing >= 0, penalty, 0.0).astype(np.float32)
+
+
+def sampling_key(options: Mars5Options) -> tuple[float, ...]:
+    """Return the values that `log_probabilities` of both sides reads; texts with equal ones draw together."""
+    return (
+        options.temperature,
+        options.top_k,
+        options.top_p,
+        options.typical_p,
+        options.freq_penalty,
+        options.presence_penalty,
+    )

@@ -1,0 +1,58 @@
+"""A cache for rows of a batch that come and go: each has a position of its own."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+
+class RowPositions:
+    """Positions of the rows of one step, shared by the caches of all layers.
+
+    capacity: rows of keys that are kept per row of the batch.
+    """
+
+    def __init__(self, capacity: int):
+        self.capacity = capacity
+
+    def move(self, positions: mx.array, seen: int) -> None:
+        """Begin a step of the first R rows of the batch. positions: (R,) int32.
+
+        seen: keys that are read, from the first on; more than every position, or all that are kept.
+        """
+        self.positions, self.seen = positions, seen
+        self.rows = mx.arange(len(positions))
+        self.slots = positions % self.capacity
+        self.mask = (mx.arange(seen) <= positions[:, None])[:, None, None]
+
+
+class RowCache:
+    """Ring buffers (R, K, capacity, E) of one layer, written at each row's own position. Takes one row of
+    keys at a time for the first rows of the batch.
+
+    keys, values: the buffers, owned by the cache.
+    """
+
+    def __init__(self, keys: mx.array, values: mx.array, at: RowPositions):
+        self.keys, self.values, self.at = keys, values, at
+
+    @property
+    def length(self) -> mx.array:
+        """Keys before this step's, (R, 1)."""
+        return self.at.positions[:, None]
+
+    def fill(self, row: int, keys: mx.array, values: mx.array) -> None:
+        """Replace the first slots of a row. (K, T, E) each, in the order of the ring."""
+        self.keys[row, :, : keys.shape[1]] = keys
+        self.values[row, :, : values.shape[1]] = values
+
+    def extend(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Write a key for each row and return all that may be read. (R, K, 1, E) → (R, K, seen, E) each."""
+        at = self.at
+        self.keys[at.rows, :, at.slots] = keys[:, :, 0]
+        self.values[at.rows, :, at.slots] = values[:, :, 0]
+        count = keys.shape[0]
+        return self.keys[:count, :, : at.seen], self.values[:count, :, : at.seen]
+
+    def rule(self, rows: int) -> tuple[bool, mx.array | None]:
+        """Return (is_causal, mask): each row sees its own keys."""
+        return False, self.at.mask

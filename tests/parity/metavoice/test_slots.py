@@ -1,0 +1,166 @@
+"""Texts in slots draw the ids that they draw by themselves, whenever they join and leave; on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tiny.metavoice import first_stage_config, first_stage_weights, tokenizers
+from tests.tiny.metavoice_lm import LanguageSide
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.nn.noise import HostNoise
+
+SIDES = {"torch_ref": LanguageSide("torch"), "mlx_port": LanguageSide("mlx")}
+EVERY_SIDE = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
+END_OF_TEXT = tokenizers().first_stage.end_of_text
+SAMPLINGS = [
+    FirstStageSampling(),
+    FirstStageSampling(cfg_scale=1.0, top_p=0.9),
+    FirstStageSampling(top_p=None, top_k=1),
+    FirstStageSampling(2.5, 1.5, 0.9, 0.9, rule="slow"),
+]
+ROOM = 59
+
+
+@cache
+def network(side: LanguageSide) -> Any:
+    return side.first_stage(first_stage_weights(first_stage_config()))
+
+
+@dataclass
+class Text:
+    """A text, and the ids that it draws. limit: of new ids; it ends after them."""
+
+    ids: np.ndarray
+    vector: np.ndarray
+    limit: int
+    sampling: FirstStageSampling
+    seed: int
+    drawn: list[int] = field(default_factory=list)
+
+    @property
+    def joining(self) -> Joining:
+        return Joining(self.ids, self.vector, self.sampling, HostNoise(self.seed))
+
+
+def text(seed: int) -> Text:
+    random = np.random.default_rng(seed)
+    words = random.integers(END_OF_AUDIO + 1, END_OF_TEXT, int(random.integers(0, 20)))
+    ids = np.append(words, END_OF_TEXT).astype(np.int32)
+    vector = random.normal(0, 1, 10).astype(np.float32)
+    sampling = SAMPLINGS[int(random.choice(4, p=[0.5, 0.2, 0.1, 0.2]))]
+    return Text(ids, vector, int(random.integers(1, ROOM - len(ids))), sampling, seed)
+
+
+@cache
+def alone(side: LanguageSide, seed: int) -> list[int]:
+    """Ids of the loop that runs one text, until its limit: no id ends it."""
+    one = text(seed)
+    [made] = side.module("metavoice.first_stage_loop").generate_tokens(
+        network(side),
+        [one.ids],
+        one.vector[None],
+        sampling=one.sampling,
+        limits=[one.limit],
+        noise=[HostNoise(one.seed)],
+        end_of_text=END_OF_TEXT,
+        end_of_audio=-5,
+    )
+    return made[len(one.ids) :].tolist()
+
+
+def slots_of(side: LanguageSide, count: int, rows: int) -> Any:
+    kind = side.module("metavoice.slots").Slots
+    return kind(network(side), texts=count, rows=rows, room=ROOM, end_of_text=END_OF_TEXT)
+
+
+def read(side: LanguageSide, launched: Any) -> np.ndarray:
+    return side.module("reading").finish_read(launched)
+
+
+def come_and_go(side: LanguageSide, slots: Any, texts: list[Text], seed: int) -> list[Text]:
+    """Let the texts join at random times and leave at their limits; some leave early, for good.
+
+    Returns those that ended.
+    """
+    random, waiting, running, ended = np.random.default_rng(seed), list(texts), dict[int, Text](), []
+    while waiting or running:
+        for slot in range(slots.plan.slots):
+            if slot in running or not waiting or random.random() < 0.5:
+                continue
+            if slots.plan.fits(waiting[0].sampling):
+                running[slot] = waiting.pop(0)
+                slots.join(slot, running[slot].joining)
+        if not running:
+            continue
+        drawn = read(side, slots.launch(int(random.integers(1, 5))))
+        for slot, one in list(running.items()):
+            one.drawn += drawn[:, slot].tolist()
+            cancelled = random.random() < 0.02
+            if len(one.drawn) >= one.limit or cancelled:
+                slots.leave(slot)
+                del running[slot]
+            if len(one.drawn) >= one.limit:
+                ended.append(one)
+    return ended
+
+
+@EVERY_SIDE
+@pytest.mark.parametrize(("count", "rows"), [(1, 3), (6, 14)])
+def test_texts_come_and_go(side: LanguageSide, count: int, rows: int) -> None:
+    """Other lengths, speakers, samplings and guidance in each slot; a cancelled text leaves no trace."""
+    texts = [text(seed) for seed in range(30)]
+    ended = come_and_go(side, slots_of(side, count, rows), texts, seed=count)
+    assert len(ended) > 20
+    for one in ended:
+        assert one.drawn[: one.limit] == alone(side, one.seed)
+
+
+@EVERY_SIDE
+def test_a_text_stays_in_its_rows(side: LanguageSide) -> None:
+    """Steps past its last position write nothing elsewhere, and another text may follow in its rows."""
+    slots, long, short = slots_of(side, 2, 4), text(3), text(5)
+    slots.join(0, long.joining)
+    slots.join(1, short.joining)
+    drawn = read(side, slots.launch(80))
+    for slot, one in enumerate((long, short)):
+        assert drawn[: one.limit, slot].tolist() == alone(side, one.seed)
+    slots.leave(1)
+    follower = text(8)
+    slots.join(1, follower.joining)
+    assert read(side, slots.launch(follower.limit))[:, 1].tolist() == alone(side, follower.seed)
+
+
+@EVERY_SIDE
+def test_a_text_without_finite_logits_is_marked_by_itself(side: LanguageSide) -> None:
+    slots, one, other = slots_of(side, 2, 4), text(3), text(5)
+    slots.join(0, other.joining)
+    slots.join(1, Joining(one.ids, one.vector * np.float32(np.nan), SAMPLINGS[0], HostNoise(1)))
+    drawn = read(side, slots.launch(4))
+    assert drawn[:, 1].tolist() == [-1] * 4
+    assert drawn[:, 0].tolist() == alone(side, other.seed)[:4]
+
+
+def test_rows_are_counted() -> None:
+    """A text takes as many rows as its guidance; the lowest free ones."""
+    plan = slots_of(SIDES["mlx_port"], 3, 5).plan
+    by_rows = {one.rows: one for one in SAMPLINGS}
+    joinings = {
+        rows: Joining(text(1).ids, text(1).vector, one, HostNoise(0)) for rows, one in by_rows.items()
+    }
+    assert plan.join(2, joinings[3]) == [0, 1, 2]
+    assert plan.fits(by_rows[2])
+    assert not plan.fits(by_rows[3])
+    assert plan.join(0, joinings[2]) == [3, 4]
+    assert not plan.fits(by_rows[1])
+    assert plan.count == 5
+    plan.leave(2)
+    assert plan.join(1, joinings[1]) == [0]
+    assert plan.fits(by_rows[2])
+    assert plan.count == 5

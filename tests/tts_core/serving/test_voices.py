@@ -1,0 +1,180 @@
+"""The folder of voices: whole voices or none, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tts_core.audio.recordings import SHORTEST
+from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
+from tts_core.serving.voices import RECORD, VoiceStore, voices_folder
+
+ROOT, RATE = Path(__file__).parents[3], 16000
+SAID = "The words of the recording."
+
+
+def recording(seconds: float = 2.0, seed: int = 0) -> tuple[np.ndarray, int]:
+    noise = np.random.default_rng(seed).normal(0, 0.1, round(seconds * RATE))
+    return noise.clip(-1, 1).astype(np.float32), RATE
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> VoiceStore:
+    return VoiceStore(tmp_path / "deep/voices")
+
+
+def test_a_voice_is_kept_as_it_was_given(store: VoiceStore) -> None:
+    assert (store.names(), [*store]) == ([], [])
+    added = store.add("Anna.2", [recording(), recording(3.0, 1)], [SAID, None], "Anna agreed on 1 May.")
+    assert store.names() == ["Anna.2"]
+    assert [*store] == [store.voice("Anna.2")] == [added]
+    assert (added.seconds, added.transcripts, added.consent) == (
+        (2.0, 3.0),
+        (SAID, None),
+        "Anna agreed on 1 May.",
+    )
+    assert abs(added.created - time.time()) < 100
+    prompt = VoiceStore(store.folder).prompt("Anna.2")
+    assert [one.text for one in prompt.references] == [SAID, None]
+    for seed, one in enumerate(prompt.references):
+        assert one.audio is not None
+        assert one.sample_rate == RATE
+        np.testing.assert_allclose(one.audio, recording(2.0 + seed, seed)[0], atol=1e-4)
+
+
+def test_a_voice_is_removed(store: VoiceStore) -> None:
+    store.add("anna", [recording()], [None], "yes")
+    store.add("bob", [recording()], [None], "yes")
+    store.remove("anna")
+    assert os.listdir(store.folder) == ["bob"]
+    with pytest.raises(NotFoundError, match="voice: anna is not there; there is bob"):
+        store.remove("anna")
+    with pytest.raises(NotFoundError, match=r"voice: bobb is not there; did you mean bob\?"):
+        store.prompt("bobb")
+    store.remove("bob")
+    with pytest.raises(NotFoundError, match="there is none yet"):
+        store.voice("bob")
+
+
+def test_a_name_is_taken_once(store: VoiceStore) -> None:
+    first = store.add("anna", [recording()], [SAID], "yes")
+    with pytest.raises(UsageError, match="name: the voice anna exists; remove it first"):
+        store.add("anna", [recording(5, 3)], [None], "yes")
+    assert store.voice("anna") == first
+    assert os.listdir(store.folder) == ["anna"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "../up", "a/b", "/etc", ".hidden", "-x", "a b", "ä", "a\0", "a\n", "x" * 65, "a\\b"],
+)
+def test_names_that_are_no_folder_of_ours(store: VoiceStore, name: str) -> None:
+    with pytest.raises(UsageError, match="name: use 1 to 64 letters"):
+        store.add(name, [recording()], [None], "yes")
+    with pytest.raises(NotFoundError):
+        store.prompt(name)
+    with pytest.raises(NotFoundError):
+        store.remove(name)
+    assert not store.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("sound", "said", "consent", "message"),
+    [
+        (recording(SHORTEST / 2), None, "yes", "sample: 0.5 s are too short for a voice"),
+        ((np.zeros(32000, np.float32), RATE), None, "yes", "sample: the reference is silent"),
+        (recording(), "Hi.", "yes", "sample: 2.0 s do not fit a transcript of 3 characters"),
+        (recording(), "", "yes", "transcript: there are no words in it"),
+        (recording(60), "word " * 1000, "yes", "transcript: 5000 characters, at most 4096"),
+        (recording(), None, "", "consent: there are no words in it"),
+        (recording(), None, "ye\0s", "consent: character 3 is U.0000"),
+    ],
+)
+def test_voices_that_cannot_be_used(store: VoiceStore, sound, said, consent, message) -> None:
+    with pytest.raises(UsageError, match=message):
+        store.add("anna", [sound], [said], consent)
+    with pytest.raises(UsageError, match="give one recording or more, and a transcript for each"):
+        store.add("anna", [recording()], [], "yes")
+    assert not store.folder.exists()
+
+
+def test_records_that_somebody_else_wrote(store: VoiceStore) -> None:
+    store.add("anna", [recording()], [None], "yes")
+    good = json.loads((store.folder / "anna" / RECORD).read_text())
+    for change in ({"version": 2}, {"recordings": []}, {"recordings": [{"seconds": 1}]}, {"created": "x"}):
+        (store.folder / "anna" / RECORD).write_text(json.dumps(good | change))
+        with pytest.raises(CheckpointError, match=r"voice\.json: not a voice's record; add it again"):
+            store.voice("anna")
+    (store.folder / "anna" / RECORD).write_text("{")
+    with pytest.raises(CheckpointError, match="not readable as JSON"):
+        store.prompt("anna")
+    (store.folder / "notes").mkdir()
+    (store.folder / ".new-abcdefgh").mkdir()
+    assert store.names() == ["anna"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match=r"voices: .*file cannot be written"):
+        VoiceStore(tmp_path / "file").add("anna", [recording()], [None], "yes")
+    assert VoiceStore(tmp_path / "file").names() == []
+
+
+def test_what_a_killed_process_left_is_removed_later(store: VoiceStore) -> None:
+    store.add("anna", [recording()], [None], "yes")
+    old, young = store.folder / ".new-abcdefgh", store.folder / ".old-12345678"
+    for folder in (old, young):
+        folder.mkdir()
+        (folder / "1.wav").write_bytes(b"")
+    os.utime(old, (0, 0))
+    store.add("bob", [recording()], [None], "yes")
+    assert sorted(os.listdir(store.folder)) == [".old-12345678", "anna", "bob"]
+
+
+CHANGE = """
+import sys
+import numpy as np
+from tts_core.serving.voices import VoiceStore
+store, n = VoiceStore(sys.argv[1]), 0
+noise = np.random.default_rng(0).normal(0, 0.1, 32000).astype(np.float32)
+print("begin", flush=True)
+while True:
+    store.add(f"v{n % 3}", [(noise, 16000), (noise, 16000)], [None, None], "yes")
+    n += 1
+    if n >= 3:
+        store.remove(f"v{n % 3}")
+"""
+
+
+def test_a_kill_at_any_moment_leaves_whole_voices(tmp_path: Path) -> None:
+    draw, seen = random.Random(0), set()
+    for place in range(3):
+        store = VoiceStore(tmp_path / str(place))
+        command = [sys.executable, "-c", CHANGE, str(store.folder)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begin\n"
+            time.sleep(0.02 + 0.1 * draw.random())
+            os.kill(process.pid, signal.SIGKILL)
+        for voice in store:
+            assert [len(one.audio) for one in store.prompt(voice.name).references] == [32000] * 2  # pyright: ignore[reportArgumentType]
+            seen.add(voice.name)
+            store.remove(voice.name)
+        store.add("v0", [recording()], [None], "yes")
+    assert seen
+
+
+def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert voices_folder() == Path("/data/mlx-port/voices")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    assert voices_folder() == Path.home() / ".local/share/mlx-port/voices"
