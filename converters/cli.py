@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import re
 import signal
 import sys
 import warnings
@@ -31,21 +30,15 @@ def _spelling(argument: str, known: set[str]) -> str:
     return ours + equals + value if name not in known and ours in known else argument
 
 
-@click.command("convert-weights", cls=_Command)
+@click.command("convert-weights", cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("places", metavar="SRC... DST", nargs=-1)
 @click.option(
-    "--hf-path",
-    "sources",
-    metavar="SRC",
-    multiple=True,
-    required=True,
-    help="Published model: folder, file or hub id. Repeat it for parts in several places.",
+    "--hf-path", "sources", metavar="SRC", multiple=True, help="SRC by a flag; repeat it for several."
 )
 @click.option(
     "--mlx-path",
     metavar="DST",
-    default="mlx_model",
-    show_default=True,
-    help="Folder to write; it must not exist.",
+    help="DST by a flag.  [default: mlx_model]",
 )
 @click.option(
     "--codec", metavar="SRC", help="Codec of the model: DAC, EnCodec.  [default: in SRC, or from the hub]"
@@ -88,8 +81,13 @@ def _spelling(argument: str, known: set[str]) -> str:
 @click.option("--offline", is_flag=True, help="Use the hub's cache only; no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="mlx-port", message="%(package)s %(version)s")
 def convert_weights(**options: Any) -> None:
-    """Convert published weights into a folder that mlx_port loads."""
+    """Convert published weights SRC into a folder DST that mlx_port loads.
+
+    SRC: folder, file or hub id of a published model, or "embedded", the voice of this package. Give several
+    SRC for parts in several places. DST must not exist.
+    """
     _run(**options)
 
 
@@ -113,13 +111,15 @@ def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: 
     143 SIGTERM.  debug: print a traceback above the line.
     """
     try:
-        result = command.main(list(arguments), prog_name=name, standalone_mode=False)
+        result = command.main(list(arguments), prog_name=name or command.name, standalone_mode=False)
     except SystemExit as end:  # click exits with 1 if a pipe is closed
         return 141 if end.code == 1 else int(end.code or 0)
     except (click.Abort, KeyboardInterrupt):
         return _complain(130, "interrupted")
     except click.ClickException as fault:
-        return _complain(2, fault.format_message())
+        from converters.usage import usage_line
+
+        return _complain(2, usage_line(fault))
     except Exception as fault:
         if debug:
             import traceback
@@ -149,8 +149,9 @@ def _guard_terminal() -> None:
 
 
 def _run(
+    places: tuple[str, ...],
     sources: tuple[str, ...],
-    mlx_path: str,
+    mlx_path: str | None,
     codec: str | None,
     config: str | None,
     include_mbd: bool,
@@ -182,11 +183,15 @@ def _run(
     if quantize and dequantize:
         raise UsageError("-q, -d: give only one of them")
 
+    flag = "--hf-path" if sources else "SRC"
+    sources, mlx_path = _arrange(places, sources, mlx_path)
+
     from converters.convert import outline, write
     from converters.files.destination import check_destination
     from converters.files.workplace import clear_leftovers
     from converters.published import open_published
     from converters.rules.original_quant import quantization_of
+    from converters.summary import summary
 
     how = (
         quantization_of(q_mode or "affine", q_group_size, int(q_bits) if q_bits else None)
@@ -204,13 +209,14 @@ def _run(
         include=("mbd",) if include_mbd else (),
         revision=revision,
         offline=offline,
+        flag=flag,
     )
     quantized = any(part.quantization for part in published.parts.values())
     if dequantize and not quantized:
         raise UsageError(f"-d: {', '.join(sources)} is not quantized")
     if quantized and not (dequantize or quantize):
         raise UsageError(
-            f"--hf-path: {', '.join(sources)} is already converted and quantized; -d dequantizes it"
+            f"{flag}: {', '.join(sources)} is already converted and quantized; -d dequantizes it"
         )
     plan = outline(published, dtype=dtype, quantization=how)
     if dry_run:
@@ -221,7 +227,21 @@ def _run(
     if as_json:
         click.echo(json_text(report, sort_keys=True))
     else:
-        click.echo("\n".join(map(one_line, _summary(report, None if dry_run else mlx_path))))
+        click.echo("\n".join(map(one_line, summary(report, None if dry_run else mlx_path))))
+
+
+def _arrange(
+    places: tuple[str, ...], sources: tuple[str, ...], destination: str | None
+) -> tuple[tuple[str, ...], str]:
+    """Return the sources and the destination. places: words without a flag; the last of several is DST."""
+    from tts_core.errors import UsageError
+
+    words = [*places]
+    if destination is None and words and (sources or len(words) > 1):
+        destination = words.pop()
+    if not words and not sources:
+        raise UsageError("SRC: missing; give a folder, a file or a hub id such as nari-labs/Dia-1.6B-0626")
+    return (*sources, *words), destination or "mlx_model"
 
 
 class _Bar:
@@ -244,58 +264,6 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
-
-
-def _summary(report: dict[str, Any], destination: str | None) -> list[str]:
-    lines = []
-    for kind, part in report["parts"].items():
-        files = [file if isinstance(file, str) else file["name"] for file in part["files"]]
-        lines.append(
-            f"{kind}: {part['map']} from {part['source']} ({', '.join(files)}): "
-            f"{part['source_tensors']} tensors -> {part['tensors']}, "
-            f"{part['parameters']:,} parameters, {_size(part['bytes'])}"
-        )
-        lines += _dropped(part["dropped"])
-    lines += _quantized(report)
-    lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
-    size = f"{_size(report['bytes'])}, {report['dtype']}"
-    return [*lines, f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
-
-
-def _dropped(dropped: dict[str, str]) -> list[str]:
-    """List dropped tensors, one line per reason; tensors that differ in their index only are counted."""
-    reasons: dict[str, dict[str, int]] = {}
-    for name, why in dropped.items():
-        pattern = re.sub(r"(?<=\.)\d+(?=\.)", "*", name)
-        names = reasons.setdefault(why, {})
-        names[pattern] = names.get(pattern, 0) + 1
-    return [
-        f"  dropped {', '.join(f'{n} x {name}' if n > 1 else name for name, n in names.items())}: {why}"
-        for why, names in reasons.items()
-    ]
-
-
-def _quantized(report: dict[str, Any]) -> list[str]:
-    how, lines = report["quantization"], []
-    parts = {kind: part for kind, part in report["parts"].items() if part["quantization"]}
-    for kind, part in parts.items():
-        kept = [name for name, value in part["quantization"].items() if value is False]
-        lines.append(
-            f"quantized{f' in {kind}' if len(parts) > 1 else ''}: {part['quantized_layers']} layers, "
-            f"{how['mode']}, {how['bits']} bits, groups of {how['group_size']}"
-            + (f", {how['numbers']} numbers" if "numbers" in how else "")
-        )
-        if kept:
-            more = f" and {len(kept) - 3} more, see config.json" if len(kept) > 3 else ""
-            lines.append(
-                f"  {len(kept)} layers whose width is not a multiple of the group stay {part['dtype']}: "
-                f"{', '.join(kept[:3])}{more}"
-            )
-    return lines
-
-
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 1e9:.2f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.2f} MB"
 
 
 if __name__ == "__main__":

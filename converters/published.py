@@ -15,6 +15,7 @@ from converters.part import Part as Part
 from converters.search import Search
 from tts_core import models
 from tts_core.errors import CheckpointError
+from tts_core.voice.embedded import places_of
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def open_published(
 ) -> Published:
     """Open the parts of one model from folders, files or hub ids, in any published layout or converted.
 
+    sources: also "embedded", the voice of this package, unless something local has that name.
     codec: place of the codec; None searches the sources, then the hub, as for other parts that several
     models share. cross_rope: None derives it from config.json. config: a JSON file with sizes that the
     tensors do not show. include: optional kinds of parts to open as well. revision: of hub ids among the
@@ -66,6 +68,7 @@ def open_published(
     not fit their configuration; UsageError for competing sources and for options that the model lacks.
     """
     given = [sources] if isinstance(sources, str | Path) else list(sources)
+    given = [place for source in given for place in places_of(source, with_codec=codec is None)]
     hints = Hints(cross_rope, None if config is None else locate(config, flag="--config").path)
     places = [locate(source, flag=flag, revision=revision, offline=offline) for source in given]
     search = Search(parts, include, hints, flag)

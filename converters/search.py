@@ -9,6 +9,7 @@ from typing import Any
 
 from converters.files import folders
 from converters.files.hub import Located, fetch
+from converters.files.pickles import PICKLES
 from converters.maps.layouts import Found, Hints, layouts, recognize
 from converters.part import MisfitError, Part, open_part
 from tts_core import models
@@ -29,6 +30,10 @@ class _Candidate:
     @property
     def file(self) -> Path:
         return self.found.checkpoint.files[0]
+
+    @property
+    def is_pickle(self) -> bool:
+        return self.file.suffix in PICKLES
 
     @property
     def label(self) -> str:
@@ -140,7 +145,7 @@ class Search:
             for file in folders.pickles(place.path):
                 self._choose_model()
                 needed = self._open_kinds(without_codec) if kinds is None else kinds
-                usable = {candidate.kind for candidate in self._seen if candidate.missing is None}
+                usable = {each.kind for each in self._seen if each.missing is None and not each.is_pickle}
                 if file != place.path and needed and usable.issuperset(needed):
                     self.ignored[_label(file, place)] = "all wanted parts are in safetensors files"
                     continue

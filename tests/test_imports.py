@@ -51,7 +51,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("part",),
         ("search",),
         ("published",),
-        ("card", "convert"),
+        ("card", "convert", "summary", "usage"),
         ("cli",),
     ],
     "torch_ref": [

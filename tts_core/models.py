@@ -86,6 +86,7 @@ class Model:
     references: int | None  # most recordings of a voice; None: any number
     transcript: Literal["needed", "optional", "unused"]  # of a recording
     example: str  # flags of `mlx-port generate`, after --model
+    published_dtype: str = "float32"  # of the large networks in the published files
     extras: tuple[str, ...] = ()  # optional parts, left out by default
     fed: bool = False  # takes text while it speaks
     # facts that a user may state about its files, each a flag of convert-weights → function that applies the

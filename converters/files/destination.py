@@ -94,13 +94,26 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
                 _sync(place.new)
                 if replace and destination.exists():
                     os.rename(destination, place.old)
-                os.rename(place.new, destination)
+                _take_place(place.new, destination)
                 _sync_one(destination.parent)
         except BaseException:
             with contextlib.suppress(OSError):
                 for folder in created:
                     folder.rmdir()
             raise
+
+
+def _take_place(folder: Path, destination: Path) -> None:
+    """Rename a folder to its destination. Raises UsageError if something else appeared there first."""
+    try:
+        os.rename(folder, destination)
+    except OSError as fault:
+        if fault.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            raise
+        raise UsageError(
+            f"--mlx-path: {destination} appeared meanwhile, another conversion was faster; nothing of this "
+            "one was kept, give another name"
+        ) from None
 
 
 def _sync(folder: Path) -> None:

@@ -41,7 +41,7 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Type of weights and activations.  [default: as in SRC]",
+    help="Type of weights and activations.  [default: as in SRC; embedded voice: float32]",
 )
 @click.option("-q", "--quantize", is_flag=True, help="Assume a copy quantized with convert-weights -q (MLX).")
 @click.option(
@@ -134,7 +134,7 @@ def read_model(model: str | None, codec: str | None) -> Found:
         sizes = models.model(name).sizes
         known += sizes
         if model in sizes and not here:
-            return Found(name, sizes[model], "float32", None)
+            return Found(name, sizes[model], models.model(name).published_dtype, None)
     try:
         found = open_published([model], codec=codec, offline=True)
         return _of_parts(str(found.model), found.parts)

@@ -84,7 +84,8 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Type of the weights.  [default: the folder's; with --backend torch by device]",
+    help="Type of the weights.  [default: the folder's; with --backend torch by device; "
+    "embedded voice: float32]",
 )
 @click.option(
     "--check", is_flag=True, help="Compare --model's files with the hashes of their conversion first."
@@ -122,9 +123,8 @@ def generate(context: click.Context, **given: Any) -> None:
     Options that are not given take the model's defaults.
     """
     if context.args:
-        raise click.UsageError(
-            f'{len(context.args)} words after the flags; put the text in quotes: --text "..."'
-        )
+        words = "1 word" if len(context.args) == 1 else f"{len(context.args)} words"
+        raise click.UsageError(f'text: {words} without a flag; put the whole text in quotes: --text "..."')
     speak = import_module("mlx_port.commands.speak").speak
     options = {
         name.removeprefix("option_"): value

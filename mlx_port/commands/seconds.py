@@ -18,5 +18,5 @@ class Seconds(click.FloatRange):
         """Convert a flag's text."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+            self.fail(f"{number} is not a number of seconds.", param, ctx)
         return number

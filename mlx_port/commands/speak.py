@@ -47,8 +47,6 @@ def speak(flags: Flags) -> None:
         from mlx_port.commands.playback import check_playback
 
         check_playback()
-    if flags.dtype and flags.model is None:
-        raise UsageError("dtype: the embedded voice runs in float32; give --dtype with a --model")
     if flags.check:
         check_hashes(flags.model)
     check_backend(flags.backend)
@@ -164,11 +162,11 @@ def open_model(model: str | None, backend: Literal["mlx", "torch"], dtype: str |
     """
     open_parts = _loading(backend).open_parts
     if model is None and backend == "torch":
-        return open_parts(DIA, codec=CODEC, dtype="float32")
+        return open_parts(DIA, codec=CODEC, dtype=dtype or "float32")
     if model is None:
         from mlx_port.api import converted_voice
 
-        return open_parts(converted_voice())
+        return open_parts(converted_voice(), dtype=dtype)
     folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
     if not folder.exists() and not on_hub:
         raise not_there("model", folder)

@@ -85,6 +85,47 @@ def test_copied_spellings(tmp_path):
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (V_0626_HF, DAC_HF, "out"),
+        (V_0626_HF, "--mlx-path", "out", DAC_HF),
+        ("--hf-path", V_0626_HF, "--codec", DAC_HF, "out"),
+        (V_0626_HF, "out", "--codec", DAC_HF),
+        (V_0626_HF, "--codec", DAC_HF, "--mlx-path", "out"),
+    ],
+)
+def test_sources_and_destination_by_position(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments) == 0
+    assert left_in(tmp_path) == ["out"]
+
+
+def test_one_word_is_the_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(V_0626_HF, "--codec", DAC_HF) == 0
+    assert left_in(tmp_path) == ["mlx_model"]
+
+
+def test_the_embedded_voice_by_its_name(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("mlx.core", reason="MLX quantises")
+    monkeypatch.chdir(tmp_path)
+    assert run("embedded", "small", "-q", "--dtype", "bfloat16") == 0
+    assert "quantized: 85 layers, affine, 4 bits" in capsys.readouterr().out
+    (tmp_path / "embedded").mkdir()
+    assert run("embedded", "other") == 3  # a folder of that name is meant
+    assert "missing: weights of Dia" in error(capsys)
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help", "--version"])
+def test_help_and_version(capsys, flag):
+    assert run(flag) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "mlx-port " if flag == "--version" else "Usage: convert-weights [OPTIONS] SRC... DST"
+    )
+
+
 def test_quantise_then_dequantise(tmp_path, capsys):
     pytest.importorskip("mlx.core", reason="MLX quantises")
     assert (
@@ -116,15 +157,19 @@ def test_cross_rope_override(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 2, "Missing option '--hf-path'"),
+        ([], 2, "SRC: missing; give a folder, a file or a hub id"),
         (["--hf-path"], 2, "--hf-path"),
         (["--hf-path", "./no/such/dir"], 3, "--hf-path: no/such/dir is not there"),
         (["--hf-path", "no-such-dir"], 3, "no-such-dir is not there"),
         (["--hf-path", V_0626_HF, "--codec", "./dac"], 3, "--codec: dac is not there"),
         (["--hf-path", V_0626_HF, "--offline"], 3, "DAC (the codec)"),
         (["--hf-path", "someone/model"], 3, "--hf-path: someone/model is not in the hub's cache"),
-        (["--hf-path", "x", "--dtype", "float64"], 2, "'float64' is not one of"),
-        (["--hf-path", "x", "--q-bits", "7", "-q"], 2, "'7' is not one of"),
+        (
+            ["--hf-path", "x", "--dtype", "float64"],
+            2,
+            "--dtype: 'float64' cannot be used; choose from float32",
+        ),
+        (["--hf-path", "x", "--q-bits", "7", "-q"], 2, "--q-bits: '7' cannot be used; choose from 2"),
         (["--hf-path", "x", "--q-bits", "4"], 2, "--q-bits: only with -q"),
         (["--hf-path", "x", "-q", "-d"], 2, "-q, -d: give only one of them"),
         (
@@ -132,10 +177,14 @@ def test_cross_rope_override(tmp_path):
             2,
             "--q-group-size: mxfp4 takes 32",
         ),
-        (["--hf-path", "x", "--sped", "2"], 2, "No such option"),
+        (["--hf-path", "x", "--sped", "2"], 2, "--sped: no such flag; see convert-weights --help"),
         (["--hf-path", V_0626_HF, "--codec", DAC_HF, "--include_mbd"], 2, "--include-mbd: not for Dia"),
         (["--hf-path", V_0626_HF, "--config", "sizes.json"], 3, "--config: sizes.json is not there"),
-        (["--hf-path", "x", "extra"], 2, "unexpected extra argument"),
+        (["--hf-path", "x", "--max_tokens=3"], 2, "--max_tokens: no such flag"),
+        (["--mlx-paht", "x"], 2, "--mlx-paht: no such flag; did you mean --mlx-path?"),
+        (["x", "--q-group-size", "many"], 2, "--q-group-size: 'many' cannot be used; give a whole number"),
+        (["x", "--dry-run=yes"], 2, "--dry-run: takes no value; leave it out"),
+        (["./no/such/dir", "out"], 3, "SRC: no/such/dir is not there"),
         (["--hf-path", GOLDEN / "sampler", "--codec", DAC_HF], 3, "missing: weights of Dia"),
     ],
 )

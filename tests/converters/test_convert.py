@@ -285,7 +285,7 @@ def test_what_appears_meanwhile_is_not_replaced(source, tmp_path):
         (tmp_path / "out").mkdir(exist_ok=True)
         (tmp_path / "out/other").touch()
 
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match="out appeared meanwhile, another conversion was faster"):
         convert(source, tmp_path / "out", progress=progress)
     assert left_in(tmp_path) == ["out"]
     assert left_in(tmp_path / "out") == ["other"]

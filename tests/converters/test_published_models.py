@@ -236,6 +236,13 @@ def test_the_same_part_twice(tmp_path, model):
     assert "contains nothing" in fails(UsageError, [*sources(model), tmp_path / "empty"])
 
 
+def test_two_codecs_in_one_folder_are_both_named(tmp_path):
+    for name in ("one.th", "two.th"):
+        shutil.copy(ENCODEC, tmp_path / name)
+    found = fails(UsageError, without("mars5", "encodec"), codec=tmp_path)
+    assert f"{tmp_path / 'one.th'} and {tmp_path / 'two.th'} both contain EnCodec" in found
+
+
 # parts that do not belong together
 
 

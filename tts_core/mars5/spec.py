@@ -128,6 +128,7 @@ MODEL = Model(
             "vocos": VOCOS_ENCODEC_24KHZ,
         }
     },
+    published_dtype="float16",
     on_mps=("float32", "in half precision one in 2,500 of the diffusion's draws differs (docs/use/mars5.md)"),
     references=1,
     transcript="optional",

@@ -4,18 +4,25 @@
 
 from __future__ import annotations
 
-import getpass
-import hashlib
 import os
-import tempfile
 from pathlib import Path
 
+NAME = "embedded"  # as a source of the commands
 FOLDER = Path(__file__).parent
 DIA, CODEC = FOLDER / "dia", FOLDER / "codec"
 
 
+def places_of(source: str | Path, *, with_codec: bool) -> list[str | Path]:
+    """Return the voice's folders for its name, unless something local has it; else the source itself."""
+    if source != NAME or os.path.lexists(NAME):
+        return [source]
+    return [DIA, CODEC] if with_codec else [DIA]
+
+
 def fingerprint() -> str:
     """Hash the voice's files: 16 hex digits."""
+    import hashlib
+
     digest = hashlib.sha256()
     for path in sorted(path for part in (DIA, CODEC) for path in part.iterdir()):
         digest.update(path.name.encode())
@@ -28,6 +35,9 @@ def cache_folders() -> list[Path]:
     """List folders for converted copies: $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), then a temporary
     folder of the user's own, as anybody can write to a shared one.
     """
+    import getpass  # these two take a tenth of the time of --help
+    import tempfile
+
     home = os.environ.get("XDG_CACHE_HOME")
     spare = Path(tempfile.gettempdir()) / f"mlx-port-{getpass.getuser()}"
     return [(Path(home) if home else Path.home() / ".cache") / "mlx-port", spare / "mlx-port"]

@@ -98,7 +98,7 @@ def test_a_missing_codec_is_called_by_its_name(capsys):
 
 
 def test_no_arguments(capsys):
-    refused(capsys, 2, "--hf-path")
+    refused(capsys, 2, "SRC: missing")
 
 
 def test_corrupt_weights(capsys):

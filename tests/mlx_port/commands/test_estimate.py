@@ -50,6 +50,14 @@ def test_a_long_text_takes_what_a_full_window_takes(capsys):
     assert out.splitlines()[0] == "MB at the peak of a text of 1024 bytes and 35.5 s of speech"
 
 
+@pytest.mark.parametrize(
+    ("model", "dtype"),
+    [(PUBLISHED, "float32"), ("CAMB-AI/MARS5-TTS", "float16"), ("metavoiceio/metavoice-1B-v0.1", "float32")],
+)
+def test_the_dtype_is_that_of_the_published_files(capsys, model, dtype):
+    assert facts(capsys, "--model", model)["dtype"] == dtype
+
+
 def test_the_embedded_voice_is_the_default(capsys):
     found = facts(capsys)
     assert found["dtype"] == "float32"
@@ -81,7 +89,7 @@ def test_flags_reach_the_estimate(capsys):
 def test_seconds_that_no_speech_has(capsys, seconds):
     code, _, err = run(capsys, "--seconds", seconds)
     assert code == 2
-    assert err.startswith("error: Invalid value for '--seconds': ")
+    assert err.startswith("error: --seconds: ")
 
 
 def test_a_folder_of_published_files_is_read(capsys, tmp_path):

@@ -276,7 +276,7 @@ def test_a_missing_tag_is_noted(pipeline, capsys):
     [
         (["--temperature", "-5"], "temperature: -5.0 is not a number >= 0"),
         (["--temperature", "nan"], "temperature: nan"),
-        (["--temperature", "warm"], "'warm' is not a valid float"),
+        (["--temperature", "warm"], "--temperature: 'warm' cannot be used; give a number"),
         (["--top-p", "7"], "top_p: 7.0 is outside (0, 1]"),
         (["--top-p", "0"], "top_p: 0.0 is outside (0, 1]"),
         (["--top-k", "-1"], "top_k: -1 is not a whole number >= 0"),
@@ -286,7 +286,7 @@ def test_a_missing_tag_is_noted(pipeline, capsys):
         (["--max-seconds", "0"], "max_seconds: 0.0 is not a number > 0"),
         (["--max-seconds", "inf"], "max_seconds: inf"),
         (["--max-seconds", "9999"], "max_seconds: 9999 is more than this model's limit, 30.5"),
-        (["--backend", "jax"], "'jax' is not one of"),
+        (["--backend", "jax"], "--backend: 'jax' cannot be used; choose from mlx, torch"),
         (["--output", "a.xyz"], "output: a.xyz ends in '.xyz'; use .wav, .flac, .mp3, .opus, .aac, .pcm"),
         (["--output", "a"], "output: a ends in 'no suffix'"),
         (["--format", "mp3", "--output", "a.mp3"], "format: a file has the format of its suffix; leave"),
@@ -294,8 +294,8 @@ def test_a_missing_tag_is_noted(pipeline, capsys):
         (["--format", "mp33", "--output", "-"], "format: 'mp33' is not one of wav, flac, mp3, opus"),
         (["--ref-text", "Hello."], "ref-text: --ref-audio is missing"),
         (["--ref-audio", "a.wav"], "ref-audio: --ref-text is missing; the model continues"),
-        (["--no-such-flag"], "No such option"),
-        (["more", "words"], "2 words after the flags; put the text in quotes"),
+        (["--no-such-flag"], "--no-such-flag: no such flag"),
+        (["more", "words"], "2 words without a flag; put the whole text in quotes"),
     ],
 )
 def test_flags_that_cannot_be_used(pipeline, capsys, flags, message):
@@ -303,7 +303,7 @@ def test_flags_that_cannot_be_used(pipeline, capsys, flags, message):
 
 
 def test_an_unquoted_text_is_not_printed(pipeline, capsys):
-    refused(capsys, pipeline, 2, "put the text in quotes", "--text", "Hello", SECRET)
+    refused(capsys, pipeline, 2, "put the whole text in quotes", "--text", "Hello", SECRET)
 
 
 def test_what_is_not_there(pipeline, capsys, tmp_path):
@@ -497,8 +497,14 @@ def test_a_full_disk_at_the_end(pipeline, capsys, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_embedded_voice_has_its_own_dtype(pipeline, capsys):
-    refused(capsys, pipeline, 2, "dtype", "--text", f"[S1] {SECRET}.", "--dtype", "float16")
+@pytest.mark.parametrize("backend", ["mlx", "torch"])
+def test_the_embedded_voice_in_another_dtype(pipeline, capsys, backend):
+    for flags, dtype in ((["--dtype", "bfloat16"], "bfloat16"), ([], "float32")):
+        code, _, err = run(capsys, "--text", f"[S1] {SECRET}.", "--backend", backend, *flags)
+        assert (code, err) == (0, "")
+        parts = pipeline.loaded[-1][0]
+        found = parts.dtype_of("dia") if backend == "mlx" else str(parts.dtype)
+        assert found.removeprefix("torch.") == dtype
 
 
 @pytest.mark.parametrize(

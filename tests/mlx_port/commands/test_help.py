@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from dataclasses import fields
 
 import click
@@ -38,6 +39,31 @@ def test_help_imports_nothing_heavy(arguments):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: mlx-port")
+
+
+PROGRAMS = [
+    *(["mlx_port.commands.main", *rest] for rest in ([], *([name] for name in cli.COMMANDS))),
+    ["converters.cli"],
+]
+
+
+def milliseconds(code: str, *arguments: str) -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=True)
+    return 1000 * (time.perf_counter() - started)
+
+
+@pytest.mark.parametrize("words", PROGRAMS, ids=" ".join)
+def test_help_is_there_in_150_ms_or_eight_bare_starts(words):
+    """Both are taken anew a few times, for a machine that does other work meanwhile."""
+    module, *rest = words
+    tries = []
+    for _ in range(6):
+        taken = milliseconds(f"from {module} import main; main()", *rest, "--help")
+        tries.append((taken, max(150.0, 8 * milliseconds("pass"))))
+        if tries[-1][0] <= tries[-1][1]:
+            return
+    pytest.fail(f"{' '.join(words)} --help: {tries}")
 
 
 def test_help_names_every_command(capsys):

@@ -156,7 +156,7 @@ def test_verify_names_its_own_arguments(folder, voice, refused):
     model = folder("mars5")
     assert "error: SRC: nowhere is not there" in refused(3, "verify", "nowhere", model)
     assert "error: DST: nowhere is not there" in refused(3, "verify", model, "nowhere")
-    assert "error: Missing argument 'SRC...'" in refused(2, "verify", model)
+    assert "error: SRC...: missing; see mlx-port verify --help" in refused(2, "verify", model)
     err = refused(2, "verify", *sources("mars5"), folder("metavoice"), model)
     assert err.startswith("error: SRC: ")
 
@@ -169,7 +169,7 @@ def test_estimate_says_what_is_missing_of_the_model_that_it_is(folder, refused):
 
 def test_commands_that_there_are_not(refused):
     err = refused(2, "speak")
-    assert "No such command 'speak'; choose one of generate, convert, verify, estimate, doctor." in err
+    assert f"speak: no such command; choose one of {', '.join(cli.COMMANDS)}" in err
     assert "command missing; choose one of generate, convert" in refused(2)
 
 
