@@ -22,7 +22,7 @@ NAMES = (
     "mars5",
     "metavoice",
 )
-CODECS = ("dac", "encodec", "vocos", "mbd")
+CODECS = ("dac", "encodec", "vocos", "mbd", "mimi")
 
 Shapes = dict[str, tuple[int, ...]]
 Axes = tuple[int, ...]

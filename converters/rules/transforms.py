@@ -134,3 +134,47 @@ def permute(axes: tuple[int, ...]) -> Transform:
         return tuple(source[axis] for axis in axes)
 
     return Transform(f"permute{axes}", lambda tensor: tensor.transpose(axes), shape)
+
+
+def even_rows_first(head_dim: int) -> Transform:
+    """Reorder the rows of each head, for rotary positions: interleaved pairs to halves that pair up."""
+
+    def apply(tensor: np.ndarray) -> np.ndarray:
+        pairs = tensor.reshape(-1, head_dim // 2, 2, *tensor.shape[1:])
+        return pairs.swapaxes(1, 2).reshape(tensor.shape)
+
+    def shape(source: Shape) -> Shape:
+        if head_dim % 2 or source[0] % head_dim:
+            raise ValueError(f"shape {source}, expected rows in heads of {head_dim}")
+        return source
+
+    return Transform(f"even_rows_first({head_dim})", apply, shape)
+
+
+def chain(first: Transform, second: Transform) -> Transform:
+    """Apply `first`, then `second` to its result."""
+
+    def apply(*tensors: np.ndarray) -> np.ndarray:
+        return second.apply(first.apply(*tensors))
+
+    def shape(*shapes: Shape) -> Shape:
+        return second.shape(first.shape(*shapes))
+
+    return Transform(f"{first.name}, {second.name}", apply, shape)
+
+
+def mean_of_sums(least: float) -> Transform:
+    """Divide the rows of running sums by their running counts, which are at least `least`: float32, rounded
+    once, as in a codebook that is kept as moving averages.
+    """
+
+    def apply(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        wide = sums.astype(np.float32), counts.astype(np.float32)
+        return wide[0] / np.maximum(wide[1], np.float32(least))[:, None]
+
+    def shape(sums: Shape, counts: Shape) -> Shape:
+        if len(sums) != 2 or counts != sums[:1]:
+            raise ValueError(f"shapes {sums} and {counts}, expected one count per row of the first")
+        return sums
+
+    return Transform(f"mean_of_sums({least})", apply, shape)

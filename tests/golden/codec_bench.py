@@ -19,13 +19,13 @@ from tests.golden.cases import existing
 from tests.golden.exact import exact_transform
 from tests.sides import Side
 from tests.tiny.weights import Weights
-from tts_core.codecs import encodec, vocos
+from tts_core.codecs import encodec, mimi, vocos
 from tts_core.files.json_object import read_json
 
 
 @dataclass(frozen=True)
 class CodecSide(Side):
-    """A side with a codec: DAC, EnCodec or Vocos."""
+    """A side with a codec: DAC, EnCodec, Mimi or Vocos."""
 
     codec: Any
 
@@ -58,6 +58,12 @@ def vocos_bench(side: str, folder: Path) -> Bench[CodecSide]:
     return Bench.load(side, lambda kind: _published(kind, "vocos", file, config))
 
 
+def mimi_bench(side: str, file: Path, config: Path, layout: str) -> Bench[CodecSide]:
+    """layout: the name of one of Mimi's published layouts."""
+    file, config = existing(file).resolve(), existing(config).resolve()
+    return Bench.load(side, lambda kind: _mimi(kind, file, config, layout))
+
+
 def bench_of(side: str, model: str, weights: Weights) -> Bench[CodecSide]:
     """From weights in memory."""
     return Bench.load(side, lambda kind: _codec_side(kind, model, weights))
@@ -68,6 +74,13 @@ def _published(kind: str, model: str, file: Path, config: Path | None) -> CodecS
     return _codec_side(
         kind, model, _encodec(file, config) if model == "encodec" else _vocos(file, config or file)
     )
+
+
+@cache
+def _mimi(kind: str, file: Path, config: Path, layout: str) -> CodecSide:
+    sizes = mimi.read_transformers(read_json(config))
+    rules, shapes = layouts()[layout].rules(sizes), mimi.parameter_shapes(sizes)
+    return _codec_side(kind, "mimi", _planned(_open(file), rules, sizes, shapes))
 
 
 def _codec_side(kind: str, model: str, weights: Weights) -> CodecSide:

@@ -6,11 +6,12 @@ from functools import partial
 
 import numpy as np
 
-from tts_core.codecs import dac, encodec, mbd, vocos
+from tts_core.codecs import dac, encodec, mbd, mimi, vocos
 from tts_core.codecs.dac import DacConfig
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.mbd import MbdConfig
 from tts_core.codecs.mbd_schedule import default_steps
+from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import config_of
 from tts_core.nn.ladder import FrameSizes, Given, Rung, no_codes, signal
@@ -33,6 +34,15 @@ def encodec_rungs(given: Given) -> list[Rung]:
     return [
         Rung("codec", "encodec", layers, encodec.encode_stages(codec), _channel, keeps=("codes",)),
         Rung("codec", "encodec", layers, encodec.decode_stages(codec), _codes, keeps=("latents", "audio")),
+    ]
+
+
+def mimi_rungs(given: Given) -> list[Rung]:
+    """List the runs of Mimi: encoder and decoder with all codebooks."""
+    codec, layers = config_of(given.configs, "mimi", MimiConfig), "codecs.mimi_layerwise:MimiLayers"
+    return [
+        Rung("codec", "mimi", layers, mimi.encode_stages(codec), _mimi_channel, keeps=("codes",)),
+        Rung("codec", "mimi", layers, mimi.decode_stages(codec), _codes),
     ]
 
 
@@ -63,7 +73,14 @@ def _samples(given: Given) -> State:
 
 
 def _channel(given: Given) -> State:
-    made = _sound(given, config_of(given.configs, "encodec", EncodecConfig))
+    return _as_channel(_sound(given, config_of(given.configs, "encodec", EncodecConfig)))
+
+
+def _mimi_channel(given: Given) -> State:
+    return _as_channel(_sound(given, config_of(given.configs, "mimi", MimiConfig)))
+
+
+def _as_channel(made: State) -> State:
     return {"hidden": made["samples"][:, None], "codes": made["codes"]}
 
 

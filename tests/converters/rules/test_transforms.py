@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from converters.rules.transforms import CONCAT_ROWS, FOLD_WEIGHT_NORM, SAME, dense, permute, split_rows
+from converters.rules.transforms import (
+    CONCAT_ROWS,
+    FOLD_WEIGHT_NORM,
+    SAME,
+    chain,
+    dense,
+    even_rows_first,
+    mean_of_sums,
+    permute,
+    split_rows,
+)
 
 torch = pytest.importorskip("torch", reason="torch is the oracle of the transforms")
 
@@ -91,3 +101,41 @@ def test_permute_is_torch_permute(axes):
 def test_same():
     tensor = random(2, 3)
     assert apply(SAME, tensor) is tensor
+
+
+def test_even_rows_first_turns_interleaved_pairs_into_halves():
+    """Rotating reordered rows half against half is rotating the original ones in pairs."""
+    from torch_ref.layers.rope import rotate, rotate_pairs
+    from tts_core.nn.positions import rope_table
+
+    weight, x = random(3 * 8, 5), torch.tensor(random(1, 7, 5))
+    rotation = tuple(torch.from_numpy(table) for table in rope_table(7, 8, 100.0))
+
+    def heads(matrix: np.ndarray):
+        return (x @ torch.tensor(matrix).T).unflatten(-1, (3, 8)).transpose(1, 2)
+
+    interleaved = rotate_pairs(heads(weight), rotation)
+    halves = rotate(heads(apply(even_rows_first(8), weight)), rotation)
+    torch.testing.assert_close(halves, torch.cat([interleaved[..., ::2], interleaved[..., 1::2]], dim=-1))
+
+
+@pytest.mark.parametrize(("head_dim", "rows"), [(3, 6), (4, 6)])
+def test_even_rows_first_refuses_uneven_heads(head_dim, rows):
+    with pytest.raises(ValueError, match=f"expected rows in heads of {head_dim}"):
+        even_rows_first(head_dim).shape((rows, 2))
+
+
+def test_chain_applies_the_first_first():
+    fused = random(12, 3)
+    both = chain(split_rows(4, 8)[1], even_rows_first(4))
+    np.testing.assert_array_equal(apply(both, fused), fused[[4, 6, 5, 7, 8, 10, 9, 11]])
+    with pytest.raises(ValueError, match="expected 12 rows"):
+        both.shape((13, 3))
+
+
+def test_mean_of_sums_divides_as_torch_does_with_a_floor():
+    sums, counts = random(5, 3), np.array([2.0, 0.5, 0.0, 1e-6, 7.0], np.float32)
+    expected = torch.tensor(sums) / torch.tensor(counts).clamp(min=1e-5)[:, None]
+    np.testing.assert_array_equal(apply(mean_of_sums(1e-5), sums, counts), expected.numpy())
+    with pytest.raises(ValueError, match="expected one count per row"):
+        mean_of_sums(1e-5).shape((5, 3), (3,))

@@ -1,8 +1,8 @@
 """Write the lists of names and shapes of the full-size published checkpoints, beside this file.
 
-Independent of converters/maps: the nari, descript, facebook and charactr lists follow the tables of the
-published files, the transformers lists come from transformers' own modules on the meta device (transformers
-5.23).
+Independent of converters/maps: the nari, descript, facebook, kyutai and charactr lists, and Mimi's, follow
+the tables of the published files, the transformers lists come from transformers' own modules on the meta
+device (transformers 5.23).
 
     python tests/data/keys/generate.py
 """
@@ -139,6 +139,81 @@ def encodec_transformers() -> Shapes:
             name = name.replace(new, before)
         renamed[name] = shape
     return renamed
+
+
+def mimi_transformers() -> Shapes:
+    """kyutai/mimi: the flat names of the published file; transformers 5 nests them in memory."""
+    shapes: Shapes = {}
+    for side in ("encoder", "decoder"):
+        for at, weight, out in mimi_convolutions(side):
+            shapes[f"{side}.layers.{at}.conv.weight"], shapes[f"{side}.layers.{at}.conv.bias"] = weight, [out]
+        for i in range(8):
+            at = f"{side}_transformer.layers.{i}"
+            for norm in ("input_layernorm", "post_attention_layernorm"):
+                shapes[f"{at}.{norm}.weight"] = shapes[f"{at}.{norm}.bias"] = [512]
+            for p in "qkvo":
+                shapes[f"{at}.self_attn.{p}_proj.weight"] = [512, 512]
+            shapes[f"{at}.mlp.fc1.weight"], shapes[f"{at}.mlp.fc2.weight"] = [2048, 512], [512, 2048]
+            shapes[f"{at}.self_attn_layer_scale.scale"] = shapes[f"{at}.mlp_layer_scale.scale"] = [512]
+    shapes["downsample.conv.weight"], shapes["upsample.conv.weight"] = [512, 512, 4], [512, 1, 4]
+    for half, count in (("semantic", 1), ("acoustic", 31)):
+        at = f"quantizer.{half}_residual_vector_quantizer"
+        shapes[f"{at}.input_proj.weight"], shapes[f"{at}.output_proj.weight"] = [256, 512, 1], [512, 256, 1]
+        for q in range(count):
+            shapes[f"{at}.layers.{q}.codebook.embed_sum"] = [2048, 256]
+            shapes[f"{at}.layers.{q}.codebook.cluster_usage"] = [2048]
+            shapes[f"{at}.layers.{q}.codebook.initialized"] = [1]
+    return shapes
+
+
+def mimi_kyutai() -> Shapes:
+    """tokenizer-e351c8d8-checkpoint125.safetensors of kyutai's own repositories."""
+    shapes: Shapes = {}
+    for side in ("encoder", "decoder"):
+        for at, weight, out in mimi_convolutions(side):
+            transposed = side == "decoder" and at in ("2", "5", "8", "11")
+            name = f"{side}.model.{at}.{'convtr.convtr' if transposed else 'conv.conv'}"
+            shapes[f"{name}.weight"], shapes[f"{name}.bias"] = weight, [out]
+        for i in range(8):
+            at = f"{side}_transformer.transformer.layers.{i}"
+            for norm in ("norm1", "norm2"):
+                shapes[f"{at}.{norm}.weight"] = shapes[f"{at}.{norm}.bias"] = [512]
+            shapes[f"{at}.self_attn.in_proj_weight"] = [1536, 512]
+            shapes[f"{at}.self_attn.out_proj.weight"] = [512, 512]
+            shapes[f"{at}.linear1.weight"], shapes[f"{at}.linear2.weight"] = [2048, 512], [512, 2048]
+            shapes[f"{at}.layer_scale_1.scale"] = shapes[f"{at}.layer_scale_2.scale"] = [512]
+    shapes["downsample.conv.conv.conv.weight"] = [512, 512, 4]
+    shapes["upsample.convtr.convtr.convtr.weight"] = [512, 1, 4]
+    for half, count in (("first", 1), ("rest", 31)):
+        at = f"quantizer.rvq_{half}"
+        shapes[f"{at}.input_proj.weight"], shapes[f"{at}.output_proj.weight"] = [256, 512, 1], [512, 256, 1]
+        for q in range(count):
+            book = f"{at}.vq.layers.{q}._codebook"
+            shapes[f"{book}.embedding_sum"], shapes[f"{book}.cluster_usage"] = [2048, 256], [2048]
+            shapes[f"{book}._initialized"] = [1]
+    return shapes
+
+
+def mimi_convolutions(side: str) -> list[tuple[str, list[int], int]]:
+    """Place, weight and outputs of every convolution of Mimi's encoder or decoder."""
+    sizes = ((64, 4), (128, 5), (256, 6), (512, 8))
+    if side == "encoder":
+        found = [("0", [64, 1, 7], 64)]
+        for i, (width, stride) in enumerate(sizes):
+            found += mimi_block(1 + 3 * i, width)
+            found.append((f"{3 + 3 * i}", [2 * width, width, 2 * stride], 2 * width))
+        return [*found, ("14", [512, 1024, 3], 512)]
+    found = [("0", [1024, 512, 7], 1024)]
+    for i, (width, stride) in enumerate(reversed(sizes)):
+        found.append((f"{2 + 3 * i}", [2 * width, width, 2 * stride], width))
+        found += mimi_block(3 + 3 * i, width)
+    return [*found, ("14", [1, 64, 3], 1)]
+
+
+def mimi_block(at: int, width: int) -> list[tuple[str, list[int], int]]:
+    """Both convolutions of a residual block of Mimi."""
+    half = width // 2
+    return [(f"{at}.block.1", [half, width, 3], half), (f"{at}.block.3", [width, half, 1], width)]
 
 
 def vocos_charactr() -> Shapes:
@@ -324,6 +399,8 @@ if __name__ == "__main__":
         "encodec_facebook": encodec_facebook(),
         "encodec_transformers": encodec_transformers(),
         "encodec_transformers_parametrized": from_transformers("EncodecModel", "EncodecConfig"),
+        "mimi_transformers": mimi_transformers(),
+        "mimi_kyutai": mimi_kyutai(),
         "vocos_charactr": vocos_charactr(),
         "mars5_ar": mars5_ar(),
         "mars5_nar": mars5_nar(),

@@ -1,0 +1,140 @@
+"""Maps of Mimi: transformers' layout as published, and kyutai's own."""
+
+from __future__ import annotations
+
+from converters.maps.layouts import Found, Layout
+from converters.rules.plan import Drop, Rule
+from converters.rules.transforms import chain, even_rows_first, mean_of_sums, split_rows
+from tts_core.codecs.mimi import (
+    MIMI_24KHZ,
+    MimiConfig,
+    read_transformers,
+    transposed_layers,
+)
+
+ENTRIES = mean_of_sums(1e-5)  # of a codebook: the sum of what chose it, and how many that were
+FLAG = "tells training that the codebook has its first entries"
+HALVES = {"semantic": "rvq_first", "acoustic": "rvq_rest"}
+
+TRANSFORMERS_NAMES = (
+    r"(encoder|decoder)\.layers\.\d+\.(block\.\d+\.)?conv\.(weight|bias)$"
+    r"|(encoder|decoder)_transformer\.layers\.|(downsample|upsample)\.conv\.weight$"
+    r"|quantizer\.(semantic|acoustic)_residual_vector_quantizer\."
+)
+_COPIED = (  # of a transformer's layer: canonical name, kyutai's
+    ("input_layernorm.weight", "norm1.weight"),
+    ("input_layernorm.bias", "norm1.bias"),
+    ("post_attention_layernorm.weight", "norm2.weight"),
+    ("post_attention_layernorm.bias", "norm2.bias"),
+    ("self_attn.o_proj.weight", "self_attn.out_proj.weight"),
+    ("mlp.fc1.weight", "linear1.weight"),
+    ("mlp.fc2.weight", "linear2.weight"),
+    ("self_attn_layer_scale.scale", "layer_scale_1.scale"),
+    ("mlp_layer_scale.scale", "layer_scale_2.scale"),
+)
+
+
+def transformers_rules(config: MimiConfig) -> list[Rule | Drop]:
+    """Map transformers' names, which are the canonical ones except for the codebooks."""
+    names = [name for name, _ in _COPIED] + [f"self_attn.{p}_proj.weight" for p in "qkv"]
+    found: list[Rule | Drop] = []
+    for side in ("encoder", "decoder"):
+        parts = ("conv", "block.1.conv", "block.3.conv")
+        copied = [f"{side}.layers.{{}}.{part}.{kind}" for part in parts for kind in ("weight", "bias")]
+        copied += [f"{side}_transformer.layers.{{}}.{name}" for name in names]
+        found += [Rule(name, name) for name in copied]
+    found += [Rule(name, name) for name in ("downsample.conv.weight", "upsample.conv.weight")]
+    for half in HALVES:
+        at = f"quantizer.{half}_residual_vector_quantizer"
+        found += _projections(config, at, at)
+        book = f"{at}.layers.{{}}.codebook"
+        found += [
+            Rule((f"{book}.embed_sum", f"{book}.cluster_usage"), f"{book}.embed", ENTRIES),
+            Drop(f"{book}.initialized", FLAG, optional=True),
+        ]
+    return found
+
+
+def _projections(config: MimiConfig, theirs: str, ours: str) -> list[Rule | Drop]:
+    names = [f"{side}_proj.weight" for side in ("input", "output")] if config.is_projected else []
+    return [Rule(f"{theirs}.{name}", f"{ours}.{name}") for name in names]
+
+
+KYUTAI_NAMES = (
+    r"(encoder|decoder)\.model\.\d+\.(block\.\d+\.)?(conv\.conv|convtr\.convtr)\.(weight|bias)$"
+    r"|(encoder|decoder)_transformer\.transformer\.layers\.|(downsample\.conv|upsample\.convtr)\."
+    r"|quantizer\.rvq_(first|rest)\."
+)
+
+
+def kyutai_rules(config: MimiConfig) -> list[Rule | Drop]:
+    """Map kyutai's names; its rotary pairs are interleaved, and query, key and value are one matrix."""
+    transposed = transposed_layers(config)
+    found: list[Rule | Drop] = []
+    for side in ("encoder", "decoder"):
+        special = transposed if side == "decoder" else []
+        for kind in ("weight", "bias"):
+            for part in ("block.1.", "block.3."):
+                found.append(
+                    Rule(f"{side}.model.{{}}.{part}conv.conv.{kind}", f"{side}.layers.{{}}.{part}conv.{kind}")
+                )
+            found += [
+                Rule(f"{side}.model.{at}.convtr.convtr.{kind}", f"{side}.layers.{at}.conv.{kind}")
+                for at in special
+            ]
+            found.append(Rule(f"{side}.model.{{}}.conv.conv.{kind}", f"{side}.layers.{{}}.conv.{kind}"))
+        theirs, ours = f"{side}_transformer.transformer.layers.{{}}", f"{side}_transformer.layers.{{}}"
+        found += [Rule(f"{theirs}.{name}", f"{ours}.{own}") for own, name in _COPIED]
+        found.append(_attention(config, theirs, ours))
+    found += [
+        Rule("downsample.conv.conv.conv.weight", "downsample.conv.weight"),
+        Rule("upsample.convtr.convtr.convtr.weight", "upsample.conv.weight"),
+    ]
+    for half, name in HALVES.items():
+        at = f"quantizer.{half}_residual_vector_quantizer"
+        found += _projections(config, f"quantizer.{name}", at)
+        book = f"quantizer.{name}.vq.layers.{{}}._codebook"
+        sources = (f"{book}.embedding_sum", f"{book}.cluster_usage")
+        found += [
+            Rule(sources, f"{at}.layers.{{}}.codebook.embed", ENTRIES),
+            Drop(f"{book}._initialized", FLAG, optional=True),
+        ]
+    return found
+
+
+def _attention(config: MimiConfig, theirs: str, ours: str) -> Rule:
+    rows, key_rows = (
+        heads * config.head_dim for heads in (config.num_attention_heads, config.num_key_value_heads)
+    )
+    query, key, value = split_rows(rows, key_rows, key_rows)
+    turned = even_rows_first(config.head_dim)
+    return Rule(
+        f"{theirs}.self_attn.in_proj_weight",
+        tuple(f"{ours}.self_attn.{p}_proj.weight" for p in "qkv"),
+        (chain(query, turned), chain(key, turned), value),
+    )
+
+
+def config_missing(found: Found) -> str | None:
+    """Return config.json if there is none of Mimi's."""
+    return None if found.json("config.json").get("model_type") == "mimi" else "config.json"
+
+
+def read(found: Found) -> MimiConfig:
+    """Read transformers' config.json."""
+    return read_transformers(found.json("config.json"))
+
+
+def read_kyutai(found: Found) -> MimiConfig:
+    """Read transformers' config.json beside the file, if any; else take the sizes of the published model.
+
+    kyutai's file comes without a configuration, and its tensors do not show heads, window and rates.
+    """
+    config = found.json("config.json")
+    return read_transformers(config) if config.get("model_type") == "mimi" else MIMI_24KHZ
+
+
+LAYOUTS = {
+    "mimi_transformers": Layout("mimi", TRANSFORMERS_NAMES, transformers_rules, read, config_missing),
+    "mimi_kyutai": Layout("mimi", KYUTAI_NAMES, kyutai_rules, read_kyutai),
+}

@@ -1,0 +1,309 @@
+"""Mimi: split residual vector quantization of causal convolutional and attended latents.
+
+Paper: Défossez et al. 2024, arXiv 2410.00037. Upstream: kyutai-labs/moshi@e6a55d2, MIT; parameter names are
+those of transformers' MimiModel, with the entries of a codebook computed when it is converted.
+Differs from upstream: encode and decode run in windows with exact context. The last, partial frame is padded
+layer by layer, as in transformers; kyutai's own code pads the samples with zeros first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+
+from mlx_port.codecs.mimi_transformer import Transformer, TransformerMemory
+from mlx_port.layers.conv import Conv1d, ConvTranspose1d
+from tts_core.codecs.mimi import POLICY, STEPS, MimiConfig, check_codebooks, decode_tail, encode_windows
+from tts_core.codecs.policy import CodecPolicy
+
+
+class CausalConv1d(nn.Module):
+    """A causal convolution of a signal padded with zeros. (B, T, C) → (B, ceil(T/s), C')."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, dilation: int = 1
+    ):
+        super().__init__()
+        self.stride, self.padding = stride, (kernel_size - 1) * dilation + 1 - stride
+        self.conv = Conv1d(in_channels, out_channels, kernel_size, stride=stride, dilation=dilation)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return self.conv(mx.pad(x, [(0, 0), (self.padding, -x.shape[1] % self.stride), (0, 0)]))
+
+
+class CausalConvTranspose1d(nn.Module):
+    """A transposed convolution without its last, incomplete samples. (B, T, C) → (B, s·T, C')."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int):
+        super().__init__()
+        self.stride = stride
+        self.conv = ConvTranspose1d(in_channels, out_channels, kernel_size, stride=stride)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return self.conv(x)[:, : x.shape[1] * self.stride]
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions with a narrow middle around a skip. (B, T, C) → same."""
+
+    def __init__(self, channels: int, kernel_size: int, dilation: int, compress: int):
+        super().__init__()
+        inner = channels // compress
+        self.block = [
+            nn.ELU(),
+            CausalConv1d(channels, inner, kernel_size, dilation=dilation),
+            nn.ELU(),
+            CausalConv1d(inner, channels, 1),
+        ]
+
+    def __call__(self, x: mx.array) -> mx.array:
+        y = x
+        for layer in self.block:
+            y = layer(y)
+        return x + y
+
+
+class Encoder(nn.Module):
+    """Samples to steps. (B, L, 1) → (B, T, C)."""
+
+    def __init__(self, config: MimiConfig):
+        super().__init__()
+        width = config.num_filters
+        layers: list[nn.Module] = [CausalConv1d(1, width, config.kernel_size)]
+        for stride in config.upsampling_ratios[::-1]:
+            for dilation in config.dilations:
+                layers.append(ResidualBlock(width, config.residual_kernel_size, dilation, config.compress))
+            layers += [nn.ELU(), CausalConv1d(width, 2 * width, 2 * stride, stride)]
+            width *= 2
+        layers += [nn.ELU(), CausalConv1d(width, config.hidden_size, config.last_kernel_size)]
+        self.layers = layers
+
+    def __call__(self, x: mx.array) -> mx.array:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Decoder(nn.Module):
+    """Steps to samples. (B, T, C) → (B, L, 1)."""
+
+    def __init__(self, config: MimiConfig):
+        super().__init__()
+        width = config.width
+        layers: list[nn.Module] = [CausalConv1d(config.hidden_size, width, config.kernel_size)]
+        for stride in config.upsampling_ratios:
+            layers += [nn.ELU(), CausalConvTranspose1d(width, width // 2, 2 * stride, stride)]
+            width //= 2
+            for dilation in config.dilations:
+                layers.append(ResidualBlock(width, config.residual_kernel_size, dilation, config.compress))
+        layers += [nn.ELU(), CausalConv1d(width, 1, config.last_kernel_size)]
+        self.layers = layers
+
+    def __call__(self, x: mx.array) -> mx.array:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Downsampling(nn.Module):
+    """A convolution from steps to frames; the edges repeat a step. (B, T, C) → (B, ceil(T/2), C)."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.conv = Conv1d(channels, channels, 2 * STEPS, stride=STEPS, bias=False)
+
+    def __call__(self, x: mx.array, before: mx.array | None = None) -> tuple[mx.array, mx.array]:
+        """Read a piece. before: the last steps of the piece before it, which has no partial frame."""
+        left = before if before is not None else mx.repeat(x[:, :1], STEPS, axis=1)
+        known = mx.concatenate([left, x], axis=1)
+        last = mx.repeat(known[:, -1:], -x.shape[1] % STEPS, axis=1)
+        return self.conv(mx.concatenate([known, last], axis=1)), known[:, -STEPS:]
+
+
+class DepthwiseConvTranspose1d(nn.Module):
+    """A transposed convolution of each channel alone, of kernel 4 and stride 2. (B, T, C) → (B, 2T, C)."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.weight = mx.zeros((channels, 2 * STEPS, 1))
+
+    def __call__(self, x: mx.array, before: mx.array) -> mx.array:
+        """Two products a sample: with the last frame and with the one before. before: (B, 1, C)."""
+        earlier = mx.concatenate([before, x], axis=1)[:, :-1]
+        taps = self.weight[..., 0].T
+        phases = [x * taps[i] + earlier * taps[i + STEPS] for i in range(STEPS)]
+        return mx.flatten(mx.stack(phases, axis=2), 1, 2)
+
+
+class Upsampling(nn.Module):
+    """Frames to steps. (B, T, C) → (B, 2T, C)."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.conv = DepthwiseConvTranspose1d(channels)
+
+    def __call__(self, x: mx.array, before: mx.array | None = None) -> tuple[mx.array, mx.array]:
+        """Read a piece. before: the last frame of the piece before it."""
+        before = before if before is not None else mx.zeros_like(x[:, :1])
+        return self.conv(x, before), x[:, -1:]
+
+
+class Codebook(nn.Module):
+    """Codebook entries, to which latents are compared."""
+
+    def __init__(self, codebook_size: int, width: int):
+        super().__init__()
+        self.embed = mx.zeros((codebook_size, width))
+
+
+class VectorQuantizer(nn.Module):
+    """One codebook, searched by distance."""
+
+    def __init__(self, codebook_size: int, width: int):
+        super().__init__()
+        self.codebook = Codebook(codebook_size, width)
+
+    def encode(self, latents: mx.array) -> mx.array:
+        """Find the nearest entries, the first of equal ones. (B, T, E) → (B, T) int32."""
+        entries = self.codebook.embed
+        distance = (
+            latents.square().sum(-1, keepdims=True) - 2 * latents @ entries.T + entries.square().sum(-1)
+        )
+        return distance.argmin(-1).astype(mx.int32)
+
+    def decode(self, codes: mx.array) -> mx.array:
+        """Look up entries. (B, T) → (B, T, E)."""
+        return self.codebook.embed[codes]
+
+
+class ResidualVectorQuantizer(nn.Module):
+    """Residual quantization between two projections: each codebook encodes what those before it leave."""
+
+    def __init__(self, config: MimiConfig, n_codebooks: int):
+        super().__init__()
+        width, inner = config.hidden_size, config.codebook_dim
+        projected = config.is_projected
+        self.input_proj = Conv1d(width, inner, 1, bias=False) if projected else nn.Identity()
+        self.layers = [VectorQuantizer(config.codebook_size, inner) for _ in range(n_codebooks)]
+        self.output_proj = Conv1d(inner, width, 1, bias=False) if projected else nn.Identity()
+
+    def encode(self, latents: mx.array, n_codebooks: int) -> list[mx.array]:
+        """Encode latents with the first codebooks. (B, T, C) → codes, (B, T) int32 each."""
+        rest, codes = self.input_proj(latents), []
+        for quantizer in self.layers[:n_codebooks]:
+            codes.append(quantizer.encode(rest))
+            rest = rest - quantizer.decode(codes[-1])
+        return codes
+
+    def decode(self, codes: mx.array) -> mx.array:
+        """Sum the entries of codes. (B, q, T) with q ≤ Q → (B, T, C)."""
+        parts = [self.layers[q].decode(codes[:, q]) for q in range(codes.shape[1])]
+        return self.output_proj(mx.stack(parts).sum(axis=0))
+
+
+class SplitResidualVectorQuantizer(nn.Module):
+    """Two quantizers of the same latents, whose results are added: semantic and acoustic."""
+
+    def __init__(self, config: MimiConfig):
+        super().__init__()
+        self.n_semantic = config.n_semantic
+        acoustic = config.n_codebooks - config.n_semantic
+        self.semantic_residual_vector_quantizer = ResidualVectorQuantizer(config, config.n_semantic)
+        self.acoustic_residual_vector_quantizer = ResidualVectorQuantizer(config, acoustic)
+
+    def encode(self, latents: mx.array, n_codebooks: int) -> mx.array:
+        """Encode latents. (B, T, C) → codes (B, n_codebooks, T) int32."""
+        codes = self.semantic_residual_vector_quantizer.encode(latents, min(n_codebooks, self.n_semantic))
+        if n_codebooks > self.n_semantic:
+            acoustic = n_codebooks - self.n_semantic
+            codes = codes + self.acoustic_residual_vector_quantizer.encode(latents, acoustic)
+        return mx.stack(codes, axis=1)
+
+    def decode(self, codes: mx.array) -> mx.array:
+        """Add both quantizers' latents. (B, q, T) with q ≤ Q → (B, T, C)."""
+        semantic, acoustic = codes[:, : self.n_semantic], codes[:, self.n_semantic :]
+        latents = self.semantic_residual_vector_quantizer.decode(semantic)
+        if acoustic.shape[1]:
+            latents = latents + self.acoustic_residual_vector_quantizer.decode(acoustic)
+        return latents
+
+
+class DecodeMemory(NamedTuple):
+    """State passed from one decoded piece to the next."""
+
+    latents: mx.array  # the last frame, (B, 1, C)
+    transformer: TransformerMemory
+    steps: mx.array  # the last outputs of the transformer, (B, T, C)
+
+
+class Mimi(nn.Module):
+    """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
+
+    policy: window sizes; it may be replaced at any time.
+    """
+
+    def __init__(self, config: MimiConfig, policy: CodecPolicy = POLICY):
+        super().__init__()
+        self.config, self.policy = config, policy
+        self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
+        self.n_codebooks, self.tail = config.n_codebooks, decode_tail(config)
+        self.encoder = Encoder(config)
+        self.encoder_transformer = Transformer(config)
+        self.downsample = Downsampling(config.hidden_size)
+        self.quantizer = SplitResidualVectorQuantizer(config)
+        self.upsample = Upsampling(config.hidden_size)
+        self.decoder_transformer = Transformer(config)
+        self.decoder = Decoder(config)
+
+    def encode(self, samples: mx.array | np.ndarray, n_codebooks: int) -> mx.array:
+        """Encode a waveform, window by window.
+
+        (B, L) array → (B, n_codebooks, ceil(L / hop)) int32. Raises UsageError for a number of
+        codebooks that the model does not have.
+        """
+        check_codebooks(self.config, n_codebooks)
+        samples = mx.array(samples).astype(self.downsample.conv.weight.dtype)
+        hop, memory, before = self.hop_length, None, None
+        pieces = [mx.zeros((samples.shape[0], n_codebooks, 0), mx.int32)]
+        for window in encode_windows(self.config, -(-samples.shape[1] // hop), self.policy.max_frames):
+            heard = samples[:, window.first * hop : window.stop * hop, None]
+            steps = self.encoder(heard)[:, STEPS * (window.start - window.first) :]
+            steps, memory = self.encoder_transformer(steps, memory)
+            latents, before = self.downsample(steps, before)
+            pieces.append(self.quantizer.encode(latents, n_codebooks))
+            mx.eval(pieces[-1], memory, before)  # else all windows are in one graph
+        return mx.concatenate(pieces, axis=2)
+
+    def decode(self, codes: mx.array | np.ndarray) -> mx.array:
+        """Decode codes to a waveform, window by window.
+
+        (B, q, T) array, q ≤ Q → (B, hop T). Raises UsageError for more codebooks than the model
+        has.
+        """
+        codes, memory = mx.array(codes), None
+        check_codebooks(self.config, codes.shape[1])
+        pieces = [mx.zeros((codes.shape[0], 0), self.downsample.conv.weight.dtype)]
+        for start, stop in self.policy.even_cuts(codes.shape[2]):
+            samples, memory = self.decode_piece(codes[:, :, start:stop], memory)
+            pieces.append(samples)
+            mx.eval(samples, memory)
+        return mx.concatenate(pieces, axis=1)
+
+    def decode_piece(
+        self, codes: mx.array | np.ndarray, memory: DecodeMemory | None
+    ) -> tuple[mx.array, DecodeMemory]:
+        """Decode the next frames of a stream at once. Pieces of any lengths add up to the whole decode.
+
+        codes: (B, q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
+        """
+        codes = mx.array(codes)
+        latents, frame = self.upsample(self.quantizer.decode(codes), memory and memory.latents)
+        steps, transformer = self.decoder_transformer(latents, memory and memory.transformer)
+        known = mx.concatenate([memory.steps, steps], axis=1) if memory else steps
+        new = self.config.step_length * steps.shape[1]
+        samples = self.decoder(known)[..., 0]
+        last = known[:, max(0, known.shape[1] - self.tail) :]
+        return samples[:, samples.shape[1] - new :], DecodeMemory(frame, transformer, last)

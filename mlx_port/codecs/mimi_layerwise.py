@@ -1,0 +1,85 @@
+"""Run Mimi one layer at a time, in float32; in torch also in float64."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+from mlx import nn
+
+from mlx_port.codecs.mimi import Decoder, Encoder, Mimi, ResidualVectorQuantizer
+from mlx_port.codecs.mimi_transformer import Transformer
+from mlx_port.layerwise import Layers, Tensors
+
+
+class MimiLayers(Layers[Mimi]):
+    """Runs the stages of tts_core.codecs.mimi."""
+
+    KIND = "mimi"
+
+    def encoder_layer(self, x: Tensors, index: int) -> Tensors:
+        """One layer of the encoder with weights, and the activation before it."""
+        return {"hidden": _stacked(self.network.encoder, x["hidden"], index)}
+
+    def encoder_transformer_layer(self, x: Tensors, index: int) -> Tensors:
+        """One layer of the encoder's transformer."""
+        return {"hidden": _attended(self.network.encoder_transformer, x["hidden"], index)}
+
+    def downsampling(self, x: Tensors, index: int) -> Tensors:
+        """Steps to frames."""
+        return {"latents": self.network.downsample(x["hidden"])[0]}
+
+    def quantizer_input(self, x: Tensors, index: int) -> Tensors:
+        """The projection into the codebooks of quantizer `index`."""
+        return {"skip": self._quantizers()[index].input_proj(x["latents"])}
+
+    def semantic_quantizer(self, x: Tensors, index: int) -> Tensors:
+        """One codebook: its input, its codes appended to those before, and the rest."""
+        return _quantized(self._quantizers()[0], x, index)
+
+    def acoustic_quantizer(self, x: Tensors, index: int) -> Tensors:
+        """One codebook: its input, its codes appended to those before, and the rest."""
+        return _quantized(self._quantizers()[1], x, index)
+
+    def dequantizer(self, x: Tensors, index: int) -> Tensors:
+        """All codebooks, from codes to latents."""
+        return {"latents": self.network.quantizer.decode(x["codes"])}
+
+    def upsampling(self, x: Tensors, index: int) -> Tensors:
+        """Frames to steps."""
+        return {"hidden": self.network.upsample(x["latents"])[0]}
+
+    def decoder_transformer_layer(self, x: Tensors, index: int) -> Tensors:
+        """One layer of the decoder's transformer."""
+        return {"hidden": _attended(self.network.decoder_transformer, x["hidden"], index)}
+
+    def decoder_layer(self, x: Tensors, index: int) -> Tensors:
+        """One layer of the decoder with weights, and the activation before it."""
+        return {"hidden": _stacked(self.network.decoder, x["hidden"], index)}
+
+    def decoder_output(self, x: Tensors, index: int) -> Tensors:
+        """The last convolution, to samples."""
+        return {"audio": _stacked(self.network.decoder, x["hidden"], index)[..., 0]}
+
+    def _quantizers(self) -> tuple[ResidualVectorQuantizer, ResidualVectorQuantizer]:
+        quantizer = self.network.quantizer
+        return quantizer.semantic_residual_vector_quantizer, quantizer.acoustic_residual_vector_quantizer
+
+
+def _stacked(stack: Encoder | Decoder, x: mx.array, index: int) -> mx.array:
+    """Run a layer, with the activation before it, if any."""
+    before, layer = stack.layers[index - 1], stack.layers[index]
+    return layer(before(x) if index and isinstance(before, nn.ELU) else x)
+
+
+def _attended(transformer: Transformer, x: mx.array, index: int) -> mx.array:
+    """Run a layer of a transformer from the start of a stream. (B, T, C) → same."""
+    return transformer.layers[index](x, transformer.rotation(x, 0), None)[0]
+
+
+def _quantized(quantizer: ResidualVectorQuantizer, x: Tensors, index: int) -> Tensors:
+    book, rest = quantizer.layers[index], x["skip"]
+    codes = book.encode(rest)
+    return {
+        "encodings": x["skip"],
+        "codes": mx.concatenate([x["codes"], codes[:, None]], axis=1),
+        "skip": rest - book.decode(codes),
+    }

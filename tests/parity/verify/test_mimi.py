@@ -1,0 +1,73 @@
+"""The layers of Mimi that verify runs one by one are the codec in sequence, each within its bound."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+
+from converters.convert import convert
+from converters.published import open_published
+from mlx_port.codecs.mimi_layerwise import MimiLayers as MlxMimi
+from mlx_port.commands.verify.command import layers_class
+from mlx_port.commands.verify.measure import distances, measure
+from mlx_port.commands.verify.run import trace
+from mlx_port.stored import Stored
+from tests.golden.cases import DEFAULT
+from tests.sides import ORACLE, YARDSTICK
+from tts_core.codecs.ladder import mimi_rungs
+from tts_core.nn.ladder import Given
+
+
+@pytest.fixture(scope="module", params=["mimi", "mimi_odd"])
+def published(request):
+    return open_published(DEFAULT / "dia2" / request.param, parts=["mimi"])
+
+
+def test_the_layers_in_a_row_are_the_codec(published):
+    part = published.parts["mimi"]
+    given, network = Given({"mimi": part.config}, {}, 11, 0.8, 0), ORACLE.network("mimi", part)
+    for rung in mimi_rungs(given):
+        state = rung.state(given)
+        layers = layers_class("torch_ref", rung.layers)(part.config, part, "float64")
+        whole = trace(rung.stages, layers.run, state).whole
+        given.made.update({name: whole[name] for name in rung.keeps})
+        with torch.inference_mode():
+            if "hidden" in state:
+                expected = network.encode(state["hidden"][:, 0], part.config.n_codebooks)
+                np.testing.assert_array_equal(whole["codes"], expected)
+                assert len(np.unique(expected)) > 5
+            else:
+                expected = network.decode(state["codes"])
+                np.testing.assert_allclose(whole["audio"], expected, rtol=0, atol=1e-12)
+
+
+def test_every_layer_of_mlx_is_within_its_bound(published, tmp_path):
+    """The converted folder against torch, each layer on the oracle's own inputs, as verify does it."""
+    source = published.parts["mimi"]
+    convert(published, tmp_path / "codec")
+    [part] = open_published(tmp_path / "codec", parts=["mimi"], offline=True).parts.values()
+    assert part.layout == "mlx"
+    given, rows = Given({"mimi": source.config}, {}, 11, 0.4, 0), 0
+    for rung in mimi_rungs(given):
+        state = rung.state(given)
+        kinds = {"float64": ORACLE, "float32": YARDSTICK}
+        oracle, torch32 = (
+            layers_class("torch_ref", rung.layers)(source.config, source, dtype) for dtype in kinds
+        )
+        truth = trace(rung.stages, oracle.run, state)
+        given.made.update({name: truth.whole[name] for name in rung.keeps})
+        known = trace(rung.stages, torch32.run, state, truth.inputs)
+        port = MlxMimi(source.config, Stored("mimi", part.files), "float32")
+        own = trace(rung.stages, port.run, state, truth.inputs)
+        for stage, *made in zip(rung.stages, truth.made, known.made, own.made, strict=True):
+            if stage.codebook is not None:
+                name, between = stage.codebook
+                costs = distances(made[0]["encodings"], source.read(name), between)
+                np.testing.assert_array_equal(made[2]["codes"][:, -1], costs.argmin(-1), stage.name)
+            for array in stage.arrays:
+                wide, single, value = ([side[array]] for side in made)
+                row = measure("codec", stage.name, "float32", wide, single, value, judged=True)
+                assert row.passed, row
+                rows += 1
+    assert rows > 20
+    mx.clear_cache()

@@ -1,0 +1,219 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tts_core.codecs.mimi import (
+    MIMI_24KHZ,
+    MimiConfig,
+    check_codebooks,
+    decode_stages,
+    decode_tail,
+    encode_stages,
+    encode_windows,
+    mlx_axes,
+    parameter_shapes,
+    read_converted,
+    read_transformers,
+    transposed_layers,
+)
+from tts_core.errors import CheckpointError, UsageError
+from tts_core.nn.windows import Window
+
+PUBLISHED = {  # kyutai/mimi
+    "architectures": ["MimiModel"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "audio_channels": 1,
+    "codebook_dim": 256,
+    "codebook_size": 2048,
+    "compress": 2,
+    "dilation_growth_rate": 2,
+    "frame_rate": 12.5,
+    "head_dim": 64,
+    "hidden_act": "gelu",
+    "hidden_size": 512,
+    "initializer_range": 0.02,
+    "intermediate_size": 2048,
+    "kernel_size": 7,
+    "last_kernel_size": 3,
+    "layer_scale_initial_scale": 0.01,
+    "max_position_embeddings": 8000,
+    "model_type": "mimi",
+    "norm_eps": 1e-05,
+    "normalize": False,
+    "num_attention_heads": 8,
+    "num_filters": 64,
+    "num_hidden_layers": 8,
+    "num_key_value_heads": 8,
+    "num_quantizers": 32,
+    "num_residual_layers": 1,
+    "num_semantic_quantizers": 1,
+    "pad_mode": "constant",
+    "residual_kernel_size": 3,
+    "rope_theta": 10000.0,
+    "sampling_rate": 24000,
+    "sliding_window": 250,
+    "torch_dtype": "float32",
+    "transformers_version": "4.45.0.dev0",
+    "trim_right_ratio": 1.0,
+    "upsample_groups": 512,
+    "upsampling_ratios": [8, 6, 5, 4],
+    "use_cache": False,
+    "use_causal_conv": True,
+    "use_conv_shortcut": False,
+    "vector_quantization_hidden_dimension": 256,
+}
+NEW = {  # as transformers 5 writes the same
+    **{name: value for name, value in PUBLISHED.items() if name not in ("rope_theta", "frame_rate")},
+    "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
+    "_frame_rate": None,
+}
+
+
+@pytest.mark.parametrize("given", [PUBLISHED, NEW], ids=["published", "transformers 5"])
+def test_the_published_model(given):
+    config = read_transformers(given)
+    assert config == MIMI_24KHZ
+    assert (config.step_length, config.hop_length, config.frame_rate, config.width) == (960, 1920, 12.5, 1024)
+
+
+def test_numbers_of_the_published_model():
+    """Totals of the published file, less what a codebook's sums and flags have beyond its entries."""
+    shapes = parameter_shapes(MIMI_24KHZ)
+    totals: dict[str, int] = {}
+    for name, shape in shapes.items():
+        part = name.partition(".")[0]
+        totals[part] = totals.get(part, 0) + math.prod(shape)
+    assert totals == {
+        "encoder": 12_628_256,
+        "encoder_transformer": 25_190_400,
+        "downsample": 1_048_576,
+        "quantizer": 17_367_072 - 32 * 2049,
+        "upsample": 2_048,
+        "decoder_transformer": 25_190_400,
+        "decoder": 14_724_641,
+    }
+
+
+def test_our_own_schema_comes_back():
+    assert read_converted(json.loads(json.dumps(MIMI_24KHZ.to_dict()))) == MIMI_24KHZ
+    given = MIMI_24KHZ.to_dict() | {"extra": 1}
+    del given["compress"]
+    with pytest.raises(CheckpointError, match="unknown extra; missing compress"):
+        read_converted(given)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"use_causal_conv": False, "audio_channels": 2}, "audio_channels 2; use_causal_conv False"),
+        ({"use_conv_shortcut": True}, "use_conv_shortcut True"),
+        ({"hidden_act": "relu"}, "hidden_act 'relu'"),
+        ({"beta": 1}, "unknown fields beta"),
+        ({"kernel_size": None}, "kernel_size None"),
+        ({"frame_rate": 25.0}, r"frame_rate 25\.0, expected 12\.5"),
+        ({"frame_rate": "fast"}, "frame_rate 'fast'"),
+        ({"frame_rate": 0}, "frame_rate 0"),
+        ({"vector_quantization_hidden_dimension": 128}, "vector_quantization_hidden_dimension 128"),
+        ({"upsample_groups": 1}, "upsample_groups 1, expected 512"),
+        ({"normalize": True}, "normalize True"),
+        ({"upsampling_ratios": 8}, "upsampling_ratios 8 is not a list"),
+        ({"upsampling_ratios": [8, 1]}, "must be at least 2"),
+        ({"num_key_value_heads": 3}, "8 heads of 64 for 3 key heads"),
+        ({"head_dim": 63}, "an even width"),
+        ({"num_semantic_quantizers": 32}, "32 of 32 codebooks are semantic"),
+        ({"num_hidden_layers": 10**6}, "more than 1000"),
+        ({"num_residual_layers": 40}, "dilations of 40 blocks"),
+        ({"compress": 65}, "64 channels cannot be narrowed 65 times"),
+        ({"sliding_window": 0}, "sliding_window 0"),
+        ({"rope_theta": "a"}, "rope_theta 'a'"),
+    ],
+)
+def test_what_is_not_supported_is_named(change, named):
+    with pytest.raises(CheckpointError, match=named):
+        read_transformers(PUBLISHED | change)
+
+
+@pytest.mark.parametrize("name", ["hidden_size", "pad_mode", "num_quantizers", "upsampling_ratios"])
+def test_a_missing_field_is_named(name):
+    given = {key: value for key, value in PUBLISHED.items() if key != name}
+    with pytest.raises(CheckpointError, match=name):
+        read_transformers(given)
+
+
+def test_the_base_of_the_angles_is_needed():
+    with pytest.raises(CheckpointError, match="rope_parameters: expected an object"):
+        read_transformers({key: value for key, value in PUBLISHED.items() if key != "rope_theta"})
+    scaled = {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear"}}
+    with pytest.raises(CheckpointError, match="rope_type 'linear'"):
+        read_transformers(NEW | scaled)
+    with pytest.raises(CheckpointError, match="expected an object"):
+        read_transformers([])  # pyright: ignore[reportArgumentType]
+
+
+def test_codebooks_that_are_not_there_are_refused():
+    check_codebooks(MIMI_24KHZ, 1)
+    check_codebooks(MIMI_24KHZ, 32)
+    for count in (0, 33):
+        with pytest.raises(UsageError, match="give 1 to 32"):
+            check_codebooks(MIMI_24KHZ, count)
+
+
+CONFIGS = st.builds(
+    replace,
+    st.just(MIMI_24KHZ),
+    hidden_size=st.integers(1, 9),
+    num_filters=st.integers(3, 7),
+    num_residual_layers=st.integers(1, 3),
+    upsampling_ratios=st.lists(st.integers(2, 9), min_size=1, max_size=5).map(tuple),
+    kernel_size=st.integers(1, 9),
+    compress=st.integers(1, 3),
+    num_hidden_layers=st.integers(1, 3),
+    num_key_value_heads=st.sampled_from([1, 2, 8]),
+    n_codebooks=st.integers(2, 5),
+    codebook_dim=st.integers(1, 9),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(config=CONFIGS)
+def test_mlx_axes_move_channels_last(config: MimiConfig):
+    """(out, k, in) for both kinds; a transposed convolution has half as many outputs as inputs."""
+    shapes = parameter_shapes(config)
+    for name, shape in shapes.items():
+        axes = mlx_axes(config, name, len(shape))
+        if len(shape) < 3:
+            assert axes is None
+            continue
+        assert axes is not None
+        out = shape[axes[0]]
+        bias = shapes.get(name.replace("weight", "bias"))
+        assert bias in (None, (out,))
+    assert len(transposed_layers(config)) == len(config.upsampling_ratios)
+
+
+@settings(max_examples=30, deadline=None)
+@given(config=CONFIGS)
+def test_every_tensor_belongs_to_a_stage(config: MimiConfig):
+    names = list(parameter_shapes(config))
+    once = [name for stage in encode_stages(config) for name in stage.tensors(names)]
+    again = [name for stage in decode_stages(config) for name in stage.tensors(names)]
+    assert {*once, *again} == {*names}
+    assert len(once) == len({*once})
+    assert len(again) == len({*again})
+    assert all(name.startswith("quantizer.") for name in {*once} & {*again})
+
+
+def test_windows_of_the_published_model():
+    """One frame of context before a window for the encoder, eight steps for the decoder."""
+    assert decode_tail(MIMI_24KHZ) == 8
+    assert encode_windows(MIMI_24KHZ, 150, 64) == [
+        Window(0, 64, 0, 64),
+        Window(64, 128, 62, 128),
+        Window(128, 150, 126, 150),
+    ]
+    assert encode_windows(MIMI_24KHZ, 0, 64) == []

@@ -1,0 +1,457 @@
+"""Configuration, tensor names and window geometry of Mimi: the causal mono codec with a transformer per half.
+
+Source: kyutai-labs/moshi@e6a55d2 (MIT); names are those of transformers' MimiModel as published, with the
+entries of a codebook computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.config import MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.errors import CheckpointError, UsageError
+from tts_core.models import Network
+from tts_core.nn.layer_order import Stage, stage, stages
+from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+
+STEPS = 2  # of the transformers in a frame
+# Frames have 1920 samples: 64 of them are as long as 240 of DAC's, and two are the first 0.16 s of a stream
+POLICY = CodecPolicy(max_frames=64, first_frames=2)
+
+
+@dataclass(frozen=True)
+class MimiConfig:
+    """Shape of a Mimi. Numbers only: no dtype, device or path."""
+
+    sample_rate: int  # Hz
+    hidden_size: int  # width of latents and transformers
+    num_filters: int  # channels at full rate
+    num_residual_layers: int  # blocks at each rate
+    dilation_growth_rate: int  # factor from one block to the next
+    upsampling_ratios: tuple[int, ...]  # decoder order
+    kernel_size: int
+    last_kernel_size: int
+    residual_kernel_size: int
+    compress: int  # factor by which a residual block is narrower inside
+    num_hidden_layers: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    norm_eps: float
+    rope_theta: float
+    sliding_window: int  # steps that a step attends to, itself included
+    n_codebooks: int
+    n_semantic: int  # codebooks of the first quantizer
+    codebook_size: int
+    codebook_dim: int
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "Mimi config")
+        if max(self.num_hidden_layers, self.num_residual_layers, len(self.upsampling_ratios)) > MOST_LAYERS:
+            raise CheckpointError(f"Mimi config: more than {MOST_LAYERS} layers")
+        if min(self.upsampling_ratios, default=0) < 2:
+            raise CheckpointError(f"Mimi config: strides {self.upsampling_ratios} must be at least 2")
+        if self.compress > self.num_filters:
+            raise CheckpointError(
+                f"Mimi config: {self.num_filters} channels cannot be narrowed {self.compress} times"
+            )
+        if self.num_attention_heads % self.num_key_value_heads or self.head_dim % 2:
+            raise CheckpointError(
+                f"Mimi config: {self.num_attention_heads} heads of {self.head_dim} for "
+                f"{self.num_key_value_heads} key heads; give a multiple, and an even width"
+            )
+        if self.n_semantic >= self.n_codebooks:
+            raise CheckpointError(
+                f"Mimi config: {self.n_semantic} of {self.n_codebooks} codebooks are semantic; "
+                "some must be acoustic"
+            )
+        if self.dilation_growth_rate ** (self.num_residual_layers - 1) > self.sample_rate:
+            raise CheckpointError(
+                f"Mimi config: dilations of {self.num_residual_layers} blocks grow over a second"
+            )
+
+    @property
+    def step_length(self) -> int:
+        """Samples per step of the transformers."""
+        return math.prod(self.upsampling_ratios)
+
+    @property
+    def hop_length(self) -> int:
+        """Samples per frame."""
+        return STEPS * self.step_length
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames per second."""
+        return self.sample_rate / self.hop_length
+
+    @property
+    def width(self) -> int:
+        """Channels at the lowest rate of the convolutions."""
+        return self.num_filters * 2 ** len(self.upsampling_ratios)
+
+    @property
+    def dilations(self) -> tuple[int, ...]:
+        """Dilation of each residual block of a rate."""
+        return tuple(self.dilation_growth_rate**i for i in range(self.num_residual_layers))
+
+    @property
+    def is_projected(self) -> bool:
+        """True if the codebooks are narrower than the latents, or wider."""
+        return self.codebook_dim != self.hidden_size
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return our own schema, as `read_converted` reads it."""
+        return asdict(self)
+
+
+def check_codebooks(config: MimiConfig, count: int) -> None:
+    """Raise UsageError unless `count` is between 1 and the model's number of codebooks."""
+    if not 1 <= count <= config.n_codebooks:
+        raise UsageError(f"Mimi: {count} codebooks; give 1 to {config.n_codebooks}")
+
+
+def read_transformers(config: Mapping[str, Any]) -> MimiConfig:
+    """Read the configuration from the config.json of a transformers MimiModel, before or since version 5."""
+    config = mapping(config, "Mimi config.json")
+    missing = [name for name in (*_TRANSFORMERS, *_RENAMED, *_FIXED, _RATIOS) if name not in config]
+    if missing:
+        raise CheckpointError(f"Mimi config.json: {', '.join(missing)} missing")
+    known = {*_TRANSFORMERS, *_RENAMED, *_FIXED, _RATIOS, *_DERIVED, *_HARMLESS}
+    unknown = sorted(name for name in config if name not in known)
+    other = [f"{name} {config[name]!r:.40}" for name, value in _FIXED.items() if config[name] != value]
+    if unknown or other:
+        faults = [f"unknown fields {', '.join(unknown)}"] if unknown else []
+        raise CheckpointError(
+            f"Mimi config.json: {'; '.join([*faults, *other])}; only the causal mono Mimi is supported"
+        )
+    ratios = config[_RATIOS]
+    if not isinstance(ratios, list | tuple):
+        raise CheckpointError(f"Mimi config.json: {_RATIOS} {ratios!r:.40} is not a list")
+    sizes = {name: config[name] for name in _TRANSFORMERS}
+    read = MimiConfig(
+        **sizes,
+        **{ours: config[theirs] for theirs, ours in _RENAMED.items()},
+        upsampling_ratios=tuple(ratios),
+        rope_theta=_theta(config),
+    )
+    _check_derived(config, read)
+    return read
+
+
+_RATIOS = "upsampling_ratios"
+_TRANSFORMERS = (
+    "hidden_size",
+    "num_filters",
+    "num_residual_layers",
+    "dilation_growth_rate",
+    "kernel_size",
+    "last_kernel_size",
+    "residual_kernel_size",
+    "compress",
+    "num_hidden_layers",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "norm_eps",
+    "sliding_window",
+    "codebook_size",
+    "codebook_dim",
+)
+_RENAMED = {
+    "sampling_rate": "sample_rate",
+    "num_quantizers": "n_codebooks",
+    "num_semantic_quantizers": "n_semantic",
+}
+_FIXED = {  # the only supported values
+    "audio_channels": 1,
+    "use_causal_conv": True,
+    "use_conv_shortcut": False,
+    "pad_mode": "constant",
+    "trim_right_ratio": 1.0,
+    "hidden_act": "gelu",
+    "attention_bias": False,
+}
+_DERIVED = (
+    "frame_rate",
+    "_frame_rate",
+    "rope_theta",
+    "rope_parameters",
+    "vector_quantization_hidden_dimension",
+    "upsample_groups",
+    "normalize",
+)
+_HARMLESS = (
+    "layer_scale_initial_scale",  # of training
+    "attention_dropout",
+    "max_position_embeddings",  # not a limit: positions are relative
+    "use_cache",
+    "use_streaming",
+    "architectures",
+    "model_type",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "tie_word_embeddings",  # nothing to tie
+    "_name_or_path",
+    "initializer_range",
+    "return_dict",
+    "output_hidden_states",
+    "output_attentions",
+    "chunk_size_feed_forward",
+    "id2label",
+    "label2id",
+    "is_encoder_decoder",
+    "problem_type",
+)
+
+
+def _theta(config: Mapping[str, Any]) -> Any:
+    """Return the base of the rotary angles: a field of its own, or one of `rope_parameters`."""
+    if "rope_theta" in config:
+        return config["rope_theta"]
+    rope = mapping(config.get("rope_parameters"), "Mimi config.json: rope_parameters")
+    if rope.get("rope_type", "default") != "default":
+        raise CheckpointError(
+            f"Mimi config.json: rope_type {rope['rope_type']!r:.40}; only default is supported"
+        )
+    return rope.get("rope_theta")
+
+
+def _check_derived(config: Mapping[str, Any], read: MimiConfig) -> None:
+    """Raise CheckpointError for fields that contradict the sizes that we derive them from."""
+    rate = config.get("frame_rate", config.get("_frame_rate"))
+    steps = math.ceil(read.sample_rate / read.step_length)
+    faults = []
+    if rate is not None and (not isinstance(rate, int | float) or rate <= 0 or int(steps / rate) != STEPS):
+        faults.append(f"frame_rate {rate!r:.40}, expected {steps / STEPS:g}")
+    expected = {
+        "vector_quantization_hidden_dimension": read.codebook_dim,
+        "upsample_groups": read.hidden_size,
+        "normalize": False,
+    }
+    faults += [
+        f"{name} {config[name]!r:.40}, expected {value}"
+        for name, value in expected.items()
+        if config.get(name, value) != value
+    ]
+    if faults:
+        raise CheckpointError(f"Mimi config.json: {'; '.join(faults)}; this variant is not supported")
+
+
+def read_converted(config: Mapping[str, Any]) -> MimiConfig:
+    """Read our own schema; the error names every unknown and missing field."""
+    return MimiConfig(**exact_fields(MimiConfig, config, "Mimi config.json"))
+
+
+def parameter_shapes(config: MimiConfig) -> dict[str, tuple[int, ...]]:
+    """Map canonical names to PyTorch shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def conv(name: str, out: int, into: int, kernel: int) -> None:
+        shapes[f"{name}.conv.weight"] = (out, into, kernel)
+        shapes[f"{name}.conv.bias"] = (out,)
+
+    def residual(at: str, width: int) -> None:
+        inner = width // config.compress
+        conv(f"{at}.block.1", inner, width, config.residual_kernel_size)
+        conv(f"{at}.block.3", width, inner, 1)
+
+    blocks, latent = config.num_residual_layers, config.hidden_size
+    width, at = config.num_filters, 1
+    conv("encoder.layers.0", width, 1, config.kernel_size)
+    for stride in config.upsampling_ratios[::-1]:
+        for block in range(blocks):
+            residual(f"encoder.layers.{at + block}", width)
+        conv(f"encoder.layers.{at + blocks + 1}", 2 * width, width, 2 * stride)
+        width, at = 2 * width, at + blocks + 2
+    conv(f"encoder.layers.{at + 1}", latent, width, config.last_kernel_size)
+    shapes |= _transformer_shapes(config, "encoder_transformer")
+    shapes["downsample.conv.weight"] = (latent, latent, 2 * STEPS)
+
+    for half, count in _quantizers(config):
+        part = f"quantizer.{half}_residual_vector_quantizer"
+        if config.is_projected:
+            shapes[f"{part}.input_proj.weight"] = (config.codebook_dim, latent, 1)
+        for q in range(count):
+            shapes[f"{part}.layers.{q}.codebook.embed"] = (config.codebook_size, config.codebook_dim)
+        if config.is_projected:
+            shapes[f"{part}.output_proj.weight"] = (latent, config.codebook_dim, 1)
+
+    shapes["upsample.conv.weight"] = (latent, 1, 2 * STEPS)
+    shapes |= _transformer_shapes(config, "decoder_transformer")
+    conv("decoder.layers.0", width, latent, config.kernel_size)
+    for at, stride in zip(transposed_layers(config), config.upsampling_ratios, strict=True):
+        shapes[f"decoder.layers.{at}.conv.weight"] = (width, width // 2, 2 * stride)
+        shapes[f"decoder.layers.{at}.conv.bias"] = (width // 2,)
+        width //= 2
+        for block in range(blocks):
+            residual(f"decoder.layers.{at + 1 + block}", width)
+    last = len(config.upsampling_ratios) * (blocks + 2) + 2
+    conv(f"decoder.layers.{last}", 1, width, config.last_kernel_size)
+    return shapes
+
+
+def _transformer_shapes(config: MimiConfig, part: str) -> dict[str, tuple[int, ...]]:
+    width, inner = config.hidden_size, config.intermediate_size
+    rows = config.num_attention_heads * config.head_dim
+    key_rows = config.num_key_value_heads * config.head_dim
+    layer = {
+        "input_layernorm.weight": (width,),
+        "input_layernorm.bias": (width,),
+        "self_attn.q_proj.weight": (rows, width),
+        "self_attn.k_proj.weight": (key_rows, width),
+        "self_attn.v_proj.weight": (key_rows, width),
+        "self_attn.o_proj.weight": (width, rows),
+        "self_attn_layer_scale.scale": (width,),
+        "post_attention_layernorm.weight": (width,),
+        "post_attention_layernorm.bias": (width,),
+        "mlp.fc1.weight": (inner, width),
+        "mlp.fc2.weight": (width, inner),
+        "mlp_layer_scale.scale": (width,),
+    }
+    layers = range(config.num_hidden_layers)
+    return {f"{part}.layers.{i}.{name}": shape for i in layers for name, shape in layer.items()}
+
+
+def _quantizers(config: MimiConfig) -> list[tuple[str, int]]:
+    """List the names of both quantizers with their numbers of codebooks."""
+    return [("semantic", config.n_semantic), ("acoustic", config.n_codebooks - config.n_semantic)]
+
+
+def transposed_layers(config: MimiConfig) -> list[int]:
+    """List the indices of the transposed convolutions among the decoder's layers."""
+    each = config.num_residual_layers + 2
+    return [2 + each * i for i in range(len(config.upsampling_ratios))]
+
+
+def mlx_axes(config: MimiConfig, name: str, rank: int) -> tuple[int, ...] | None:
+    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    if it is the same. Names do not identify transposed convolutions; the configuration does.
+    """
+    if rank != 3:
+        return None
+    transposed = {f"decoder.layers.{at}.conv.weight" for at in transposed_layers(config)}
+    return (1, 2, 0) if name in transposed else (0, 2, 1)
+
+
+def _residual_layers(config: MimiConfig) -> list[Layer]:
+    kernel = config.residual_kernel_size
+    causal = [Conv(kernel, dilation=each, padding=(kernel - 1) * each) for each in config.dilations]
+    return [layer for first in causal for layer in (first, Conv(1))]
+
+
+def _encoder_layers(config: MimiConfig) -> list[Layer]:
+    """List the causal convolutions from samples to steps."""
+    layers: list[Layer] = [Conv(config.kernel_size, padding=config.kernel_size - 1)]
+    for stride in config.upsampling_ratios[::-1]:
+        layers += [*_residual_layers(config), Conv(2 * stride, stride, padding=stride)]
+    return [*layers, Conv(config.last_kernel_size, padding=config.last_kernel_size - 1)]
+
+
+def _decoder_layers(config: MimiConfig) -> list[Layer]:
+    """List the causal convolutions from steps to samples."""
+    layers: list[Layer] = [Conv(config.kernel_size, padding=config.kernel_size - 1)]
+    for stride in config.upsampling_ratios:
+        layers += [ConvTranspose(2 * stride, stride), *_residual_layers(config)]
+    return [*layers, Conv(config.last_kernel_size, padding=config.last_kernel_size - 1)]
+
+
+def decode_tail(config: MimiConfig) -> int:
+    """Count the steps before a piece that the decoder's convolutions read: 8 for the published model."""
+    return -input_span(_decoder_layers(config), 0, config.step_length)[0]
+
+
+def encode_windows(config: MimiConfig, frames: int, largest: int) -> list[Window]:
+    """Cut an encode into windows of frames; samples from `first` on feed the encoder's convolutions."""
+    before = -(input_span(_encoder_layers(config), 0, STEPS)[0] // config.hop_length)
+    cuts = [(start, min(start + largest, frames)) for start in range(0, frames, largest)]
+    return [Window(start, stop, max(0, start - before), stop) for start, stop in cuts]
+
+
+# kyutai/mimi
+MIMI_24KHZ = MimiConfig(
+    sample_rate=24000,
+    hidden_size=512,
+    num_filters=64,
+    num_residual_layers=1,
+    dilation_growth_rate=2,
+    upsampling_ratios=(8, 6, 5, 4),
+    kernel_size=7,
+    last_kernel_size=3,
+    residual_kernel_size=3,
+    compress=2,
+    num_hidden_layers=8,
+    intermediate_size=2048,
+    num_attention_heads=8,
+    num_key_value_heads=8,
+    head_dim=64,
+    norm_eps=1e-5,
+    rope_theta=10000.0,
+    sliding_window=250,
+    n_codebooks=32,
+    n_semantic=1,
+    codebook_size=2048,
+    codebook_dim=256,
+)
+
+NETWORK = Network(
+    title="Mimi (the codec)",
+    folder="codec",
+    network="codecs.mimi:Mimi",
+    parameter_shapes=parameter_shapes,
+    read_converted=read_converted,
+    mlx_axes=mlx_axes,
+    repository="kyutai/mimi",
+    license="cc-by-4.0",
+)
+# Layer order. State: hidden, latents and encodings (B, C, T), skip (B, E, T), the rest of a quantizer's
+# input, codes (B, Q, T), audio (B, L).
+
+
+def encode_stages(config: MimiConfig) -> list[Stage]:
+    """List the layers from samples, (B, 1, L) in `hidden`, to codes. Both quantizers begin with latents."""
+    found = [
+        *(
+            stage("encoder_layer", f"encoder.layers.{i}", "hidden", index=i)
+            for i in _layers_with_weights(config, "encoder")
+        ),
+        *stages(
+            "encoder_transformer_layer", "encoder_transformer.layers", config.num_hidden_layers, "hidden"
+        ),
+        stage("downsampling", "downsample", "latents"),
+    ]
+    for which, (half, count) in enumerate(_quantizers(config)):
+        part = f"quantizer.{half}_residual_vector_quantizer"
+        found.append(stage("quantizer_input", f"{part}.input_proj", "skip", index=which))
+        for q in range(count):
+            name = f"{part}.layers.{q}"
+            book = (f"{name}.codebook.embed", "points")
+            found.append(Stage(name, f"{half}_quantizer", (name,), {}, q, book))
+    return found
+
+
+def decode_stages(config: MimiConfig) -> list[Stage]:
+    """List the layers from codes to audio."""
+    *inner, last = _layers_with_weights(config, "decoder")
+    return [
+        stage("dequantizer", "quantizer", "latents"),
+        stage("upsampling", "upsample", "hidden"),
+        *stages(
+            "decoder_transformer_layer", "decoder_transformer.layers", config.num_hidden_layers, "hidden"
+        ),
+        *(stage("decoder_layer", f"decoder.layers.{i}", "hidden", index=i) for i in inner),
+        stage("decoder_output", f"decoder.layers.{last}", "audio", index=last),
+    ]
+
+
+def _layers_with_weights(config: MimiConfig, half: str) -> list[int]:
+    """Return the indices of the encoder's or decoder's layers with weights; the others are activations."""
+    names = [name.split(".") for name in parameter_shapes(config)]
+    return sorted({int(name[2]) for name in names if name[:2] == [half, "layers"]})
