@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from tts_core.errors import CheckpointError
+from tts_core.printable import named
 
 FORMAT_VERSION = 2  # 2: conversion.json lists every file that was written
 ENVELOPE = ("model_type", "weights_layout", "format_version", "dtype", "quantization", "quantization_config")
@@ -42,7 +43,7 @@ def exact_fields(kind: type, given: object, where: str) -> dict[str, Any]:
     Raises CheckpointError naming every unknown and every missing one.
     """
     given, names = mapping(given, where), {field.name for field in fields(kind)}
-    unknown, missing = ", ".join(sorted(set(given) - names)), ", ".join(sorted(names - set(given)))
+    unknown, missing = named(set(given) - names), named(names - set(given))
     if unknown or missing:
         faults = [f"unknown {unknown}"] * bool(unknown) + [f"missing {missing}"] * bool(missing)
         raise CheckpointError(f"{where}: {'; '.join(faults)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 from unicodedata import category
 
 LONGEST = 1000  # characters of a line
@@ -30,6 +31,11 @@ def one_line(text: str) -> str:
 def lines(text: str) -> str:
     """Apply `one_line` to every line of a table or report."""
     return "\n".join(one_line(line) for line in text.split("\n"))
+
+
+def named(names: Iterable[object]) -> str:
+    """List names in order, those that are no plain words in quotes."""
+    return ", ".join(name if name.isidentifier() else repr(name) for name in sorted(map(str, names)))
 
 
 def json_text(value: object, *, indent: int | None = 2, sort_keys: bool = False) -> str:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, explain
-from tts_core.printable import LONGEST, LineFormatter, json_text, lines, one_line
+from tts_core.printable import LONGEST, LineFormatter, json_text, lines, named, one_line
 
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 NASTY = "\x1b]0;title\x07\x9b31m\u202eevil\u2028next\n\r\ttab\udcff\ud800\U000e0001"
@@ -96,3 +96,7 @@ def test_json_is_printable_too() -> None:
 def test_log_records_are_one_line() -> None:
     record = logging.LogRecord("tts_core", logging.WARNING, "", 0, "name %s", (NASTY,), None)
     assert LineFormatter().format(record) == one_line(f"name {NASTY}")
+
+
+def test_names_are_listed_and_odd_ones_quoted() -> None:
+    assert named(["b", "a_1", "c:", "d e", 3]) == "'3', a_1, b, 'c:', 'd e'"

@@ -15,6 +15,7 @@ from tts_core.errors import CheckpointError
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span, output_length
+from tts_core.printable import named
 
 DILATIONS = (1, 3, 9)  # of a block's three residual units
 
@@ -114,7 +115,7 @@ def read_transformers(config: Mapping[str, Any]) -> DacConfig:
     unknown = sorted(set(config) - set(_TRANSFORMERS) - set(_TRANSFORMERS_HARMLESS))
     if unknown:
         raise CheckpointError(
-            f"DAC config.json: unknown fields {', '.join(unknown)}; this DAC variant is not supported"
+            f"DAC config.json: unknown fields {named(unknown)}; this DAC variant is not supported"
         )
     strides = config["downsampling_ratios"]
     return _from_strides(

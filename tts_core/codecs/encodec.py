@@ -17,6 +17,7 @@ from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+from tts_core.printable import named
 
 SAMPLE_RATE = 24000  # Hz; the model's files do not state it
 
@@ -140,7 +141,7 @@ def read_transformers(config: Mapping[str, Any]) -> EncodecConfig:
     unknown = sorted(set(config) - set(_TRANSFORMERS) - set(_FIXED) - set(_HARMLESS))
     other = [f"{name} {config[name]!r:.40}" for name, value in _FIXED.items() if config[name] != value]
     if unknown or other:
-        faults = [f"unknown fields {', '.join(unknown)}"] * bool(unknown)
+        faults = [f"unknown fields {named(unknown)}"] * bool(unknown)
         raise CheckpointError(
             f"EnCodec config.json: {'; '.join([*faults, *other])}; only the causal mono EnCodec is supported"
         )

@@ -17,6 +17,7 @@ from tts_core.errors import CheckpointError, UsageError
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+from tts_core.printable import named
 
 STEPS = 2  # of the transformers in a frame
 # Frames have 1920 samples: 64 of them are as long as 240 of DAC's, and two are the first 0.16 s of a stream
@@ -126,7 +127,7 @@ def read_transformers(config: Mapping[str, Any]) -> MimiConfig:
     unknown = sorted(name for name in config if name not in known)
     other = [f"{name} {config[name]!r:.40}" for name, value in _FIXED.items() if config[name] != value]
     if unknown or other:
-        faults = [f"unknown fields {', '.join(unknown)}"] if unknown else []
+        faults = [f"unknown fields {named(unknown)}"] if unknown else []
         raise CheckpointError(
             f"Mimi config.json: {'; '.join([*faults, *other])}; only the causal mono Mimi is supported"
         )

@@ -16,6 +16,7 @@ from tts_core.files.yaml_object import parse_yaml
 from tts_core.models import Network
 from tts_core.nn.layer_order import Stage, stage, stages
 from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+from tts_core.printable import named
 
 KERNEL = 7  # of every convolution
 NORM_EPS = 1e-6
@@ -139,7 +140,7 @@ def _section(
         raise CheckpointError(f"{where} is {section.get('class_path')!r:.80}, expected {kind}")
     given = mapping(section.get("init_args"), f"{where}.init_args")
     missing = ", ".join(sorted(set(needed) - set(given)))
-    unknown = ", ".join(sorted(map(str, set(given) - set(needed) - set(optional))))
+    unknown = named(set(given) - set(needed) - set(optional))
     if missing or unknown:
         faults = [f"missing {missing}"] * bool(missing) + [f"unknown {unknown}"] * bool(unknown)
         raise CheckpointError(f"{where}.init_args: {'; '.join(faults)}")

@@ -15,6 +15,7 @@ from typing import Any
 from tts_core.config import check_numbers, exact_fields, mapping
 from tts_core.dia.sampling import DEFAULTS_0626, DEFAULTS_V01, Sampling
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.printable import named
 
 
 @dataclass(frozen=True)
@@ -374,9 +375,7 @@ def _integers(value: object, where: str) -> tuple[int, ...]:
 def _reject_unknown(given: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise CheckpointError(
-            f"{where}: unknown fields {', '.join(unknown)}; this Dia variant is not supported"
-        )
+        raise CheckpointError(f"{where}: unknown fields {named(unknown)}; this Dia variant is not supported")
 
 
 def _first_set(name: str, *places: Mapping[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tts_core.config import check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
+from tts_core.printable import named
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -344,7 +345,7 @@ class _Look:
 def _check_beside(given: Mapping[str, Any], where: str, *, ignored: Sequence[str], **known: Any) -> None:
     unknown = sorted(set(given) - set(known) - set(ignored))
     if unknown:
-        raise CheckpointError(f"{where}: unknown fields {', '.join(unknown)}")
+        raise CheckpointError(f"{where}: unknown fields {named(unknown)}")
     wrong = [
         f"{name} {given[name]!r:.40}, not {known[name]}"
         for name in known

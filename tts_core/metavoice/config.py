@@ -14,6 +14,7 @@ from typing import Any
 
 from tts_core.config import check_numbers, exact_fields, mapping
 from tts_core.errors import CheckpointError
+from tts_core.printable import named
 
 CODEBOOK_SIZE = 1024  # codes of every codebook; in the second stage the next id is the padding
 FIRST_STAGE_BOOKS = 2  # codebooks that the first stage predicts in turn
@@ -299,9 +300,7 @@ def _arguments(checkpoint: Mapping[str, Any], where: str) -> dict[str, Any]:
     given = mapping(checkpoint["model_args"], f"{where}: model_args")
     unknown = sorted(map(str, set(given) - set(_DEFAULTS) - {"vocab_sizes", *_HARMLESS}))
     if unknown:
-        raise CheckpointError(
-            f"{where}: model_args: unknown {', '.join(unknown)}; this variant is not supported"
-        )
+        raise CheckpointError(f"{where}: model_args: unknown {named(unknown)}; this variant is not supported")
     args = _DEFAULTS | dict(given)
     lists = [args.get("vocab_sizes"), args["target_vocab_sizes"] or [1]]
     sizes = [args[name] for name in ("block_size", "n_layer", "n_head", "n_embd")]
