@@ -39,15 +39,18 @@ class DiaEngine:
             self.config, batch.prompts, batch.max_frames, last_channel_free=batch.last_channel_free
         )
         guided = batch.sampling.cfg_scale != 0
-        if guided and self._nothing is None:
-            self._nothing = self.network.encode_nothing()
         draws = self._draws(batch, grid, guided=guided)
         while not grid.done:
             ids = next(draws)
             if ids.min() < 0:
-                raise self._fault(ids, batch, grid, guided=guided)
+                raise self.fault(ids, batch, grid, guided=guided)
             grid.accept(ids)
             yield grid
+
+    def slots(self, texts: int, *, rows: int, text_rows: int) -> Slots:
+        """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows, with guidance."""
+        decoder = FusedDecoder(self.network, self._empty_text())
+        return Slots(decoder, texts=texts, rows=rows, text_rows=text_rows)
 
     @property
     def policy(self) -> CodecPolicy:
@@ -68,13 +71,19 @@ class DiaEngine:
         audio = [self.codec.decode_whole(self.host.to_device(codes)) for codes in calls]
         return [self.host.to_host(one) for one in audio]
 
+    def _empty_text(self) -> mx.array:
+        if self._nothing is None:
+            self._nothing = self.network.encode_nothing()
+        return self._nothing
+
     def _draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
         """Yield ids for every next row of a grid, (B, C). One read from the device per row, a row late."""
-        decoder = FusedDecoder(self.network, self._nothing if guided else None)
+        decoder = FusedDecoder(self.network, self._empty_text() if guided else None)
         texts, longest = len(batch.tokens), max(map(len, batch.tokens))
         return decode(Slots(decoder, texts=texts, rows=grid.rows.shape[1], text_rows=longest), batch, grid)
 
-    def _fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
+    def fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
+        """Build the error for logits that are not all finite. ids: (B, C), the draws; -1 in such texts."""
         item = int((ids < 0).any(axis=1).argmax())
         tokens = self.host.to_device(batch.tokens[item])
         rows = self.host.to_device(grid.rows[item : item + 1, : grid.filled])

@@ -36,6 +36,8 @@ class Drawn:
 class Slots:
     """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
 
+    burst = 1  # steps between two reads of draws
+
     def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
         self.decoder, self.network = decoder, decoder.network
         self.texts, self.guided, self.ticks = texts, decoder.constants is not None, 0

@@ -30,7 +30,9 @@ def spoken(session: Session, *keys: int) -> list[GenerationResult]:
 @every_model
 @every_side
 def test_a_session_speaks_as_the_pipeline(model: str, side: str) -> None:
-    """Same codes and same sound; the rehearsal of a warm-up gives sound, too."""
+    """Same codes, captions and, where it is decoded in the same windows, samples; the rehearsal of a warm-up
+    gives sound, too.
+    """
     session = voice(model, side).session(2)
     key = session.join(session.rehearsal())
     [warm] = spoken(session, key)
@@ -40,7 +42,9 @@ def test_a_session_speaks_as_the_pipeline(model: str, side: str) -> None:
     [found] = spoken(session, session.join(asked))
     expected = join(list(voice(model, side).speak(asked)))
     np.testing.assert_array_equal(found.codes, expected.codes)
-    np.testing.assert_allclose(found.audio, expected.audio, rtol=0, atol=1e-6)
+    assert len(found.audio) == len(expected.audio)
+    if model != "dia":  # its windows are compared in tests/parity/dia/test_session.py
+        np.testing.assert_array_equal(found.audio, expected.audio)
     assert found.finish_reason == expected.finish_reason
     assert found.cues == expected.cues
     session.close()

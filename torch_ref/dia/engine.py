@@ -15,11 +15,13 @@ from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.fused import FusedDecoder, runs
 from torch_ref.dia.guard import fault
+from torch_ref.dia.plain_slots import PlainSlots
 from torch_ref.dia.slots import Slots, decode
 from torch_ref.dia.step import make_step
 from torch_ref.host import Host
 from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.dia import slots
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Batch
 from tts_core.errors import GenerationError
@@ -41,15 +43,21 @@ class DiaEngine:
             self.config, batch.prompts, batch.max_frames, last_channel_free=batch.last_channel_free
         )
         guided = batch.sampling.cfg_scale != 0
-        if guided and self._nothing is None:
-            self._nothing = self.network.encode_nothing()
         draws = (self._fused_draws if runs(self.network) else self._draws)(batch, grid, guided=guided)
         while not grid.done:
             ids = next(draws)
             if ids.min() < 0:
-                raise self._fault(ids, batch, grid, guided=guided)
+                raise self.fault(ids, batch, grid, guided=guided)
             grid.accept(ids)
             yield grid
+
+    @torch.inference_mode()
+    def slots(self, texts: int, *, rows: int, text_rows: int) -> slots.Slots:
+        """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows, with guidance."""
+        if not runs(self.network):
+            return PlainSlots(self.network, self._empty_text(), texts=texts)
+        decoder = FusedDecoder(self.network, self._empty_text())
+        return Slots(decoder, texts=texts, rows=rows, text_rows=text_rows)
 
     @property
     def policy(self) -> CodecPolicy:
@@ -70,10 +78,15 @@ class DiaEngine:
         audio = [self.codec.decode_whole(self.host.to_device(codes)) for codes in calls]
         return [self.host.to_host(one) for one in audio]
 
+    def _empty_text(self) -> Tensor:
+        if self._nothing is None:
+            self._nothing = self.network.encode_nothing()
+        return self._nothing
+
     def _draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
         """Yield ids for every next row of a grid, (B, C). One read from the device per row."""
         tokens = [self.host.to_device(ids) for ids in batch.tokens]
-        source = self.network.read(tokens, self._nothing if guided else None)
+        source = self.network.read(tokens, self._empty_text() if guided else None)
         step = make_step(self.network, source, batch.sampling, guided=guided, rows=grid.rows.shape[1])
         shape = grid.channels, self.config.decoder_config.vocab_size
         first = 0
@@ -86,11 +99,12 @@ class DiaEngine:
 
     def _fused_draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
         """Yield the same ids from kernels, which compute some rows ahead."""
-        decoder = FusedDecoder(self.network, self._nothing if guided else None)
+        decoder = FusedDecoder(self.network, self._empty_text() if guided else None)
         texts, longest = len(batch.tokens), max(map(len, batch.tokens))
         return decode(Slots(decoder, texts=texts, rows=grid.rows.shape[1], text_rows=longest), batch, grid)
 
-    def _fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
+    def fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
+        """Build the error for logits that are not all finite. ids: (B, C), the draws; -1 in such texts."""
         item = int((ids < 0).any(axis=1).argmax())
         tokens = self.host.to_device(batch.tokens[item])
         rows = self.host.to_device(grid.rows[item : item + 1, : grid.filled])

@@ -23,7 +23,7 @@ from tts_core.dia.request import Batch
 from tts_core.nn.noise import HostNoise, Noise
 
 NOISE_STEPS = 16  # steps whose noise is drawn at once
-STEPS = 4  # between two reads of draws
+STEPS = 4
 DRAWN_STEPS = 64  # draws that are kept
 
 
@@ -47,6 +47,8 @@ class Drawn:
 
 class Slots:
     """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
+
+    burst = STEPS  # between two reads of draws
 
     def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
         self.decoder, self.network = decoder, decoder.network
@@ -78,6 +80,7 @@ class Slots:
         self._compile()
         self.graph, _ = capture(self._step, device, again=self._clear)
 
+    @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
         """Read a text and let it start with the next step; its slot must be free."""
         device = self.noise.device
@@ -102,11 +105,13 @@ class Slots:
             self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
         self.noised = self.ticks  # what was drawn ahead is drawn again, with this text's
 
+    @torch.inference_mode()
     def leave(self, slot: int) -> None:
         """Free a slot. Steps that run already still compute it."""
         self.rows.limit[slot], self.rows.filled[slot] = -1, 1
         self.sources[slot] = None
 
+    @torch.inference_mode()
     def launch(self, steps: int) -> Drawn:
         """Run some steps; waits for nothing."""
         first = self.ticks

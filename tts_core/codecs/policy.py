@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from tts_core.errors import UsageError
 from tts_core.nn.windows import growing
 
+SAME = 8  # windows of a size in `served_stop`
+
 
 @dataclass(frozen=True)
 class CodecPolicy:
@@ -31,6 +33,17 @@ class CodecPolicy:
     def decode_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
         """Cut [0, frames) for a streamed decode; the cuts do not depend on where the speech ends."""
         return growing(frames, self.first_frames, self.max_frames)
+
+    def served_stop(self, start: int) -> int:
+        """End of the window that begins at `start`, in a stream that shares its steps with others.
+
+        Sizes double after SAME windows of each, so that a listener whose speech is made in at most
+        SAME / (SAME + 1) of its own time waits nowhere; `decode_cuts` asks for half of it.
+        """
+        size = self.first_frames
+        while 2 * size <= self.max_frames and start >= SAME * (2 * size - self.first_frames):
+            size *= 2
+        return start + size
 
     def even_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
         """Cut [0, frames) into even windows, for an encode or a decode that is not streamed."""

@@ -12,6 +12,9 @@ from typing import Literal
 import numpy as np
 
 from tts_core.dia.config import DiaConfig
+from tts_core.dia.joining import Joining
+from tts_core.dia.sampling import Sampling
+from tts_core.nn.noise import Noise
 
 FREE = -1  # a slot that the model fills
 
@@ -47,6 +50,19 @@ class DelayGrid:
         for item, prompt in enumerate(prompts):
             self._force(item, prompt, last_channel_free)
         self.filled = 1 + int(self.prompt_frames.min())  # rows that need no prediction
+
+    @classmethod
+    def joined(cls, config: DiaConfig, text: Joining) -> DelayGrid:
+        """Build the grid of one text that joins others; its rows are copied."""
+        grid = cls(config, [None], [text.max_frames])
+        grid.prompt_frames = np.array([text.prompt_frames])
+        grid.rows, grid.filled = text.grid[None].copy(), text.filled
+        return grid
+
+    def joining(self, tokens: np.ndarray, sampling: Sampling, noise: Noise) -> Joining:
+        """Describe the only text of this grid, for slots. tokens: (S,) int32, with its transcript."""
+        [rows], [prompt], [most] = self.rows, self.prompt_frames, self.max_frames
+        return Joining(tokens, rows.copy(), self.filled, int(prompt), int(most), sampling, noise)
 
     def _force(self, item: int, prompt: np.ndarray | None, last_channel_free: bool) -> None:
         bos = self.config.bos_token_id

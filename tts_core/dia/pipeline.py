@@ -11,15 +11,14 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
-from typing import Protocol, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
-from tts_core.codecs.dac import DacConfig, check_fits, decode_lookahead
+from tts_core.codecs.dac import check_fits, decode_lookahead
 from tts_core.codecs.dac_calls import Passage
-from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia.config import DiaConfig
+from tts_core.dia.engine import Engine
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script
 from tts_core.dia.memory import Job, check_running, fitting_batch
@@ -34,53 +33,19 @@ from tts_core.dia.request import (
     request_batch,
     together,
 )
-from tts_core.nn.host import Host
+from tts_core.dia.session import DiaSession
+from tts_core.dia.speaking import Speaking
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
-from tts_core.serving.one_by_one import OneByOne
 from tts_core.serving.session import Session
 from tts_core.text.duration import warn_of_cut
 from tts_core.text.rules import NO_RULES, TextRules
 
+REHEARSAL = 40  # frames at most: every kernel, and the first windows
+
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
-
-
-class Engine(Protocol):
-    """Dia's networks on one side, `dia/engine.py`: a decoder, and the codec's two directions."""
-
-    @property
-    def config(self) -> DiaConfig:
-        """The network's configuration."""
-        ...
-
-    @property
-    def codec_config(self) -> DacConfig:
-        """The codec's configuration."""
-        ...
-
-    @property
-    def policy(self) -> CodecPolicy:
-        """The codec's windows."""
-        ...
-
-    @property
-    def host(self) -> Host:
-        """The device that the networks run on."""
-        ...
-
-    def rows(self, batch: Batch) -> Iterator[DelayGrid]:
-        """Fill the grid of a batch row by row; yield it after each row."""
-        ...
-
-    def encode(self, samples: np.ndarray) -> np.ndarray:
-        """Encode samples. (L,) float32 → codes (Q, P) int32."""
-        ...
-
-    def decode_windows(self, passages: Sequence[Passage]) -> list[np.ndarray]:
-        """Decode passages, also of several texts, to samples (L,) float32 each."""
-        ...
 
 
 class DiaPipeline:
@@ -148,8 +113,8 @@ class DiaPipeline:
         return self._parts(request, meter, watch)
 
     def session(self, places: int) -> Session:
-        """Open a running batch for requests that other callers make; they are spoken one by one."""
-        return OneByOne(self, lambda: self.request("[S1] Yes.", DiaOptions(seed=0)))
+        """Open a running batch. Raises ResourceError, before it is allocated, for too little memory."""
+        return DiaSession(self.engine, places, self._rehearsal)
 
     def generate_batch(
         self,
@@ -245,6 +210,11 @@ class DiaPipeline:
             results[place] = self._side_by_side(one, Watch(progress, cancel))
         return [results[place] for place in range(len(texts))]
 
+    def _rehearsal(self) -> Request:
+        return self.request(
+            "[S1] Yes.", DiaOptions(seed=0, max_frames=min(REHEARSAL, self.config.max_frames))
+        )
+
     def _check_memory(self, job: Job) -> None:
         host = self.engine.host
         check_running(
@@ -261,56 +231,12 @@ class DiaPipeline:
         """Yield a text's speech piece by piece, each window by window."""
         self.engine.host.reset_peak()
         watch.tell("prompt", 0, request.seconds)
-        request = request.encoded(self.engine.encode)
-        if len(request.pieces) > 1:
-            yield from self._pieces(Script(request), meter, watch)
-            return
-        batch, delivery = request.batch(), Delivery(request.pacing, self.sample_rate)
-        for segment, (grid, start, stop, audio) in enumerate(self._windows(batch, watch)):
-            sound = delivery.add(audio)
-            last = grid.done and stop == grid.frames(0)
-            if last:
-                sound = np.concatenate([sound, delivery.finish()])
-            meter.add(len(sound))
-            watch.tell("speech", meter.seconds_made, request.seconds)
-            yield meter.result(
-                sound,
-                grid.codes(0)[:, start:stop],
-                seed=batch.seeds[0],
-                token_count=grid.filled,
-                peak_bytes=self.engine.host.peak_bytes(),
-                segment_idx=segment,
-                finish_reason=grid.finish_reason(0) if last else None,
-                cues=delivery.cues(),
-            )
-
-    def _pieces(self, script: Script, meter: Meter, watch: Watch) -> Iterator[GenerationResult]:
-        delivery, segment = Delivery(script.request.pacing, self.sample_rate), 0
-        for [place] in script.groups(1):
-            batch, heard = script.batch([place]), []
-            for grid, start, stop, audio in self._windows(batch, watch):
-                heard.append(audio)
-                codes = grid.codes(0)
-                ended = grid.done and stop == codes.shape[1]
-                if ended:
-                    script.add(place, batch, grid, 0, np.concatenate(heard))
-                sound = delivery.add(audio, last_of_piece=ended and not script.done)
-                if script.done:
-                    sound = np.concatenate([sound, delivery.finish()])
-                meter.add(len(sound))
-                watch.tell("speech", meter.seconds_made, script.request.seconds)
-                part = meter.result(
-                    sound,
-                    codes[:, start:stop],
-                    seed=None,
-                    token_count=grid.filled,
-                    peak_bytes=self.engine.host.peak_bytes(),
-                    segment_idx=segment,
-                    finish_reason=script.finish_reason if script.done else None,
-                    cues=delivery.cues(),
-                )
-                yield script.part(part, ended=[place] if ended else [], rows=0 if ended else grid.filled)
-                segment += 1
+        speaking = Speaking(request.encoded(self.engine.encode), meter, self.engine.host)
+        while not speaking.done:
+            for grid, start, stop, audio in self._windows(speaking.begin(), watch):
+                part = speaking.part(grid, start, stop, audio)
+                watch.tell("speech", meter.seconds_made, request.seconds)
+                yield part
 
     def _side_by_side(self, request: Request, watch: Watch) -> GenerationResult:
         """Speak a long text as one result: pieces that do not depend on each other run as a batch."""
@@ -361,8 +287,6 @@ class DiaPipeline:
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
             cuts = [cut for cut in self.engine.policy.decode_cuts(known) if made < cut[1] <= ready]
-            if grid.done:
-                self._warn_of_cuts(batch, grid)
             if grid.done and not cuts:  # an empty last part ends the stream
                 cuts = [(known, known)]
             codes = grid.codes(0)

@@ -266,7 +266,7 @@ def test_an_idle_model_is_unloaded_and_comes_back() -> None:
         until(lambda: source.loaded == [])
         assert len(list(speaking.submit("song", "one two"))) == 2
         until(lambda: source.loaded == [])
-        assert speaking.statistics().loaded == ()
+        until(lambda: speaking.statistics().loaded == ())
     assert source.log.count("load") == 2
     assert source.log.count("join rehearsal") == 2
 

@@ -1,0 +1,196 @@
+"""Slots without kernels, for CPUs, MPS and GPUs on which the kernels do not run: operations of the network.
+
+Rows of the batch are those of the texts in progress; their memory is copied when a text joins or leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_ref.dia.dia import DecoderLayer, Dia, Source
+from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
+from torch_ref.guard import marked
+from torch_ref.layers.cache import CHUNK
+from torch_ref.layers.row_cache import RowCache, RowPositions
+from torch_ref.layers.selection import first_largest
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.joining import Joining
+from tts_core.dia.sampling import Sampling
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text in progress. grid: its rows so far, one text's."""
+
+    joining: Joining
+    grid: DelayGrid
+
+    def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Numbers for its next row, (C, V) float32. Inside its prompt it draws nothing from its source."""
+        [step] = self.grid.steps()
+        if step < 0 or not self.joining.sampling.temperature:
+            return np.full(shape, 0.5, np.float32)
+        return self.joining.noise.uniform(int(step), shape)
+
+
+class Drawn:
+    """Draws of some steps."""
+
+    def __init__(self, rows: np.ndarray):
+        self._rows = rows
+
+    def read(self) -> np.ndarray:
+        """Return them. (steps, B, C) int32; -1 where a text's logits were not all finite."""
+        return self._rows
+
+
+class PlainSlots:
+    """`texts` slots. nothing: (1, 1, source width), the encoding of the empty text; None without guidance."""
+
+    burst = 1  # steps between two reads of draws
+
+    def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int):
+        self.network, self.texts = network, texts
+        decoder = network.model.decoder
+        self.constants = None if nothing is None else decoder.constants(nothing)
+        self.groups = 1 if nothing is None else 2  # unconditional rows follow the conditional ones
+        self.running: dict[int, Text] = {}  # by slot, in the order of their rows
+        config, layers = network.config.decoder_config, range(network.config.decoder_config.num_hidden_layers)
+        weight = network.logits_dense.weight
+        own = self.groups, 0, config.num_key_value_heads, 0, config.head_dim
+        source = 1, 0, config.cross_num_key_value_heads, 0, config.cross_head_dim
+        self.own = [(weight.new_zeros(own), weight.new_zeros(own)) for _ in layers]
+        self.source = [(weight.new_zeros(source), weight.new_zeros(source)) for _ in layers]
+
+    @torch.inference_mode()
+    def join(self, slot: int, text: Joining) -> None:
+        """Read a text and let it start with the next step; its slot must be free."""
+        device, before = self.network.logits_dense.weight.device, text.filled - 1
+        source = self.network.read([torch.from_numpy(text.tokens).to(device)])
+        source = source._replace(unconditional=self.constants)
+        read = zip(source.keys, source.values, strict=True)
+        self.source = [_joined(held, new) for held, new in zip(self.source, read, strict=True)]
+        cache = self.network.new_cache()
+        if before:
+            rows = torch.from_numpy(text.grid[None, :before]).to(device)
+            self.network.model.decoder(torch.cat([rows] * self.groups), cache, source)
+        own = []
+        for held, layer in zip(self.own, cache, strict=True):
+            empty = held[0].new_zeros(self.groups, held[0].shape[2], 0, held[0].shape[4])
+            known = layer.buffers or (empty, empty)
+            own.append(_joined(held, (known[0][:, :, :before], known[1][:, :, :before])))
+        self.own = own
+        self.running[slot] = Text(text, DelayGrid.joined(self.network.config, text))
+
+    @torch.inference_mode()
+    def leave(self, slot: int) -> None:
+        """Free a slot."""
+        if slot not in self.running:
+            return
+        order = list(self.running)
+        kept = torch.tensor([row for row, one in enumerate(order) if one != slot], dtype=torch.int64)
+        kept = kept.to(self.network.logits_dense.weight.device)
+        del self.running[slot]
+        texts = list(self.running.values())
+        rows = _chunks(max((text.grid.filled for text in texts), default=0))
+        longest = max((len(text.joining.tokens) for text in texts), default=0)
+        self.own = [(keys[:, kept, :, :rows], values[:, kept, :, :rows]) for keys, values in self.own]
+        self.source = [
+            (keys[:, kept, :, :longest], values[:, kept, :, :longest]) for keys, values in self.source
+        ]
+
+    @torch.inference_mode()
+    def launch(self, steps: int) -> Drawn:
+        """Run some steps. Free slots draw zeros."""
+        return Drawn(np.stack([self._step() for _ in range(steps)]))
+
+    def _step(self) -> np.ndarray:
+        """Draw the next row of every text, (B, C) int32, and put it into its grid."""
+        config = self.network.config
+        drawn = np.zeros((self.texts, config.decoder_config.num_channels), np.int32)
+        if not self.running:
+            return drawn
+        drawn[list(self.running)] = self._draw(self._logits()).cpu().numpy()
+        for slot, text in self.running.items():
+            if text.grid.filled < text.grid.rows.shape[1]:  # rows past the grid's end are dropped
+                text.grid.accept(np.maximum(drawn[slot : slot + 1], 0))
+        return drawn
+
+    def _draw(self, logits: Tensor) -> Tensor:
+        """Draw ids of every text, those of equal settings together. (R, C, V) → (N, C)."""
+        config, texts = self.network.config, list(self.running.values())
+        candidates = candidates_v01 if config.cross_rope else candidates_0626
+        cond, uncond = logits[: len(texts)], logits[-len(texts) :]
+        same: dict[Sampling, list[int]] = {}
+        for row, text in enumerate(texts):
+            same.setdefault(text.joining.sampling, []).append(row)
+        ids = torch.zeros(cond.shape[:2], dtype=torch.int64, device=logits.device)
+        for sampling, rows in same.items():
+            kept = candidates(cond[rows], uncond[rows], sampling, config.eos_token_id)
+            if sampling.temperature:
+                uniform = np.stack([texts[row].uniform(tuple(cond.shape[1:])) for row in rows])
+                ids[rows] = draw(kept, torch.from_numpy(uniform).to(logits.device))
+            else:
+                ids[rows] = first_largest(kept)
+        return marked(ids, logits)
+
+    def _logits(self) -> Tensor:
+        """Compute logits for the next row of every text, (R, C, V) float32."""
+        decoder, device = self.network.model.decoder, self.network.logits_dense.weight.device
+        texts = list(self.running.values())
+        last = np.stack([text.grid.rows[0, text.grid.filled - 1] for text in texts])
+        places = np.array([text.grid.filled - 1 for text in texts])
+        seen = int(places.max()) + 1
+        self._make_room(seen)
+        tokens = torch.from_numpy(last[:, None]).to(device).repeat(self.groups, 1, 1)
+        positions = torch.from_numpy(places).to(device)
+        at = RowPositions(self.own[0][0].shape[3])
+        at.move(positions.repeat(self.groups), seen)
+        cache = [RowCache(keys.flatten(0, 1), values.flatten(0, 1), at) for keys, values in self.own]
+        source = self._source([len(text.joining.tokens) for text in texts], device)
+        rotation = decoder.rotary(at.positions[:, None, None], 1)
+        cross_rotation = decoder.cross_rotary(positions[:, None, None], 1) if decoder.cross_rope else None
+        x = decoder.embeddings(tokens)
+        layers = cast(Sequence[DecoderLayer], decoder.layers)
+        for index, (layer, rows) in enumerate(zip(layers, cache, strict=True)):
+            x = layer(x, rotation, cross_rotation, rows, source, index)
+        return self.network.head(decoder.norm(x))[:, 0]
+
+    def _source(self, lengths: Sequence[int], device: torch.device) -> Source:
+        keys, values = ([pair[which][0] for pair in self.source] for which in (0, 1))
+        mask = None
+        if min(lengths) < max(lengths):
+            ends = torch.tensor(lengths, device=device)
+            mask = (torch.arange(max(lengths), device=device) < ends[:, None])[:, None, None]
+        return Source(keys, values, mask, self.constants)
+
+    def _make_room(self, rows: int) -> None:
+        """Let the buffers of keys and values grow to hold `rows`."""
+        short = _chunks(rows) - self.own[0][0].shape[3]
+        if short > 0:
+            self.own = [
+                (F.pad(keys, (0, 0, 0, short)), F.pad(values, (0, 0, 0, short))) for keys, values in self.own
+            ]
+
+
+def _chunks(rows: int) -> int:
+    return -(-rows // CHUNK) * CHUNK
+
+
+def _joined(held: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Append a text. held: (G, N, K, T, E) each.  new: (G, K, S, E) each → (G, N + 1, K, longer, E) each."""
+    keys, values = (_appended(one, rows) for one, rows in zip(held, new, strict=True))
+    return keys, values
+
+
+def _appended(held: Tensor, rows: Tensor) -> Tensor:
+    longest = max(held.shape[3], rows.shape[2])
+    held, rows = (F.pad(one, (0, 0, 0, longest - one.shape[-2])) for one in (held, rows))
+    return torch.cat((held, rows[:, None]), dim=1)

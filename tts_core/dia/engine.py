@@ -1,0 +1,62 @@
+"""The interface between Dia's pipeline and its networks on one side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from tts_core.codecs.dac import DacConfig
+from tts_core.codecs.dac_calls import Passage
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.dia.config import DiaConfig
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.request import Batch
+from tts_core.dia.slots import Slots
+from tts_core.errors import GenerationError
+from tts_core.nn.host import Host
+
+
+class Engine(Protocol):
+    """Dia's networks on one side, `dia/engine.py`: a decoder, and the codec's two directions."""
+
+    @property
+    def config(self) -> DiaConfig:
+        """The network's configuration."""
+        ...
+
+    @property
+    def codec_config(self) -> DacConfig:
+        """The codec's configuration."""
+        ...
+
+    @property
+    def policy(self) -> CodecPolicy:
+        """The codec's windows."""
+        ...
+
+    @property
+    def host(self) -> Host:
+        """The device that the networks run on."""
+        ...
+
+    def rows(self, batch: Batch) -> Iterator[DelayGrid]:
+        """Fill the grid of a batch row by row; yield it after each row."""
+        ...
+
+    def encode(self, samples: np.ndarray) -> np.ndarray:
+        """Encode samples. (L,) float32 → codes (Q, P) int32."""
+        ...
+
+    def decode_windows(self, passages: Sequence[Passage]) -> list[np.ndarray]:
+        """Decode passages, also of several texts, to samples (L,) float32 each."""
+        ...
+
+    def slots(self, texts: int, *, rows: int, text_rows: int) -> Slots:
+        """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows, with guidance."""
+        ...
+
+    def fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:
+        """Build the error for logits that are not all finite. ids: (B, C), the draws; -1 in such texts."""
+        ...

@@ -1,0 +1,77 @@
+"""The parts of one request's speech: its pieces in turn, each window by window."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tts_core.audio.delivery import Delivery
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.long_text import Script
+from tts_core.dia.request import Batch, Request
+from tts_core.nn.host import Host
+from tts_core.results import GenerationResult, Meter
+from tts_core.text.duration import warn_of_cut
+
+
+class Speaking:
+    """Speech in progress. `begin` gives the run of each piece, `part` takes its windows in order.
+
+    request: with its reference encoded.
+    """
+
+    def __init__(self, request: Request, meter: Meter, host: Host):
+        self.request, self.meter, self.host = request, meter, host
+        self.script = Script(request) if len(request.pieces) > 1 else None
+        self.delivery = Delivery(request.pacing, meter.sample_rate)
+        self.done = False
+        self._place, self._segment = 0, 0
+        self._heard: list[np.ndarray] = []
+
+    def begin(self) -> Batch:
+        """Build the run of the next piece: a batch of one text."""
+        self._heard = []
+        if self.script is None:
+            self.batch = self.request.batch()
+        else:
+            [self._place] = next(self.script.groups(1))
+            self.batch = self.script.batch([self._place])
+        return self.batch
+
+    def part(self, grid: DelayGrid, start: int, stop: int, audio: np.ndarray) -> GenerationResult:
+        """Build the next part from frames [start, stop) of the piece's grid and their samples (L,).
+
+        The last window of a piece is the one that ends at its last frame, once the grid is done.
+        """
+        codes, script = grid.codes(0), self.script
+        ended = grid.done and stop == codes.shape[1]
+        self.done = ended
+        if script is not None:
+            self._heard.append(audio)
+            if ended:
+                script.add(self._place, self.batch, grid, 0, np.concatenate(self._heard))
+            self.done = script.done
+        if ended:
+            self._warn(grid)
+        sound = self.delivery.add(audio, last_of_piece=ended and not self.done)
+        if self.done:
+            sound = np.concatenate([sound, self.delivery.finish()])
+        self.meter.add(len(sound))
+        part = self.meter.result(
+            sound,
+            codes[:, start:stop],
+            seed=self.batch.seeds[0],
+            token_count=grid.filled,
+            peak_bytes=self.host.peak_bytes(),
+            segment_idx=self._segment,
+            finish_reason=grid.finish_reason(0) if self.done else None,
+            cues=self.delivery.cues(),
+        )
+        self._segment += 1
+        if script is None:
+            return part
+        return script.part(part, ended=[self._place] if ended else [], rows=0 if ended else grid.filled)
+
+    def _warn(self, grid: DelayGrid) -> None:
+        """Log a warning if the piece reached the limit of its own length."""
+        if self.batch.own_limits and grid.finish_reason(0) == "length":
+            warn_of_cut(self.batch.max_frames[0], self.request.frame_rate)
