@@ -14,7 +14,7 @@ from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.step import draw_ids
-from mlx_port.reading import Reading, begin_read
+from mlx_port.reading import Reading, begin_read, finish_read
 from tts_core.mars5.rows import BatchRows, Joining
 
 
@@ -22,6 +22,7 @@ class Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids; allocated at once.
 
     lowest, end: ids of CodecVocabulary.
+    steps, ahead: of a launch, and launches before one is read, that keep the device busy.
     """
 
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
@@ -36,9 +37,9 @@ class Slots:
         ]
         self.rotary = network.positions(room)
         self.tokens = mx.zeros((texts, 1), mx.int32)
-        self.recent = self._nothing(
-            1
-        )  # last ids of each text, a ring; the vocabulary's size is an empty place
+        # last ids of each text, a ring; the vocabulary's size is an empty place
+        self.recent = self._nothing(1)
+        self.steps, self.ahead = 1, 1
 
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's prompt but its last id and let it start with the next step; its slot must be free.
@@ -93,6 +94,10 @@ class Slots:
                 self.tokens[slots] = mx.maximum(ids[slots], 0)[:, None]
             drawn.append(ids)
         return begin_read(mx.stack(drawn))
+
+    def read(self, launched: Reading) -> np.ndarray:
+        """Wait for a launch. → (steps, texts) ids."""
+        return finish_read(launched)
 
     def logits(self, positions: np.ndarray) -> mx.array:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""

@@ -7,19 +7,22 @@ itself.
 from __future__ import annotations
 
 import mlx.core as mx
+import numpy as np
 
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.metavoice.first_stage import FirstStage
 from mlx_port.metavoice.step import draw_ids, speaker_rows, stacked
-from mlx_port.reading import Reading, begin_read
+from mlx_port.reading import Reading, begin_read, finish_read
 from tts_core.metavoice.rows import BatchRows, Joining
+from tts_core.metavoice.sampling import FirstStageSampling
 
 
 class Slots:
     """`texts` slots on `rows` rows of the network, for texts of at most `room` ids, allocated at once.
 
     end_of_text: the id that replaces text in rows without it.
+    steps, ahead: of a launch, and launches before one is read, that keep the device busy.
     """
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
@@ -34,6 +37,11 @@ class Slots:
         ]
         self.tokens = mx.zeros((rows, 1), mx.int32)
         self.speakers = mx.zeros((rows, 1, config.hidden_size), dtype)
+        self.steps, self.ahead = 1, 1
+
+    def fits(self, sampling: FirstStageSampling) -> bool:
+        """Return whether there are a slot and rows for a text with this sampling."""
+        return self.plan.fits(sampling)
 
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's ids but the last and let it start with the next step; its slot must be free."""
@@ -73,6 +81,10 @@ class Slots:
             drawn.append(ids)
             plan.advance()
         return begin_read(mx.stack(drawn))
+
+    def read(self, launched: Reading) -> np.ndarray:
+        """Wait for a launch. → (steps, texts) ids."""
+        return finish_read(launched)
 
     def logits(self) -> mx.array:
         """Compute logits of the rows in use, (R, V) float32."""

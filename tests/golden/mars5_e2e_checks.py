@@ -97,8 +97,9 @@ class Whole:
 
         def watched_diffuse(text: Any, reference: Any, cells: Cells, *rest: Any) -> Any:
             run.read.append((text, reference, cells))
-            run.drawn.append(reverse(text, reference, cells, *rest))
-            return run.drawn[-1]
+            for drawn in reverse(text, reference, cells, *rest):
+                yield drawn
+            run.drawn.append(drawn)
 
         with (
             mock.patch.object(engine, "extend", watched_extend),

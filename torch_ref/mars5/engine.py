@@ -5,7 +5,7 @@ Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from torch_ref.mars5.ar_loop import extend
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from torch_ref.mars5.reverse import ReverseDiffusion
+from torch_ref.mars5.slots import Slots
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
@@ -51,17 +52,16 @@ class Mars5Engine:
         """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's."""
         return extend(self.network, codes, sequence, options, noise)
 
+    def slots(self, texts: int, room: int) -> Slots:
+        """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
+        lowest, end = self.vocabulary.lowest, self.vocabulary.end
+        return Slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
+
     def diffuse(
-        self,
-        text: np.ndarray,
-        reference: np.ndarray,
-        cells: Cells,
-        settings: Diffusion,
-        noise: Noise,
-        check: Callable[[], None],
-    ) -> np.ndarray:
-        """Draw all codebooks of the cells' frames. → (Q, S) int32. check: called between timesteps."""
-        return self.diffusion.run(text, reference, cells, settings, noise=noise, check=check)
+        self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
+    ) -> Iterator[np.ndarray | None]:
+        """Draw all codebooks of the cells' frames: yield None before each timestep, then (Q, S) int32."""
+        return self.diffusion.timesteps(text, reference, cells, settings, noise=noise)
 
     def decode(self, codes: np.ndarray, bandwidth_id: int) -> np.ndarray:
         """Decode codes. (Q, T) int32 → samples (L,) float32."""

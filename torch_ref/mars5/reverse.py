@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -134,19 +134,33 @@ class ReverseDiffusion:
         settings: Diffusion,
         *,
         noise: Noise,
-        check: Callable[[], None] | None = None,
     ) -> np.ndarray:
         """Draw all codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
 
-        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.  check: called
-        between timesteps; it may raise.
+        Arguments and errors as in `timesteps`.
+        """
+        *_, codes = self.timesteps(text, reference, cells, settings, noise=noise)
+        assert codes is not None
+        return codes
+
+    def timesteps(
+        self,
+        text: np.ndarray,
+        reference: np.ndarray,
+        cells: Cells,
+        settings: Diffusion,
+        *,
+        noise: Noise,
+    ) -> Iterator[np.ndarray | None]:
+        """Yield None before each timestep, and at the end the codes of `run`.
+
+        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.
         Raises GenerationError if the network computes NaN or infinity.
         """
         for codes in self.states(text, reference, cells, settings, noise=noise):
-            if check is not None:
-                check()
+            yield None
             last = codes
-        return last.int().cpu().numpy().T
+        yield last.int().cpu().numpy().T
 
     @torch.inference_mode()
     def states(

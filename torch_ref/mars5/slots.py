@@ -15,7 +15,7 @@ from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.step import draw_ids
-from torch_ref.reading import Reading, begin_read
+from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.mars5.rows import BatchRows, Joining
 
 
@@ -23,6 +23,7 @@ class Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids; allocated at once.
 
     lowest, end: ids of CodecVocabulary.
+    steps, ahead: of a launch, and launches before one is read, that keep the device busy.
     """
 
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
@@ -37,9 +38,9 @@ class Slots:
         ]
         self.rotary = network.positions(room)
         self.tokens = torch.zeros(texts, 1, dtype=torch.int64, device=weight.device)
-        self.recent = self._nothing(
-            1
-        )  # last ids of each text, a ring; the vocabulary's size is an empty place
+        # last ids of each text, a ring; the vocabulary's size is an empty place
+        self.recent = self._nothing(1)
+        self.steps, self.ahead = (4, 1) if weight.is_cuda else (1, 0)
 
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
@@ -96,6 +97,10 @@ class Slots:
                 self.tokens[slots] = ids[slots].clamp(min=0)[:, None]
             drawn.append(ids)
         return begin_read(torch.stack(drawn))
+
+    def read(self, launched: Reading) -> np.ndarray:
+        """Wait for a launch. → (steps, texts) ids."""
+        return finish_read(launched)
 
     def logits(self, positions: np.ndarray) -> Tensor:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""

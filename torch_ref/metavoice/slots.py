@@ -6,6 +6,7 @@ itself.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,14 +14,16 @@ from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.step import draw_ids, speaker_rows, stacked
-from torch_ref.reading import Reading, begin_read
+from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.metavoice.rows import BatchRows, Joining
+from tts_core.metavoice.sampling import FirstStageSampling
 
 
 class Slots:
     """`texts` slots on `rows` rows of the network, for texts of at most `room` ids, allocated at once.
 
     end_of_text: the id that replaces text in rows without it.
+    steps, ahead: of a launch, and launches before one is read, that keep the device busy.
     """
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
@@ -36,6 +39,11 @@ class Slots:
         ]
         self.tokens = torch.zeros(rows, 1, dtype=torch.int64, device=weight.device)
         self.speakers = weight.new_zeros(rows, 1, config.hidden_size)
+        self.steps, self.ahead = (4, 1) if weight.is_cuda else (1, 0)
+
+    def fits(self, sampling: FirstStageSampling) -> bool:
+        """Return whether there are a slot and rows for a text with this sampling."""
+        return self.plan.fits(sampling)
 
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
@@ -77,6 +85,10 @@ class Slots:
             drawn.append(ids)
             plan.advance()
         return begin_read(torch.stack(drawn))
+
+    def read(self, launched: Reading) -> np.ndarray:
+        """Wait for a launch. → (steps, texts) ids."""
+        return finish_read(launched)
 
     def logits(self) -> Tensor:
         """Compute logits of the rows in use, (R, V) float32."""

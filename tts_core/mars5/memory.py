@@ -53,6 +53,7 @@ class Mars5Job:
     deep: bool = False
     guided: bool = True
     max_len: int = MAX_LEN  # ids, the prompt's included
+    batch: int = 1  # texts that the autoregressive network runs at once
 
     @property
     def cells(self) -> int:
@@ -115,9 +116,10 @@ def weight_bytes(kind: str, config: object, dtype: str, quantization: Mapping[st
 
 def _cache(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
     room = min(config.sliding_window, job.max_len)
-    held = 2 * config.num_hidden_layers * config.hidden_size * size * room
+    held = 2 * config.num_hidden_layers * config.hidden_size * size * room * job.batch
     tables = 2 * 4 * job.max_len * config.head_dim
-    return Term("cache", held + tables, f"keys and values of {room} ids, allocated at once")
+    texts = "" if job.batch == 1 else f", {job.batch} texts"
+    return Term("cache", held + tables, f"keys and values of {room} ids{texts}, allocated at once")
 
 
 def _activations(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
@@ -127,7 +129,7 @@ def _activations(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
     )
     return Term(
         "activations",
-        read + LOGITS * 4 * config.vocab_size,
+        read + LOGITS * 4 * config.vocab_size * job.batch,
         f"one layer of {job.prompt_ids} ids of prompt; logits and their candidates",
     )
 
@@ -187,6 +189,24 @@ def check_loading(
         free=free,
         quantization=quantization,
     )
+
+
+def places_that_fit(configs: Configs, places: int, *, dtype: str, backend: str, free: int | None) -> int:
+    """Count the texts, at most `places`, whose batch fits in `free` bytes; None (unknown) is all.
+
+    Raises ResourceError if not even one fits.
+    """
+
+    def takes(texts: int) -> int:
+        job = Mars5Job(prompt_ids=1, frames=1, batch=texts)
+        return estimate(configs, job, dtype=dtype, backend=backend).running
+
+    found = places if free is None else fits.largest(places, lambda texts: takes(texts) <= free)
+    if not found:
+        fits.check_running(
+            "a batch of one text", takes(1), backend=backend, free=free, options=lambda free: {}
+        )
+    return found
 
 
 def check_running(configs: Configs, job: Mars5Job, *, dtype: str, backend: str, free: int | None) -> None:

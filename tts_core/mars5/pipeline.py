@@ -15,26 +15,32 @@ from typing import Protocol, Unpack
 
 import numpy as np
 
-from tts_core.audio.delivery import Delivery
-from tts_core.audio.silence import loud_span
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
-from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
+from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
-from tts_core.mars5.request import BANDWIDTH_ID, STAGES, Piece, Request, for_vocoder, request, request_batch
+from tts_core.mars5.request import STAGES, Piece, Request, request, request_batch
 from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.session import Mars5Session
+from tts_core.mars5.speech import (
+    Speech,
+    draw_codes,
+    new_frames,
+    sequence_of,
+    trimmed_sound,
+    warn_if_cut,
+)
 from tts_core.mars5.tokens import CodecVocabulary
 from tts_core.nn.host import Host
 from tts_core.nn.noise import Noise
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.results import FinishReason, GenerationResult, Meter, join
-from tts_core.serving.one_by_one import OneByOne
+from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
-from tts_core.text.duration import warn_of_cut
+from tts_core.serving.turns import Slots
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
@@ -83,18 +89,16 @@ class Engine(Protocol):
         """Draw ids until the sequence is done; yield it after each id. codes: (Q, P), the reference's."""
         ...
 
-    def diffuse(
-        self,
-        text: np.ndarray,
-        reference: np.ndarray,
-        cells: Cells,
-        settings: Diffusion,
-        noise: Noise,
-        check: Callable[[], None],
-    ) -> np.ndarray:
-        """Draw all codebooks of the cells' frames. → (Q, S) int32.
+    def slots(self, texts: int, room: int) -> Slots:
+        """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
+        ...
 
-        text: (N,) ids.  reference: (Q, P) codes.  check: called between timesteps; it may raise.
+    def diffuse(
+        self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
+    ) -> Iterator[np.ndarray | None]:
+        """Draw all codebooks of the cells' frames: yield None before each timestep, then (Q, S) int32.
+
+        text: (N,) ids.  reference: (Q, P) codes.
         """
         ...
 
@@ -178,8 +182,11 @@ class Mars5Pipeline:
         return self._parts(request, meter, watch, 0, request.seconds)
 
     def session(self, places: int) -> Session:
-        """Open a session of one place: requests are spoken one by one."""
-        return OneByOne(self, self._rehearsal)
+        """Open a running batch, in which requests share the autoregressive network's steps.
+
+        Raises ResourceError for too little memory.
+        """
+        return Mars5Session(self, places)
 
     def generate_batch(
         self,
@@ -232,11 +239,16 @@ class Mars5Pipeline:
             self._check_memory(one.job())
         meter, watch, made = Meter(self.sample_rate, STAGES), Watch(None, None), []
         for one in self._encoded(requests):
-            sequence = self._ids(one, one.pieces[0], one.max_frames, meter, watch)
-            made.append(self._codes(one, one.pieces[0], sequence, meter, watch))
+            piece = one.pieces[0]
+            sequence = sequence_of(one, piece, self.engine.vocabulary, one.max_frames)
+            self._extend(one, piece, sequence, meter, watch)
+            if one.max_frames is None:
+                warn_if_cut(one, sequence)
+            made.append(self._codes(one, piece, sequence, meter, watch))
         return made
 
-    def _rehearsal(self) -> Request:
+    def rehearsal(self) -> Request:
+        """Build a short request that runs every network but the codec, for a warm-up."""
         voice = np.zeros((self.sizes.n_codebooks, round(self.sizes.frame_rate)), np.int32)
         return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
 
@@ -255,82 +267,46 @@ class Mars5Pipeline:
         self, request: Request, meter: Meter, watch: Watch, before: float, expected: float
     ) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces. before: seconds of earlier texts.  expected: of all."""
-        delivery = Delivery(request.pacing, self.sample_rate)
-        left, tokens, cut_off = request.max_frames, 0, False
-        for segment, piece in enumerate(request.pieces):
-            watch.tell("AR", before + meter.seconds_made, expected)
-            sequence = self._ids(request, piece, left, meter, watch)
-            watch.tell("NAR", before + meter.seconds_made, expected)
-            made = self._codes(request, piece, sequence, meter, watch)
-            tokens += len(sequence.generated)
-            cut_off |= sequence.finish_reason == "length"
-            left = None if left is None else left - made.shape[1]
-            last = segment == len(request.pieces) - 1
-            if left == 0 and not last:
-                last = cut_off = True
-            watch.tell("vocoder", before + meter.seconds_made, expected)
-            with meter.stage("vocoder"):
-                audio = self._decode(made)
-            start, stop = loud_span(audio, request.options.trim_db)
-            sound = delivery.add(audio[start:stop], last_of_piece=not last)
-            reason: FinishReason | None = None
-            if last:
-                sound = np.concatenate([sound, delivery.finish()])
-                reason = "length" if cut_off else "stop"
-            meter.add(len(sound))
-            watch.tell("speech", before + meter.seconds_made, expected)
-            yield meter.result(
-                sound,
-                made,
-                seed=request.seed,
-                token_count=tokens,
-                peak_bytes=self.engine.host.peak_bytes(),
-                segment_idx=segment,
-                finish_reason=reason,
-                cues=delivery.cues(),
-            )
-            if last:
-                return
+        speech = Speech(request, meter, self.engine.vocabulary)
 
-    def _ids(
-        self, request: Request, piece: Piece, max_frames: int | None, meter: Meter, watch: Watch
-    ) -> CodecSequence:
-        """Run the autoregressive network for a piece. max_frames: limit of new frames; None: its own."""
+        def tell(stage: str) -> None:
+            watch.tell(stage, before + meter.seconds_made, expected)
+
+        while not speech.done:
+            piece, sequence = speech.piece, speech.sequence()
+            tell("AR")
+            self._extend(request, piece, sequence, meter, watch)
+            speech.hear(sequence)
+            tell("NAR")
+            codes = self._codes(request, piece, sequence, meter, watch)
+            tell("vocoder")
+            with meter.stage("vocoder"):
+                sound = trimmed_sound(self.engine, codes, request.options.trim_db)
+            result = speech.deliver(codes, sound, peak_bytes=self.engine.host.peak_bytes())
+            tell("speech")
+            yield result
+
+    def _extend(
+        self, request: Request, piece: Piece, sequence: CodecSequence, meter: Meter, watch: Watch
+    ) -> None:
+        """Run the autoregressive network for a piece."""
         assert request.voice.codes is not None, "the reference is encoded first"
-        # a deep clone's codes begin with most of the reference's; frames past its length are new
-        known = request.voice.frames if request.deep else 0
-        limit = request.longest(piece) if max_frames is None else max_frames
-        most = None if limit is None else known + limit
-        sequence = CodecSequence(piece.prompt, self.engine.vocabulary, request.options.max_len, most)
         with meter.stage("AR"):
             for _ in self.engine.extend(request.voice.codes, sequence, request.options, piece.noise):
                 watch.check()
-        if max_frames is None and sequence.finish_reason == "length":
-            warn_of_cut(max(0, len(sequence.codes()) - known), request.frame_rate)
-        return sequence
 
     def _codes(
         self, request: Request, piece: Piece, sequence: CodecSequence, meter: Meter, watch: Watch
     ) -> np.ndarray:
         """Run the diffusion for a piece and return the codes of its new frames, (Q, T) int32."""
-        codes, config, first = request.voice.codes, self.engine.nar_config, sequence.codes()
-        assert codes is not None, "the reference is encoded first"
-        # a deep clone's reference is used twice: as known cells, and again at the start of `first`
-        new = len(first) - (codes.shape[1] if request.deep else 0)
-        if new <= 0:
-            return np.zeros((config.n_output_codebooks, 0), np.int32)
-        self._check_memory(request.job_of(len(piece.prompt.tokens), new))
+        new, drawn = new_frames(request, sequence), None
+        if new:
+            self._check_memory(request.job_of(len(piece.prompt.tokens), new))
         with meter.stage("NAR"):
-            start = first_noise(piece.noise, config.n_codebooks, len(first), config.n_classes)
-            cells = make_cells(first, start, codes if request.deep else None, n_classes=config.n_classes)
-            text = piece.prompt.tokens[: piece.prompt.text_tokens]
-            drawn = self.engine.diffuse(text, codes, cells, request.diffusion, piece.noise, watch.check)
-        return drawn[:, -new:]
-
-    def _decode(self, codes: np.ndarray) -> np.ndarray:
-        """Decode codes (Q, T) to samples (L,) float32."""
-        known = self.engine.vocoder_config
-        return self.engine.decode(for_vocoder(codes, known.n_codebooks, known.codebook_size), BANDWIDTH_ID)
+            for drawn in draw_codes(self.engine, request, piece, sequence):  # noqa: B007
+                watch.check()
+        assert drawn is not None
+        return drawn
 
     def _check_memory(self, job: Mars5Job) -> None:
         host = self.engine.host

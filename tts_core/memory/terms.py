@@ -93,6 +93,10 @@ class Estimate:
         """Bytes that a generation adds at its peak: its largest phase."""
         return max(phase.bytes for phase in self.phases)
 
+    def running_beside(self, name: str) -> int:
+        """Bytes that a generation adds at its peak if the term of this name is there already."""
+        return max(sum(term.bytes for term in phase.terms if term.name != name) for phase in self.phases)
+
     @property
     def total(self) -> int:
         """Bytes at the peak."""

@@ -40,6 +40,7 @@ from tts_core.metavoice.config import (
     SecondStageConfig,
     SpeakerEncoderConfig,
 )
+from tts_core.metavoice.rows import most_rows
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -222,6 +223,28 @@ def check_loading(
         quantization=quantization,
         requantized=False,
     )
+
+
+def places_that_fit(configs: Configs, places: int, *, dtype: str, backend: str, free: int | None) -> int:
+    """Count the texts, at most `places`, whose batch fits in `free` bytes, with Vocos; None (unknown) is all.
+
+    Raises ResourceError if not even one fits.
+    """
+    window = config_of(configs, "metavoice", FirstStageConfig).max_position_embeddings
+
+    def job(texts: int) -> MetaVoiceJob:
+        rows = most_rows(texts)
+        return MetaVoiceJob(text_ids=1, frames=window // FIRST_STAGE_BOOKS, batch=rows, rows=1)
+
+    def takes(texts: int) -> int:
+        return estimate(configs, job(texts), dtype=dtype, backend=backend).running
+
+    found = places if free is None else largest(places, lambda texts: takes(texts) <= free)
+    if not found:
+        fits.check_running(
+            "a batch of one text", takes(1), backend=backend, free=free, options=lambda free: {}
+        )
+    return found
 
 
 def check_running(

@@ -18,7 +18,6 @@ from typing import Protocol, Unpack
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
-from tts_core.audio.loudness import normalize_loudness
 from tts_core.errors import UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, check_running
 from tts_core.metavoice.options import Decoder, MetaVoiceChanges, MetaVoiceOptions
@@ -34,19 +33,29 @@ from tts_core.metavoice.request import (
     request_batch,
 )
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
+from tts_core.metavoice.session import MetaVoiceSession
+from tts_core.metavoice.speech import Speech, all_codes, sounds
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
-from tts_core.results import FinishReason, GenerationResult, Meter, join, real_time_factor
-from tts_core.serving.one_by_one import OneByOne
+from tts_core.results import GenerationResult, Meter, join, real_time_factor
 from tts_core.serving.session import Session
+from tts_core.serving.turns import Slots
 
 BATCH = 8  # pieces run in parallel
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
 Check = Callable[[], None]  # raises CancelledError
+
+
+class MetaVoiceSlots(Slots, Protocol):
+    """A running batch of the first stage, `metavoice/slots.py`."""
+
+    def fits(self, sampling: FirstStageSampling) -> bool:
+        """Return whether there are rows for a text with this sampling."""
+        ...
 
 
 class Engine(Protocol):
@@ -69,6 +78,10 @@ class Engine(Protocol):
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
+        ...
+
+    def slots(self, texts: int, rows: int) -> MetaVoiceSlots:
+        """Allocate a running batch of the first stage for as many texts, on as many rows."""
         ...
 
     def say(
@@ -159,8 +172,11 @@ class MetaVoicePipeline:
         return self._parts(request, run)
 
     def session(self, places: int) -> Session:
-        """Open a session of one place: requests are spoken one by one."""
-        return OneByOne(self, self._rehearsal)
+        """Open a running batch, in which requests share the first stage's steps.
+
+        Raises ResourceError for too little memory.
+        """
+        return MetaVoiceSession(self, places)
 
     def generate_batch(
         self,
@@ -237,7 +253,8 @@ class MetaVoicePipeline:
         """
         return read_voice(self.facts, prompt).encoded(self.engine.speaker)
 
-    def _rehearsal(self) -> Request:
+    def rehearsal(self) -> Request:
+        """Build a short request that runs every network but the speaker encoder, for a warm-up."""
         silence = np.zeros(self.facts.first.speaker_embedding_size, np.float32)
         return self.request("Yes.", MetaVoiceOptions(seed=0, max_frames=16), silence)
 
@@ -266,36 +283,15 @@ class MetaVoicePipeline:
     def _parts(self, request: Request, run: _Run) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
         self.engine.host.reset_peak()
-        vector = run.speaker(request)
-        delivery, meter = Delivery(request.pacing, self.sample_rate), run.meter
-        made, ids, ended = 0, 0, True
-        for place, piece in enumerate(request.pieces):
-            limit = piece.limit(request.frames(place, made))
-            (sequence,) = run.say([piece], vector[None], [limit], request.sampling, 1)
-            said = request.said(place, sequence, made)
-            made, ids, ended = made + said.codes.shape[1], ids + said.ids, ended and said.ended
-            codes = run.fill(piece, said, vector)
-            (audio,) = run.decode([codes], [piece.noise], request.decoder)
-            last = place == len(request.pieces) - 1 or made == request.max_frames
-            sound = delivery.add(audio, last_of_piece=not last)
-            reason: FinishReason | None = None
-            if last:
-                sound = np.concatenate([sound, delivery.finish()])
-                reason = "stop" if ended and place == len(request.pieces) - 1 else "length"
-            meter.add(len(sound))
-            run.watch.tell(STAGES[-1], meter.seconds_made, run.expected)
-            yield meter.result(
-                sound,
-                codes,
-                seed=request.seed,
-                token_count=ids,
-                peak_bytes=self.engine.host.peak_bytes(),
-                segment_idx=place,
-                finish_reason=reason,
-                cues=delivery.cues(),
-            )
-            if last:
-                return
+        vector, speech = run.speaker(request), Speech(request, run.meter)
+        while not speech.done:
+            piece = speech.piece
+            (sequence,) = run.say([piece], vector[None], [speech.limit], request.sampling, 1)
+            codes = run.fill(piece, speech.hear(sequence), vector)
+            (sound,) = run.decode([codes], [piece.noise], request.decoder)
+            result = speech.deliver(codes, sound, peak_bytes=self.engine.host.peak_bytes())
+            run.watch.tell(STAGES[-1], run.meter.seconds_made, run.expected)
+            yield result
 
 
 class _Run:
@@ -354,26 +350,15 @@ class _Run:
 
     def fill(self, piece: Piece, said: Said, vector: np.ndarray) -> np.ndarray:
         """Run the second stage: codes of all codebooks, (Q, F) int32."""
-        if not said.codes.shape[1]:
-            return np.zeros((self.facts.second.n_codebooks, 0), np.int32)
         with self._stage("second stage"):
-            return self.engine.fill(piece, said.codes, vector)
+            return all_codes(self.engine, self.facts, piece, said, vector)
 
     def decode(
         self, codes: Sequence[np.ndarray], noise: Sequence[SpeechNoise], decoder: Decoder
     ) -> list[np.ndarray]:
         """Decode the codes (Q, F) of each piece to samples (L,) float32 at the target loudness."""
-        sounding = [place for place, one in enumerate(codes) if one.shape[1]]
-        made = [np.zeros(0, np.float32)] * len(codes)
-        if not sounding:
-            return made
         with self._stage("decoder"):
-            waves = self.engine.decode(
-                [codes[i] for i in sounding], [noise[i] for i in sounding], decoder, check=self.watch.check
-            )
-            for place, wave in zip(sounding, waves, strict=True):
-                made[place] = normalize_loudness(wave, self.meter.sample_rate)
-        return made
+            return sounds(self.engine, self.facts, codes, noise, decoder, check=self.watch.check)
 
     def _stage(self, name: str) -> AbstractContextManager[None]:
         self.watch.tell(name, self.meter.seconds_made, self.expected)

@@ -14,6 +14,14 @@ import numpy as np
 from tts_core.metavoice.sampling import FirstStageSampling, waiting_times
 from tts_core.nn.noise import Noise
 
+ROWS = 2  # of a text with the usual guidance
+MOST_ROWS = 3  # of a text
+
+
+def most_rows(texts: int) -> int:
+    """Count the rows of a batch: enough for `texts` texts of usual guidance, and for any one."""
+    return max(MOST_ROWS, ROWS * texts)
+
 
 @dataclass(frozen=True, eq=False)
 class Joining:

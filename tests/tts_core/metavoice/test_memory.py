@@ -13,7 +13,14 @@ from tts_core.codecs.mbd import PUBLISHED_UNET, MbdBandConfig, MbdConfig, MbdSch
 from tts_core.errors import ResourceError
 from tts_core.memory.terms import BACKENDS, Estimate
 from tts_core.metavoice.config import FirstStageConfig
-from tts_core.metavoice.memory import MetaVoiceJob, check_loading, check_running, estimate, weight_bytes
+from tts_core.metavoice.memory import (
+    MetaVoiceJob,
+    check_loading,
+    check_running,
+    estimate,
+    places_that_fit,
+    weight_bytes,
+)
 from tts_core.metavoice.spec import MODEL
 
 CONFIGS = dict(next(iter(MODEL.sizes.values())))
@@ -153,3 +160,19 @@ def test_running_names_what_fits(job: MetaVoiceJob, free: float, fits: str) -> N
     assert fits in message
     assert "\n" not in message
     check_running(configs, job, free=None, **how)
+
+
+def test_places_of_a_running_batch() -> None:
+    """As many as asked for, or as many as 0.8 GB each leave room for; the first has a row more."""
+
+    def places(free: int | None) -> int:
+        return places_that_fit(CONFIGS, 8, dtype="bfloat16", backend="mlx-metal", free=free)
+
+    assert places(None) == 8
+    found = [places(free) for free in range(2 * 10**9, 10 * 10**9, 10**9)]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (2, 8)
+    text = 2 * 24 * 2 * 2 * 2048 * 2047  # layers, rows, keys and values, bytes, width, positions
+    assert sum(4 * text <= free and places(free) < 4 for free in range(4 * text, 5 * text, text // 10)) < 6
+    with pytest.raises(ResourceError, match=r"^memory: a batch of one text take"):
+        places(text)

@@ -1,0 +1,143 @@
+"""Requests in a running batch say what they say by themselves, whoever else is served; on both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.parity.arrivals import serve
+from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
+from tts_core.errors import ResourceError, UsageError
+from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.request import STAGES, Request
+from tts_core.prompt import Prompt
+from tts_core.results import join
+from tts_core.serving.session import Failed
+
+SIDES = pytest.mark.parametrize("side", ["torch", "mlx"])
+
+
+def asked(side: str, seed: int, **changes: Any) -> Request:
+    """A request with a voice, a length and settings of its own."""
+    random = np.random.default_rng(seed)
+    ids, text, said = int(random.integers(2, 14)), TEXT, None
+    given: dict[str, Any] = {"seed": seed, "timesteps": int(random.integers(1, 5))}
+    codes = CODES[:, : int(random.integers(3, 9))]
+    match int(random.integers(0, 5)):
+        case 0:
+            text, given["piece_seconds"] = LONG, 2.0
+        case 1:
+            said = SAID
+        case 2:
+            given |= {"cfg_scale": 1.0, "temperature": 0.0, "max_frames": int(random.integers(1, 9))}
+        case 3:
+            given |= {"top_k": 0, "top_p": 0.9, "rep_penalty_window": 5, "draws": "per class"}
+    given["generate_max_len_override"] = limit(text, ids, said, codes)
+    prompt = codes if said is None else Prompt.of(codes=codes, text=said)
+    return pipeline(side).request(text, Mars5Options(**given | changes), prompt)
+
+
+@SIDES
+@pytest.mark.parametrize("places", [1, 4])
+def test_requests_come_and_go(side: str, places: int) -> None:
+    """Shallow and deep clones, one piece and several, guided and not."""
+    requests = [asked(side, seed) for seed in range(12)]
+    spoken = serve(pipeline(side).session(places), requests, seed=places, leaving=0.005)
+    assert len(spoken) >= 8
+    for place, result in spoken.items():
+        alone = join(list(pipeline(side).speak(requests[place])))
+        np.testing.assert_array_equal(result.codes, alone.codes)
+        np.testing.assert_array_equal(result.audio, alone.audio)
+        assert (result.seed, result.finish_reason, result.token_count) == (
+            alone.seed,
+            alone.finish_reason,
+            alone.token_count,
+        )
+        assert [cue.text for cue in result.cues] == [cue.text for cue in alone.cues]
+        assert list(result.stage_seconds) == list(STAGES)
+        assert min(result.stage_seconds["AR"], result.stage_seconds["NAR"]) > 0
+
+
+@SIDES
+def test_a_recording_is_encoded_when_its_request_joins(side: str) -> None:
+    """Also the check that needs its codes: whether a deep clone leaves room."""
+    session, text = pipeline(side).session(2), "A small green kettle."
+    most = limit(text, 12, SAID, np.zeros((8, 200), np.int32))
+    options = Mars5Options(seed=1, timesteps=2, generate_max_len_override=most)
+    request = pipeline(side).request(text, options, voice(said=SAID))
+    [result] = serve(session, [request], seed=0).values()
+    np.testing.assert_array_equal(result.codes, join(list(pipeline(side).speak(request))).codes)
+    short = Mars5Options(seed=1, generate_max_len_override=limit(text, 1, SAID, CODES[:, :1]))
+    with pytest.raises(UsageError, match="reference and text take"):
+        session.join(pipeline(side).request(text, short, voice(said=SAID)))
+    assert session.waiting
+
+
+@SIDES
+def test_a_cancelled_request_frees_its_row_before_the_next_step(side: str) -> None:
+    session, request = pipeline(side).session(1), asked(side, 3)
+    key = session.join(asked(side, 5))
+    session.step()
+    assert not session.fits(request)
+    session.leave(key)
+    assert session.fits(request)
+    [result] = serve(session, [request], seed=0).values()
+    np.testing.assert_array_equal(result.codes, join(list(pipeline(side).speak(request))).codes)
+
+
+@SIDES
+def test_a_request_that_fails_leaves_the_others_alone(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its diffusion finds no memory."""
+    session, fine, large = pipeline(side).session(2), asked(side, 5), asked(side, 3)
+    keys, events = [session.join(large), session.join(fine)], []
+    checked: list[int] = []
+
+    def check(needed: int) -> None:
+        checked.append(needed)
+        if len(checked) == 1:
+            raise ResourceError("memory: too little")
+
+    monkeypatch.setattr(session, "check_memory", check)
+    while session.running:
+        events += session.step()
+    failed = [event for event in events if isinstance(event, Failed)]
+    assert len(failed) == 1
+    [other] = [request for request, key in zip((large, fine), keys, strict=True) if key != failed[0].key]
+    alone = join(list(pipeline(side).speak(other)))
+    heard = join([event.result for event in events if not isinstance(event, Failed)])
+    np.testing.assert_array_equal(heard.codes, alone.codes)
+
+
+@SIDES
+def test_admission_follows_the_memory_plan(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, host, request = pipeline(side).session(3), pipeline(side).engine.host, asked(side, 5)
+    assert session.places == 3
+    needed = session.needed(request)
+    session.join(request)
+    assert session.promised == needed
+    monkeypatch.setattr(type(host), "free_bytes", lambda self: needed + 10)
+    assert session.fits(request, promised=10)
+    assert not session.fits(request, promised=11)
+    monkeypatch.setattr(type(host), "free_bytes", lambda self: needed - 1)
+    with pytest.raises(ResourceError, match="a request's stages take"):
+        session.fits(request)
+    monkeypatch.setattr(type(host), "free_bytes", lambda self: 1000)
+    with pytest.raises(ResourceError, match="a batch of one text"):
+        pipeline(side).session(3)
+
+
+@SIDES
+def test_a_request_that_is_longer_than_a_row(side: str) -> None:
+    request = asked(side, 5, generate_max_len_override=2001)
+    with pytest.raises(UsageError, match="generate_max_len_override: 2001 ids; a running batch keeps 2000"):
+        pipeline(side).session(1).join(request)
+
+
+@SIDES
+def test_the_rehearsal_ends(side: str) -> None:
+    session = pipeline(side).session(2)
+    [result] = serve(session, [session.rehearsal()], seed=0).values()
+    assert result.codes.shape[1] <= 16
+    session.close()

@@ -1,0 +1,128 @@
+"""One request while it is spoken: its piece under way, and the results of those that ended.
+
+A piece: ids of the autoregressive network, codes of the diffusion, sound of the vocoder, trimmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tts_core.audio.delivery import Delivery
+from tts_core.audio.silence import loud_span
+from tts_core.mars5.diffusion import first_noise, make_cells
+from tts_core.mars5.request import BANDWIDTH_ID, Piece, Request, for_vocoder
+from tts_core.mars5.sequence import CodecSequence
+from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.results import FinishReason, GenerationResult, Meter
+from tts_core.text.duration import warn_of_cut
+
+if TYPE_CHECKING:
+    from tts_core.mars5.pipeline import Engine
+
+
+class Speech:
+    """A request, its reference encoded, and its progress. Pieces are heard, then delivered, in order.
+
+    done: True once its last piece is delivered.
+    """
+
+    def __init__(self, request: Request, meter: Meter, vocabulary: CodecVocabulary):
+        self.request, self.meter, self.vocabulary, self.done = request, meter, vocabulary, False
+        self._delivery = Delivery(request.pacing, meter.sample_rate)
+        self._place, self._ids, self._cut_off = 0, 0, False
+        self._left = request.max_frames
+
+    @property
+    def piece(self) -> Piece:
+        """The piece under way."""
+        return self.request.pieces[self._place]
+
+    def sequence(self) -> CodecSequence:
+        """Start the ids of the piece under way."""
+        return sequence_of(self.request, self.piece, self.vocabulary, self._left)
+
+    def hear(self, sequence: CodecSequence) -> None:
+        """Take the ids of the piece; a warning is logged if it was cut off without a caller's limit."""
+        self._ids += len(sequence.generated)
+        self._cut_off |= sequence.finish_reason == "length"
+        if self._left is None:
+            warn_if_cut(self.request, sequence)
+
+    def deliver(self, codes: np.ndarray, sound: np.ndarray, *, peak_bytes: int) -> GenerationResult:
+        """Take the piece's codes (Q, T) and samples (L,); the next piece is then under way."""
+        self._left = None if self._left is None else self._left - codes.shape[1]
+        self.done = self._place == len(self.request.pieces) - 1
+        if self._left == 0 and not self.done:
+            self.done = self._cut_off = True
+        audio = self._delivery.add(sound, last_of_piece=not self.done)
+        reason: FinishReason | None = None
+        if self.done:
+            audio = np.concatenate([audio, self._delivery.finish()])
+            reason = "length" if self._cut_off else "stop"
+        self.meter.add(len(audio))
+        self._place += 1
+        return self.meter.result(
+            audio,
+            codes,
+            seed=self.request.seed,
+            token_count=self._ids,
+            peak_bytes=peak_bytes,
+            segment_idx=self._place - 1,
+            finish_reason=reason,
+            cues=self._delivery.cues(),
+        )
+
+
+def sequence_of(
+    request: Request, piece: Piece, vocabulary: CodecVocabulary, max_frames: int | None
+) -> CodecSequence:
+    """Start a piece's ids. max_frames: limit of new frames; None: its own."""
+    limit = request.longest(piece) if max_frames is None else max_frames
+    # a deep clone's codes begin with most of the reference's; frames past its length are new
+    most = None if limit is None else _known(request) + limit
+    return CodecSequence(piece.prompt, vocabulary, request.options.max_len, most)
+
+
+def warn_if_cut(request: Request, sequence: CodecSequence) -> None:
+    """Log a warning if a sequence without a caller's limit did not end by itself."""
+    if sequence.finish_reason == "length":
+        warn_of_cut(max(0, len(sequence.codes()) - _known(request)), request.frame_rate)
+
+
+def new_frames(request: Request, sequence: CodecSequence) -> int:
+    """Count the frames to draw that are not the reference's."""
+    return max(0, len(sequence.codes()) - _known(request))
+
+
+def draw_codes(
+    engine: Engine, request: Request, piece: Piece, sequence: CodecSequence
+) -> Iterator[np.ndarray | None]:
+    """Run a piece's diffusion: yield None before each timestep, then codes of its new frames, (Q, T)."""
+    config, new = engine.nar_config, new_frames(request, sequence)
+    if not new:
+        yield np.zeros((config.n_output_codebooks, 0), np.int32)
+        return
+    codes, first = request.voice.codes, sequence.codes()
+    assert codes is not None, "the reference is encoded first"
+    start = first_noise(piece.noise, config.n_codebooks, len(first), config.n_classes)
+    # a deep clone's reference is used twice: as known cells, and again at the start of `first`
+    cells = make_cells(first, start, codes if request.deep else None, n_classes=config.n_classes)
+    text = piece.prompt.tokens[: piece.prompt.text_tokens]
+    for drawn in engine.diffuse(text, codes, cells, request.diffusion, piece.noise):
+        yield None if drawn is None else drawn[:, -new:]
+
+
+def trimmed_sound(engine: Engine, codes: np.ndarray, trim_db: float) -> np.ndarray:
+    """Decode codes (Q, T) to samples (L,) float32, without the silence at both ends."""
+    known = engine.vocoder_config
+    audio = engine.decode(for_vocoder(codes, known.n_codebooks, known.codebook_size), BANDWIDTH_ID)
+    start, stop = loud_span(audio, trim_db)
+    return audio[start:stop]
+
+
+def _known(request: Request) -> int:
+    """Frames at the start of a sequence's codes that are the reference's."""
+    return request.voice.frames if request.deep else 0

@@ -1,0 +1,158 @@
+"""MetaVoice's running batch: the first stage of all requests in one step, each with its own rows.
+
+A request speaks its pieces in order. Pieces that end at the same step go through second stage and decoder
+together; a diffusion's bands are then loaded once for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tts_core.errors import CancelledError, SpeechError
+from tts_core.metavoice.config import END_OF_AUDIO
+from tts_core.metavoice.memory import estimate, places_that_fit
+from tts_core.metavoice.request import STAGES, Piece, Request
+from tts_core.metavoice.rows import Joining, most_rows
+from tts_core.metavoice.speech import Speech, all_codes, sounds
+from tts_core.nn.guard import not_finite
+from tts_core.results import Meter
+from tts_core.serving.session import Event, Failed, Part
+from tts_core.serving.slot_session import SlotSession, Spoken
+
+if TYPE_CHECKING:
+    from tts_core.metavoice.pipeline import MetaVoicePipeline
+
+
+@dataclass(eq=False)
+class _Speaking(Spoken):
+    """A request with its speaker's vector, and the first stage's ids of its piece. begun: seconds."""
+
+    speech: Speech
+    vector: np.ndarray
+    ids: list[int] = field(default_factory=list)
+    begun: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ended:
+    """A piece whose codes are known. codes: (Q, F)."""
+
+    one: _Speaking
+    piece: Piece
+    codes: np.ndarray
+
+
+class MetaVoiceSession(SlotSession[_Speaking]):
+    """A running batch of at most `places` requests. Raises ResourceError for too little memory."""
+
+    def __init__(self, pipeline: MetaVoicePipeline, places: int):
+        self.pipeline, self.engine = pipeline, pipeline.engine
+        host = self.engine.host
+        places = places_that_fit(
+            self.engine.configs, places, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
+        )
+        self.slots = self.engine.slots(places, most_rows(places))
+        super().__init__(self.slots, places, host)
+
+    def rehearsal(self) -> Request:
+        """As in Session."""
+        return self.pipeline.rehearsal()
+
+    def needed(self, request: Request) -> int:
+        """As in SlotSession: the largest stage, besides the cache."""
+        host = self.host
+        planned = estimate(self.engine.configs, request.job(), dtype=host.dtype, backend=host.backend)
+        return planned.running_beside("cache")
+
+    def fits(self, request: Request, *, promised: int = 0) -> bool:
+        """As in Session. Guidance on speaker and text takes a row more."""
+        return super().fits(request, promised=promised) and self.slots.fits(request.sampling)
+
+    def begin(self, request: Request, spoken: Spoken) -> _Speaking:
+        """As in SlotSession. The voice is encoded here."""
+        meter = Meter(self.pipeline.sample_rate, STAGES)
+        with meter.stage("speaker"):
+            vector = request.voice.encoded(self.engine.speaker)
+        one = _Speaking(**vars(spoken), speech=Speech(request, meter), vector=vector)
+        self._say(one)
+        return one
+
+    def step(self) -> list[Event]:
+        """As in Session."""
+        events: list[Event] = []
+        ended: list[_Speaking] = []
+        for one, drawn in self.turns.draws():
+            ids = drawn.tolist()[: one.speech.limit - len(one.ids)]
+            if END_OF_AUDIO in ids:
+                ids = ids[: ids.index(END_OF_AUDIO) + 1]
+            if min(ids) < 0:
+                known = len(one.speech.piece.first) + len(one.ids) + ids.index(-1)
+                events.append(self._fail(one, not_finite(None, self.host.dtype, text=1, row=known)))
+                continue
+            one.ids += ids
+            if ids[-1] == END_OF_AUDIO or len(one.ids) == one.speech.limit:
+                self.turns.end(one)
+                ended.append(one)
+        for decoder in {one.speech.request.decoder: None for one in ended}:
+            events += self._deliver([one for one in ended if one.speech.request.decoder == decoder])
+        return events
+
+    def _say(self, one: _Speaking) -> None:
+        """Let the first stage begin the piece under way."""
+        one.ids, one.begun = [], time.perf_counter()
+        piece = one.speech.piece
+        self.turns.begin(one, Joining(piece.first, one.vector, one.speech.request.sampling, piece.noise))
+
+    def _deliver(self, speaking: Sequence[_Speaking]) -> list[Event]:
+        """Take pieces that ended through the other stages; their requests share a decoder."""
+        events: list[Event] = []
+        heard: list[_Ended] = []
+        for one in speaking:
+            one.speech.meter.stage_seconds["first stage"] += time.perf_counter() - one.begun
+            piece = one.speech.piece
+            said = one.speech.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
+            with one.speech.meter.stage("second stage"):
+                codes = all_codes(self.engine, self.pipeline.facts, piece, said, one.vector)
+            heard.append(_Ended(one, piece, codes))
+        try:
+            waves = self._sounds(heard)
+        except SpeechError as error:
+            return [self._fail(one, error) for one in speaking]
+        for each, wave in zip(heard, waves, strict=True):
+            one, speech = each.one, each.one.speech
+            result = speech.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
+            events.append(Part(one.key, result))
+            if speech.done:
+                self.leave(one.key)
+            else:
+                self._say(one)
+        return events
+
+    def _sounds(self, heard: Sequence[_Ended]) -> list[np.ndarray]:
+        """Decode pieces. Raises CancelledError once all their requests are cancelled."""
+
+        def check() -> None:
+            if all(each.one.cancel.is_set() for each in heard):
+                raise CancelledError("generation: cancelled")
+
+        with ExitStack() as stages:
+            for each in heard:
+                stages.enter_context(each.one.speech.meter.stage("decoder"))
+            return sounds(
+                self.engine,
+                self.pipeline.facts,
+                [each.codes for each in heard],
+                [each.piece.noise for each in heard],
+                heard[0].one.speech.request.decoder,
+                check=check,
+            )
+
+    def _fail(self, one: _Speaking, error: Exception) -> Failed:
+        self.leave(one.key)
+        return Failed(one.key, error)

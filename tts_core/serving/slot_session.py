@@ -1,0 +1,114 @@
+"""The part of a session that models with slots share: keys, admission, and requests that end."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tts_core.errors import UsageError
+from tts_core.memory.fits import check_running
+from tts_core.nn.host import Host
+from tts_core.serving.session import Event
+from tts_core.serving.turns import Slots, Turns
+
+
+@dataclass(eq=False)
+class Spoken:
+    """A request that has joined. bytes: that it needs at its peak, besides the batch's own."""
+
+    key: int
+    bytes: int
+    cancel: threading.Event
+
+
+One = TypeVar("One", bound=Spoken)
+
+
+class SlotSession(ABC, Generic[One]):
+    """A session of `places` places over the slots of a network, which it owns; it follows
+    tts_core.serving.session.Session. Texts are given whole.
+    """
+
+    def __init__(self, slots: Slots, places: int, host: Host):
+        self.places, self.host = places, host
+        self.turns: Turns[One] = Turns(slots, places)
+        self.spoken: dict[int, One] = {}
+        self._joined = 0  # requests so far
+
+    @abstractmethod
+    def needed(self, request: Any) -> int:
+        """Estimate the bytes of a request at its peak, besides the batch's own."""
+
+    @abstractmethod
+    def begin(self, request: Any, spoken: Spoken) -> One:
+        """Let a request take a slot. Raises SpeechError, and takes none, if it cannot begin."""
+
+    @abstractmethod
+    def step(self) -> list[Event]:
+        """As in Session."""
+
+    @abstractmethod
+    def rehearsal(self) -> Any:
+        """As in Session."""
+
+    @property
+    def running(self) -> int:
+        """As in Session."""
+        return len(self.spoken)
+
+    @property
+    def waiting(self) -> bool:
+        """As in Session."""
+        return not self.spoken
+
+    @property
+    def promised(self) -> int:
+        """As in Session. Its requests reach their peaks one after the other."""
+        return max((one.bytes for one in self.spoken.values()), default=0)
+
+    def fits(self, request: Any, *, promised: int = 0) -> bool:
+        """As in Session."""
+        needed, free = self.needed(request), self.host.free_bytes()
+        self.check_memory(needed)
+        return self.running < self.places and (free is None or needed + promised <= free)
+
+    def check_memory(self, needed: int) -> None:
+        """Raise ResourceError unless a request's stages fit in the free memory. needed: bytes."""
+        host = self.host
+        check_running(
+            "a request's stages",
+            needed,
+            backend=host.backend,
+            free=host.free_bytes(),
+            options=lambda free: {},
+        )
+
+    def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+        """As in Session."""
+        if more:
+            raise UsageError("text: this model reads its text at once; give all of it")
+        spoken = Spoken(self._joined + 1, self.needed(request), cancel or threading.Event())
+        self.spoken[spoken.key] = self.begin(request, spoken)
+        self._joined = spoken.key
+        return spoken.key
+
+    def feed(self, key: int, text: str) -> None:
+        """As in Session."""
+        raise UsageError("text: this model reads its text at once")
+
+    def end(self, key: int) -> None:
+        """As in Session."""
+
+    def leave(self, key: int) -> None:
+        """As in Session."""
+        one = self.spoken.pop(key, None)
+        if one is not None:
+            self.turns.end(one)
+
+    def close(self) -> None:
+        """As in Session. Nothing can join afterwards."""
+        for key in [*self.spoken]:
+            self.leave(key)
+        del self.turns
