@@ -29,19 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from examples.train_voice.evaluation import Item, source
-from examples.train_voice.listening import (
-    TurnScore,
-    aligned,
-    hear,
-    interval,
-    pitch,
-    word_error_rate,
-    words_of,
-)
+from examples.train_voice.listening import TurnScore, interval, pitch, word_error_rate
 from examples.train_voice.settings import DEFAULT, read_settings
 from examples.train_voice.similarity import Voiceprint, similarity, voiceprint
 from examples.train_voice.text import EVALUATION
 from tts_core.dia.text import TAGS, turns
+from tts_core.judges.words import aligned, hear, words_of
 from tts_core.prompt import Prompt
 from tts_core.results import SpokenPiece
 

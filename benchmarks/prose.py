@@ -32,9 +32,10 @@ import numpy as np
 
 from benchmarks.voice_quality import machine, missing
 from examples.train_voice.evaluation import Item, source
-from examples.train_voice.listening import TurnScore, aligned, hear, interval, word_error_rate, words_of
+from examples.train_voice.listening import TurnScore, interval, word_error_rate
 from examples.train_voice.settings import read_settings
 from tts_core.dia.text import rewritten
+from tts_core.judges.words import hear, word_errors, words_of
 from tts_core.text.rules import FILE, TextRules, read_rules
 from tts_core.voice.embedded import DIA
 
@@ -91,9 +92,7 @@ def score(job: tuple[Sequence[str], Sequence[np.ndarray]]) -> TurnScore:
     """Count the errors in the words heard in the sounds of a text, one after the other."""
     words, sounds = job
     wanted, found = plain(words), plain([one.word for sound in sounds for one in hear(sound)])
-    pairs = aligned(wanted, found)
-    errors = sum(i is None or j is None or wanted[i] != found[j] for i, j in pairs)
-    return TurnScore(len(wanted), errors, 0.0)
+    return TurnScore(len(wanted), word_errors(wanted, found), 0.0)
 
 
 def tagged(place: int, text: str) -> str:

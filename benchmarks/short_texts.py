@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.voice_quality import machine, missing
 from examples.train_voice.evaluation import Item, judge, source
-from examples.train_voice.listening import TurnScore, interval, paired_interval, word_error_rate
+from examples.train_voice.listening import TurnScore, interval, paired_difference, word_error_rate
 from examples.train_voice.settings import read_settings
 
 TEXTS = Path(__file__).parent / "texts" / "short.txt"
@@ -124,7 +124,7 @@ def main() -> None:
             rows.append(row(f"{name} an end mark", heard[name], results))
             print(printed(rows[-1]), flush=True)
     difference = rows[2]["word_error_rate"] - rows[1]["word_error_rate"]
-    low, high = paired_interval(heard["without"], heard["with"])
+    low, high = paired_difference(heard["without"], heard["with"])
     print(f"\ndifference, without - with: {difference:+.1f} points ({low:+.1f} to {high:+.1f})")
     if given.json:
         facts = {"rows": rows, "difference": difference, "low": low, "high": high}

@@ -41,6 +41,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("config", "models", "options"),
         ("audio", "memory", "nn", "text", "voice"),
         ("pipeline", "prompt", "results", "serving", "speed"),
+        ("judges",),
         ("codecs",),
         MODELS,
     ],
@@ -81,7 +82,17 @@ LENT: set[str] = set()
 
 # distributions under another name than the module's
 MODULES = {"pyyaml": "yaml"}
-OPTIONAL = {"torch", "mlx", "sounddevice", "diffusers", "av"}  # of extras, or the user's own
+OPTIONAL = {
+    "torch",
+    "mlx",
+    "sounddevice",
+    "diffusers",
+    "av",
+    "onnxruntime",
+    "pocketsphinx",
+    "faster_whisper",
+    "mlx_whisper",
+}  # of extras, or the user's own
 
 NETWORK = {
     "socket",

@@ -1,24 +1,14 @@
-"""Speech recognition with pocketsphinx, word errors per turn, and pitch."""
+"""Word errors per turn of a dialogue, and pitch."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-SAMPLE_RATE = 16000
-FRAME = SAMPLE_RATE // 100  # pocketsphinx counts in hundredths of a second
-
-
-class Heard(NamedTuple):
-    """Recognized word and its place in the samples."""
-
-    word: str
-    start: int
-    stop: int
+from tts_core.judges.statistics import paired_interval, ratio_interval
+from tts_core.judges.words import SAMPLE_RATE, aligned, hear, words_of
 
 
 class TurnScore(NamedTuple):
@@ -30,59 +20,6 @@ class TurnScore(NamedTuple):
     words: int
     errors: int
     pitch: float
-
-
-def words_of(text: str) -> list[str]:
-    """Split a text into lower-case words without tags and punctuation."""
-    return re.findall(r"[a-z']+", re.sub(r"\[S\d\]", " ", text).lower())
-
-
-@lru_cache(maxsize=1)
-def _decoder() -> Any:
-    from pocketsphinx import Decoder  # pyright: ignore[reportMissingImports]
-
-    return Decoder(samprate=SAMPLE_RATE, loglevel="FATAL")
-
-
-def hear(samples: np.ndarray) -> list[Heard]:
-    """Recognize the words in (L,) float samples at 16 kHz."""
-    decoder = _decoder()
-    quiet = np.zeros(SAMPLE_RATE // 5)
-    padded = np.concatenate([quiet, np.clip(samples, -1, 1) * 32767, quiet]).astype(np.int16)
-    decoder.start_utt()
-    decoder.process_raw(padded.tobytes(), full_utt=True)
-    decoder.end_utt()
-    heard = []
-    for segment in decoder.seg() or ():
-        word = re.sub(r"\(\d+\)$", "", segment.word)
-        if re.match(r"[a-z]", word):
-            start, stop = (
-                frame * FRAME - len(quiet) for frame in (segment.start_frame, segment.end_frame + 1)
-            )
-            heard.append(Heard(word, max(0, start), max(0, stop)))
-    return heard
-
-
-def aligned(wanted: Sequence[str], heard: Sequence[str]) -> list[tuple[int | None, int | None]]:
-    """Align words with the fewest errors: pairs of places, None for a word without a partner."""
-    cost = np.zeros((len(wanted) + 1, len(heard) + 1), int)
-    cost[:, 0], cost[0] = np.arange(len(wanted) + 1), np.arange(len(heard) + 1)
-    for i, word in enumerate(wanted, start=1):
-        for j, other in enumerate(heard, start=1):
-            cost[i, j] = min(cost[i - 1, j - 1] + (word != other), cost[i - 1, j] + 1, cost[i, j - 1] + 1)
-    pairs: list[tuple[int | None, int | None]] = []
-    i, j = len(wanted), len(heard)
-    while i or j:
-        if i and j and cost[i, j] == cost[i - 1, j - 1] + (wanted[i - 1] != heard[j - 1]):
-            i, j = i - 1, j - 1
-            pairs.append((i, j))
-        elif i and cost[i, j] == cost[i - 1, j] + 1:
-            i -= 1
-            pairs.append((i, None))
-        else:
-            j -= 1
-            pairs.append((None, j))
-    return pairs[::-1]
 
 
 def score(turns: Sequence[str], samples: np.ndarray) -> list[TurnScore]:
@@ -128,29 +65,23 @@ def word_error_rate(scores: Sequence[TurnScore]) -> float:
     return 100 * sum(one.errors for one in scores) / max(1, sum(one.words for one in scores))
 
 
-def interval(scores: Sequence[Sequence[TurnScore]], seed: int = 0) -> tuple[float, float]:
+def interval(scores: Sequence[Sequence[TurnScore]]) -> tuple[float, float]:
     """95 % bootstrap interval of the word error rate over texts, in percent: (low, high)."""
-    rng = np.random.default_rng(seed)
-    errors = np.array([sum(one.errors for one in turns) for turns in scores])
-    words = np.array([sum(one.words for one in turns) for turns in scores])
-    drawn = rng.integers(len(scores), size=(1000, len(scores)))
-    rates = 100 * errors[drawn].sum(1) / words[drawn].sum(1)
-    return float(np.percentile(rates, 2.5)), float(np.percentile(rates, 97.5))
+    return ratio_interval(*counts(scores), scale=100)
 
 
-def paired_interval(
-    ours: Sequence[Sequence[TurnScore]], theirs: Sequence[Sequence[TurnScore]], seed: int = 0
+def paired_difference(
+    ours: Sequence[Sequence[TurnScore]], theirs: Sequence[Sequence[TurnScore]]
 ) -> tuple[float, float]:
     """95 % bootstrap interval of the difference ours - theirs of word error rates, in points: (low, high).
 
-    Both are scores of the same texts in the same order; a text is drawn for both at once.
+    Both are scores of the same texts in the same order.
     """
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(ours), size=(1000, len(ours)))
-    rates = []
-    for scores in (ours, theirs):
-        errors = np.array([sum(one.errors for one in turns) for turns in scores])
-        words = np.array([sum(one.words for one in turns) for turns in scores])
-        rates.append(100 * errors[drawn].sum(1) / words[drawn].sum(1))
-    differences = rates[0] - rates[1]
-    return float(np.percentile(differences, 2.5)), float(np.percentile(differences, 97.5))
+    return paired_interval(counts(ours), counts(theirs), scale=100)
+
+
+def counts(scores: Sequence[Sequence[TurnScore]]) -> tuple[list[int], list[int]]:
+    """Errors and words of each text."""
+    return [sum(one.errors for one in turns) for turns in scores], [
+        sum(one.words for one in turns) for turns in scores
+    ]

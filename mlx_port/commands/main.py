@@ -28,6 +28,10 @@ COMMANDS = {
         "mlx_port.commands.bench.command:bench",
         "Time a model on this machine: steps, speech, memory.",
     ),
+    "judge": (
+        "mlx_port.commands.judge:judge",
+        "Judge recordings: word errors, naturalness, likeness, silence.",
+    ),
     "doctor": (
         "mlx_port.commands.doctor:doctor",
         "Report this machine, its limits and whether it can speak.",

@@ -2,7 +2,7 @@
 
 Paper: Wan et al. 2017, "Generalized end-to-end loss for speaker verification", arXiv 1710.10467. Upstream:
 metavoiceio/metavoice-src (Apache-2.0) fam/quantiser/audio/speaker_encoder, July 2024; the mel front end is
-tts_core/metavoice/speaker_slices.py. Differs from upstream: embeddings are cached by the audio's content, not
+tts_core/audio/speaker_slices.py. Differs from upstream: embeddings are cached by the audio's content, not
 by its path (tts_core/metavoice/speaker_cache.py).
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 from mlx import nn
 
 from mlx_port.layers.lstm import LSTM
+from tts_core.audio.speaker_slices import utterance_slices
 from tts_core.errors import UsageError
 from tts_core.metavoice.config import SpeakerEncoderConfig
-from tts_core.metavoice.speaker_slices import utterance_slices
 
 SLICES_AT_ONCE = 64  # limits the memory; a minute and a half of speech
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks import prose
-from examples.train_voice.listening import Heard, TurnScore
+from examples.train_voice.listening import TurnScore
+from tts_core.judges.words import Heard
 
 PROSE = prose.texts(None)
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import short_texts
 from benchmarks.prose import rules
-from examples.train_voice.listening import TurnScore, paired_interval
+from examples.train_voice.listening import TurnScore, paired_difference
 from tts_core.dia.text import rewritten
 
 LINES = short_texts.TEXTS.read_text("utf-8").splitlines()
@@ -63,9 +63,9 @@ def scores(errors: list[int]) -> list[list[TurnScore]]:
     return [[TurnScore(2, one, 0.0)] for one in errors]
 
 
-def test_the_paired_interval_draws_both_texts_at_once() -> None:
+def test_the_paired_difference_draws_both_texts_at_once() -> None:
     """Equal scores differ by nothing, however much they vary; a constant difference has no width."""
-    assert paired_interval(scores([0, 2, 1, 0]), scores([0, 2, 1, 0])) == (0, 0)
-    assert paired_interval(scores([1, 2, 1, 2]), scores([0, 1, 0, 1])) == (50, 50)
-    low, high = paired_interval(scores([2, 0, 0, 0]), scores([0, 0, 0, 0]))
+    assert paired_difference(scores([0, 2, 1, 0]), scores([0, 2, 1, 0])) == (0, 0)
+    assert paired_difference(scores([1, 2, 1, 2]), scores([0, 1, 0, 1])) == (50, 50)
+    low, high = paired_difference(scores([2, 0, 0, 0]), scores([0, 0, 0, 0]))
     assert 0 <= low < 25 < high

@@ -14,7 +14,7 @@ from tests.tiny.metavoice import read_speaker
 from tts_core.audio.files import read_audio
 from tts_core.audio.mel import mel_filters, mel_power, periodic_hann
 from tts_core.audio.silence import sounding
-from tts_core.metavoice.speaker_slices import (
+from tts_core.audio.speaker_slices import (
     HOP_LENGTH,
     SAMPLE_RATE,
     SLICE_FRAMES,

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from tts_core.audio.speaker_slices import SAMPLE_RATE, utterance_slices
 from tts_core.codecs.ladder import encodec_rungs, mbd_rungs, vocos_rung
 from tts_core.config import config_of
 from tts_core.metavoice.codes import interleave, second_stage_rows
@@ -18,7 +19,6 @@ from tts_core.metavoice.config import (
 )
 from tts_core.metavoice.layer_order import first_stage_stages, second_stage_stages, speaker_encoder_stages
 from tts_core.metavoice.request import BANDWIDTH_ID
-from tts_core.metavoice.speaker_slices import SAMPLE_RATE, utterance_slices
 from tts_core.metavoice.text import Tokenizers, read_tokenizers
 from tts_core.nn.ladder import TEXT, Given, Rung, sound
 from tts_core.nn.layer_order import State

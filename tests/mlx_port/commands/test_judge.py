@@ -1,0 +1,85 @@
+"""`mlx-port judge`, with judges that need no weights."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlx_port.commands.judge import MEASURES
+from mlx_port.commands.main import run
+from tts_core.audio.files import write_audio
+from tts_core.judges import judging, wheels
+from tts_core.judges.judging import Measure, measures
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    loud = Measure("ear <1>", ("mos",), lambda: lambda row, samples: {"mos": float(samples.max())})
+    monkeypatch.setattr(judging, "measures", lambda whisper: {"naturalness": loud})
+    folder = tmp_path / "sounds"
+    folder.mkdir()
+    for place, name in enumerate(("a", "b<i>")):
+        write_audio(folder / f"{name}.wav", np.full(1600, 0.25 * (place + 1), np.float32), 16000)
+    (folder / "c.wav").write_bytes(b"no sound")
+    return folder
+
+
+def test_a_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "out.json", tmp_path / "out.html"]
+    flags = ["--measures", "naturalness", "--json", str(files[0]), "--html", str(files[1])]
+    assert run(["judge", str(folder), *flags]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("3 recording(s)\nmos ")
+    assert "c.wav: audio: " in printed
+    found = json.loads(files[0].read_text())
+    assert found["sum"][0]["value"] == pytest.approx(0.375, abs=1e-4)
+    assert [row["name"] for row in found["rows"]] == ["a.wav", "b<i>.wav", "c.wav"]
+    assert "error" in found["rows"][2]
+    page = files[1].read_text()
+    assert "b&lt;i&gt;.wav" in page
+    assert "<i>" not in page
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ([], "SOURCE is missing"),
+        (["SOUNDS", "--measures", "taste"], "'taste' is none of naturalness"),
+        (["SOUNDS", "--measures", "naturalness", "--json", "x.txt"], "--json: x.txt ends in '.txt'"),
+        (["SOUNDS", "--text", "Hi."], "only for a single recording"),
+    ],
+)
+def test_bad_flags(folder: Path, flags: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [str(folder) if flag == "SOUNDS" else flag for flag in flags]
+    if "--text" in given:
+        given += ["--measures", "naturalness"]
+    assert run(["judge", *given]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_no_recording_could_be_judged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.wav", "b<i>.wav"):
+        (folder / name).unlink()
+    assert run(["judge", str(folder), "--measures", "naturalness"]) != 0
+    assert "no recording could be judged" in capsys.readouterr().err
+
+
+def test_missing_weights_name_the_flag(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(judging, "measures", measures)
+    assert run(["judge", str(folder), "--measures", "likeness"]) == 3
+    assert "judge --install" in capsys.readouterr().err
+
+
+def test_install(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(wheels, "EVERY", ())
+    assert run(["judge", "--install"]) == 0
+
+
+def test_names_in_the_help_are_all() -> None:
+    assert tuple(measures()) == MEASURES

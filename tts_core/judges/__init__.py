@@ -1,0 +1,1 @@
+"""Judges of speech that work offline: words, naturalness, likeness to a voice, silence. NumPy and ONNX."""

@@ -1,0 +1,144 @@
+"""Judge recordings row by row, and sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tts_core.audio.files import read_audio
+from tts_core.errors import SpeechError
+from tts_core.judges import wheels
+from tts_core.judges.distillmos import DistillMos
+from tts_core.judges.dnsmos import DnsMos
+from tts_core.judges.likeness import VoiceEncoder, cosine
+from tts_core.judges.recognizers import recognizer
+from tts_core.judges.rows import Row
+from tts_core.judges.statistics import ratio_interval
+from tts_core.judges.voicing import VoiceActivity
+from tts_core.judges.words import untagged, word_errors, words_of
+from tts_core.text.spoken import spoken
+
+SAMPLE_RATE = 16_000  # Hz, of every judge
+Figures = Mapping[str, float]
+Judge = Callable[[Row, np.ndarray], Figures]
+
+
+class Judged(NamedTuple):
+    """A row with its figures, or the reason why it has none."""
+
+    row: Row
+    figures: dict[str, float]
+    error: str | None = None
+
+
+class Summary(NamedTuple):
+    """A figure over all rows that have it, with its 95 % interval. wer: over all words, else a mean."""
+
+    figure: str
+    judge: str
+    rows: int
+    value: float
+    low: float
+    high: float
+
+
+class Measure(NamedTuple):
+    """A measure: its judge's name, the figures that it gives, and how to build it."""
+
+    judge: str
+    figures: tuple[str, ...]
+    build: Callable[[], Judge]
+
+
+def measures(whisper: Path | None = None) -> dict[str, Measure]:
+    """All measures by name. whisper: a folder of Whisper's weights, for words."""
+    hearing = recognizer(whisper)
+
+    def words() -> Judge:
+        def judge(row: Row, samples: np.ndarray) -> Figures:
+            if row.text is None:
+                return {}
+            wanted = words_of(spoken(untagged(row.text)))
+            wrong = word_errors(wanted, hearing.words(samples))
+            return {"words": len(wanted), "word_errors": wrong, "wer": wrong / max(1, len(wanted))}
+
+        return judge
+
+    return {
+        "words": Measure(hearing.name, ("wer",), words),
+        "naturalness": Measure("DistillMOS 0.9.1", ("mos",), _naturalness),
+        "quality": Measure(
+            "DNSMOS P.835", ("dnsmos_speech", "dnsmos_background", "dnsmos_overall"), _quality
+        ),
+        "likeness": Measure("Resemblyzer 0.1.4", ("likeness",), _likeness),
+        "silence": Measure("Silero VAD 6.2.3", ("leading", "trailing", "longest_pause", "speech"), _silence),
+    }
+
+
+def _naturalness() -> Judge:
+    network = DistillMos(wheels.installed(wheels.DISTILLMOS))
+    return lambda row, samples: {"mos": network.score(samples)}
+
+
+def _quality() -> Judge:
+    network = DnsMos(wheels.installed(wheels.DNSMOS))
+
+    def judge(row: Row, samples: np.ndarray) -> Figures:
+        scores = network.score(np.clip(samples, -1, 1))
+        return {f"dnsmos_{name}": score for name, score in scores._asdict().items()}
+
+    return judge
+
+
+def _likeness() -> Judge:
+    network = VoiceEncoder(wheels.installed(wheels.RESEMBLYZER))
+
+    @lru_cache(maxsize=64)
+    def reference(path: Path) -> np.ndarray:
+        return network.embed(read_audio(path, SAMPLE_RATE))
+
+    def judge(row: Row, samples: np.ndarray) -> Figures:
+        if row.reference is None:
+            return {}
+        return {"likeness": cosine(network.embed(samples), reference(row.reference))}
+
+    return judge
+
+
+def _silence() -> Judge:
+    network = VoiceActivity(wheels.installed(wheels.SILERO))
+    return lambda row, samples: network.voicing(samples)._asdict()
+
+
+def judged(rows: Sequence[Row], judges: Sequence[Judge]) -> Iterator[Judged]:
+    """Judge every row; one that cannot be read or judged costs only itself."""
+    for row in rows:
+        try:
+            samples = read_audio(row.audio, SAMPLE_RATE)
+            figures: dict[str, float] = {"seconds": len(samples) / SAMPLE_RATE}
+            for judge in judges:
+                figures.update(judge(row, samples))
+        except SpeechError as error:
+            yield Judged(row, {}, str(error))
+        else:
+            yield Judged(row, figures)
+
+
+def summaries(found: Sequence[Judged], chosen: Sequence[Measure]) -> list[Summary]:
+    """Sum up each figure of some measures; a figure that no row has is left out."""
+    lines = []
+    for measure in chosen:
+        for figure in measure.figures:
+            having = [one.figures for one in found if figure in one.figures]
+            if not having:
+                continue
+            parts, wholes = [one[figure] for one in having], [1.0] * len(having)
+            if figure == "wer":
+                parts, wholes = [one["word_errors"] for one in having], [one["words"] for one in having]
+            value = float(sum(parts) / max(sum(wholes), 1e-12))
+            lines.append(Summary(figure, measure.judge, len(having), value, *ratio_interval(parts, wholes)))
+    return lines

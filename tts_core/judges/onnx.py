@@ -1,0 +1,20 @@
+"""ONNX networks on one thread of the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tts_core.errors import NotFoundError
+
+
+def session(path: Path) -> Any:
+    """Open a network. Raises NotFoundError if onnxruntime is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise NotFoundError("judge: onnxruntime is not installed; pip install 'mlx-port[judge]'") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors only
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

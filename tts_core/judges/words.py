@@ -1,0 +1,95 @@
+"""Speech recognition with pocketsphinx, and word errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tts_core.errors import NotFoundError
+
+SAMPLE_RATE = 16_000  # Hz
+FRAME = SAMPLE_RATE // 100  # pocketsphinx counts in hundredths of a second
+NAME = "pocketsphinx 5 (en-us)"
+
+
+class Heard(NamedTuple):
+    """Recognized word and its place in the samples."""
+
+    word: str
+    start: int
+    stop: int
+
+
+def words_of(text: str) -> list[str]:
+    """Split a text into lower-case words without tags and punctuation."""
+    return re.findall(r"[a-z']+", untagged(text).lower())
+
+
+def untagged(text: str) -> str:
+    """Replace speaker tags by spaces."""
+    return re.sub(r"\[S\d\]", " ", text)
+
+
+@lru_cache(maxsize=1)
+def _decoder() -> tuple[Any, str]:
+    """Return the decoder and its first cepstral means."""
+    try:
+        from pocketsphinx import Decoder  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise NotFoundError("judge: pocketsphinx is not installed; pip install 'mlx-port[judge]'") from None
+    decoder = Decoder(samprate=SAMPLE_RATE, loglevel="FATAL")
+    return decoder, decoder.get_cmn(False)
+
+
+def hear(samples: np.ndarray) -> list[Heard]:
+    """Recognize the words in (L,) float samples at 16 kHz.
+
+    The decoder is reset first: it adapts to a voice, and a result should not depend on the recordings before.
+    """
+    decoder, means = _decoder()
+    decoder.set_cmn(means)
+    quiet = np.zeros(SAMPLE_RATE // 5)
+    padded = np.concatenate([quiet, np.clip(samples, -1, 1) * 32767, quiet]).astype(np.int16)
+    decoder.start_utt()
+    decoder.process_raw(padded.tobytes(), full_utt=True)
+    decoder.end_utt()
+    heard = []
+    for segment in decoder.seg() or ():
+        word = re.sub(r"\(\d+\)$", "", segment.word)
+        if re.match(r"[a-z]", word):
+            start, stop = (
+                frame * FRAME - len(quiet) for frame in (segment.start_frame, segment.end_frame + 1)
+            )
+            heard.append(Heard(word, max(0, start), max(0, stop)))
+    return heard
+
+
+def aligned(wanted: Sequence[str], heard: Sequence[str]) -> list[tuple[int | None, int | None]]:
+    """Align words with the fewest errors: pairs of places, None for a word without a partner."""
+    cost = np.zeros((len(wanted) + 1, len(heard) + 1), int)
+    cost[:, 0], cost[0] = np.arange(len(wanted) + 1), np.arange(len(heard) + 1)
+    for i, word in enumerate(wanted, start=1):
+        for j, other in enumerate(heard, start=1):
+            cost[i, j] = min(cost[i - 1, j - 1] + (word != other), cost[i - 1, j] + 1, cost[i, j - 1] + 1)
+    pairs: list[tuple[int | None, int | None]] = []
+    i, j = len(wanted), len(heard)
+    while i or j:
+        if i and j and cost[i, j] == cost[i - 1, j - 1] + (wanted[i - 1] != heard[j - 1]):
+            i, j = i - 1, j - 1
+            pairs.append((i, j))
+        elif i and cost[i, j] == cost[i - 1, j] + 1:
+            i -= 1
+            pairs.append((i, None))
+        else:
+            j -= 1
+            pairs.append((None, j))
+    return pairs[::-1]
+
+
+def word_errors(wanted: Sequence[str], heard: Sequence[str]) -> int:
+    """Count substitutions, deletions and insertions."""
+    return sum(i is None or j is None or wanted[i] != heard[j] for i, j in aligned(wanted, heard))
