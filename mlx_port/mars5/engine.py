@@ -16,7 +16,7 @@ from mlx_port.mars5.ar_loop import extend
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion
-from mlx_port.mars5.slots import Slots
+from mlx_port.mars5.slots import Slots, make_slots
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
@@ -55,7 +55,7 @@ class Mars5Engine:
     def slots(self, texts: int, room: int) -> Slots:
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
         lowest, end = self.vocabulary.lowest, self.vocabulary.end
-        return Slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
+        return make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
 
     def diffuse(
         self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise

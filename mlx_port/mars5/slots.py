@@ -22,8 +22,9 @@ class Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids; allocated at once.
 
     lowest, end: ids of CodecVocabulary.
-    steps, ahead: of a launch, and launches before one is read, that keep the device busy.
     """
+
+    steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
 
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         self.network, self.lowest, self.end = network, lowest, end
@@ -39,7 +40,6 @@ class Slots:
         self.tokens = mx.zeros((texts, 1), mx.int32)
         # last ids of each text, a ring; the vocabulary's size is an empty place
         self.recent = self._nothing(1)
-        self.steps, self.ahead = 1, 1
 
     def join(self, slot: int, text: Joining) -> None:
         """Read a text's prompt but its last id and let it start with the next step; its slot must be free.
@@ -111,3 +111,8 @@ class Slots:
         """Build empty places for `window` ids of each text."""
         shape, vocabulary = (self.plan.slots, window), self.network.config.vocab_size
         return mx.full(shape, vocabulary, mx.int32)
+
+
+def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> Slots:
+    """Build the only form of the slots."""
+    return Slots(network, texts=texts, room=room, lowest=lowest, end=end)

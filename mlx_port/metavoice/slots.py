@@ -22,8 +22,9 @@ class Slots:
     """`texts` slots on `rows` rows of the network, for texts of at most `room` ids, allocated at once.
 
     end_of_text: the id that replaces text in rows without it.
-    steps, ahead: of a launch, and launches before one is read, that keep the device busy.
     """
+
+    steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
         self.network, self.end_of_text = network, end_of_text
@@ -37,7 +38,6 @@ class Slots:
         ]
         self.tokens = mx.zeros((rows, 1), mx.int32)
         self.speakers = mx.zeros((rows, 1, config.hidden_size), dtype)
-        self.steps, self.ahead = 1, 1
 
     def fits(self, sampling: FirstStageSampling) -> bool:
         """Return whether there are a slot and rows for a text with this sampling."""
@@ -91,3 +91,8 @@ class Slots:
         positions, count = self.plan.positions(), self.plan.count
         self.at.move(self.host.to_device(positions), int(positions.max()) + 1)
         return self.network.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
+
+
+def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> Slots:
+    """Build the only form of the slots."""
+    return Slots(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)

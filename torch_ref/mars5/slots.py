@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.cuda.capture import capture
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.mars5.codec_lm import CodecLM
+from torch_ref.mars5.many_rows import ManyRows, runs
 from torch_ref.mars5.step import draw_ids
 from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.mars5.rows import BatchRows, Joining
@@ -23,8 +25,9 @@ class Slots:
     """`texts` slots, each a row of the network with `room` positions for speaker and ids; allocated at once.
 
     lowest, end: ids of CodecVocabulary.
-    steps, ahead: of a launch, and launches before one is read, that keep the device busy.
     """
+
+    steps, ahead = 1, 0  # of a launch, and launches before one is read, that keep the device busy
 
     def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
         self.network, self.lowest, self.end = network, lowest, end
@@ -40,7 +43,6 @@ class Slots:
         self.tokens = torch.zeros(texts, 1, dtype=torch.int64, device=weight.device)
         # last ids of each text, a ring; the vocabulary's size is an empty place
         self.recent = self._nothing(1)
-        self.steps, self.ahead = (4, 1) if weight.is_cuda else (1, 0)
 
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
@@ -114,3 +116,38 @@ class Slots:
         """Build empty places for `window` ids of each text."""
         shape, vocabulary = (self.plan.slots, window), self.network.config.vocab_size
         return torch.full(shape, vocabulary, device=self.network.embed.weight.device)
+
+
+class GraphSlots(Slots):
+    """Slots whose network is captured as a CUDA graph of all rows, with kernels where they run."""
+
+    steps, ahead = 4, 1
+
+    def __init__(self, network: CodecLM, *, texts: int, room: int, lowest: int, end: int):
+        super().__init__(network, texts=texts, room=room, lowest=lowest, end=end)
+        device = self.tokens.device
+        self.positions = torch.zeros(texts, dtype=torch.int64, device=device)
+        self.layers = ManyRows(network, self.cache, self.rotary, self.positions) if runs(network) else None
+        with torch.inference_mode():
+            # what the warm-up writes, at position 0, each text that joins writes anew
+            self.graph, self.computed = capture(self._compute, device, again=lambda: None)
+
+    def logits(self, positions: np.ndarray) -> Tensor:
+        """Compute logits of all rows; the next call overwrites them. positions: of those in use."""
+        self.positions.zero_()[: len(positions)] = self.host.to_device(positions).long()
+        self.graph.replay()
+        return self.computed
+
+    def _compute(self) -> Tensor:
+        rows = self.network.embed(self.tokens)
+        if self.layers is not None:
+            return self.layers(rows[:, 0].contiguous())
+        self.at.move(self.positions, self.at.capacity)
+        rotation = self.rotary(self.positions[:, None, None], 1)
+        return self.network.next_logits(rows, rotation, self.cache)
+
+
+def make_slots(network: CodecLM, *, texts: int, room: int, lowest: int, end: int) -> Slots:
+    """Build the fastest form of the slots for the network's device."""
+    form = GraphSlots if network.embed.weight.is_cuda else Slots
+    return form(network, texts=texts, room=room, lowest=lowest, end=end)

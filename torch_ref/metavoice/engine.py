@@ -18,7 +18,7 @@ from torch_ref.metavoice.decoding import DiffusionDecoder, VocosDecoder
 from torch_ref.metavoice.first_stage import FirstStage
 from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
-from torch_ref.metavoice.slots import Slots
+from torch_ref.metavoice.slots import Slots, make_slots
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
 from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import Piece
@@ -62,7 +62,7 @@ class MetaVoiceEngine:
         """Allocate a running batch of the first stage for as many texts, on as many rows."""
         room = self.network.config.max_position_embeddings - 1  # the last id is not read
         end_of_text = self.tokenizers.first_stage.end_of_text
-        return Slots(self.network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
+        return make_slots(self.network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
 
     def say(
         self,

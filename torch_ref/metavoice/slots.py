@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_ref.cuda.capture import capture
 from torch_ref.host import Host
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.metavoice.first_stage import FirstStage
+from torch_ref.metavoice.many_rows import ManyRows, runs
 from torch_ref.metavoice.step import draw_ids, speaker_rows, stacked
 from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.metavoice.rows import BatchRows, Joining
@@ -23,8 +25,9 @@ class Slots:
     """`texts` slots on `rows` rows of the network, for texts of at most `room` ids, allocated at once.
 
     end_of_text: the id that replaces text in rows without it.
-    steps, ahead: of a launch, and launches before one is read, that keep the device busy.
     """
+
+    steps, ahead = 1, 0  # of a launch, and launches before one is read, that keep the device busy
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
         self.network, self.end_of_text = network, end_of_text
@@ -39,7 +42,6 @@ class Slots:
         ]
         self.tokens = torch.zeros(rows, 1, dtype=torch.int64, device=weight.device)
         self.speakers = weight.new_zeros(rows, 1, config.hidden_size)
-        self.steps, self.ahead = (4, 1) if weight.is_cuda else (1, 0)
 
     def fits(self, sampling: FirstStageSampling) -> bool:
         """Return whether there are a slot and rows for a text with this sampling."""
@@ -95,3 +97,39 @@ class Slots:
         positions, count = self.plan.positions(), self.plan.count
         self.at.move(self.host.to_device(positions).long(), int(positions.max()) + 1)
         return self.network.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
+
+
+class GraphSlots(Slots):
+    """Slots whose network is captured as a CUDA graph of all rows, with kernels where they run."""
+
+    steps, ahead = 4, 1
+
+    def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
+        super().__init__(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
+        device = self.speakers.device
+        self.positions = torch.zeros(rows, dtype=torch.int64, device=device)
+        self.layers = ManyRows(network, self.cache, self.positions) if runs(network) else None
+        with torch.inference_mode():
+            # what the warm-up writes, at position 0, each text that joins writes anew
+            self.graph, self.computed = capture(self._compute, device, again=lambda: None)
+
+    def logits(self) -> Tensor:
+        """Compute logits of all rows; the next call overwrites them."""
+        positions = self.host.to_device(self.plan.positions()).long()
+        self.positions.zero_()[: len(positions)] = positions
+        self.graph.replay()
+        return self.computed
+
+    def _compute(self) -> Tensor:
+        network = self.network
+        if self.layers is not None:
+            x = network.transformer.embed(self.tokens, self.speakers, self.positions[:, None])
+            return self.layers(x[:, 0].contiguous())
+        self.at.move(self.positions, self.at.capacity)
+        return network.next_logits(self.tokens, self.speakers, self.cache)
+
+
+def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> Slots:
+    """Build the fastest form of the slots for the network's device."""
+    form = GraphSlots if network.transformer.wpe.weight.is_cuda else Slots
+    return form(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
