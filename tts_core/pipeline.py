@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,13 +20,21 @@ if TYPE_CHECKING:
 PromptLike = Prompt | np.ndarray | None  # an array is a model's own form: codes, or a speaker vector
 
 
+REPORT_SECONDS = 0.2  # between two reports inside a stage
+
+
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a generation. seconds: of speech so far.  expected: in total, if known."""
+    """Progress of a generation. seconds: of speech so far.  expected: in total, if known.
+
+    step: of the stage, 0 where it begins.  steps: about how many it has, if known.
+    """
 
     stage: str
     seconds: float
     expected: float | None = None
+    step: int = 0
+    steps: int | None = None
 
 
 class Watch:
@@ -33,17 +42,36 @@ class Watch:
 
     def __init__(self, progress: Callable[[Progress], None] | None, cancel: threading.Event | None):
         self.progress, self.cancel = progress, cancel
+        self._stage: Progress | None = None
+        self._step, self._reported = 0, 0.0
 
     def check(self) -> None:
-        """Raise CancelledError once the caller has set `cancel`."""
+        """Count a step. Raise CancelledError once the caller has set `cancel`; report now and then."""
+        self._check_cancel()
+        self._step += 1
+        if (
+            self.progress is not None
+            and self._stage
+            and time.perf_counter() - self._reported >= REPORT_SECONDS
+        ):
+            self._report(replace(self._stage, step=self._step))
+
+    def tell(
+        self, stage: str, seconds: float, expected: float | None = None, steps: int | None = None
+    ) -> None:
+        """Check `cancel`, then report to the caller that a stage begins. steps: about how many it has."""
+        self._check_cancel()
+        self._stage, self._step = Progress(stage, seconds, expected, steps=steps), 0
+        self._report(self._stage)
+
+    def _check_cancel(self) -> None:
         if self.cancel is not None and self.cancel.is_set():
             raise CancelledError("generation: cancelled")
 
-    def tell(self, stage: str, seconds: float, expected: float | None = None) -> None:
-        """Check `cancel`, then report progress to the caller."""
-        self.check()
+    def _report(self, now: Progress) -> None:
         if self.progress is not None:
-            self.progress(Progress(stage, seconds, expected))
+            self._reported = time.perf_counter()
+            self.progress(now)
 
 
 def check_model(found: str | None, wanted: str) -> None:
@@ -70,7 +98,8 @@ class Pipeline(Protocol):
         """Speak one text.
 
         prompt: reference speech.  options: the model's options; `changes` replace some of their fields.
-        progress: called during generation.  cancel: once set, ends the generation with CancelledError.
+        progress: called as a stage begins, after every part, and a few times a second between.
+        cancel: once set, ends the generation with CancelledError.
         Raises UsageError for a text, prompt or option that cannot be used, ResourceError for too little
         memory, GenerationError if a network computes NaN or infinity.
         """

@@ -33,6 +33,7 @@ class Flags:
     captions: str | None
     play: bool
     stream: bool
+    show_pieces: bool
     as_json: bool
     quiet: bool
 
@@ -107,12 +108,13 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
     "--output",
     metavar="FILE",
     help="File .wav, .flac, .mp3, .opus, .aac or .pcm; '-': stdout, as the speech is generated.  [default: "
-    "speech.wav; none with --play]",
+    "speech.wav, else speech-2.wav and so on; none with --play]",
 )
 @click.option("--format", "form", metavar="NAME", help="Format of '--output -'.  [default: wav]")
 @click.option("--captions", metavar="FILE", help="SRT or VTT with the text of each piece and its times.")
 @click.option("--play", is_flag=True, help="Play the speech; needs mlx-port[play].")
 @click.option("--stream", is_flag=True, help="Write and play pieces as they are generated.")
+@click.option("--show-pieces", is_flag=True, help="List the pieces of a long text, with their lengths.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--quiet", is_flag=True, help="Print no progress and no report.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")

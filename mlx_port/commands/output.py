@@ -6,46 +6,105 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
 from tts_core.audio.files import check_output, write_audio
 from tts_core.audio.formats import FORMATS, SUFFIXES, Format, SoundWriter
-from tts_core.errors import UsageError, did_you_mean
+from tts_core.errors import ResourceError, SpeechError, UsageError, did_you_mean
+from tts_core.memory.machine import free_disk_bytes
 
 DEFAULT_OUTPUT = "speech.wav"
 STDOUT = "-"
+BYTES_PER_SECOND = 2 * 48_000  # of an uncompressed file, at a rate that no model exceeds
 
 
 @dataclass(frozen=True)
 class Output:
-    """The place and the format of the speech. path: None is stdout."""
+    """The place and the format of the speech.
+
+    path: None is stdout.  fresh: an existing file is kept, and the speech gets the next free name.
+    """
 
     path: Path | None
     form: Format
+    fresh: bool = False
 
-    def __str__(self) -> str:
-        return "stdout" if self.path is None else str(self.path)
+    def check_space(self, seconds: float) -> None:
+        """Raise ResourceError unless the disk has room for these seconds of speech and half as many more."""
+        if self.path is None:
+            return
+        folder = self.path.absolute().parent
+        free, needed = free_disk_bytes(folder), round(1.5 * seconds * BYTES_PER_SECOND)
+        if free < needed:
+            raise ResourceError(
+                f"output: the disk of {self.path} has {free / 1e6:,.1f} MB free, {needed / 1e6:,.1f} MB may "
+                "be needed; free some space, or choose another folder"
+            )
 
-    def write(self, samples: np.ndarray, sample_rate: int) -> None:
-        """Write all of the speech at once, (L,) samples, to the file."""
-        assert self.path is not None, "stdout takes its speech piece by piece"
-        write_audio(self.path, samples, sample_rate)
+    def write(self, samples: np.ndarray, sample_rate: int) -> Path:
+        """Write all of the speech at once, (L,) samples, to the file, and return its name."""
+        with self._claimed() as path:
+            write_audio(path, samples, sample_rate)
+        return path
 
     @contextmanager
-    def growing(self, sample_rate: int) -> Iterator[SoundWriter]:
-        """Open the output for speech that comes piece by piece; what is written remains after an error."""
+    def growing(self, sample_rate: int) -> Iterator[tuple[Path | str, SoundWriter]]:
+        """Open the output for speech that comes piece by piece; what is written remains after an error.
+
+        Yields its name, STDOUT for stdout, and the writer.
+        """
         if self.path is None:
             with SoundWriter(sys.stdout.buffer, self.form, sample_rate, seekable=False) as sound:
-                yield sound
+                yield STDOUT, sound
             sys.stdout.buffer.flush()
             return
         with (
-            open(self.path, "wb", buffering=0) as file,  # an interrupted WAV is valid
+            self._claimed() as path,
+            _named(path),
+            open(path, "wb", buffering=0) as file,  # an interrupted WAV is valid
             SoundWriter(file, self.form, sample_rate, seekable=True) as sound,
         ):
-            yield sound
+            yield path, sound
+
+    @contextmanager
+    def _claimed(self) -> Iterator[Path]:
+        """Yield the file's name. A fresh one exists from now on, and vanishes if it is empty in the end."""
+        assert self.path is not None, "stdout takes its speech piece by piece"
+        path = _next_free(self.path) if self.fresh else self.path
+        try:
+            yield path
+        except BaseException:
+            if self.fresh and not path.stat().st_size:
+                path.unlink()
+            raise
+
+
+def _next_free(path: Path) -> Path:
+    """Create the first of speech.wav, speech-2.wav, speech-3.wav, ... that does not exist."""
+    names = (path if number == 1 else path.with_stem(f"{path.stem}-{number}") for number in count(1))
+    for name in names:
+        try:
+            name.touch(exist_ok=False)
+            return name
+        except FileExistsError:
+            continue
+    raise AssertionError("numbers do not end")
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turn an OSError of writing into one that names the file."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, SpeechError):
+            raise
+        raise ResourceError(
+            f"output: {path} could not be written on ({error.strerror or error}); is the disk full?"
+        ) from error
 
 
 def choose_output(output: str | None, form: str | None, *, play: bool) -> Output | None:
@@ -63,7 +122,7 @@ def choose_output(output: str | None, form: str | None, *, play: bool) -> Output
         return None
     path = Path(output or DEFAULT_OUTPUT)
     check_output(path)
-    return Output(path, SUFFIXES[path.suffix.lower()])
+    return Output(path, SUFFIXES[path.suffix.lower()], fresh=output is None)
 
 
 def _format(name: str) -> Format:

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import click
-import numpy as np
-
+from mlx_port.commands.collect import collect
+from mlx_port.commands.display import open_display
 from mlx_port.commands.generate import Flags
-from mlx_port.commands.output import Output, choose_output
+from mlx_port.commands.output import choose_output
+from mlx_port.commands.report import report
 from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.config import Configs
-from tts_core.errors import GenerationError, NotFoundError, UsageError, not_there
+from tts_core.errors import NotFoundError, UsageError, not_there
 from tts_core.files.record import RECORD, Record
 from tts_core.files.regular import LARGEST_TEXT
 from tts_core.models import NAMES, Model
 from tts_core.models import model as model_of
 from tts_core.options import info, options_class
 from tts_core.pipeline import Pipeline
-from tts_core.printable import json_text, one_line
 from tts_core.prompt import Prompt, Reference
-from tts_core.results import GenerationResult, join
 from tts_core.text.captions import check_captions
 from tts_core.text.checks import check_words
 from tts_core.voice.embedded import CODEC, DIA
@@ -57,13 +53,15 @@ def speak(flags: Flags) -> None:
     asked = import_module(f"tts_core.{name}.request").ask(
         parts.configs, parts.documents, text, options, read_prompt(flags, model)
     )
-    if len(asked.pieces) > 1 and not flags.quiet:
-        click.echo(one_line(f"{len(asked.pieces)} pieces, about {asked.seconds:.0f} s of speech"), err=True)
-    pipeline = load_pipeline(parts, flags.backend)
-    result = collect(pipeline.speak(asked), flags, output, pipeline.sample_rate)
+    if output is not None:
+        output.check_space(asked.seconds)
+    with open_display(asked, flags) as display:
+        display.begin("loading")
+        pipeline = load_pipeline(parts, flags.backend)
+        spoken = collect(pipeline, asked, flags, output, display)
     if captions is not None:
-        result.captions().save(captions)
-    report(result, flags, output, asked.notes)
+        spoken.result.captions().save(captions)
+    report(spoken, flags, asked.notes)
 
 
 def choose_options(model: str, given: Mapping[str, Any]) -> Any:
@@ -193,124 +191,3 @@ def load_pipeline(parts: Opened, backend: Literal["mlx", "torch"]) -> Pipeline:
 
 def _loading(backend: Literal["mlx", "torch"]) -> Any:
     return import_module("mlx_port.loading" if backend == "mlx" else "torch_ref.loading")
-
-
-class Sink(Protocol):
-    """A file or a loudspeaker that takes samples as they come."""
-
-    def write(self, samples: np.ndarray) -> None:
-        """Take the next samples, (L,) float32."""
-        ...
-
-
-def collect(
-    pieces: Iterator[GenerationResult], flags: Flags, output: Output | None, sample_rate: int
-) -> GenerationResult:
-    """Run the generation to its end. With --stream, pieces are written and played as they come."""
-    shown = sys.stderr.isatty() and not (flags.quiet or flags.as_json)
-    sinks: list[Sink] = []
-    with ExitStack() as stack:
-        grows = flags.stream or (output is not None and output.path is None)
-        if output is not None and grows:
-            sinks.append(stack.enter_context(output.growing(sample_rate)))
-        if flags.play:
-            from mlx_port.commands.playback import Player
-
-            player = stack.enter_context(Player(sample_rate))
-            sinks += [player] if flags.stream else []
-        done: list[GenerationResult] = []
-        try:
-            for piece in pieces:
-                check_numbers(piece)
-                for sink in sinks:
-                    sink.write(piece.audio)
-                done.append(piece)
-                if shown:
-                    show_progress(done)
-        finally:
-            if shown:
-                click.echo("\r\x1b[K", err=True, nl=False)
-        result = join(done)
-        check_sound(result)
-        if flags.play and not flags.stream:
-            player.write(result.audio)
-        if output is not None and not grows:
-            output.write(result.audio, result.sample_rate)
-    return result
-
-
-def show_progress(done: list[GenerationResult]) -> None:
-    """Rewrite the line of progress: seconds of speech so far, and the speed."""
-    seconds = sum(piece.audio_seconds for piece in done)
-    line = one_line(f"{seconds:.1f} s of speech, {speed(done[-1].real_time_factor)}")
-    click.echo(f"\r\x1b[K{line}", err=True, nl=False)
-
-
-def check_numbers(piece: GenerationResult) -> None:
-    """Raise GenerationError for NaN or infinity in a piece."""
-    if not np.isfinite(piece.audio).all():
-        raise GenerationError(
-            "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
-        )
-
-
-def check_sound(result: GenerationResult) -> None:
-    """Raise GenerationError if there is no sound."""
-    if not result.audio.any():
-        raise GenerationError(
-            f"generation: the model ended before any sound, with seed {result.seed}; try another --seed"
-        )
-
-
-def speed(real_time_factor: float) -> str:
-    """Format a real-time factor."""
-    if not 0 < real_time_factor < math.inf:
-        return f"RTF {real_time_factor:.2f}"
-    faster = real_time_factor < 1
-    times = 1 / real_time_factor if faster else real_time_factor
-    return f"RTF {real_time_factor:.2f} ({times:.1f}x {'faster' if faster else 'slower'} than real time)"
-
-
-def report(result: GenerationResult, flags: Flags, output: Output | None, notes: Sequence[str]) -> None:
-    """Print the output, its length, the time and memory of the run, and notes on the request.
-
-    Goes to stderr if stdout takes the speech.
-    """
-    aside = output is not None and output.path is None
-    if flags.as_json:
-        click.echo(json_text(_facts(result, flags, output) | {"notes": list(notes)}, indent=None), err=aside)
-    elif not flags.quiet:
-        cut = ", cut at the limit" if result.finish_reason == "length" else ""
-        endless = sum(piece.finish_reason == "length" for piece in result.pieces)
-        if endless and flags.options.get("max_seconds") is None:
-            cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
-        where, memory = output or "played", f"{result.peak_memory_usage / 1e9:.2f} GB"
-        lines = [f"{where}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}"]
-        if flags.captions is not None:
-            lines += [f"{flags.captions}: {len(result.cues)} captions"]
-        lines += [speed(result.real_time_factor)]
-        if result.stage_seconds:
-            lines += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]
-        lines += [f"first audio after {result.time_to_first_audio:.2f} s, peak memory {memory}"]
-        click.echo("\n".join(map(one_line, [*lines, *notes])), err=aside)
-
-
-def _facts(result: GenerationResult, flags: Flags, output: Output | None) -> dict[str, Any]:
-    return {
-        "output": None if output is None else str(output),
-        "captions": flags.captions,
-        "model": flags.model,
-        "backend": flags.backend,
-        "seed": result.seed,
-        "audio_seconds": result.audio_seconds,
-        "sample_rate": result.sample_rate,
-        "samples": result.samples,
-        "frames": result.codes.shape[1],
-        "token_count": result.token_count,
-        "finish_reason": result.finish_reason,
-        "real_time_factor": result.real_time_factor,
-        "time_to_first_audio": result.time_to_first_audio,
-        "processing_time_seconds": result.processing_time_seconds,
-        "stage_seconds": dict(result.stage_seconds),
-        "peak_memory_usage": result.peak_memory_usage,
-    }

@@ -139,7 +139,9 @@ class DiaPipeline:
         batch = request_batch(self.config, self.codec_config, texts, asked, prompts, self.rules)
         self._check_memory(batch.job())
         self.engine.host.reset_peak()
-        grid = self._run(batch.encoded(self.engine.encode), watch)
+        batch = batch.encoded(self.engine.encode)
+        watch.tell("speech", 0)
+        grid = self._run(batch, watch)
         codes = [grid.codes(item) for item in range(len(texts))]
         audio, cues = [], []
         for wave, pacing in zip(self._decode(codes), batch.pacings, strict=True):
@@ -232,6 +234,7 @@ class DiaPipeline:
         self.engine.host.reset_peak()
         watch.tell("prompt", 0, request.seconds)
         speaking = Speaking(request.encoded(self.engine.encode), meter, self.engine.host)
+        watch.tell("speech", 0, request.seconds)
         while not speaking.done:
             for grid, start, stop, audio in self._windows(speaking.begin(), watch):
                 part = speaking.part(grid, start, stop, audio)
@@ -254,6 +257,7 @@ class DiaPipeline:
         host.reset_peak()
         watch.tell("prompt", 0, request.seconds)
         script = Script(request.encoded(self.engine.encode))
+        watch.tell("speech", 0, request.seconds)
         for places in script.groups(together):
             batch = script.batch(places)
             grid = self._run(batch, watch)

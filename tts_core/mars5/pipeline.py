@@ -269,15 +269,15 @@ class Mars5Pipeline:
         """Yield the joined speech of all pieces. before: seconds of earlier texts.  expected: of all."""
         speech = Speech(request, meter, self.engine.vocabulary)
 
-        def tell(stage: str) -> None:
-            watch.tell(stage, before + meter.seconds_made, expected)
+        def tell(stage: str, steps: int | None = None) -> None:
+            watch.tell(stage, before + meter.seconds_made, expected, steps)
 
         while not speech.done:
             piece, sequence = speech.piece, speech.sequence()
-            tell("AR")
+            tell("AR", round(piece.seconds * request.frame_rate))
             self._extend(request, piece, sequence, meter, watch)
             speech.hear(sequence)
-            tell("NAR")
+            tell("NAR", request.diffusion.timesteps)
             codes = self._codes(request, piece, sequence, meter, watch)
             tell("vocoder")
             with meter.stage("vocoder"):

@@ -19,9 +19,11 @@ import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.errors import UsageError
+from tts_core.metavoice.config import FIRST_STAGE_BOOKS
 from tts_core.metavoice.memory import MetaVoiceJob, check_running
 from tts_core.metavoice.options import Decoder, MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
+    FRAME_RATE,
     STAGES,
     Batch,
     Facts,
@@ -343,7 +345,8 @@ class _Run:
         batch_size: int,
     ) -> list[np.ndarray]:
         """Run the first stage; arguments as in `Engine.say`."""
-        with self._stage("first stage"):
+        ids = round(FIRST_STAGE_BOOKS * FRAME_RATE * max(piece.seconds for piece in pieces))
+        with self._stage("first stage", ids):
             return self.engine.say(
                 pieces, vectors, limits, sampling, batch_size=batch_size, check=self.watch.check
             )
@@ -360,6 +363,6 @@ class _Run:
         with self._stage("decoder"):
             return sounds(self.engine, self.facts, codes, noise, decoder, check=self.watch.check)
 
-    def _stage(self, name: str) -> AbstractContextManager[None]:
-        self.watch.tell(name, self.meter.seconds_made, self.expected)
+    def _stage(self, name: str, steps: int | None = None) -> AbstractContextManager[None]:
+        self.watch.tell(name, self.meter.seconds_made, self.expected, steps)
         return self.meter.stage(name)

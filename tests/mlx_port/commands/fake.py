@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlx_port.commands import speak as cli_speak
+from tts_core.pipeline import Progress
 from tts_core.results import GenerationResult, SpokenPiece
 
 
@@ -27,8 +28,9 @@ class FakePipeline:
         self.cues = ()  # of the whole speech
         self.bad = None  # a sample of the second piece
 
-    def speak(self, request):
+    def speak(self, request, *, progress):
         self.asked = request
+        self.tell = progress
         return self._pieces()
 
     @property
@@ -38,6 +40,7 @@ class FakePipeline:
 
     def _pieces(self):
         for place in range(self.pieces):
+            self.tell(Progress("speech", place * self.seconds, self.asked.seconds))
             if self.error is not None and place == 1:
                 raise self.error
             length = int(self.seconds * 16000)

@@ -1,20 +1,14 @@
 """The installed command with the embedded voice, in separate processes."""
 
 import json
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tts_core.audio.files import read_audio
 
 COMMAND = [sys.executable, "-c", "from mlx_port.commands.main import main; main()", "generate"]
-# nohup and job runners start the tests with SIGINT ignored, and a child inherits that
-LISTENING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 
 
 def speak(*arguments, folder, stdin=None):
@@ -68,29 +62,6 @@ def test_a_reference_is_continued(tmp_path):
     assert second.returncode == 0, second.stderr
     assert second.stdout.startswith("b.flac: 0.2")
     assert "than real time)" in second.stdout
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
-def test_interrupting_a_stream_keeps_a_valid_file(tmp_path):
-    file = tmp_path / "a.wav"
-    flags = ["-t", "[S1] Hello there, this is a long story. " * 4, "--stream", "-o", str(file), "--seed", "3"]
-    python, option, script, command = COMMAND
-    listening = [python, option, LISTENING + script, command]
-    with subprocess.Popen(
-        [*listening, *flags], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as running:
-        deadline = time.monotonic() + 120
-        while running.poll() is None and not has_sound(file) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=60)
-    assert (running.returncode, out) == (130, b"")
-    assert err.strip() == b"error: interrupted"
-    assert len(read_audio(file, 16000)) > 0
-
-
-def has_sound(file: Path) -> bool:
-    return file.exists() and file.stat().st_size > 44
 
 
 def test_it_works_offline_from_one_converted_folder(tmp_path, monkeypatch):

@@ -394,15 +394,18 @@ def test_progress(side: str) -> None:
     heard: list[Any] = []
     given = {"prompt": voice(), "seed": 4, "generate_max_len_override": 24, **PIECES}
     made = pipeline(side).generate(LONG, **given, progress=heard.append)
+    heard = [one for one in heard if not one.step]  # as stages begin; the others come by the clock
     stages = ["AR", "NAR", "vocoder", "speech"]
     assert [one.stage for one in heard] == ["codec", *stages * 4]
     assert [one.seconds for one in heard] == sorted(one.seconds for one in heard)
     assert (heard[0].seconds, heard[-1].seconds) == (0, made.audio_seconds)
     assert [one.expected for one in heard] == pytest.approx([(len(LONG) - 3) / 15] * 17)
-    heard.clear()
+    assert {one.steps for one in heard if one.stage == "NAR"} == {PIECES["timesteps"]}
+    heard = []
     both = pipeline(side).generate_batch(
         [TEXT, TEXT], prompts=CODES, seed=4, timesteps=1, max_frames=3, progress=heard.append
     )
+    heard = [one for one in heard if not one.step]
     assert [one.stage for one in heard] == ["codec", *stages * 2]
     assert heard[-1].seconds == sum(one.audio_seconds for one in both)
     assert [one.expected for one in heard] == pytest.approx([6 / 75] * 9)

@@ -153,12 +153,13 @@ def test_memory_is_checked_for_the_pieces_side_by_side(
 def test_progress_tells_stages_and_seconds(pipeline: Any) -> None:
     seen: list[Progress] = []
     made = pipeline.generate(TEXT, prompt=PROMPT, progress=seen.append, **PIECES)
+    seen = [one for one in seen if not one.step]  # as stages begin; the others come by the clock
     stages = ["speaker", *["first stage", "second stage", "decoder", "decoder"] * 3]
     assert [one.stage for one in seen] == stages
     assert [one.seconds for one in seen] == sorted(one.seconds for one in seen)
     assert (seen[0].seconds, seen[-1].seconds) == (0, made.audio_seconds)
     assert all(one.expected == pytest.approx(35 / 15) for one in seen)  # characters of the pieces
-    seen.clear()
+    seen = []
     pipeline.generate_batch([TEXT, "So."], prompts=PROMPT, progress=seen.append, **PIECES)
     assert {one.stage for one in seen} == set(STAGES)
     assert seen[-1].seconds > made.audio_seconds

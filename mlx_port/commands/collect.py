@@ -1,0 +1,103 @@
+"""The run of `mlx-port generate`: parts of the speech go to a file, to stdout or to a loudspeaker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mlx_port.commands.display import Display
+from mlx_port.commands.generate import Flags
+from mlx_port.commands.output import STDOUT, Output
+from tts_core.errors import CancelledError, GenerationError, SpeechError
+from tts_core.pipeline import Pipeline
+from tts_core.results import GenerationResult, join
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """The result of a run. place: the file, "-" for stdout, None if the speech was only played.
+
+    as_it_came: it was written or played part by part.
+    """
+
+    result: GenerationResult
+    place: Path | str | None
+    as_it_came: bool
+
+
+class Sink(Protocol):
+    """A file or a loudspeaker that takes samples as they come."""
+
+    def write(self, samples: np.ndarray) -> None:
+        """Take the next samples, (L,) float32."""
+        ...
+
+
+def collect(
+    pipeline: Pipeline, request: Any, flags: Flags, output: Output | None, display: Display
+) -> Spoken:
+    """Run the generation to its end. With --stream, parts are written and played as they come."""
+    rate, place, player = pipeline.sample_rate, None, None
+    sinks: list[Sink] = []
+    done: list[GenerationResult] = []
+    with ExitStack() as stack:
+        grows = flags.stream or (output is not None and output.path is None)
+        if output is not None and grows:
+            place, sound = stack.enter_context(output.growing(rate))
+            stack.enter_context(_keeping(place, done))
+            sinks.append(sound)
+        if flags.play:
+            from mlx_port.commands.playback import Player
+
+            player = stack.enter_context(Player(rate))
+            sinks += [player] if flags.stream else []
+        for part in pipeline.speak(request, progress=display.tell):
+            check_numbers(part)
+            for sink in sinks:
+                sink.write(part.audio)
+            done.append(part)
+            display.add(part)
+        result = join(done)
+        check_sound(result)
+        display.end()
+        if player is not None and not flags.stream:
+            player.write(result.audio)
+        if output is not None and not grows:
+            place = output.write(result.audio, rate)
+    return Spoken(result, place, as_it_came=bool(sinks))
+
+
+@contextmanager
+def _keeping(place: Path | str, done: list[GenerationResult]) -> Iterator[None]:
+    """Name the file, and what it keeps, in the message of an error or of an interruption."""
+    try:
+        yield
+    except (SpeechError, KeyboardInterrupt) as error:
+        if not done or place == STDOUT:
+            raise
+        kept = f"{place} keeps {sum(part.audio_seconds for part in done):.2f} s of speech"
+        if isinstance(error, KeyboardInterrupt):
+            raise CancelledError(f"interrupted; {kept}") from None
+        error.args = (f"{error}; {kept}",)
+        raise
+
+
+def check_numbers(piece: GenerationResult) -> None:
+    """Raise GenerationError for NaN or infinity in a piece."""
+    if not np.isfinite(piece.audio).all():
+        raise GenerationError(
+            "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
+        )
+
+
+def check_sound(result: GenerationResult) -> None:
+    """Raise GenerationError if there is no sound."""
+    if not result.audio.any():
+        raise GenerationError(
+            f"generation: the model ended before any sound, with seed {result.seed}; try another --seed"
+        )

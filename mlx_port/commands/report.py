@@ -1,0 +1,81 @@
+"""The report of `mlx-port generate`: the output, its length, time and memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlx_port.commands.generate import Flags
+from mlx_port.commands.output import STDOUT
+from tts_core.printable import json_text, one_line
+
+if TYPE_CHECKING:
+    from mlx_port.commands.collect import Spoken
+
+
+def speed(real_time_factor: float) -> str:
+    """Format a real-time factor."""
+    if not 0 < real_time_factor < math.inf:
+        return f"RTF {real_time_factor:.2f}"
+    faster = real_time_factor < 1
+    times = 1 / real_time_factor if faster else real_time_factor
+    return f"RTF {real_time_factor:.2f} ({times:.1f}x {'faster' if faster else 'slower'} than real time)"
+
+
+def report(spoken: Spoken, flags: Flags, notes: Sequence[str]) -> None:
+    """Print the output, its length, the time and memory of the run, and notes on the request.
+
+    Goes to stderr if stdout takes the speech.
+    """
+    aside = spoken.place == STDOUT
+    if flags.as_json:
+        click.echo(json_text(_facts(spoken, flags) | {"notes": list(notes)}, indent=None), err=aside)
+    elif not flags.quiet:
+        click.echo("\n".join(map(one_line, [*_lines(spoken, flags), *notes])), err=aside)
+
+
+def _lines(spoken: Spoken, flags: Flags) -> list[str]:
+    result = spoken.result
+    cut = ", cut at the limit" if result.finish_reason == "length" else ""
+    endless = sum(piece.finish_reason == "length" for piece in result.pieces)
+    if endless and flags.options.get("max_seconds") is None:
+        cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
+    lines = [f"{_where(spoken) or 'played'}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}"]
+    if flags.captions is not None:
+        lines += [f"{flags.captions}: {len(result.cues)} captions"]
+    lines += [speed(result.real_time_factor)]
+    if result.stage_seconds:
+        lines += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]
+    memory = f"peak memory {result.peak_memory_usage / 1e9:.2f} GB"
+    if spoken.as_it_came:
+        return [*lines, f"first audio after {result.time_to_first_audio:.2f} s, {memory}"]
+    return [*lines, memory]
+
+
+def _where(spoken: Spoken) -> str | None:
+    return "stdout" if spoken.place == STDOUT else spoken.place and str(spoken.place)
+
+
+def _facts(spoken: Spoken, flags: Flags) -> dict[str, Any]:
+    result = spoken.result
+    return {
+        "output": _where(spoken),
+        "captions": flags.captions,
+        "model": flags.model,
+        "backend": flags.backend,
+        "seed": result.seed,
+        "audio_seconds": result.audio_seconds,
+        "sample_rate": result.sample_rate,
+        "samples": result.samples,
+        "frames": result.codes.shape[1],
+        "token_count": result.token_count,
+        "finish_reason": result.finish_reason,
+        "real_time_factor": result.real_time_factor,
+        "time_to_first_audio": result.time_to_first_audio,
+        "processing_time_seconds": result.processing_time_seconds,
+        "stage_seconds": dict(result.stage_seconds),
+        "peak_memory_usage": result.peak_memory_usage,
+    }

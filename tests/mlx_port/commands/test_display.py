@@ -1,0 +1,108 @@
+"""Signs of life: a bar at a terminal, a line now and then elsewhere, plans of long texts."""
+
+import io
+import sys
+
+import pytest
+
+from mlx_port.commands import display
+from mlx_port.commands.display import duration, speech, stage
+from tests.mlx_port.commands.running import SECRET
+from tests.mlx_port.commands.running import run as run_command
+from tts_core.pipeline import Progress
+
+LONG = f"[S1] {SECRET} and more. " * 20
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def stderr(monkeypatch, made):
+    monkeypatch.setattr(sys, "stderr", made)
+    return made
+
+
+def run(capsys, *arguments):
+    return run_command(capsys, "generate", *arguments)
+
+
+def test_a_bar_at_a_terminal_names_stages_and_speed(pipeline, capsys, monkeypatch):
+    terminal = stderr(monkeypatch, Terminal())
+    assert run(capsys, "-t", "Hum.")[0] == 0
+    shown = terminal.getvalue()
+    assert "loading   0%|" in shown
+    assert "speech" in shown
+    assert "1.0 of about 0 s of speech, RTF 0.42 (2.4x faster than real time)" in shown
+    assert shown.endswith("\r"), "the bar is removed"
+
+
+def test_the_bar_is_that_of_the_stage_where_its_steps_are_known(pipeline, capsys, monkeypatch):
+    terminal = stderr(monkeypatch, Terminal())
+
+    def pieces(make=pipeline._pieces):
+        pipeline.tell(Progress("NAR", 0, 8.0, 30, 200))
+        yield from make()
+
+    monkeypatch.setattr(pipeline, "_pieces", pieces)
+    assert run(capsys, "-t", "Hum.")[0] == 0
+    assert "NAR 30 of 200  15%|" in terminal.getvalue()
+    assert "0.0 of about 8 s of speech" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("flag", ["--quiet", "--json"])
+def test_silence_is_kept(pipeline, capsys, monkeypatch, flag):
+    terminal = stderr(monkeypatch, Terminal())
+    assert run(capsys, "-t", LONG, flag)[0] == 0
+    assert terminal.getvalue() == ""
+
+
+def test_a_line_now_and_then_without_a_terminal(pipeline, capsys, monkeypatch):
+    assert run(capsys, "-t", "Hum.")[2] == ""  # a short run says nothing
+    monkeypatch.setattr(display, "LINE_SECONDS", 0.0)
+    err = run(capsys, "-t", "Hum.")[2]
+    assert err.splitlines() == [
+        "0 s: loading, 0.0 of about 0 s of speech",
+        "0 s: speech, 0.0 of about 0 s of speech",
+        "0 s: speech, 0.5 of about 0 s of speech",
+        "0 s: speech, 1.0 of about 0 s of speech",
+    ]
+
+
+@pytest.mark.parametrize("at", ["terminal", "file"])
+def test_the_plan_of_a_long_text(pipeline, capsys, monkeypatch, at):
+    """Pieces and speech at once; the time to compute after the first speech, by its speed."""
+    made = stderr(monkeypatch, Terminal() if at == "terminal" else io.StringIO())
+    assert run(capsys, "-t", LONG)[0] == 0
+    shown = made.getvalue()
+    seconds = pipeline.asked.seconds
+    assert f"{len(pipeline.asked.pieces)} pieces, about {seconds:.0f} s of speech\n" in shown
+    assert f"about {0.42 * seconds:.0f} s to compute, by the first 0.5 s of it\n" in shown
+
+
+def test_pieces_are_listed_where_that_is_asked_for(pipeline, capsys):
+    from mlx_port.commands import main as cli
+
+    assert cli.run(["generate", "-t", "[S1] One. [pause:1] Two and more.", "--show-pieces"]) == 0
+    listed = [line.split(maxsplit=3) for line in capsys.readouterr().err.splitlines()[1:3]]
+    assert [(number, unit, text) for number, _, unit, text in listed] == [
+        ("1", "s", "[S1] One."),
+        ("2", "s", "[S1] Two and more."),
+    ]
+    assert float(listed[0][1]) < float(listed[1][1])
+
+
+def test_words_of_the_display():
+    assert [duration(seconds) for seconds in (0, 119, 150, 7199, 9000)] == [
+        "0 s",
+        "119 s",
+        "2 min",
+        "120 min",
+        "2.5 h",
+    ]
+    assert stage(Progress("AR", 0)) == "AR"
+    assert stage(Progress("AR", 0, None, 7)) == "AR 7"
+    assert stage(Progress("AR", 0, None, 9, 8)) == "AR 8 of 8", "the number is an estimate"
+    assert speech(Progress("AR", 1.25, None)) == "1.2 s of speech"
+    assert speech(Progress("AR", 1.25, 20)) == "1.2 of about 20 s of speech"

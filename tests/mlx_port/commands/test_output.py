@@ -1,0 +1,125 @@
+"""Where speech is written: nothing is overwritten, a disk is looked at first, a broken-off file is valid."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlx_port.commands import collect, output
+from tests.mlx_port.commands.running import refused
+from tests.mlx_port.commands.running import run as run_command
+from tts_core.audio.files import read_audio
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(capsys, *arguments):
+    return run_command(capsys, "generate", "-t", "Hum.", *arguments)
+
+
+@pytest.mark.parametrize("flags", [[], ["--stream"]])
+def test_the_default_output_keeps_what_exists(pipeline, capsys, tmp_path, flags):
+    for name in ("speech.wav", "speech-2.wav", "speech-4.wav"):
+        (tmp_path / name).write_text("mine")
+    code, out, _ = run(capsys, *flags)
+    assert (code, out.splitlines()[0]) == (0, "speech-3.wav: 1.50 s of speech, seed 7")
+    assert json.loads(run(capsys, "--json", *flags)[1])["output"] == "speech-5.wav"
+    assert [(tmp_path / f"speech{n}.wav").read_text() for n in ("", "-2", "-4")] == ["mine"] * 3
+    assert len(read_audio(tmp_path / "speech-5.wav", 16000)) == 24000
+
+
+def test_a_name_that_was_given_is_replaced(pipeline, capsys, tmp_path):
+    (tmp_path / "speech.wav").write_text("old")
+    assert run(capsys, "-o", "speech.wav")[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["speech.wav"]
+    assert len(read_audio("speech.wav", 16000)) == 24000
+
+
+def test_a_default_name_that_another_process_takes_meanwhile(pipeline, capsys, tmp_path, monkeypatch):
+    def take(result, check=collect.check_sound):
+        (tmp_path / "speech.wav").write_text("mine")
+        check(result)
+
+    monkeypatch.setattr(collect, "check_sound", take)
+    assert run(capsys)[1].startswith("speech-2.wav: ")
+    assert (tmp_path / "speech.wav").read_text() == "mine"
+
+
+def test_a_failed_run_leaves_no_empty_file(pipeline, capsys, tmp_path):
+    pipeline.error, pipeline.seconds = KeyboardInterrupt(), 0
+    assert run(capsys, "--stream")[0] == 130
+    assert [path for path in tmp_path.iterdir() if not path.stat().st_size] == []
+
+
+def test_the_disk_of_the_output_is_looked_at_before_the_work(pipeline, capsys, tmp_path, monkeypatch):
+    asked = []
+
+    def usage(folder):
+        asked.append(Path(folder))
+        return shutil._ntuple_diskusage(10**9, 10**9, 1000)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    (tmp_path / "deep").mkdir()
+    message = "output: the disk of deep/a.mp3 has 0.0 MB free, 0.2 MB may be needed; free some space"
+    refused(capsys, pipeline, 5, message, "-t", "Hum and hum and hum.", "-o", "deep/a.mp3")
+    assert asked == [tmp_path / "deep"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full, a disk without room")
+def test_a_disk_that_gets_full_is_named_with_the_file(pipeline, capsys, monkeypatch):
+    def full(path, *how, **named):
+        return opened("/dev/full" if str(path) == "a.wav" else path, *how, **named)
+
+    opened = open
+    monkeypatch.setattr(output, "open", full, raising=False)
+    code, _, err = run(capsys, "--stream", "-o", "a.wav")
+    assert code == 5
+    assert "output: a.wav could not be written on (No space left on device); is the disk full?" in err
+
+
+STREAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # job runners start tests with SIGINT ignored
+from mlx_port.commands import collect, main
+def add(self, part):
+    print(part.samples, flush=True)
+collect.Display.add = add
+main.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_stream_ends_within_a_second(tmp_path, number):
+    """The embedded voice, interrupted after its first part: the header is right; Ctrl-C names the file."""
+    text = "[S1] This is one of a number of sentences, and it is not the last one of them. " * 20
+    words = ["generate", "--stream", "--text", text, "--seed", "1", "--json"]
+    with subprocess.Popen(
+        [sys.executable, "-c", STREAM, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        first = int(process.stdout.readline())
+        process.send_signal(number)
+        sent = time.perf_counter()
+        _, err = process.communicate()
+        took = time.perf_counter() - sent
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
+    assert took < 1
+    with wave.open(str(tmp_path / "speech.wav")) as sound:
+        frames = sound.getnframes()
+        samples = np.frombuffer(sound.readframes(frames), "<i2")
+    assert len(samples) == frames >= first > 0
+    if number == signal.SIGINT:
+        assert err == f"error: interrupted; speech.wav keeps {frames / 16000:.2f} s of speech\n"
