@@ -9,7 +9,8 @@ A speech recognizer (pocketsphinx) hears them.
 
     ended       speech that the model ended by itself (finish_reason "stop")
     WER         percent of wrong words, with its 95 % interval over texts; flite's own reading as a bound
-    difference  without - with, in points, with its 95 % interval over pairs of texts (bootstrap)
+    difference  without - with, in points, with its 95 % interval over pairs of texts (bootstrap); of all, and
+                of the texts with each mark: with a full stop both halves are the same speech
 
 Needs flite and pocketsphinx (`pip install pocketsphinx`); without them it prints so and measures nothing.
 """
@@ -58,6 +59,14 @@ def spoken(pipeline: Any, chosen: Sequence[Item], seed: int) -> list[Any]:
         seeds = [seed + begin + place for place in range(len(batch))]
         results += pipeline.generate_batch([item.text for item in batch], seed=seeds)
     return results
+
+
+def compared(
+    ours: Sequence[Sequence[TurnScore]], theirs: Sequence[Sequence[TurnScore]]
+) -> tuple[float, float, float]:
+    """Difference of word error rates, ours - theirs, and its interval, in points."""
+    low, high = paired_difference(ours, theirs)
+    return word_error_rate(flat(ours)) - word_error_rate(flat(theirs)), low, high
 
 
 def flat(scores: Sequence[Sequence[TurnScore]]) -> list[TurnScore]:
@@ -123,11 +132,16 @@ def main() -> None:
                 results += said
             rows.append(row(f"{name} an end mark", heard[name], results))
             print(printed(rows[-1]), flush=True)
-    difference = rows[2]["word_error_rate"] - rows[1]["word_error_rate"]
-    low, high = paired_difference(heard["without"], heard["with"])
-    print(f"\ndifference, without - with: {difference:+.1f} points ({low:+.1f} to {high:+.1f})")
+    differences = {}
+    for marks in (MARKS, *MARKS):
+        chosen = [place for place, item in enumerate(with_mark) if item.text[-1] in marks]
+        differences[marks] = compared(
+            [heard["without"][place] for place in chosen], [heard["with"][place] for place in chosen]
+        )
+        difference, low, high = differences[marks]
+        print(f"difference, {' '.join(marks)}: {difference:+.1f} points ({low:+.1f} to {high:+.1f})")
     if given.json:
-        facts = {"rows": rows, "difference": difference, "low": low, "high": high}
+        facts = {"rows": rows, "differences": differences}
         given.json.write_text(json.dumps(facts, indent=2) + "\n")
 
 
