@@ -5,7 +5,7 @@ Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.mars5.residual_transformer import ResidualTransformer
 from mlx_port.mars5.reverse import ReverseDiffusion
 from mlx_port.mars5.slots import Slots, make_slots
+from tts_core.audio.voice_cache import VoiceCache
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
@@ -41,10 +42,16 @@ class Mars5Engine:
         self.codec_config, self.vocoder_config = codec.config, vocoder.config
         self.diffusion = ReverseDiffusion(transformer)
         self.host = Host(network.embed)
+        self.voices = VoiceCache()
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
-        """Encode samples. (L,) float32 → codes (Q, P) int32."""
-        return self.host.to_host(self.codec.encode(samples[None], self.nar_config.n_codebooks))[0]
+        """Encode samples. (L,) float32 → codes (Q, P) int32. The latest voices are kept."""
+
+        def encoded(recordings: Sequence[np.ndarray]) -> np.ndarray:
+            codes = self.codec.encode(recordings[0][None], self.nar_config.n_codebooks)
+            return self.host.to_host(codes)[0]
+
+        return self.voices.encoded([samples], encoded).copy()
 
     def extend(
         self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise

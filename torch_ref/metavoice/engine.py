@@ -20,10 +20,10 @@ from torch_ref.metavoice.first_stage_loop import generate_tokens
 from torch_ref.metavoice.second_stage import SecondStage
 from torch_ref.metavoice.slots import Slots, make_slots
 from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
+from tts_core.audio.voice_cache import VoiceCache
 from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import Piece
 from tts_core.metavoice.sampling import FirstStageSampling
-from tts_core.metavoice.speaker_cache import SpeakerCache
 from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.noise import NormalNoise
 
@@ -47,7 +47,7 @@ class MetaVoiceEngine:
         self.configs, self.tokenizers = configs, tokenizers
         self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
         self.host = Host(network.transformer.wpe)
-        self.voices = SpeakerCache()
+        self.voices = VoiceCache()
         self.decoders: dict[Decoder, VocosDecoder | DiffusionDecoder] = {
             "vocos": VocosDecoder(vocoder, self.host)
         }
@@ -56,7 +56,7 @@ class MetaVoiceEngine:
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
-        return self.voices.embedding(utterances, self.speaker_encoder.embed).copy()
+        return self.voices.encoded(utterances, self.speaker_encoder.embed).copy()
 
     def slots(self, texts: int, rows: int) -> Slots:
         """Allocate a running batch of the first stage for as many texts, on as many rows."""

@@ -3,7 +3,7 @@
 Paper: Wan et al. 2017, "Generalized end-to-end loss for speaker verification", arXiv 1710.10467. Upstream:
 metavoiceio/metavoice-src (Apache-2.0) fam/quantiser/audio/speaker_encoder, July 2024; the mel front end is
 tts_core/audio/speaker_slices.py. Differs from upstream: embeddings are cached by the audio's content, not
-by its path (tts_core/metavoice/speaker_cache.py).
+by its path (tts_core/audio/voice_cache.py).
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Engine(Protocol):
         ...
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
-        """Encode samples. (L,) float32 → codes (Q, P) int32."""
+        """Encode samples. (L,) float32 → codes (Q, P) int32. The latest voices are kept."""
         ...
 
     def extend(
@@ -253,15 +253,8 @@ class Mars5Pipeline:
         return self.request("Yes.", Mars5Options(seed=0, max_frames=16, timesteps=2), voice)
 
     def _encoded(self, requests: Sequence[Request]) -> list[Request]:
-        """Encode the requests' references. A voice that several texts share is encoded once."""
-        known: dict[int, np.ndarray] = {}
-
-        def encode(samples: np.ndarray) -> np.ndarray:
-            if id(samples) not in known:
-                known[id(samples)] = self.engine.encode(samples)
-            return known[id(samples)]
-
-        return [one.encoded(encode, self.engine.vocabulary) for one in requests]
+        """Encode the requests' references."""
+        return [one.encoded(self.engine.encode, self.engine.vocabulary) for one in requests]
 
     def _parts(
         self, request: Request, meter: Meter, watch: Watch, before: float, expected: float

@@ -20,6 +20,7 @@ from tests.tiny.noise import CountingNoise
 from tests.tolerance import assert_within
 from tts_core.audio.joining import FADE, PAUSE
 from tts_core.audio.silence import loud_span
+from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import CancelledError, UsageError
 from tts_core.mars5.diffusion import FIRST_DRAW
@@ -194,15 +195,16 @@ def test_seeds(side: str) -> None:
 
 
 def test_a_batch_is_its_texts_alone(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal sound and codes, each with its own voice and seed; a shared voice is read once."""
+    """Equal sound and codes, each with its own voice and seed; a recording is encoded once."""
     voices, texts = [voice(), voice(said=SAID), voice()], ["The inn is near.", TEXT, LONG]
     voices[2] = voices[0]
     given = {"timesteps": 1, "generate_max_len_override": 48, "piece_seconds": 4.0}
     speak, codec, heard = pipeline(side), pipeline(side).engine.codec, list[int]()
     encode = codec.encode
+    monkeypatch.setattr(speak.engine, "voices", VoiceCache())
     monkeypatch.setattr(codec, "encode", lambda wave, books: (heard.append(1), encode(wave, books))[1])
     batch = speak.generate_batch(texts, prompts=voices, seed=[3, 4, 5], **given)
-    assert len(heard) == 2
+    assert len(heard) == 1
     for made, text, prompt, seed in zip(batch, texts, voices, (3, 4, 5), strict=True):
         single = speak.generate(text, prompt=prompt, seed=seed, **given)
         np.testing.assert_array_equal(made.audio, single.audio)

@@ -16,7 +16,7 @@ from tests.torch_ref.metavoice.test_precision import Refused
 from torch_ref import device as policy
 from torch_ref.limits import Backend, enforce
 from torch_ref.metavoice.decoding import VocosDecoder
-from tts_core.metavoice.speaker_cache import SpeakerCache
+from tts_core.audio.voice_cache import VoiceCache
 
 OLDEST, NEWEST = Backend("mps", "2.5.1", "13.6"), Backend("mps", "2.12.1", "15.2")
 
@@ -69,9 +69,9 @@ def test_no_rule_is_broken_and_the_speech_stays(
 
 @pytest.mark.parametrize("backend", [OLDEST, NEWEST], ids=str)
 def test_nor_where_a_voice_is_read(pipeline: Any, voice: np.ndarray, backend: Backend) -> None:
-    fresh = SpeakerCache()
+    fresh = VoiceCache()
     with enforce(backend):
-        found = fresh.embedding(
+        found = fresh.encoded(
             [np.resize(np.asarray(reference(2.0).one.audio), 20_000)], pipeline.engine.speaker_encoder.embed
         )
     assert found.shape == voice.shape

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tts_core.metavoice.speaker_cache import KEPT, SpeakerCache, key
+from tts_core.audio.voice_cache import KEPT, VoiceCache, key
 
 VOICE = np.array([0.6, 0.0, 0.8], np.float32)
 ONE, OTHER = np.arange(5, dtype=np.float32), np.arange(6, dtype=np.float32)
@@ -18,16 +18,16 @@ class Encoder:
         return self.vector
 
 
-def test_the_same_samples_are_embedded_once():
-    cache, embed = SpeakerCache(), Encoder()
+def test_the_same_samples_are_encoded_once():
+    cache, embed = VoiceCache(), Encoder()
     for _ in range(3):
-        np.testing.assert_array_equal(cache.embedding([ONE.copy()], embed), VOICE)
+        np.testing.assert_array_equal(cache.encoded([ONE.copy()], embed), VOICE)
     assert embed.calls == 1
-    cache.embedding([ONE, OTHER], embed)
-    cache.embedding([OTHER, ONE], embed)
+    cache.encoded([ONE, OTHER], embed)
+    cache.encoded([OTHER, ONE], embed)
     assert embed.calls == 3
     with pytest.raises(ValueError, match="read-only"):
-        cache.embedding([ONE], embed)[0] = 1
+        cache.encoded([ONE], embed)[0] = 1
 
 
 def test_a_key_is_the_content():
@@ -42,18 +42,18 @@ def test_a_key_is_the_content():
 
 
 def test_two_encoders_do_not_share_voices():
-    one, other = SpeakerCache(), SpeakerCache()
-    np.testing.assert_array_equal(one.embedding([ONE], Encoder()), VOICE)
-    np.testing.assert_array_equal(other.embedding([ONE], Encoder(-VOICE)), -VOICE)
+    one, other = VoiceCache(), VoiceCache()
+    np.testing.assert_array_equal(one.encoded([ONE], Encoder()), VOICE)
+    np.testing.assert_array_equal(other.encoded([ONE], Encoder(-VOICE)), -VOICE)
 
 
 def test_memory_holds_the_latest():
-    cache, embed = SpeakerCache(), Encoder()
+    cache, embed = VoiceCache(), Encoder()
     for i in range(KEPT + 1):
-        cache.embedding([np.full(2, i, np.float32)], embed)
-        cache.embedding([np.zeros(2, np.float32)], embed)  # the first stays in use
+        cache.encoded([np.full(2, i, np.float32)], embed)
+        cache.encoded([np.zeros(2, np.float32)], embed)  # the first stays in use
     calls = embed.calls
-    cache.embedding([np.zeros(2, np.float32)], embed)
+    cache.encoded([np.zeros(2, np.float32)], embed)
     assert embed.calls == calls
-    cache.embedding([np.ones(2, np.float32)], embed)
+    cache.encoded([np.ones(2, np.float32)], embed)
     assert embed.calls == calls + 1

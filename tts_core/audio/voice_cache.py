@@ -1,4 +1,4 @@
-"""Cache of one encoder's speaker vectors, by the content of the audio.
+"""Cache of what one encoder makes of recordings, by their content: a speaker vector, or codes.
 
 A key is a SHA-256 of the samples, never a path, so a changed file is another voice. In memory only.
 """
@@ -11,26 +11,26 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-KEPT = 64  # most recently used vectors
+KEPT = 64  # most recently used voices
 
 
-class SpeakerCache:
-    """Cache of one encoder's speaker vectors, in memory."""
+class VoiceCache:
+    """Cache of one encoder's voices, in memory."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, np.ndarray] = OrderedDict()
 
-    def embedding(
-        self, utterances: Sequence[np.ndarray], embed: Callable[[Sequence[np.ndarray]], np.ndarray]
+    def encoded(
+        self, recordings: Sequence[np.ndarray], encode: Callable[[Sequence[np.ndarray]], np.ndarray]
     ) -> np.ndarray:
-        """Return the (E,) vector of a voice from the cache, else from `embed`. Read-only.
+        """Return a voice from the cache, else from `encode`. Read-only.
 
-        utterances: (L,) float32 samples each.
+        recordings: (L,) float32 samples each.
         """
-        voice = key(utterances)
+        voice = key(recordings)
         found = self._known.get(voice)
         if found is None:
-            found = np.array(embed(utterances))
+            found = np.array(encode(recordings))
         found.flags.writeable = False
         self._known[voice] = found
         self._known.move_to_end(voice)
@@ -39,10 +39,10 @@ class SpeakerCache:
         return found
 
 
-def key(utterances: Sequence[np.ndarray]) -> str:
+def key(recordings: Sequence[np.ndarray]) -> str:
     """Hash the samples' bits, lengths and order."""
     digest = hashlib.sha256()
-    for samples in utterances:
+    for samples in recordings:
         exact = np.ascontiguousarray(samples, "<f4")
         digest.update(f"\n{len(exact)}\n".encode())
         digest.update(exact.data)
