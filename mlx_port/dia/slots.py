@@ -36,7 +36,7 @@ class Drawn:
 class Slots:
     """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
 
-    burst = 1  # steps between two reads of draws
+    steps, ahead = 1, 1  # of a launch, and launches before one is read, that keep the device busy
 
     def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
         self.decoder, self.network = decoder, decoder.network
@@ -71,6 +71,10 @@ class Slots:
     def launch(self, steps: int) -> Drawn:
         """Run some steps; waits for nothing."""
         return Drawn([self._step() for _ in range(steps)])
+
+    def read(self, launched: Drawn) -> np.ndarray:
+        """Wait for a launch. → (steps, B, C) int32."""
+        return launched.read()
 
     def _step(self) -> mx.array:
         taken = [slot for slot, text in enumerate(self.running) if text is not None]

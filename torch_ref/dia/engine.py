@@ -21,7 +21,6 @@ from torch_ref.dia.step import make_step
 from torch_ref.host import Host
 from tts_core.codecs.dac_calls import Passage, decode_passages, most_fed
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia import slots
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Batch
 from tts_core.errors import GenerationError

@@ -40,21 +40,10 @@ class Text:
         return self.joining.noise.uniform(int(step), shape)
 
 
-class Drawn:
-    """Draws of some steps."""
-
-    def __init__(self, rows: np.ndarray):
-        self._rows = rows
-
-    def read(self) -> np.ndarray:
-        """Return them. (steps, B, C) int32; -1 where a text's logits were not all finite."""
-        return self._rows
-
-
 class PlainSlots:
     """`texts` slots. nothing: (1, 1, source width), the encoding of the empty text; None without guidance."""
 
-    burst = 1  # steps between two reads of draws
+    steps, ahead = 1, 0  # of a launch, and launches before one is read
 
     def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int):
         self.network, self.texts = network, texts
@@ -107,9 +96,13 @@ class PlainSlots:
         ]
 
     @torch.inference_mode()
-    def launch(self, steps: int) -> Drawn:
-        """Run some steps. Free slots draw zeros."""
-        return Drawn(np.stack([self._step() for _ in range(steps)]))
+    def launch(self, steps: int) -> np.ndarray:
+        """Run some steps. → (steps, B, C) int32, -1 where logits were not all finite, 0 in free slots."""
+        return np.stack([self._step() for _ in range(steps)])
+
+    def read(self, launched: np.ndarray) -> np.ndarray:
+        """Return the ids of a launch."""
+        return launched
 
     def _step(self) -> np.ndarray:
         """Draw the next row of every text, (B, C) int32, and put it into its grid."""

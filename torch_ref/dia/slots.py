@@ -48,7 +48,7 @@ class Drawn:
 class Slots:
     """B slots for texts of at most `text_rows` bytes and `rows` grid rows, allocated at once."""
 
-    burst = STEPS  # between two reads of draws
+    steps, ahead = STEPS, 1  # of a launch, and launches before one is read, that keep the device busy
 
     def __init__(self, decoder: FusedDecoder, *, texts: int, rows: int, text_rows: int):
         self.decoder, self.network = decoder, decoder.network
@@ -74,7 +74,7 @@ class Slots:
         self.delays = torch.tensor(config.delay_pattern, dtype=torch.int32, device=device)
         vocabulary = config.decoder_config.vocab_size
         self.noise = torch.full((NOISE_STEPS, texts, channels, vocabulary), 0.5, device=device)
-        self.seeds, self.steps = (torch.zeros(texts, dtype=torch.int64, device=device) for _ in range(2))
+        self.seeds, self.starts = (torch.zeros(texts, dtype=torch.int64, device=device) for _ in range(2))
         self.sources: list[tuple[Noise, int] | None] = [None] * texts  # and its step at tick 0
         self._clear()
         self._compile()
@@ -99,7 +99,7 @@ class Slots:
             state[slot] = number
         # a text's step at the first tick, so that step = this + tick
         first = text.filled - 1 - text.prompt_frames - self.ticks
-        self.steps[slot] = first
+        self.starts[slot] = first
         self.sources[slot] = text.noise, first
         if isinstance(text.noise, HostNoise):
             self.seeds[slot] = int(np.uint64(text.noise.seed).astype(np.int64))
@@ -124,6 +124,10 @@ class Slots:
         drawn = self.rows.drawn[order]
         return Drawn(drawn)
 
+    def read(self, launched: Drawn) -> np.ndarray:
+        """Wait for a launch. → (steps, B, C) int32."""
+        return launched.read()
+
     def _step(self) -> Tensor:
         logits = self.decoder.logits(self.rows, self.memory)
         draw(logits, self.noise, self.delays, self.rows, self.network.config)
@@ -137,7 +141,7 @@ class Slots:
                 *self.decoder.compiling(self.memory),
                 lambda: self.decoder.embed(self.rows, len(self.memory.keys[0])),
                 lambda: draw(logits, self.noise, self.delays, self.rows, self.network.config),
-                lambda: fill_uniform(self.noise, self.seeds, self.steps, 0, 1),
+                lambda: fill_uniform(self.noise, self.seeds, self.starts, 0, 1),
             ]
         )
 
@@ -153,7 +157,7 @@ class Slots:
         count = NOISE_STEPS - self.ticks % NOISE_STEPS
         first = self.ticks % NOISE_STEPS
         part = self.noise[first : first + count]
-        fill_uniform(self.noise, self.seeds, self.steps, self.ticks, count)
+        fill_uniform(self.noise, self.seeds, self.starts, self.ticks, count)
         for slot, source in enumerate(self.sources):
             if source is not None and not isinstance(source[0], HostNoise):
                 noise, start = source

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tts_core.errors import UsageError
 from tts_core.nn.windows import growing
 
-SAME = 8  # windows of a size in `served_stop`
+SAME = 4  # windows of a size in `served_stop`
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.request import Batch
-from tts_core.dia.slots import Slots
 from tts_core.errors import GenerationError
 from tts_core.nn.host import Host
+from tts_core.serving.turns import Slots
 
 
 class Engine(Protocol):
@@ -54,7 +54,10 @@ class Engine(Protocol):
         ...
 
     def slots(self, texts: int, *, rows: int, text_rows: int) -> Slots:
-        """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows, with guidance."""
+        """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows, with guidance.
+
+        `turns.Slots.join` takes a tts_core.dia.joining.Joining; ids are read as (steps, texts, C) int32.
+        """
         ...
 
     def fault(self, ids: np.ndarray, batch: Batch, grid: DelayGrid, *, guided: bool) -> GenerationError:

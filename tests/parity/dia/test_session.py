@@ -126,18 +126,15 @@ def test_the_first_part_is_small(side: str) -> None:
 def test_a_fault_ends_its_own_request_only(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     session = pipeline(side).session(2)
     bad, good = (session.join(one) for one in requests(side)[4:6])
-    launch = session.slots.launch
+    slots = session.turns.slots
+    read = slots.read
 
-    class Broken:
-        def __init__(self, drawn: Any):
-            self.drawn = drawn
+    def broken(launched: Any) -> np.ndarray:
+        rows = read(launched).copy()
+        rows[:, 0] = -1
+        return rows
 
-        def read(self) -> np.ndarray:
-            rows = self.drawn.read().copy()
-            rows[:, 0] = -1
-            return rows
-
-    monkeypatch.setattr(session.slots, "launch", lambda steps: Broken(launch(steps)))
+    monkeypatch.setattr(slots, "read", broken)
     monkeypatch.setattr(session.engine, "fault", lambda *given, **options: RuntimeError("not finite"))
     found: dict[int, list[Any]] = {bad: [], good: []}
     while session.running:

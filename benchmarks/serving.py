@@ -1,0 +1,271 @@
+"""Measure continuous batching of Dia: steps, throughput, first audio, and load that arrives at random.
+
+    python benchmarks/serving.py [--size voice|full] [--side torch,mlx] [--streams 1,4] [--requests 8]
+        [--frames 100,300] [--steps 8,32] [--load 0.7 --arrivals 200] [--json FILE]
+
+`full` is Dia-1.6B's shape in bfloat16 and DAC at 44.1 kHz, both with random weights, on an NVIDIA GPU;
+`voice` the embedded voice in float32. Requests have lengths of their own, drawn evenly between the two
+--frames, and sound is taken as 16-bit PCM, as a server gives it.
+
+    streams      requests spoken at once, all the time: seconds of sound per second
+    first audio  of a request by itself in a warm engine, from `submit` to its first part
+    step         milliseconds per decoder row in a session, by --steps texts, codec left out, beside
+                 `generate_codes` of as many texts (benchmarks/dia_step.py)
+    of both      throughput by the time that those steps and the codec take one after the other, for the same
+                 speech: `generate_codes`, then the codec for all texts together
+    load         --arrivals requests, arriving at random (Poisson) at --load of the measured capacity: first
+                 audio by percentile, and gaps in playback
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from dia_step import TEXT, full_network
+
+from tts_core.codecs.dac import DAC_44KHZ
+from tts_core.dia.options import DiaOptions
+from tts_core.pipeline import Pipeline
+from tts_core.serving.engine import SpeechEngine
+from tts_core.serving.speech import Speech
+from tts_core.voice.embedded import CODEC, DIA
+
+NAME = "dia"
+
+
+def load(size: str, side: str) -> Pipeline:
+    """Load a Dia with its codec."""
+    if size == "full":
+        from dac_memory import random_codec
+
+        from torch_ref.dia.pipeline import compose
+
+        return compose(full_network("bfloat16"), random_codec(DAC_44KHZ, "cuda"))
+    if side == "torch":
+        from torch_ref.dia.pipeline import DiaPipeline
+
+        return DiaPipeline.load(DIA, codec=CODEC, dtype="float32")
+    from mlx_port.api import converted_voice
+    from mlx_port.dia.pipeline import DiaPipeline
+
+    return DiaPipeline.load(converted_voice(), dtype="float32")
+
+
+@dataclass
+class Heard:
+    """A request as its listener heard it. Seconds are measured from `submit`.
+
+    arrivals: (seconds, seconds of sound) of each part.
+    """
+
+    submitted: float
+    arrivals: list[tuple[float, float]] = field(default_factory=list)
+
+    def listen(self, speech: Speech) -> None:
+        """Take the parts that are there, as 16-bit PCM."""
+        while True:
+            try:
+                part = speech.get(0)
+            except TimeoutError:
+                return
+            if part is None:
+                return
+            pcm = (part.audio * 32767).astype("<i2").tobytes()
+            self.arrivals.append((time.perf_counter() - self.submitted, len(pcm) / 2 / part.sample_rate))
+
+    @property
+    def first(self) -> float:
+        """Seconds to the first part with sound."""
+        return next(moment for moment, seconds in self.arrivals if seconds)
+
+    @property
+    def sound(self) -> float:
+        """Seconds of sound."""
+        return sum(seconds for _, seconds in self.arrivals)
+
+    @property
+    def gap(self) -> float:
+        """Longest wait of a player that starts with the first part, in seconds."""
+        played, longest = self.first, 0.0
+        for moment, seconds in self.arrivals:
+            longest = max(longest, moment - played)
+            played = max(played, moment) + seconds
+        return longest
+
+
+class Bench:
+    """An engine with one model, and requests for it."""
+
+    def __init__(self, pipeline: Any, places: int, frames: tuple[int, int]):
+        self.pipeline, self.frames = pipeline, frames
+        self.random = np.random.default_rng(0)
+        self.source = _Loaded(pipeline)
+        self.engine = SpeechEngine(cast(Any, {NAME: self.source}), places=places, max_queue=1000)
+        self.engine.start()
+        self.engine.wait_ready()
+
+    def submit(self, seed: int, on_end: Callable[[], None] | None = None) -> Heard:
+        """Ask for a text of random length."""
+        frames = int(self.random.integers(self.frames[0], self.frames[1] + 1))
+        heard = Heard(time.perf_counter())
+
+        def listen(speech: Speech) -> None:
+            heard.listen(speech)
+            if on_end is not None and speech.state == "ended":
+                on_end()
+
+        self.engine.submit(NAME, TEXT, options={"max_frames": frames, "seed": seed}, on_part=listen)
+        return heard
+
+    def streams(self, streams: int, requests: int) -> tuple[float, list[Heard]]:
+        """Speak so many requests, `streams` at once all the time; return the seconds and what was heard."""
+        import threading
+
+        free, heard = threading.Semaphore(streams), []
+        started = time.perf_counter()
+        for seed in range(requests):
+            free.acquire()
+            heard.append(self.submit(seed, free.release))
+        for _ in range(streams):
+            free.acquire()
+        return time.perf_counter() - started, heard
+
+    def load(self, rate: float, arrivals: int) -> list[Heard]:
+        """Speak requests that arrive at random, `rate` a second."""
+        import threading
+
+        ended, heard = threading.Semaphore(0), []
+        for seed in range(arrivals):
+            time.sleep(float(self.random.exponential(1 / rate)))
+            heard.append(self.submit(seed, ended.release))
+        for _ in range(arrivals):
+            ended.acquire()
+        return heard
+
+
+class _Loaded:
+    """A source of a model that is in memory."""
+
+    fed = False
+
+    def __init__(self, pipeline: Any):
+        self.pipeline = pipeline
+
+    def request(self, text: str, options: Any, prompt: Any) -> Any:
+        return self.pipeline.request(text, DiaOptions(**options), prompt)
+
+    def load(self) -> Any:
+        return self.pipeline
+
+
+def step_milliseconds(pipeline: Any, texts: int) -> tuple[float, float]:
+    """Time a decoder row of as many texts: in a session without the codec, and in `generate_codes`."""
+
+    def plain(frames: int) -> float:
+        started = time.perf_counter()
+        pipeline.generate_codes([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
+        return time.perf_counter() - started
+
+    plain(60)
+    alone = statistics.median((plain(400) - plain(100)) / 300 for _ in range(3))
+    session, engine = pipeline.session(texts), pipeline.engine
+    decode = engine.decode_windows
+    engine.decode_windows = lambda passages: [np.zeros(1, np.float32) for _ in passages]
+    for seed in range(texts):
+        session.join(pipeline.request(TEXT, DiaOptions(seed=seed, max_frames=600)))
+    burst, times = session.turns.slots.steps, []
+    while session.running:
+        started = time.perf_counter()
+        session.step()
+        times.append((time.perf_counter() - started) / burst)
+    engine.decode_windows = decode
+    session.close()
+    steady = times[100 // burst : 400 // burst]
+    return 1e3 * statistics.fmean(steady), 1e3 * alone
+
+
+def one_after_the_other(pipeline: Any, texts: int, frames: int) -> float:
+    """Seconds of sound per second of `generate_codes` of as many texts, and then the codec for all."""
+    pipeline.generate_codes([TEXT] * texts, max_frames=40)
+    started = time.perf_counter()
+    codes = pipeline.generate_codes([TEXT] * texts, max_frames=frames, seed=list(range(texts)))
+    sounds = pipeline._decode(codes)
+    return sum(map(len, sounds)) / pipeline.sample_rate / (time.perf_counter() - started)
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """Median, 95th percentile and maximum, in milliseconds."""
+    found = np.percentile(values, [50, 95, 100])
+    return dict(zip(("p50", "p95", "max"), (round(1e3 * float(one), 1) for one in found), strict=True))
+
+
+def measure(args: argparse.Namespace, side: str) -> dict[str, Any]:
+    """Measure one side."""
+    pipeline: Any = load(args.size, side)
+    streams = numbers(args.streams)
+    low, high = numbers(args.frames)
+    row: dict[str, Any] = {"side": side, "size": args.size, "backend": pipeline.engine.host.backend}
+    for texts in numbers(args.steps):
+        session, alone = step_milliseconds(pipeline, texts)
+        row[f"step of {texts}"] = {"session": session, "generate_codes": alone, "ratio": session / alone}
+        print(side, f"step of {texts}", row[f"step of {texts}"], flush=True)
+    for count in streams:
+        bench = Bench(pipeline, count, (low, high))
+        bench.streams(count, count)  # every window size once
+        firsts = [bench.streams(1, 1)[1][0].first for _ in range(5)]
+        seconds, heard = bench.streams(count, max(args.requests, count))
+        sound = sum(one.sound for one in heard)
+        found = {
+            "throughput": sound / seconds,
+            "first audio": percentiles(firsts),
+            "gap": percentiles([one.gap for one in heard]),
+            "requests a second": len(heard) / seconds,
+        }
+        if args.compare:
+            found["one after the other"] = one_after_the_other(pipeline, count, (low + high) // 2)
+            found["of both"] = found["throughput"] / found["one after the other"]
+        if args.load and count == streams[-1]:
+            loaded = bench.load(args.load * len(heard) / seconds, args.arrivals)
+            found["load"] = {
+                "first audio": percentiles([one.first for one in loaded]),
+                "gap": percentiles([one.gap for one in loaded]),
+            }
+        bench.engine.close()
+        row[f"{count} streams"] = found
+        print(side, f"{count} streams", json.dumps(found), flush=True)
+    return row
+
+
+def numbers(given: str) -> list[int]:
+    """Read "1,4"."""
+    return [int(one) for one in given.split(",") if one]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--size", choices=("voice", "full"), default="voice")
+    parser.add_argument("--side", default="torch,mlx")
+    parser.add_argument("--streams", default="1,4")
+    parser.add_argument("--requests", type=int, default=8)
+    parser.add_argument("--frames", default="100,300")
+    parser.add_argument("--steps", default="")
+    parser.add_argument("--compare", action="store_true", help="measure `of both`")
+    parser.add_argument("--load", type=float, default=0.0)
+    parser.add_argument("--arrivals", type=int, default=200)
+    parser.add_argument("--json")
+    args = parser.parse_args()
+    rows = [measure(args, side) for side in args.side.split(",")]
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
