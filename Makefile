@@ -4,7 +4,8 @@ PYTHON ?= python3
 MLX ?= cpu# MLX backend outside macOS: cpu, cuda12 or cuda13
 
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
+PIP := $(BIN)/python -m pip install --quiet
+INSTALL := $(PIP) --constraint constraints.txt --editable
 
 # MLX's Linux wheel includes a slow reference BLAS; OpenBLAS, if installed, is preloaded and about 35 times faster
 BLAS := $(firstword $(wildcard /usr/lib/*-linux-gnu/openblas-pthread/libopenblas.so.0 \
@@ -40,12 +41,23 @@ cuda:
 mutants: .venv/installed-mutants
 	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants $(MUTANTS)
 
-.venv/installed: pyproject.toml constraints.txt | $(BIN)/python
+# by hash, if MLX is for the CPU or for Apple silicon; torch, whose builds differ by index, by version only
+.venv/installed: pyproject.toml constraints.txt locks/run.txt | $(BIN)/python
+ifeq ($(MLX),cpu)
+	$(PIP) --require-hashes --requirement locks/run.txt
+	$(PIP) --no-deps --editable .
+else
 	$(INSTALL) ".[$(MLX)]"
+endif
 	touch $@
 
-.venv/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+.venv/installed-dev: pyproject.toml constraints.txt locks/dev.txt | $(BIN)/python
+ifeq ($(MLX),cpu)
+	$(PIP) --require-hashes --requirement locks/dev.txt
+	$(INSTALL) ".[torch]"
+else
 	$(INSTALL) ".[$(MLX),torch,test,dev]"
+endif
 	touch .venv/installed $@
 
 .venv/installed-mutants: .venv/installed-dev

@@ -112,7 +112,6 @@ def packaged_library() -> Path | None:
 def content_hash(library: Path) -> str:
     """Return 16 hex digits of the library's SHA-256, as its wheel records it: computing it takes 70 ms."""
     import base64
-    import hashlib
 
     site = library.parents[2]
     for record in site.glob(f"{PACKAGE}-*.dist-info/RECORD"):
@@ -120,6 +119,8 @@ def content_hash(library: Path) -> str:
             path, _, rest = line.partition(",sha256=")
             if rest and site / path == library:
                 return base64.urlsafe_b64decode(rest.partition(",")[0] + "=").hex()[:16]
+    import hashlib
+
     with library.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
@@ -129,11 +130,11 @@ def renamed_copy(original: Path, copy: Path) -> Path:
 
     Raises OSError if it cannot be written, or if another user can replace it.
     """
-    import tempfile
-
     copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_owner(copy.parent.parent, copy.parent)
     if not copy.is_file():
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix=".blas-", dir=copy.parent) as folder:
             written = Path(folder) / copy.name
             _rename(original, written)

@@ -40,7 +40,7 @@ def examine() -> dict[str, Any]:
     import platform
 
     from tts_core.memory import machine
-    from tts_core.voice.embedded import cache_folders
+    from tts_core.voice.embedded import cache_folder
 
     sides = probe(SIDES)
     found: dict[str, Any] = {
@@ -54,8 +54,8 @@ def examine() -> dict[str, Any]:
         "packages": {name: version(name) for name in PACKAGES},
         "models": {name: {"title": spec.title, "published": list(spec.sizes)} for name, spec in known()},
         "cache": {
-            "folder": str(cache_folders()[0]),
-            "free": machine.free_disk_bytes(cache_folders()[0]),
+            "folder": str(cache_folder()),
+            "free": machine.free_disk_bytes(cache_folder()),
             "voice": sides["mlx"].get("voice"),
         },
         **sides,

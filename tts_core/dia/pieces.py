@@ -37,8 +37,9 @@ from tts_core.dia.text import (
 )
 from tts_core.errors import UsageError
 from tts_core.text.duration import expected_seconds
+from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.rules import NO_RULES, TextRules
-from tts_core.text.sentences import CHARACTERS_PER_SECOND, CLAUSE, LOOK_BEHIND, SENTENCE, WORD, places
+from tts_core.text.sentences import CLAUSE, LOOK_BEHIND, SENTENCE, WORD, places
 
 AUTO = 4  # pieces per window of frames: anchors, a piece, and margin for slow speech
 WHOLE = 4 / 3  # of a piece: a text up to this length stays whole

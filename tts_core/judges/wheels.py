@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tts_core.errors import NotFoundError, ResourceError
-from tts_core.voice.embedded import cache_folders
+from tts_core.voice.embedded import cache_folder
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ EVERY = (DISTILLMOS, DNSMOS, RESEMBLYZER, SILERO)
 
 def folder() -> Path:
     """Return the folder of installed weights."""
-    return cache_folders()[0] / "judges"
+    return cache_folder() / "judges"
 
 
 def installed(weights: Weights) -> Path:

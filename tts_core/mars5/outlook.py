@@ -14,7 +14,7 @@ from tts_core.mars5.reference import as_spoken
 from tts_core.mars5.request import cut
 from tts_core.text import breaks
 from tts_core.text.checks import check_words
-from tts_core.text.sentences import CHARACTERS_PER_SECOND
+from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 
 def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> Mars5Job:

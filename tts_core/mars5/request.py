@@ -26,7 +26,8 @@ from tts_core.text import breaks
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.duration import expected_seconds, longest_frames
-from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
+from tts_core.text.pace import CHARACTERS_PER_SECOND
+from tts_core.text.sentences import split
 
 BANDWIDTH_ID = 1  # of the vocoder's norms: 3 kbps as in upstream, although the codes have 6 kbps
 STAGES = ("codec", "AR", "NAR", "vocoder")

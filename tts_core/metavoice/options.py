@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from tts_core.options import check, option, speed_option
-from tts_core.text.sentences import CHARACTERS_PER_SECOND
+from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 if TYPE_CHECKING:
     from tts_core.metavoice.sampling import SpeechNoise

@@ -34,7 +34,8 @@ from tts_core.text.alphabet import known_text
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.duration import expected_seconds, longest_frames
-from tts_core.text.sentences import CHARACTERS_PER_SECOND, split
+from tts_core.text.pace import CHARACTERS_PER_SECOND
+from tts_core.text.sentences import split
 from tts_core.text.spoken import SIGNS, spoken
 
 STAGES = ("speaker", "first stage", "second stage", "decoder")

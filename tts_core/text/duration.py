@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 
-from tts_core.text.sentences import CHARACTERS_PER_SECOND
+from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.spoken import spoken
 
 _LOG = logging.getLogger("tts_core")

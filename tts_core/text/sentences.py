@@ -8,8 +8,6 @@ import unicodedata
 from tts_core.errors import UsageError
 from tts_core.text.abbreviations import SHORT
 
-CHARACTERS_PER_SECOND = 15  # of English read aloud, roughly
-
 LOOK_BEHIND = 40  # characters after a place that decide its rank
 
 SENTENCE, CLAUSE, WORD = range(3)  # ranks of places, the best first

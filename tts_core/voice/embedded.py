@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 NAME = "embedded"  # as a source of the commands
@@ -31,13 +32,16 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def cache_folders() -> list[Path]:
-    """List folders for converted copies: $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), then a temporary
-    folder of the user's own, as anybody can write to a shared one.
-    """
-    import getpass  # these two take a tenth of the time of --help
+def cache_folder() -> Path:
+    """Return the folder for converted copies: $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port)."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "mlx-port"
+
+
+def cache_folders() -> Iterator[Path]:
+    """Yield `cache_folder()`, then a temporary folder of the user's own; a shared one is not safe."""
+    yield cache_folder()
+    import getpass  # rarely needed, and a tenth of the time of --help
     import tempfile
 
-    home = os.environ.get("XDG_CACHE_HOME")
-    spare = Path(tempfile.gettempdir()) / f"mlx-port-{getpass.getuser()}"
-    return [(Path(home) if home else Path.home() / ".cache") / "mlx-port", spare / "mlx-port"]
+    yield Path(tempfile.gettempdir()) / f"mlx-port-{getpass.getuser()}" / "mlx-port"

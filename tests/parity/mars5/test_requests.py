@@ -17,7 +17,7 @@ from tts_core.mars5.memory import Mars5Job
 from tts_core.mars5.options import Mars5Options
 from tts_core.prompt import Prompt
 from tts_core.results import join
-from tts_core.text.sentences import CHARACTERS_PER_SECOND
+from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 PIECES = {"piece_seconds": 1.4, "timesteps": 2}  # 21 characters per piece
 

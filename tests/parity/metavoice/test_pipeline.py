@@ -28,7 +28,7 @@ from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.pipeline import Progress
 from tts_core.prompt import Prompt
 from tts_core.results import join
-from tts_core.text.sentences import CHARACTERS_PER_SECOND
+from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 FRAMES = 14
 MOST = 13 / CHARACTERS_PER_SECOND  # seconds per piece: three pieces in LONG

@@ -18,7 +18,7 @@ from tts_core.metavoice.options import MetaVoiceOptions
 from tts_core.metavoice.request import STAGES, Request
 from tts_core.results import join
 from tts_core.serving.session import Failed
-from tts_core.text.sentences import CHARACTERS_PER_SECOND
+from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 MOST = 13 / CHARACTERS_PER_SECOND  # seconds per piece: three pieces in LONG
 

@@ -15,7 +15,7 @@ from tts_core.mars5.reference import Sizes, Voice, read_voice
 from tts_core.mars5.request import Request, for_vocoder, request, request_batch
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
-from tts_core.text.sentences import CHARACTERS_PER_SECOND
+from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 SIZES = Sizes(sample_rate=24000, hop_length=320, n_codebooks=8, codebook_size=1024)
 SOUND = np.sin(np.arange(24000) / 20).astype(np.float32)

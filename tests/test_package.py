@@ -1,0 +1,100 @@
+"""What is built and installed: versions of Python, locked dependencies, pinned actions."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WORKFLOW = (ROOT / ".github/workflows/ci.yml").read_text()
+HASH = re.compile(r" +--hash=sha256:[0-9a-f]{64}")
+MAKE = "uv pip compile pyproject.toml {} --generate-hashes --universal -c constraints.txt -o locks/{}.txt"
+
+
+def versions(text: str) -> dict[str, str]:
+    """Pinned versions by normalized name."""
+    found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
+
+
+def named(requirements: list[str]) -> set[str]:
+    found = (re.match(r"[A-Za-z0-9._-]+", each) for each in requirements)
+    return {re.sub(r"[-_.]+", "-", one[0]).lower() for one in found if one}
+
+
+def lock(name: str) -> str:
+    return (ROOT / f"locks/{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(("name", "extras"), [("run", ["cpu"]), ("dev", ["cpu", "test", "dev"])])
+def test_locks_hold_every_dependency_in_the_tested_version(name, extras):
+    """If this fails: run the command that CONTRIBUTING.md gives for the lock."""
+    locked, tested = versions(lock(name)), versions((ROOT / "constraints.txt").read_text())
+    wanted = PROJECT["project"]["dependencies"] + [
+        one for extra in extras for one in PROJECT["project"]["optional-dependencies"][extra]
+    ]
+    assert named(wanted) - locked.keys() == set()
+    assert {name: version for name, version in locked.items() if tested.get(name, version) != version} == {}
+
+
+@pytest.mark.parametrize("name", ["run", "dev"])
+def test_every_locked_package_has_hashes(name):
+    for package in re.split(r"^(?=[A-Za-z])", lock(name), flags=re.MULTILINE)[1:]:
+        first, *rest = package.rstrip().split("\n")
+        assert rest, first
+        assert all(HASH.fullmatch(line.rstrip(" \\")) for line in rest), first
+
+
+def test_the_development_lock_contains_the_other():
+    assert versions(lock("run")).items() <= versions(lock("dev")).items()
+
+
+def test_contributing_says_how_locks_are_made():
+    pages = (ROOT / "CONTRIBUTING.md").read_text()
+    for name, extras in (("run", "--extra cpu"), ("dev", "--extra cpu --extra test --extra dev")):
+        assert MAKE.format(extras, name) in pages
+
+
+def test_classifiers_are_the_tested_versions():
+    """3.14 is tried by the workflow only, so it is not claimed."""
+    matrix = yaml.safe_load(WORKFLOW)["jobs"]["ubuntu-cpu"]["strategy"]["matrix"]["python"]
+    claimed = [
+        one.rsplit(" ", 1)[1] for one in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", one)
+    ]
+    assert matrix == [*claimed, "3.14"]
+    assert PROJECT["project"]["requires-python"] == f">={claimed[0]}"
+
+
+def test_actions_are_pinned_by_commit():
+    used = re.findall(r"uses: (\S+)( # v[\d.]+)?$", WORKFLOW, re.MULTILINE)
+    assert used
+    assert [name for name, version in used if not re.search(r"@[0-9a-f]{40}$", name) or not version] == []
+
+
+def test_the_source_archive_carries_no_tests():
+    """Their vectors would double it, and without them most would fail."""
+    held = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
+    assert set(held) >= set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    assert not {"tests", "Makefile"} & set(held)
+
+
+def test_urls_come_from_the_repository_that_builds(monkeypatch):
+    hook = pytest.importorskip("hatchling.metadata.plugin.interface", reason="hatchling builds the package")
+    assert hook
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for repository, urls in ((None, []), ("o/r", ["Repository", "Issues", "Changelog"])):
+        monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+        if repository:
+            monkeypatch.setenv("GITHUB_REPOSITORY", repository)
+        metadata: dict = {}
+        module.RepositoryUrls(str(ROOT), {}).update(metadata)
+        assert list(metadata["urls"]) == urls
