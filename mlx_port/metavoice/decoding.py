@@ -10,6 +10,7 @@ import numpy as np
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.mbd import MultiBandDiffusion
 from mlx_port.codecs.vocos import Vocos
+from mlx_port.codecs.vocos_calls import decode_pieces
 from mlx_port.host import Host
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.metavoice.request import BANDWIDTH_ID
@@ -19,8 +20,8 @@ from tts_core.nn.noise import NormalNoise
 class VocosDecoder:
     """Vocos in windows, without sampling."""
 
-    def __init__(self, vocoder: Vocos, host: Host):
-        self.vocoder, self.host, self.policy = vocoder, host, CodecPolicy()
+    def __init__(self, vocoder: Vocos):
+        self.vocoder, self.policy = vocoder, CodecPolicy()
 
     def decode(
         self,
@@ -29,18 +30,8 @@ class VocosDecoder:
         *,
         check: Callable[[], None] | None = None,
     ) -> list[np.ndarray]:
-        """Decode pieces (Q, F) to samples (L,) float32 each. check: called before each window; may raise."""
-        return [self._decode(one, check) for one in codes]
-
-    def _decode(self, codes: np.ndarray, check: Callable[[], None] | None) -> np.ndarray:
-        on_device = self.host.to_device(codes[None])
-        audio = [np.zeros(0, np.float32)]
-        for start, stop in self.policy.decode_cuts(codes.shape[1]):
-            if check is not None:
-                check()
-            window = self.vocoder.decode_frames(on_device, start, stop, BANDWIDTH_ID)
-            audio.append(self.host.to_host(window)[0].astype(np.float32))
-        return np.concatenate(audio)
+        """Decode pieces (Q, F) to samples (L,) float32 each. check: called between windows; may raise."""
+        return decode_pieces(self.vocoder, codes, self.policy.decode_cuts, BANDWIDTH_ID, check=check)
 
 
 class DiffusionDecoder:

@@ -48,9 +48,7 @@ class MetaVoiceEngine:
         self.network, self.second_stage, self.speaker_encoder = network, second_stage, speaker_encoder
         self.host = Host(network.transformer.wpe)
         self.voices = VoiceCache()
-        self.decoders: dict[Decoder, VocosDecoder | DiffusionDecoder] = {
-            "vocos": VocosDecoder(vocoder, self.host)
-        }
+        self.decoders: dict[Decoder, VocosDecoder | DiffusionDecoder] = {"vocos": VocosDecoder(vocoder)}
         if diffusion is not None:
             self.decoders["mbd"] = DiffusionDecoder(*diffusion, self.host)
 

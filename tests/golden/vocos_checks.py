@@ -72,8 +72,7 @@ def check_default_decoder(file: Path, side: str) -> None:
     info, vectors = read_json(file), Vectors(file.with_suffix(".safetensors"))
     bench = vocos_bench(side, file.parent / info["checkpoint"])
     package, codec = "mlx_port" if side == "mlx" else "torch_ref", bench.side.codec
-    host = import_module(f"{package}.host").Host(codec.head.out)
-    decoder = import_module(f"{package}.metavoice.decoding").VocosDecoder(codec, host)
+    decoder = import_module(f"{package}.metavoice.decoding").VocosDecoder(codec)
     for name in default_cases(file):
         codes = vectors[f"{name}.codes"].astype(np.int32)
         [own] = decoder.decode([codes], [])

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from tests.golden.bench import Bench
 from tests.golden.codec_bench import CodecSide, bench_of
+from tests.sides import BOTH, Side
 from tests.tiny.codecs import vocos_config, vocos_weights
 from tests.tiny.inputs import normal
 from tests.tolerance import assert_within
+from tts_core.codecs import vocos_calls
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import LARGEST_MAGNITUDE, VocosConfig, decode_lookahead
 from tts_core.errors import UsageError
@@ -165,3 +167,29 @@ def test_windows_of_any_shape_are_exact(
     np.testing.assert_allclose(
         piece, whole[:, start * hop : stop * hop], rtol=0, atol=1e-12 * np.abs(whole).max()
     )
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_pieces_share_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece's samples are those of its own decode; on a CPU bit for bit, since each runs by itself."""
+    side = Side(kind)
+    vocoder = side.network("vocos", vocos_weights(TINY))
+    policy = CodecPolicy(max_frames=16, first_frames=4)
+    pieces = [random_codes(TINY, 1, frames)[0] for frames in (40, 17, 0, 40, 3)]
+    decode_pieces = side.module("codecs.vocos_calls").decode_pieces
+
+    def decoded() -> tuple[list[np.ndarray], int]:
+        counted = list[int]()
+        made = decode_pieces(vocoder, pieces, policy.decode_cuts, 1, check=lambda: counted.append(1))
+        return made, len(counted)
+
+    alone = [decode_pieces(vocoder, [one], policy.decode_cuts, 1)[0] for one in pieces]
+    made, count = decoded()
+    for one, own in zip(made, alone, strict=True):
+        np.testing.assert_array_equal(one, own)
+    monkeypatch.setattr(vocos_calls, "ONE_BY_ONE", ())
+    made, fewer = decoded()
+    assert fewer < count
+    for one, own, codes in zip(made, alone, pieces, strict=True):
+        assert (one.shape, one.dtype) == ((codes.shape[1] * TINY.hop_length,), np.float32)
+        np.testing.assert_allclose(one, own, rtol=0, atol=1e-5 * max(1, np.abs(own).max(initial=0)))

@@ -1,0 +1,44 @@
+"""Vocos' decode of several pieces: windows that feed the same frames of each run in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tts_core.codecs.vocos import VocosConfig, decode_lookahead, decode_window
+
+# A CPU gains nothing from a call of several windows, which may round differently
+ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
+
+
+class Call(NamedTuple):
+    """Frames [start, stop) of the pieces at `places`, whose first `last` frames are needed."""
+
+    start: int
+    stop: int
+    last: int
+    places: tuple[int, ...]
+
+
+def calls(
+    config: VocosConfig, frames: Sequence[int], cuts: Callable[[int], Iterator[tuple[int, int]]], *, most: int
+) -> Iterator[Call]:
+    """Group the windows of pieces of so many frames, each piece's in order.
+
+    cuts: frames → windows [start, stop), in order.  most: frames that a call feeds; a piece by itself may
+    feed more.
+    """
+    alike: dict[tuple[int, int, int, int], list[int]] = {}
+    for place, count in enumerate(frames):
+        for start, stop in cuts(count):
+            window = decode_window(config, start, stop, count)
+            alike.setdefault((start, stop, window.first, window.last), []).append(place)
+    for (start, stop, first, last), places in sorted(alike.items()):
+        rows = max(1, most // (last - first))
+        for at in range(0, len(places), rows):
+            yield Call(start, stop, last, tuple(places[at : at + rows]))
+
+
+def most_fed(config: VocosConfig, largest: int, *, backend: str) -> int:
+    """Count the frames to feed in one call: those of the largest window; 0 where windows run one by one."""
+    return 0 if backend in ONE_BY_ONE else largest + 2 * decode_lookahead(config)
