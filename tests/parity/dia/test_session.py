@@ -11,13 +11,12 @@ import pytest
 
 from tests.sides import SIDES
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
-from tests.tiny.recordings import snippet
+from tests.tiny.dia_served import requests, served
 from tts_core.codecs.dac_calls import Passage
 from tts_core.dia.options import DiaOptions
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
-WORDS = ("inn", "near", "then", "thin", "out", "pine", "hide", "an", "old", "tin", "mine")
 every_side = pytest.mark.parametrize("side", list(SIDES))
 
 
@@ -29,62 +28,20 @@ def pipeline(side: str, cross_rope: bool = False) -> Any:
 
 
 @cache
-def requests(side: str) -> list[Any]:
-    """Short and long texts, in pieces and with pauses, with and without a voice, of several settings."""
-    random, found = np.random.default_rng(7), []
-    hop = pipeline(side).codec_config.hop_length
-    for place in range(18):
-        words = " ".join(random.choice(WORDS, int(random.integers(2, 9))))
-        text = f"[S1] {words}."
-        changes: dict[str, Any] = {"max_frames": int(random.integers(12, 60))}
-        voice = None
-        if place % 4 == 1:
-            audio = random.normal(scale=0.1, size=9 * hop).astype(np.float32)
-            voice = snippet(audio, "[S1] An inn.")
-        if place % 6 == 2:
-            text, changes = f"{text} [pause:0.05] [S2] {words}!", {}
-        if place % 5 == 3:
-            changes |= {"temperature": 0.7, "cfg_scale": 1.5, "top_k": 9, "top_p": 1.0}
-        if place % 8 == 7:
-            changes |= {"cfg_scale": 0.0, "temperature": 0.0}
-        found.append(pipeline(side).request(text, DiaOptions(seed=place, **changes), voice))
-    return found
-
-
-def served(side: str, asked: list[Any], *, places: int, seed: int) -> list[GenerationResult]:
-    """Speak requests that arrive at random moments; some others come along and leave again, unfinished."""
-    random, session = np.random.default_rng(seed), pipeline(side).session(places)
-    waiting, keys, strangers = list(range(len(asked))), {}, set()
-    parts: dict[int, list[GenerationResult]] = {place: [] for place in waiting}
-    while waiting or session.running:
-        for stranger in [key for key in strangers if random.random() < 0.1]:
-            session.leave(stranger)
-            strangers.discard(stranger)
-        if random.random() < 0.2 and session.fits(asked[0]):
-            strangers.add(session.join(asked[int(random.integers(len(asked)))]))
-        while waiting and random.random() < 0.5 and session.fits(asked[waiting[0]]):
-            place = waiting.pop(0)
-            keys[session.join(asked[place])] = place
-        for event in session.step():
-            assert isinstance(event, Part), event
-            if event.key in keys:
-                parts[keys[event.key]].append(event.result)
-            elif event.result.is_final_chunk:
-                strangers.discard(event.key)
-    session.close()
-    return [join(parts[place]) for place in range(len(asked))]
+def asked(side: str) -> list[Any]:
+    return requests(pipeline(side))
 
 
 @cache
 def alone(side: str) -> list[GenerationResult]:
-    return [join(list(pipeline(side).speak(one))) for one in requests(side)]
+    return [join(list(pipeline(side).speak(one))) for one in asked(side)]
 
 
 @every_side
 @pytest.mark.parametrize("places", [2, 5])
 def test_codes_are_those_of_the_request_alone(side: str, places: int) -> None:
     """Also of long texts, whose later pieces continue the first; captions and ends are equal, too."""
-    found = served(side, requests(side), places=places, seed=places)
+    found = served(pipeline(side), asked(side), places=places, seed=places)
     for place, (one, expected) in enumerate(zip(found, alone(side), strict=True)):
         np.testing.assert_array_equal(one.codes, expected.codes, err_msg=f"request {place}")
         assert (one.finish_reason, one.cues) == (expected.finish_reason, expected.cues)
@@ -97,8 +54,8 @@ def test_codes_are_those_of_the_request_alone(side: str, places: int) -> None:
 def test_sound_is_decoded_in_windows_that_depend_on_the_request_only(side: str) -> None:
     """Sample by sample: on a CPU each window is a call of its own."""
     engine = pipeline(side).engine
-    for one, asked in zip(served(side, requests(side), places=5, seed=1), requests(side), strict=True):
-        if len(asked.pieces) > 1:
+    for one, request in zip(served(pipeline(side), asked(side), places=5, seed=1), asked(side), strict=True):
+        if len(request.pieces) > 1:
             continue
         stops, frames = [0], one.codes.shape[1]
         while stops[-1] < frames:
@@ -125,7 +82,7 @@ def test_the_first_part_is_small(side: str) -> None:
 @every_side
 def test_a_fault_ends_its_own_request_only(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     session = pipeline(side).session(2)
-    bad, good = (session.join(one) for one in requests(side)[4:6])
+    bad, good = (session.join(one) for one in asked(side)[4:6])
     slots = session.turns.slots
     read = slots.read
 
