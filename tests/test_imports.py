@@ -41,7 +41,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("config", "models", "options"),
         ("audio", "memory", "nn", "text", "voice"),
         ("pipeline", "prompt", "results", "serving", "speed"),
-        ("judges",),
+        ("bulk", "judges"),
         ("codecs",),
         MODELS,
     ],
@@ -91,7 +91,7 @@ OPTIONAL = {
     "onnxruntime",
     "pocketsphinx",
     "faster_whisper",
-    "mlx_whisper",
+    "mlx_whisper", "ray",
 }  # of extras, or the user's own
 
 NETWORK = {

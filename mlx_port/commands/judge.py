@@ -61,10 +61,10 @@ def _run(
     from tts_core.judges.page import page
     from tts_core.judges.rows import read_rows
     from tts_core.judges.wheels import install
-    from tts_core.printable import json_text, lines
+    from tts_core.printable import json_text, lines, one_line
 
     if fetch:
-        install(click.echo)
+        install(lambda line: click.echo(one_line(line)))
         if source is None:
             return
     if source is None:

@@ -28,6 +28,10 @@ COMMANDS = {
         "mlx_port.commands.bench.command:bench",
         "Time a model on this machine: steps, speech, memory.",
     ),
+    "batch": (
+        "mlx_port.commands.batch.command:batch",
+        "Speak many texts into a folder, resumably.",
+    ),
     "judge": (
         "mlx_port.commands.judge:judge",
         "Judge recordings: word errors, naturalness, likeness, silence.",

@@ -1,0 +1,91 @@
+"""`mlx-port batch`: the flags. `run`, imported when the command runs, does the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from mlx_port.commands.generate import option_flags
+
+FORMATS = ("flac", "wav", "mp3", "opus")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of one call as given; None is the default. options: the model's options by name."""
+
+    source: Path
+    out: Path
+    model: str | None
+    backend: Literal["mlx", "torch"]
+    dtype: str | None
+    voices: Path | None
+    form: str
+    captions: str | None
+    tar: int | None
+    places: int
+    limit: int | None
+    shard: str | None
+    engine: Literal["local", "ray"]
+    workers: int | None
+    gpus: float
+    dry_run: bool
+    quiet: bool
+    options: dict[str, Any]
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for sounds and manifest.")
+@click.option("--model", metavar="PATH", help="As of generate.  [default: the embedded voice]")
+@click.option("--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True)
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Type of the weights.")
+@click.option("--voices", type=click.Path(path_type=Path), help="Folder of stored voices.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="flac", show_default=True, help="Of the sounds."
+)
+@click.option("--captions", type=click.Choice(["srt", "vtt"]), help="Write captions beside each sound.")
+@click.option(
+    "--tar", type=click.IntRange(1), metavar="N", help="Write tar shards of N rows, not single files."
+)
+@click.option(
+    "--places",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Rows at once on a device, at most.",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Speak the first N rows only.")
+@click.option("--shard", metavar="I/N", help="Speak a part of the rows: 0/2 and 1/2 are all.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="What runs them.",
+)
+@click.option("--workers", type=click.IntRange(1), help="Ray: actors.  [default: one a GPU, or two]")
+@click.option(
+    "--gpus", type=click.FloatRange(0), default=0, show_default=True, help="Ray: GPUs an actor takes."
+)
+@click.option("--dry-run", is_flag=True, help="Print rows, hours and disk, and speak nothing.")
+@option_flags
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def batch(**given: Any) -> None:
+    """Speak all rows of SOURCE into a folder, with a manifest; a stopped run is resumed by the same command.
+
+    SOURCE is a .jsonl file (id, text, voice or ref_audio and ref_text, seed, options), a text file with a row
+    a line, a folder with a chapter a file, or seed-tts-eval's meta.lst.
+    """
+    options = {
+        name.removeprefix("option_"): value
+        for name, value in given.items()
+        if name.startswith("option_") and value is not None
+    }
+    rest = {name: value for name, value in given.items() if not name.startswith("option_")}
+    import_module("mlx_port.commands.batch.run").run(Flags(options=options, **rest))

@@ -1,0 +1,178 @@
+"""Work of `mlx-port batch`: read rows, leave out what is done, speak, write, report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlx_port.commands.batch.command import Flags
+from mlx_port.commands.batch.division import Division, division
+from mlx_port.commands.batch.local import devices, speak_locally
+from mlx_port.commands.batch.worker import Setting, Worker
+from mlx_port.commands.speak import check_backend, choose_options, open_model
+from tts_core.bulk.folder import Output
+from tts_core.bulk.keys import model_hash, row_key, seeded
+from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rows import Row, read_rows
+from tts_core.bulk.speaking import Work
+from tts_core.errors import GenerationError, ResourceError, UsageError, explain
+from tts_core.memory.machine import free_disk_bytes
+from tts_core.printable import one_line
+from tts_core.serving.voices import voices_folder
+from tts_core.text.duration import expected_seconds
+from tts_core.voice.embedded import fingerprint
+
+LINE_SECONDS = 10.0  # between two lines of progress
+MOST_REFUSED = 10  # rows in a row that could not be written, after which the run ends
+BYTES_PER_SECOND = {"flac": 60_000, "wav": 90_000, "mp3": 20_000, "opus": 8_000}  # at 44.1 kHz, roughly
+
+
+def run(flags: Flags) -> None:
+    """Run one call of the command. Every flag is checked before weights are loaded."""
+    check_backend(flags.backend)
+    part = division(flags.shard)
+    rows = read_rows(flags.source)[: flags.limit]
+    parts = open_model(flags.model, flags.backend, flags.dtype)
+    if "seed" in flags.options:
+        raise UsageError("--seed: every row has its own; give it in the row, or none")
+    options = choose_options(str(parts.model), flags.options)
+    given = {
+        field.name: getattr(options, field.name) for field in fields(options) if field.name in flags.options
+    }
+    if flags.dry_run:
+        click.echo(one_line(plan(rows, flags)))
+        return
+    settings = {
+        "model": fingerprint() if flags.model is None else model_hash(Path(flags.model).expanduser()),
+        "backend": flags.backend,
+        "dtype": flags.dtype,
+        "options": given,
+        "format": flags.form,
+        "captions": flags.captions,
+        "tar": flags.tar,
+    }
+    labels = {"model": str(parts.model), "backend": flags.backend}
+    voices = flags.voices or voices_folder()
+    work = Work(given, voices, f".{flags.form}", flags.captions, labels)
+    setting = Setting(flags.model, flags.backend, flags.dtype, flags.places, work)
+    named = {name: settings[name] for name in ("model", "backend", "dtype", "options")}
+    with Output(
+        flags.out,
+        settings,
+        suffix=work.suffix,
+        per_shard=flags.tar,
+        captions=flags.captions,
+        part=part.part,
+        parts=part.parts,
+    ) as output:
+        keyed, broken = with_keys(rows, named)
+        own = [pair for pair in keyed if output.shard_of(pair[0].number) % part.parts == part.part]
+        todo = sorted(
+            (pair for pair in own if pair[1] not in output.done), key=lambda pair: -len(pair[0].text)
+        )
+        progress = Progress(len(own), len(own) - len(todo), quiet=flags.quiet)
+        for failed in broken:
+            if output.shard_of(failed.number) % part.parts == part.part:
+                output.write(failed)
+        failures = len(broken)
+        if todo:
+            failures += write_all(engine(flags, setting, todo, part), output, progress)
+        whole = output.finish({key: row.number for row, key in keyed})
+    click.echo(one_line(f"{whole} row(s) in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
+    if failures:
+        click.echo(one_line(f"{failures} row(s) failed; see {flags.out / 'errors.jsonl'}"), err=True)
+        if failures >= len(own):
+            raise GenerationError("batch: no row could be spoken")
+
+
+def engine(flags: Flags, setting: Setting, todo: list[tuple[Row, str]], part: Division) -> Iterator[Outcome]:
+    """Choose what runs the rows."""
+    if flags.engine == "ray":
+        from mlx_port.commands.batch.on_ray import speak_on_ray
+
+        return speak_on_ray(setting, todo, flags.workers, flags.gpus)
+    return speak_locally(partial(Worker, setting), todo, devices(flags.backend) if part.parts == 1 else [{}])
+
+
+def write_all(outcomes: Iterable[Outcome], output: Output, progress: Progress) -> int:
+    """Write outcomes as they come; return the number of failures."""
+    failures = refused = 0
+    for outcome in outcomes:
+        try:
+            output.write(outcome)
+            refused = 0
+        except OSError as error:
+            outcome = replace(outcome, error=explain(error)[1])
+            output.write(outcome)
+            refused += 1
+            if refused >= MOST_REFUSED:
+                raise ResourceError(f"batch: {refused} rows could not be written: {outcome.error}") from None
+        failures += outcome.error is not None
+        progress.add(outcome)
+    return failures
+
+
+def with_keys(rows: Iterable[Row], named: Mapping[str, Any]) -> tuple[list[tuple[Row, str]], list[Outcome]]:
+    """Give every row its key and seed; rows whose reference cannot be read become outcomes."""
+    keyed, broken = [], []
+    for row in rows:
+        try:
+            key = row_key(row, named)
+        except Exception as error:
+            broken.append(Outcome(row.number, "", row.id, error=explain(error)[1]))
+        else:
+            keyed.append((seeded(row, key), key))
+    return keyed, broken
+
+
+def plan(rows: list[Row], flags: Flags) -> str:
+    """Say what a run would do."""
+    seconds = sum(expected_seconds(row.text) for row in rows)
+    needed = seconds * BYTES_PER_SECOND[flags.form]
+    free = free_disk_bytes(flags.out)
+    left = "" if free is None else f", {free / 1e9:.1f} GB are free"
+    return (
+        f"{len(rows)} row(s), about {seconds:.0f} s = {seconds / 3600:.2f} h of speech, "
+        f"up to {needed / 1e9:.2f} GB{left}"
+    )
+
+
+class Progress:
+    """Lines now and then on stderr: rows and hours made and left."""
+
+    def __init__(self, rows: int, done: int, *, quiet: bool):
+        self.rows, self.before, self.quiet = rows, done, quiet
+        self.made, self.failed, self.seconds = 0, 0, 0.0
+        self.started = self.told = time.perf_counter()
+        if done:
+            self.say(f"{done} of {rows} rows are there already")
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a row."""
+        self.made += 1
+        self.failed += outcome.error is not None
+        self.seconds += outcome.fields.get("duration", 0.0)
+        now = time.perf_counter()
+        if now - self.told >= LINE_SECONDS:
+            self.told = now
+            left = self.rows - self.before - self.made
+            hours = (now - self.started) / self.made * left / 3600
+            self.say(f"{self.before + self.made} of {self.rows} rows, {self.summary()}, {hours:.2f} h left")
+
+    def summary(self) -> str:
+        """Speech made and its speed."""
+        took = max(time.perf_counter() - self.started, 1e-9)
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.seconds / 3600:.3f} h of speech at {self.seconds / took:.1f} times real time{failed}"
+
+    def say(self, line: str) -> None:
+        """Print a line unless quiet."""
+        if not self.quiet:
+            print(one_line(line), file=sys.stderr, flush=True)

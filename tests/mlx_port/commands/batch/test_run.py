@@ -1,0 +1,186 @@
+"""`mlx-port batch`: flags, plans, failures; kills and resumes with the embedded voice."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlx_port.commands.batch import run as work
+from mlx_port.commands.main import run
+from tts_core.bulk.folder import Output
+from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rows import Row
+
+BATCH = [sys.executable, "-c", "from mlx_port.commands.main import main; main()", "batch"]
+WORDS = ("Good morning.", "The soup is hot.", "Close the door.", "We have bread.", "The train is late.")
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    lines = [{"id": f"r{number}", "text": f"[S{1 + number % 2}] {text}"} for number, text in enumerate(WORDS)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def spoken(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """Rows that a stand-in for the worker spoke."""
+    seen: list[Row] = []
+
+    def speak(build: Any, keyed: Any, places: Any) -> Iterator[Outcome]:
+        for row, key in keyed:
+            seen.append(row)
+            yield Outcome(row.number, key, row.id, b"sound", {"duration": 1.0, "text": row.text})
+
+    monkeypatch.setattr(work, "speak_locally", speak)
+    return seen
+
+
+def manifest(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "rtf"} for line in lines]
+
+
+def test_longest_first_and_only_what_is_missing(
+    rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any
+) -> None:
+    flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
+    assert run([*flags, "--limit", "3"]) == 0
+    assert [row.id for row in spoken] == ["r1", "r2", "r0"]
+    assert all(row.seed is not None for row in spoken)
+    assert run(flags) == 0
+    assert [row.id for row in spoken[3:]] == ["r4", "r3"]
+    assert [line["text"] for line in manifest(tmp_path / "out")] == [
+        f"[S{1 + n % 2}] {t}" for n, t in enumerate(WORDS)
+    ]
+    assert "5 row(s) in " in capsys.readouterr().out
+
+
+def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[Row]) -> None:
+    for part in (0, 1):
+        flags = ["--out", str(tmp_path / "out"), "--tar", "2", "--shard", f"{part}/2", "--quiet"]
+        assert run(["batch", str(rows), *flags]) == 0
+    assert sorted(row.id for row in spoken[:3]) == ["r0", "r1", "r4"]
+    assert len(manifest(tmp_path / "out")) == 5
+
+
+def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("5 row(s), about ")
+    assert not (tmp_path / "out").exists()
+    assert not spoken
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--shard", "2/2"], "'2/2' is no part"),
+        (["--seed", "3"], "every row has its own"),
+        (["--temperature", "-1"], "temperature"),
+        (["--noise-shape", "x"], "--noise-shape"),
+    ],
+)
+def test_bad_flags(
+    rows: Path, tmp_path: Path, spoken: list[Row], flags: list[str], reason: str, capsys: Any
+) -> None:
+    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), *flags]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_costs_the_row_that_met_it(
+    rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Output.write
+
+    def full_once(self: Output, outcome: Outcome) -> None:
+        if outcome.id == "r1" and outcome.error is None:
+            raise OSError(28, "No space left on device")
+        write(self, outcome)
+
+    monkeypatch.setattr(Output, "write", full_once)
+    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    [error] = (tmp_path / "out/errors.jsonl").read_text().splitlines()
+    assert json.loads(error) == {
+        "id": "r1",
+        "number": 1,
+        "error": "disk: No space left on device; free some space",
+    }
+    assert len(manifest(tmp_path / "out")) == 4
+
+
+def test_a_disk_that_stays_full_ends_the_run(
+    tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (tmp_path / "rows.txt").write_text("[S1] Hello.\n" * 30)
+    monkeypatch.setattr(
+        Output, "_write_sound", lambda self, outcome: (_ for _ in ()).throw(OSError(28, "full"))
+    )
+    assert run(["batch", str(tmp_path / "rows.txt"), "--out", str(tmp_path / "out"), "--quiet"]) == 5
+    assert "10 rows could not be written" in capsys.readouterr().err
+    assert len(spoken) == 10
+
+
+def test_no_row_could_be_spoken(tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "x", "ref_audio": "missing.wav"}\n')
+    assert run(["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"]) == 6
+    assert "no row could be spoken" in capsys.readouterr().err
+
+
+def killed_and_resumed(rows: Path, out: Path, after: float, flags: list[str]) -> int:
+    """Kill a run after some seconds, then let a second one finish. Rows that the first had finished."""
+    command = [*BATCH, str(rows), "--out", str(out), "--quiet", *flags]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    time.sleep(after)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    work_file = out / ".work/manifest-0-of-1.jsonl"
+    done = work_file.read_bytes().count(b"\n") if work_file.exists() else 0
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert work_file.read_bytes().count(b"\n") == len(WORDS), "none is spoken twice"
+    return done
+
+
+def test_killed_and_resumed(rows: Path, tmp_path: Path) -> None:
+    subprocess.run([*BATCH, str(rows), "--out", str(tmp_path / "whole"), "--quiet"], check=True)
+    killed_and_resumed(rows, tmp_path / "killed", 4.0, ["--places", "1"])
+    assert manifest(tmp_path / "killed") == manifest(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_twenty_kills(rows: Path, tmp_path: Path) -> None:
+    rng = random.Random(0)
+    subprocess.run([*BATCH, str(rows), "--out", str(tmp_path / "whole"), "--tar", "2", "--quiet"], check=True)
+    finished = [
+        killed_and_resumed(
+            rows, tmp_path / f"killed{n}", rng.uniform(0.5, 9), ["--tar", "2", "--places", "1"]
+        )
+        for n in range(20)
+    ]
+    for number in range(20):
+        assert manifest(tmp_path / f"killed{number}") == manifest(tmp_path / "whole")
+        for shard in (tmp_path / "whole/audio").iterdir():
+            assert len((tmp_path / f"killed{number}/audio" / shard.name).read_bytes()) > 0
+    assert 0 < sum(finished) < 20 * len(WORDS), "some were killed in the middle"
+
+
+@pytest.mark.slow
+def test_engines_give_the_same_manifest(rows: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    launch = [str(Path(sys.executable).parent / "mlx.launch"), "-n", "2", "--"]
+    for name, command, flags in (
+        ("local", BATCH, []),
+        ("ray", BATCH, ["--engine", "ray", "--workers", "2", "--places", "1"]),
+        ("launched", [*launch, *BATCH], []),
+    ):
+        out = ["--out", str(tmp_path / name), "--quiet"]
+        subprocess.run([*command, str(rows), *out, *flags], check=True, capture_output=True)
+    assert manifest(tmp_path / "local") == manifest(tmp_path / "ray") == manifest(tmp_path / "launched")

@@ -1,0 +1,141 @@
+"""The output folder: locks, settings, and runs that were killed at every byte."""
+
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tts_core.bulk.folder import Output
+from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.tar import TarShard, read_shard
+from tts_core.errors import CheckpointError, UsageError
+
+KEYS = {f"k{number}": number for number in range(5)}
+
+
+def outcome(number: int, **changes: Any) -> Outcome:
+    fields = {"id": f"row{number}", "duration": 1.5}
+    given = {"sound": bytes([number]) * 700, "fields": fields, **changes}
+    return Outcome(number, f"k{number}", f"row{number}", **given)
+
+
+def opened(folder: Path, settings: Mapping[str, Any] | None = None, **changes: Any) -> Output:
+    return Output(folder, settings or {"model": "m"}, suffix=".flac", **changes)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_files_and_manifest(tmp_path: Path) -> None:
+    with opened(tmp_path, captions="srt") as output:
+        output.write(outcome(2, captions="1\n"))
+        output.write(outcome(0))
+        output.write(outcome(1, error="text: empty"))
+        assert output.finish(KEYS) == 2
+    found = lines(tmp_path / "manifest.jsonl")
+    assert [line["audio_filepath"] for line in found] == ["audio/row0.flac", "audio/row2.flac"]
+    assert found[1] == {"audio_filepath": "audio/row2.flac", "id": "row2", "duration": 1.5, "key": "k2"}
+    assert (tmp_path / found[1]["audio_filepath"]).read_bytes() == b"\2" * 700
+    assert (tmp_path / "captions/row2.srt").read_text() == "1\n"
+    assert lines(tmp_path / "errors.jsonl") == [{"id": "row1", "number": 1, "error": "text: empty"}]
+    with opened(tmp_path, captions="srt") as output:
+        assert output.done == {"k0", "k2"}
+        output.write(outcome(1))
+        assert output.finish(KEYS) == 3
+    assert not (tmp_path / "errors.jsonl").exists()
+    assert not [path for path in tmp_path.rglob(".part-*")]
+
+
+def test_rows_that_left_the_input_leave_the_manifest(tmp_path: Path) -> None:
+    with opened(tmp_path) as output:
+        output.write(outcome(0))
+        output.write(outcome(1))
+        assert output.finish({"k1": 7}) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 10, 40])
+def test_a_line_that_a_kill_broke_off_is_no_line(tmp_path: Path, cut: int) -> None:
+    with opened(tmp_path) as output:
+        for number in range(3):
+            output.write(outcome(number))
+    work = tmp_path / ".work/manifest-0-of-1.jsonl"
+    work.write_bytes(work.read_bytes()[:-cut])
+    with opened(tmp_path) as output:
+        assert output.done == {"k0", "k1"}
+        output.write(outcome(2))
+        assert output.finish(KEYS) == 3
+    assert len(lines(work)) == 3
+
+
+def test_shards_are_whole_wherever_a_kill_came(tmp_path: Path) -> None:
+    """Cut the shard, and the manifest behind it, at many places; the second run makes the same shard."""
+    with opened(tmp_path / "whole", per_shard=3) as output:
+        for number in range(4):
+            output.write(outcome(number))
+    wanted = (tmp_path / "whole/audio/shard-000000.tar").read_bytes()
+    for length in range(0, len(wanted), 97):
+        folder = tmp_path / f"cut{length}"
+        with opened(folder, per_shard=3) as output:
+            output.write(outcome(0))
+        end = (folder / "audio/shard-000000.tar").stat().st_size - 1024  # entries on record
+        (folder / "audio/shard-000000.tar").write_bytes(wanted[: max(length, end)])
+        with opened(folder, per_shard=3) as output:
+            for number in (1, 2, 3):
+                output.write(outcome(number))
+        assert (folder / "audio/shard-000000.tar").read_bytes() == wanted
+    names = ["00000000.flac", "00000000.json", "00000001.flac"]
+    assert [*read_shard(tmp_path / "whole/audio/shard-000000.tar")][:3] == names
+    assert [*read_shard(tmp_path / "whole/audio/shard-000001.tar")] == ["00000003.flac", "00000003.json"]
+
+
+def test_a_shard_is_a_tar_file_after_every_entry(tmp_path: Path) -> None:
+    shard = TarShard(tmp_path / "a.tar", [])
+    for number in range(3):
+        shard.add(f"{number}.bin", b"x" * 511 * number)
+        with tarfile.open(tmp_path / "a.tar") as archive:
+            assert [member.size for member in archive] == [511 * one for one in range(number + 1)]
+    shard.close()
+
+
+def test_another_run_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path):
+        with pytest.raises(UsageError, match="another run"):
+            opened(tmp_path)
+        with pytest.raises(UsageError, match="another run"):
+            opened(tmp_path, part=1, parts=2)
+    with opened(tmp_path, part=0, parts=2), opened(tmp_path, part=1, parts=2):
+        with pytest.raises(UsageError, match="another run"):
+            opened(tmp_path, part=1, parts=2)
+        with pytest.raises(UsageError, match="another run"):
+            opened(tmp_path, part=2, parts=3)
+        with pytest.raises(UsageError, match="another run"):
+            opened(tmp_path)
+    opened(tmp_path).__exit__(None, None, None)
+
+
+def test_parts_make_one_manifest(tmp_path: Path) -> None:
+    for part in (0, 1):
+        with opened(tmp_path, part=part, parts=2) as output:
+            for number in range(part, 5, 2):
+                assert output.shard_of(number) % 2 == part
+                output.write(outcome(number))
+            output.finish(KEYS)
+    assert [line["id"] for line in lines(tmp_path / "manifest.jsonl")] == [f"row{n}" for n in range(5)]
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    opened(tmp_path, {"model": "m", "tar": None}).__exit__(None, None, None)
+    with pytest.raises(UsageError, match=r"model 'm', now 'n'; dtype None, now 'float16'"):
+        opened(tmp_path, {"model": "n", "tar": None, "dtype": "float16"})
+    opened(tmp_path, {"model": "m", "tar": None}).__exit__(None, None, None)
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    opened(tmp_path).__exit__(None, None, None)
+    (tmp_path / ".work/manifest-0-of-1.jsonl").write_text("{}}\n")
+    with pytest.raises(CheckpointError, match="damaged"):
+        opened(tmp_path)

@@ -1,0 +1,107 @@
+"""Rows in a running batch; the model is a stand-in."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.tts_core.serving.talkers import RATE, SAMPLES, Chorus, Said, sound
+from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rows import Row
+from tts_core.bulk.speaking import Speaker, Work, codes_hash
+from tts_core.errors import UsageError
+
+
+class Source:
+    """Checks texts; notes the options and prompts of each."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any], Any]] = []
+
+    def request(self, text: str, options: dict[str, Any], prompt: Any) -> Said:
+        self.asked.append((text, options, prompt))
+        if not text.split():
+            raise UsageError("text: empty")
+        return Said(tuple(text.split()), options["seed"])
+
+
+def speak(rows: Sequence[Row], places: int = 2, **changes: Any) -> tuple[list[Outcome], list[str], Source]:
+    log, source = list[str](), Source()
+    work = Work({"top_k": 5}, Path("voices"), ".wav", None, {"model": "talker"})
+    work = Work(**{**work.__dict__, **changes})
+    speaker = Speaker(cast(Any, source), Chorus(places, log), work)
+    return list(speaker.speak((row, f"key {row.id}") for row in rows)), log, source
+
+
+def test_a_row_takes_the_place_of_one_that_ended(tmp_path: Path) -> None:
+    rows = [
+        Row(0, "a", "one two three", seed=1),
+        Row(1, "b", "four", seed=2),
+        Row(2, "c", "five six", seed=3),
+    ]
+    outcomes, log, source = speak(rows)
+    assert [one.id for one in outcomes] == ["b", "a", "c"]
+    assert log == [
+        "join one", "join four", "step one four", "leave four",
+        "join five", "step one five", "step one five", "leave one", "leave five",
+    ]  # fmt: skip
+    assert [options for _, options, _ in source.asked] == [{"top_k": 5, "seed": n} for n in (1, 2, 3)]
+    first = outcomes[1]
+    (tmp_path / "a.wav").write_bytes(first.sound)
+    samples, rate = soundfile.read(tmp_path / "a.wav")
+    assert (len(samples), rate) == (3 * SAMPLES, RATE)
+    np.testing.assert_allclose(samples[:SAMPLES], sound("one"), atol=1 / 32767)
+    assert {
+        key: first.fields[key] for key in ("id", "text", "speaker", "seed", "model", "finish_reason")
+    } == {
+        "id": "a",
+        "text": "one two three",
+        "speaker": "default",
+        "seed": 1,
+        "model": "talker",
+        "finish_reason": "stop",
+    }
+    assert first.fields["duration"] == 0.75
+    assert first.fields["codes_sha256"] == codes_hash(np.array([[0, 1, 2]]))
+
+
+def test_a_bad_row_costs_only_itself() -> None:
+    rows = [
+        Row(0, "a", "fine words", seed=1),
+        Row(1, "b", "", seed=1),
+        Row(2, "c", "some choke more", seed=1),
+        Row(3, "d", "x", seed=1, ref_audio="missing.wav"),
+        Row(4, "e", "x", seed=1, voice="nobody"),
+        Row(5, "f", "everything", seed=1),
+        Row(6, "g", "also fine", seed=1),
+    ]
+    outcomes, _, _ = speak(rows)
+    errors = {one.id: one.error for one in outcomes}
+    assert (errors.pop("a"), errors.pop("g")) == (None, None)
+    assert errors["b"] == "text: empty"
+    assert errors["c"] == "talker: choked"
+    assert "missing.wav" in str(errors["d"])
+    assert "nobody" in str(errors["e"])
+    assert errors["f"] == "memory: too little"
+
+
+def test_an_error_that_ends_the_batch_names_its_rows() -> None:
+    speaker = Speaker(cast(Any, Source()), Chorus(2, []), Work({}, Path("voices"), ".wav", None))
+    rows = [Row(0, "a", "x crash", seed=1), Row(1, "b", "y z w", seed=1)]
+    found: list[Outcome] = []
+    with pytest.raises(RuntimeError, match="crashed"):
+        found.extend(speaker.speak((row, row.id) for row in rows))
+    assert [(one.id, "crashed" in str(one.error)) for one in found] == [("a", True), ("b", True)]
+
+
+def test_captions_in_the_format_that_was_asked_for() -> None:
+    outcomes, _, _ = speak([Row(0, "a", "one", seed=1)], captions="vtt")
+    assert str(outcomes[0].captions).startswith("WEBVTT")
+
+
+def test_codes_of_other_shapes_have_other_hashes() -> None:
+    codes = np.arange(6).reshape(2, 3)
+    assert codes_hash(codes) == codes_hash(codes.astype(np.int32)) != codes_hash(codes.reshape(3, 2))

@@ -1,0 +1,1 @@
+"""Bulk synthesis: rows in, sound files and a manifest out, resumable at any moment."""

@@ -1,0 +1,198 @@
+"""The output folder of a bulk run: locked, begun with settings that stay, resumed from its manifests.
+
+    audio/ID.flac or audio/shard-000000.tar    sounds; a row's shard follows from its number
+    captions/ID.srt                            where asked for
+    manifest.jsonl                             a line a row in the order of the input, once a run has ended
+    errors.jsonl                               rows that failed in the last run, with their reasons
+    .work/                                     settings, locks, and each writer's own manifest
+
+A sound is complete before its line is written, so a killed run loses the rows in flight and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.tar import TarShard
+from tts_core.errors import CheckpointError, UsageError
+from tts_core.files.json_object import read_json
+from tts_core.printable import json_text
+
+SETTINGS, MANIFEST, ERRORS = "settings.json", "manifest.jsonl", "errors.jsonl"
+
+
+class Output:
+    """One writer's view of the folder; it is `part` of `parts` writers, each with its own rows.
+
+    settings: compared with those that the folder was begun with.  suffix: of sounds, with its dot.
+    per_shard: rows a tar shard; None writes single files.  captions: "srt", "vtt" or None.
+    Raises UsageError if another run has the folder, or other settings.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        *,
+        suffix: str,
+        per_shard: int | None = None,
+        captions: str | None = None,
+        part: int = 0,
+        parts: int = 1,
+    ):
+        self.folder, self.suffix, self.per_shard, self.captions = folder, suffix, per_shard, captions
+        self.work, self.audio = folder / ".work", folder / "audio"
+        self._open = ExitStack()
+        for place in (self.work, self.audio):
+            place.mkdir(parents=True, exist_ok=True)
+        if captions is not None:
+            (folder / "captions").mkdir(exist_ok=True)
+        self._lock(part, parts)
+        self._check_settings(settings)
+        self._name = f"manifest-{part}-of-{parts}.jsonl"
+        self.done = {line["key"] for line in self._recorded()}
+        self._manifest = self._open.enter_context((self.work / self._name).open("ab"))
+        self._errors: list[Outcome] = []
+        self._shards: dict[int, TarShard] = {}
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for shard in self._shards.values():
+            shard.close()
+        self._open.close()
+
+    def shard_of(self, number: int) -> int:
+        """The unit of rows that one writer owns: a tar shard, else a row."""
+        return number if self.per_shard is None else number // self.per_shard
+
+    def write(self, outcome: Outcome) -> None:
+        """Write a sound and its line, or keep an error for the end. Raises OSError if the disk refuses."""
+        if outcome.error is not None:
+            self._errors.append(outcome)
+            return
+        line = {"audio_filepath": self._write_sound(outcome), **outcome.fields, "key": outcome.key}
+        if outcome.captions is not None:
+            _replace(self.folder / "captions" / f"{outcome.id}.{self.captions}", outcome.captions.encode())
+        self._manifest.write(_encoded({"number": outcome.number, **line}))
+        self._manifest.flush()
+        os.fsync(self._manifest.fileno())
+        self.done.add(outcome.key)
+
+    def finish(self, keys: Mapping[str, int]) -> int:
+        """Write the manifest of all writers' rows, and this run's errors; return the rows of the manifest.
+
+        keys: of the input's rows, with their numbers: rows that are no longer in the input are left out.
+        """
+        lines = {line["key"]: line for line in self._recorded() if line["key"] in keys}
+        ordered = sorted(lines.values(), key=lambda line: keys[line["key"]])
+        for line in ordered:
+            del line["number"]
+        _replace(self.folder / MANIFEST, b"".join(map(_encoded, ordered)))
+        failed = [{"id": one.id, "number": one.number, "error": one.error} for one in self._errors]
+        errors = self.folder / ERRORS
+        if failed:
+            _replace(errors, b"".join(map(_encoded, failed)))
+        else:
+            errors.unlink(missing_ok=True)
+        return len(ordered)
+
+    def _write_sound(self, outcome: Outcome) -> str:
+        name = f"{outcome.id}{self.suffix}"
+        if self.per_shard is None:
+            _replace(self.audio / name, outcome.sound)
+            return f"audio/{name}"
+        shard = self._shard(outcome.number // self.per_shard)
+        shard.add(f"{outcome.number:08d}{self.suffix}", outcome.sound)
+        text = json_text(outcome.fields, indent=None)
+        shard.add(f"{outcome.number:08d}.json", text.encode())
+        return f"audio/{shard.path.name}/{outcome.number:08d}{self.suffix}"
+
+    def _shard(self, number: int) -> TarShard:
+        if number not in self._shards:
+            whole = {
+                line["audio_filepath"].rpartition("/")[2].removesuffix(self.suffix)
+                for line in self._recorded()
+            }
+            self._shards[number] = TarShard(self.audio / f"shard-{number:06d}.tar", whole)
+        return self._shards[number]
+
+    def _recorded(self) -> Iterator[dict[str, Any]]:
+        """Yield the complete lines of all writers' manifests; one broken off by a kill is not a line."""
+        for path in sorted(self.work.glob("manifest-*.jsonl")):
+            content = path.read_bytes()
+            whole, _, torn = content.rpartition(b"\n")
+            if torn and path.name == self._name:
+                os.truncate(path, len(whole) + bool(whole))
+            for line in whole.splitlines():
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    raise CheckpointError(f"{path}: a line is not JSON; the folder is damaged") from None
+
+    def _lock(self, part: int, parts: int) -> None:
+        """Hold the folder: alone, or as one of several parts of one division."""
+        if not (0 <= part < parts):
+            raise UsageError(f"--shard: {part}/{parts} is no part; the first of two is 0/2")
+        own = self._open.enter_context((self.work / f"lock-{part}").open("w"))
+        whole = self._open.enter_context((self.work / "lock").open("a+"))
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(whole, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                whole.truncate(0)
+                whole.write(str(parts))
+                whole.flush()
+            except BlockingIOError:
+                pass
+            fcntl.flock(whole, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            whole.seek(0)
+            if whole.read() != str(parts):
+                raise BlockingIOError
+        except BlockingIOError:
+            self._open.close()
+            raise UsageError(
+                f"batch: another run is writing to {self.folder}; wait for it, or stop it"
+            ) from None
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        path = self.work / SETTINGS
+        plain = json.loads(json_text(dict(settings)))
+        if not path.exists():
+            _replace(path, (json_text(plain) + "\n").encode())
+            return
+        begun = read_json(path)
+        if begun != plain:
+            names = [name for name in {**begun, **plain} if begun.get(name) != plain.get(name)]
+            changes = [f"{name} {begun.get(name)!r}, now {plain.get(name)!r}" for name in names]
+            self._open.close()
+            raise UsageError(
+                f"batch: {self.folder} has other settings ({'; '.join(changes)}); choose another one"
+            )
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    return (json_text(dict(line), indent=None) + "\n").encode()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file that appears whole or not at all."""
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    finally:
+        Path(partial).unlink(missing_ok=True)

@@ -1,0 +1,169 @@
+"""Speak rows with a model's session: rows join the running batch as places become free."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tts_core.audio.files import read_audio_at_its_rate
+from tts_core.audio.formats import SUFFIXES, SoundWriter
+from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rows import Row
+from tts_core.errors import explain
+from tts_core.prompt import Prompt, Reference
+from tts_core.results import GenerationResult, join
+from tts_core.serving.session import Failed, Session
+from tts_core.serving.source import Source
+from tts_core.serving.voices import VoiceStore
+
+PROMPTS = 64  # references that stay in memory
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker needs to know, besides the rows.
+
+    options: of all rows, by name; a row's own replace them.  voices: the folder of stored voices.
+    labels: fields of every manifest line.
+    """
+
+    options: Mapping[str, Any]
+    voices: Path
+    suffix: str
+    captions: str | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Asked(NamedTuple):
+    row: Row
+    key: str
+    request: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _Joined:
+    row: Row
+    key: str
+    parts: list[GenerationResult] = field(default_factory=list)
+
+
+class Speaker:
+    """A loaded model that speaks rows."""
+
+    def __init__(self, source: Source, session: Session, work: Work):
+        self.source, self.session, self.work = source, session, work
+        self._prompt = lru_cache(maxsize=PROMPTS)(self._read_prompt)
+
+    def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
+        """Speak rows with their keys; yield each as it ends. The next is taken once a place is free."""
+        waiting, more = iter(rows), True
+        running: dict[int, _Joined] = {}  # by key of the session
+        asked: _Asked | None = None  # waits for memory
+        while more or asked is not None or running:
+            if more and asked is None and self.session.running < self.session.places:
+                pair = next(waiting, None)
+                if pair is None:
+                    more = False
+                    continue
+                try:
+                    asked = self._ask(*pair)
+                except Exception as error:
+                    yield _failed(*pair, error)
+                continue
+            if asked is not None:
+                try:
+                    joined = self._join(asked, running)
+                except Exception as error:
+                    yield _failed(asked.row, asked.key, error)
+                    joined = True
+                if joined:
+                    asked = None
+                    continue
+            yield from self._step(running)
+
+    def _ask(self, row: Row, key: str) -> _Asked:
+        """Build a row's request. Raises SpeechError."""
+        prompt = self._prompt(row.voice, row.ref_audio, row.ref_text)
+        options = {**self.work.options, **row.options, "seed": row.seed}
+        return _Asked(row, key, self.source.request(row.text, options, prompt))
+
+    def _join(self, asked: _Asked, running: dict[int, _Joined]) -> bool:
+        """Let a request join; False if there is no room now. Raises SpeechError."""
+        if not self.session.fits(asked.request):
+            return False
+        running[self.session.join(asked.request)] = _Joined(asked.row, asked.key)
+        return True
+
+    def _step(self, running: dict[int, _Joined]) -> Iterator[Outcome]:
+        try:
+            events = self.session.step()
+        except Exception as error:  # ends all that ran
+            for joined in running.values():
+                yield _failed(joined.row, joined.key, error)
+            running.clear()
+            raise
+        for event in events:
+            joined = running[event.key]
+            if isinstance(event, Failed):
+                del running[event.key]
+                yield _failed(joined.row, joined.key, event.error)
+                continue
+            joined.parts.append(event.result)
+            if event.result.finish_reason is not None:
+                del running[event.key]
+                yield self._spoken(joined)
+
+    def _spoken(self, joined: _Joined) -> Outcome:
+        row, result = joined.row, join(joined.parts)
+        try:
+            sound = encoded(result, self.work.suffix)
+            cues = result.captions()
+            captions = {"srt": cues.srt, "vtt": cues.vtt, None: lambda: None}[self.work.captions]()
+        except Exception as error:
+            return _failed(row, joined.key, error)
+        fields = {
+            "duration": round(result.audio_seconds, 6),
+            "text": row.text,
+            "speaker": row.voice or (Path(row.ref_audio).stem if row.ref_audio else "default"),
+            "id": row.id,
+            "seed": row.seed,
+            **self.work.labels,
+            "finish_reason": result.finish_reason,
+            "rtf": round(result.real_time_factor, 4),
+            "codes_sha256": codes_hash(result.codes),
+        }
+        return Outcome(row.number, joined.key, row.id, sound, fields, captions)
+
+    def _read_prompt(self, voice: str | None, sound: str | None, said: str | None) -> Prompt | None:
+        if voice is not None:
+            return VoiceStore(self.work.voices).prompt(voice)
+        if sound is None:
+            return None
+        samples, rate = read_audio_at_its_rate(sound)
+        return Prompt((Reference(samples, said, sample_rate=rate, name="ref_audio"),))
+
+
+def encoded(result: GenerationResult, suffix: str) -> bytes:
+    """Encode a sound in the format of a suffix."""
+    file = io.BytesIO()
+    with SoundWriter(file, SUFFIXES[suffix], result.sample_rate, seekable=True) as writer:
+        writer.write(result.audio)
+    return file.getvalue()
+
+
+def codes_hash(codes: np.ndarray) -> str:
+    """Hash codes (Q, T), shape included: 64 hex digits."""
+    digest = hashlib.sha256(f"{codes.shape} ".encode())
+    digest.update(np.ascontiguousarray(codes, "<i4").tobytes())
+    return digest.hexdigest()
+
+
+def _failed(row: Row, key: str, error: Exception) -> Outcome:
+    return Outcome(row.number, key, row.id, error=explain(error)[1])

@@ -1,0 +1,66 @@
+"""Tar shards that grow, named as WebDataset asks: all files of a sample share a name and differ in suffix."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Collection
+from pathlib import Path
+
+BLOCK = 512  # bytes
+END = bytes(2 * BLOCK)
+
+
+class TarShard:
+    """A shard to append to. What a killed run left after the last whole sample is cut off.
+
+    whole: samples, by name without suffix, that are on record.
+    """
+
+    def __init__(self, path: Path, whole: Collection[str]):
+        self.path = path
+        self._end = _whole_end(path, whole)
+        self._file = path.open("r+b" if path.exists() else "w+b")
+        self._file.truncate(self._end)
+
+    def add(self, name: str, content: bytes) -> None:
+        """Append a file; the shard ends well after each."""
+        info = tarfile.TarInfo(name)
+        info.size, info.mode = len(content), 0o644
+        entry = info.tobuf() + content + bytes(-len(content) % BLOCK)
+        self._file.seek(self._end)
+        self._file.write(entry + END)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._end += len(entry)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _whole_end(path: Path, whole: Collection[str]) -> int:
+    """Find the end of the leading entries whose samples are on record."""
+    if not path.exists():
+        return 0
+    end, size = 0, path.stat().st_size
+    with path.open("rb") as file:
+        while end + BLOCK <= size:
+            file.seek(end)
+            try:
+                info = tarfile.TarInfo.frombuf(file.read(BLOCK), "utf-8", "strict")
+            except tarfile.HeaderError:
+                break
+            after = end + BLOCK + -(-info.size // BLOCK) * BLOCK
+            if info.name.partition(".")[0] not in whole or after > size:
+                break
+            end = after
+    return end
+
+
+def read_shard(path: Path) -> dict[str, bytes]:
+    """Read a shard: content by name."""
+    with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as archive:
+        members = [(member.name, archive.extractfile(member)) for member in archive]
+        return {name: file.read() for name, file in members if file is not None}
