@@ -1,7 +1,7 @@
 """Compare DAC's decode by windows with transformers' DacModel, in the same precision and run: time, memory.
 
     python benchmarks/dac_decode.py [--seconds 10,30,120] [--precision float32,tf32,bfloat16] [--repeats 5]
-        [--texts 8]
+        [--texts 8] [--window 768]
 
 Random weights at the published size. float32 is without TF32; tf32 lets cuDNN use it; bfloat16 runs under
 torch.autocast. `GB` is the allocator's peak over weights and codes, waveform included. `SNR` is torch_ref's
@@ -26,9 +26,8 @@ from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
 from torch_ref.cuda.precision import Precision, computing
-from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.policy import CodecPolicy, own
 
-WINDOW = 896  # frames, the default's largest on CUDA
 FIRST = 86  # frames whose output is compared with float64
 
 
@@ -65,11 +64,12 @@ def main() -> None:
     parser.add_argument("--precision", default="float32,tf32,bfloat16")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--texts", type=int, default=8)
+    parser.add_argument("--window", type=int, default=own("torch-cuda").max_frames, help="frames")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("dac_decode: needs an NVIDIA GPU")
     codec = random_codec(SIZES["full"][1], "cuda")
-    codec.policy = CodecPolicy(WINDOW, first_frames=WINDOW)  # not streamed
+    codec.policy = CodecPolicy(args.window, first_frames=args.window)  # not streamed
     sides = codec.decode, peer()
     config = codec.config
     versions = f"torch {torch.__version__}, transformers {metadata.version('transformers')}"

@@ -25,6 +25,16 @@ def test_snake(shape: tuple[int, ...], scale: float) -> None:
     assert_within(own.cpu().numpy(), layer(x).numpy(), exact(x.double()).numpy(), f"snake {shape}")
 
 
+@torch.inference_mode()
+def test_half_precision() -> None:
+    """Rounded once, at the end; the convolution after it takes that dtype."""
+    torch.manual_seed(1)
+    x, alpha = torch.randn(1, 3, 50, device=DEVICE).half(), torch.rand(1, 3, 1, device=DEVICE) + 0.1
+    own = snake(x, alpha)
+    assert own.dtype == torch.float16
+    assert torch.equal(own, snake(x.float(), alpha).half())
+
+
 def test_where_it_runs() -> None:
     x = torch.zeros(1, 2, 3, device=DEVICE)
     with torch.inference_mode():

@@ -123,7 +123,7 @@ def test_the_codec_is_given_half_of_what_is_free(backend, dtype):
         guess = estimate(FULL, DAC_44KHZ, job, dtype=dtype, backend=backend, policy=policy)
         return max(guess["codec"].bytes, guess["prompts"].bytes)
 
-    own = CodecPolicy(896 if backend == "torch-cuda" else 256)
+    own = CodecPolicy(768 if backend == "torch-cuda" else 256)
     assert codec_policy(DAC_44KHZ, dtype=dtype, backend=backend, free=None) == own
     needed = takes(own)
     for free, whole in ((2 * needed, True), (2 * needed - 2, False)):
