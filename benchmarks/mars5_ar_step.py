@@ -130,7 +130,6 @@ def plain_rows(ops: Any, rules: Any, job: Job) -> Rows:
 def torch_rows(job: Job, dtype: str, *, port: bool, plain: bool) -> Rows:
     import torch
 
-    from torch_ref.cuda import rows as row_kernels
     from torch_ref.mars5 import ar_loop, row, sampling, step
     from torch_ref.mars5.codec_lm import CodecLM
 
@@ -146,22 +145,20 @@ def torch_rows(job: Job, dtype: str, *, port: bool, plain: bool) -> Rows:
     network.load_state_dict(state, assign=True)
     network.eval().requires_grad_(False)
 
-    def form(make_step: Any, kind: Any = None) -> Generate:
+    def form(make_step: Any) -> Generate:
         def generate(draws: int) -> list[int]:
-            kept = ar_loop.make_step, step.fastest_row
-            ar_loop.make_step = make_step
-            step.fastest_row = (lambda _: kind) if kind else kept[1]
+            kept, ar_loop.make_step = ar_loop.make_step, make_step
             try:
                 return run(ar_loop.extend, network, job)(draws)
             finally:
-                ar_loop.make_step, step.fastest_row = kept
+                ar_loop.make_step = kept
 
         return generate
 
     if port and device == "cuda":
-        if row_kernels.usable(network.embed.weight, job.config.head_dim):
-            yield "torch_ref, captured, kernels (default)", form(step.GraphStep, row.FusedRow), False
-        yield "torch_ref, captured", form(step.GraphStep, row.PlainRow), False
+        if row.runs(network):
+            yield "torch_ref, captured, kernels (default)", form(step.KernelStep), False
+        yield "torch_ref, captured", form(step.GraphStep), False
     if port:
         yield "torch_ref, launched from Python", form(step.Step), True
     if plain:

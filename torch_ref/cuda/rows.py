@@ -21,12 +21,16 @@ from torch_ref.cuda.launch import INTERPRETED, jit, launch, processors, tl, trit
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 CAPABILITY = (8, 0)  # the lowest that Triton supports
 MOST_ROWS = 3  # of x at once
-# Measured on an H200 in bfloat16, ms of a guided step of Dia and of MetaVoice: 1.26 and 1.32; tiles half as
-# large with half the warps and twice the programs 1.25 and 1.34; other warps and programs 3 to 13 % more.
-# Asking the L2 cache for later tiles (bulk prefetch) costs 1 to 25 %.
-TILE_BYTES = 32768  # of a weight per step of a program, whole rows of it
-WARPS = 4
-PROGRAMS = 2  # per multiprocessor
+# Measured on an H200 in bfloat16, microseconds of a layer's four products: one row of MARS5 21.6, with tiles
+# twice as large, as many warps and half the programs 23.3, others 21.8 to 26.7; two rows of MetaVoice, whose
+# widest rows double both, 42.2, all with small tiles 44.7, others 42.5 to 56.5. Asking the L2 cache for later
+# tiles (bulk prefetch) costs 1 to 25 %.
+TILE_BYTES = 16384  # of a weight per step of a program, whole rows of it
+WARPS = 2
+PROGRAMS = 4  # per multiprocessor
+WIDE = (
+    4096  # numbers of a row: longer ones take tiles twice as large, four times the warps, half the programs
+)
 
 
 def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
@@ -68,10 +72,11 @@ def _programs(x: Tensor, weight: Tensor, *, weights: int = 1) -> tuple[tuple[int
     """Return the grid of a weight's programs, and the sizes of the tile that each takes at a time."""
     rows, width = weight.shape
     block = triton.next_power_of_2(width)
-    each = max(1, TILE_BYTES // (block * weights * weight.element_size()))
-    warps = WARPS * max(1, block // 4096)
-    count = min(triton.cdiv(rows, each), PROGRAMS * processors(weight.device))
-    return (count,), {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": warps, **launch(weight.device)}
+    more = 2 if block > WIDE else 1
+    each = max(1, more * TILE_BYTES // (block * weights * weight.element_size()))
+    count = min(triton.cdiv(rows, each), PROGRAMS // more * processors(weight.device))
+    sizes = {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": WARPS * more**2}
+    return (count,), sizes | launch(weight.device)
 
 
 @jit

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from torch_ref.cuda.filters import top_k_kept, top_p_kept
 from torch_ref.cuda.launch import jit, launch, tl, triton
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.grid import FREE
@@ -124,7 +125,7 @@ def _draw(
         scores = tl.where(forbidden, -float("inf"), scores)
     else:
         allowed = tl.where(forbidden, -float("inf"), cond)
-        scores = _top_k(guided, allowed, top_k, vocabulary)
+        scores = top_k_kept(guided, allowed, top_k, vocabulary)
         # where guidance picks forbidden ids only, every allowed id is a candidate
         scores = tl.where(tl.max(scores, axis=0) == -float("inf"), allowed, scores)
     if temperature > 0:
@@ -135,8 +136,8 @@ def _draw(
         else:
             out = tl.where(ends_now, ids < eos, ids == eos)
         scores = tl.where(out, -float("inf"), scores)
-        scores = _top_k(scores, scores, top_k, vocabulary)
-        scores = _top_p(scores, top_p)
+        scores = top_k_kept(scores, scores, top_k, vocabulary)
+        scores = top_p_kept(scores, top_p)
         scores = scores - gumbel
     best = tl.argmax(tl.where(inside, scores, -float("inf")), axis=0).to(tl.int32)
     log = drawn + ((now % drawn_ring) * texts + text) * CHANNELS
@@ -175,45 +176,3 @@ def _accept(
     following = tl.minimum(row + 1, capacity - 1)  # rows past the grid's end are dropped
     tl.store(filled + text, tl.where(most < 0, 1, following))
     tl.store(tick + text, tl.load(tick + text) + 1)
-
-
-@jit
-def _ordered(x):
-    """Map float32 numbers to unsigned integers of the same order."""
-    bits = (x + 0.0).to(tl.int32, bitcast=True)  # -0 as 0
-    return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
-
-
-@jit
-def _top_k(ranking, scores, top_k, vocabulary):
-    """Keep `scores` where `ranking` is among the `top_k` largest, -inf elsewhere; ties at the edge stay."""
-    if (top_k > 0) & (top_k < vocabulary):
-        keys = _ordered(ranking)
-        edge = tl.full([], 0, dtype=tl.uint32)
-        bit = tl.full([], 2147483648, dtype=tl.uint32)
-        for _ in range(32):  # the largest edge that top_k numbers reach
-            tried = edge | bit
-            edge = tl.where(tl.sum((keys >= tried).to(tl.int32), axis=0) >= top_k, tried, edge)
-            bit = bit >> 1
-        scores = tl.where(keys < edge, -float("inf"), scores)
-    return scores
-
-
-@jit
-def _top_p(scores, top_p):
-    """Drop numbers whose more probable predecessors already hold more than `top_p`; ties at the edge stay."""
-    if top_p < 1:
-        weights = tl.exp(scores - tl.max(scores, axis=0))
-        probs = weights / tl.sum(weights, axis=0)
-        keys = probs.to(tl.int32, bitcast=True)
-        edge = tl.full([], 0, dtype=tl.int32)
-        bit = tl.full([], 1073741824, dtype=tl.int32)
-        for _ in range(31):  # the largest edge that is still too low
-            tried = edge | bit
-            before = tl.sum(tl.where(keys > tried, probs, 0.0), axis=0)
-            edge = tl.where(before > top_p, tried, edge)
-            bit = bit >> 1
-        after = tl.sum(tl.where(keys > edge, probs, 0.0), axis=0)
-        edge = tl.where(after > top_p, edge, -1)
-        scores = tl.where(keys <= edge, -float("inf"), scores)
-    return scores

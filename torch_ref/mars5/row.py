@@ -59,8 +59,11 @@ class FusedRow:
         self.joined = [joined((b.attention.wq, b.attention.wk, b.attention.wv)) for b in blocks]
 
     def __call__(self, row: Tensor) -> Tensor:
-        """Compute logits after the row. (1, 1, D) → (1, V), float32."""
-        x = row[:, 0].clone()
+        """Compute logits after the row. (1, 1, D) → (1, V), at least float32."""
+        return at_least_float32(self.logits(row[:, 0].clone()))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Compute logits after the row; overwrites it. (1, D) → (1, V), in the network's dtype."""
         blocks = cast(list[Block], self.network.ar.layers)
         for block, rows, weight in zip(blocks, self.cache, self.joined, strict=True):
             attention, feed, norm = block.attention, block.feed_forward, block.attention_norm
@@ -77,10 +80,9 @@ class FusedRow:
             row_kernels.add_linear(x, inner, feed.w2.weight)
         norm = self.network.ar.norm
         weight = self.network.ar.output.weight
-        return at_least_float32(row_kernels.normed_linear(x, norm.weight, norm.eps, weight))
+        return row_kernels.normed_linear(x, norm.weight, norm.eps, weight)
 
 
-def fastest_row(network: CodecLM) -> type[PlainRow] | type[FusedRow]:
-    """Choose the kernels if they run on this network, else the layers."""
-    usable = row_kernels.usable(network.embed.weight, network.config.head_dim)
-    return FusedRow if usable else PlainRow
+def runs(network: CodecLM) -> bool:
+    """Return whether the kernels support this network."""
+    return row_kernels.usable(network.embed.weight, network.config.head_dim)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_ref.cuda.capture import capture
 from torch_ref.mars5.codec_lm import CodecLM
-from torch_ref.mars5.row import fastest_row
+from torch_ref.mars5.draws import EMPTY, Drawing, draw_id
+from torch_ref.mars5.row import FusedRow, PlainRow, runs
 from torch_ref.mars5.sampling import draw, log_probabilities, occurrences
+from torch_ref.reading import Reading, begin_read, finish_read
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.sequence import CodecSequence
 
+STEPS = 4  # between two reads of ids
 MARK = -1  # replaces an id drawn from NaN or infinite logits
 Draw = Callable[[Tensor, Tensor], Tensor]
 
@@ -27,7 +31,7 @@ class _Pending(NamedTuple):
     arrived: torch.cuda.Event | None
 
 
-PendingId = Tensor | _Pending  # an id that may not have arrived yet, (1,)
+PendingId = Tensor | _Pending | int  # an id that may not have arrived yet, (1,), or its place
 
 
 def draw_ids(
@@ -110,6 +114,8 @@ class Step:
 class GraphStep(Step):
     """The step captured as a CUDA graph, sampling included: one launch and one read per id.
 
+    For networks and draws that KernelStep does not take.
+
     The first call, on the prompt, is not captured. Then all state of a step is on the device, so that the
     next step is launched before the last id is read: the device never waits for Python.
     """
@@ -125,7 +131,6 @@ class GraphStep(Step):
         choose: Draw = draw,
     ):
         super().__init__(network, speaker, sequence, options, choose)
-        self.kind = fastest_row(network)
         self.graph: torch.cuda.CUDAGraph | None = None
         pinned = speaker.is_cuda
         self.sent = torch.empty(sequence.room, dtype=torch.float32, pin_memory=pinned)
@@ -169,7 +174,7 @@ class GraphStep(Step):
         self.at = torch.tensor([self.position], device=device)
         self.count = torch.tensor([self.generated], device=device)
         self.uniform = torch.zeros(1, device=device)
-        self.row = self.kind(self.network, self.cache, self.rotary, self.at)
+        self.row = PlainRow(self.network, self.cache, self.rotary, self.at)
         state = self.token, self.seen, self.at, self.count
         before = [tensor.clone() for tensor in state]
 
@@ -192,6 +197,101 @@ class GraphStep(Step):
         return ids
 
 
+class KernelStep(Step):
+    """The step on kernels, captured as a CUDA graph that ends with the next step's row.
+
+    The first call, on the prompt, is not captured. Then all state is on the device, noise and ids are copied
+    once per group, and a group is launched before the ids of the last one are read.
+    """
+
+    ahead = 2 * STEPS - 1
+
+    def __init__(
+        self,
+        network: CodecLM,
+        speaker: Tensor,
+        sequence: CodecSequence,
+        options: Mars5Options,
+        choose: Draw = draw,
+    ):
+        super().__init__(network, speaker, sequence, options, choose)
+        self.rotary = network.positions(sequence.max_len + STEPS)  # a group may pass the end
+        self.sent = np.full(1 + -(-sequence.room // STEPS) * STEPS, 0.5, np.float32)
+        self.groups: list[Reading] = []
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, uniform: float) -> int:
+        """Note a number for the next id and launch a group of steps once it is complete. → the id's place."""
+        place, self.sent[self.generated] = self.generated, uniform
+        if place == 0:
+            first = super().__call__(uniform)
+            assert isinstance(first, Tensor)
+            self.state = self._moved(first)
+            self.groups.append(begin_read(first))
+        else:
+            self.generated += 1
+            if place % STEPS == 0:
+                self._launch()
+        return place
+
+    def read(self, ids: PendingId) -> int:
+        assert isinstance(ids, int)
+        group, item = (0, 0) if ids == 0 else divmod(ids - 1 + STEPS, STEPS)
+        if group == len(self.groups):
+            self._launch()
+        return int(finish_read(self.groups[group])[item])
+
+    def _launch(self) -> None:
+        first = 1 + (len(self.groups) - 1) * STEPS
+        numbers = torch.from_numpy(self.sent[first : first + STEPS])
+        if self.graph is None:
+            self.graph = self._captured()
+        device = self.state.uniform.device
+        self.state.uniform[first : first + STEPS].copy_(
+            (numbers.pin_memory() if device.type == "cuda" else numbers).to(device, non_blocking=True)
+        )
+        for _ in range(STEPS):
+            self.graph.replay()
+        self.groups.append(begin_read(self.state.drawn[first : first + STEPS]))
+
+    def _moved(self, first: Tensor) -> Drawing:
+        """Move all changing state to the device, after the first id."""
+        device, vocab_size, room = first.device, self.network.config.vocab_size, len(self.sent)
+        recent = torch.full((self.window,), EMPTY, dtype=torch.int32, device=device)
+        recent[0] = first.clamp(min=0)[0]
+        penalties = torch.zeros(room, device=device)
+        penalties[: len(self.penalties)] = self.penalties
+        return Drawing(
+            position=torch.tensor([self.position], device=device),
+            count=torch.tensor([self.generated], device=device),
+            counts=torch.zeros(vocab_size, dtype=torch.int32, device=device).index_fill_(
+                0, recent[:1].long(), 1
+            ),
+            recent=recent,
+            uniform=torch.full((room,), 0.5, device=device),
+            penalties=penalties,
+            drawn=torch.zeros(room, dtype=torch.int32, device=device),
+            row=self.network.embed(first.clamp(min=0)),
+        )
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        """Capture a step."""
+        self.row = FusedRow(self.network, self.cache, self.rotary, self.state.position)
+        before = [tensor.clone() for tensor in self.state]
+
+        def again() -> None:
+            for tensor, kept in zip(self.state, before, strict=True):
+                tensor.copy_(kept)
+
+        return capture(self._advance, before[0].device, again=again)[0]
+
+    def _advance(self) -> Tensor:
+        logits = self.row.logits(self.state.row)
+        table = self.network.embed.weight
+        draw_id(logits, table, self.state, self.options, lowest=self.lowest, end=self.end)
+        return self.state.drawn
+
+
 def make_step(
     network: CodecLM,
     speaker: Tensor,
@@ -200,5 +300,7 @@ def make_step(
     choose: Draw = draw,
 ) -> Step:
     """Build the fastest form of the step for the network's device."""
-    form = GraphStep if speaker.is_cuda else Step
+    form = Step
+    if speaker.is_cuda:
+        form = KernelStep if choose is draw and runs(network) else GraphStep
     return form(network, speaker, sequence, options, choose)

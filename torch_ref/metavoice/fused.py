@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch_ref.cuda import rows as row_kernels
 from torch_ref.cuda.attention import attend, workspace
 from torch_ref.cuda.fixed_cache import FixedCache
-from torch_ref.layers.norm import at_least_float32
 from torch_ref.metavoice.first_stage import Block, FirstStage
 
 
@@ -25,8 +24,7 @@ class FusedLayers:
         self.scale = 1 / math.sqrt(width)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Compute logits; overwrites x. (R, 1, D) → (R, V) float32."""
-        x = x[:, 0]
+        """Compute logits; overwrites x. (R, D) → (R, V), in the network's dtype."""
         for block, cache in zip(cast(list[Block], self.network.transformer.h), self.caches, strict=True):
             attention, mlp = block.attn, block.mlp
             norm = block.ln_1
@@ -37,7 +35,7 @@ class FusedLayers:
             inner = row_kernels.gated_linear(x, norm.weight, norm.eps, gate.w1.weight, gate.w3.weight)
             row_kernels.add_linear(x, inner, mlp.c_proj.weight)
         norm, table = self.network.transformer.ln_f, cast(nn.Embedding, self.network.transformer.wtes[0])
-        return at_least_float32(row_kernels.normed_linear(x, norm.weight, norm.eps, table.weight))
+        return row_kernels.normed_linear(x, norm.weight, norm.eps, table.weight)
 
 
 def fused_layers(network: FirstStage, caches: Sequence[FixedCache], rows: int) -> FusedLayers | None:

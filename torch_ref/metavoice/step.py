@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.guard import marked
 from torch_ref.layers.cache import KeyValueCache
+from torch_ref.metavoice.draws import draw_rows, embed_rows
 from torch_ref.metavoice.first_stage import Cache, FirstStage
 from torch_ref.metavoice.fused import FusedLayers, fused_layers
 from torch_ref.metavoice.sampling import guide, probabilities, race
@@ -101,14 +103,6 @@ class GraphStep(Step):
         self.layers: FusedLayers | None = None
         self.still: list[Tensor] = []  # keeps alive tensors that only the graph uses
 
-    def logits(self, tokens: Tensor, cache: Sequence[Cache]) -> Tensor:
-        """Compute logits as in Step; for single ids with the fused layers, if any."""
-        if self.layers is None:
-            return super().logits(tokens, cache)
-        rows = stacked(tokens, self.sampling, self.end_of_text)
-        x = self.network.transformer.embed(rows, self.speakers, cache[0].length)
-        return self.layers(x).unflatten(0, (-1, tokens.shape[0]))
-
     def __call__(self, tokens: Tensor, waiting: Tensor | None) -> Tensor:
         if self.cache[0].length == 0:
             return super().__call__(tokens, waiting)
@@ -134,6 +128,8 @@ class GraphStep(Step):
         noise = None if waiting is None else self.waiting
 
         def run() -> Tensor:
+            if self.layers is not None:
+                return self._fused(self.layers, noise, position)
             mask.copy_(places <= position)
             ids = self.compute(self.tokens, noise, fixed)
             position.add_(1)
@@ -143,6 +139,16 @@ class GraphStep(Step):
             position.fill_(filled)
 
         self.graph, self.ids = capture(run, device, again=again)
+
+    def _fused(self, layers: FusedLayers, noise: Tensor | None, position: Tensor) -> Tensor:
+        """Compute the step with kernels only, and advance the position. → (B,) ids."""
+        transformer, rows = self.network.transformer, len(self.speakers)
+        table, places = cast(nn.Embedding, transformer.wtes[0]).weight, transformer.wpe.weight
+        wide = torch.float32 if table.dtype == torch.float16 else table.dtype
+        x, ids = table.new_empty(rows, table.shape[1], dtype=wide), torch.empty_like(self.tokens[:, 0])
+        embed_rows(self.tokens, table, places, self.speakers, position, x, self.end_of_text)
+        draw_rows(layers(x), noise, position, ids, self.sampling)
+        return ids
 
 
 def fix(cache: KeyValueCache, position: Tensor, mask: Tensor) -> FixedCache:

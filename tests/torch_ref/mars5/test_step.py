@@ -97,22 +97,20 @@ def test_penalties_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_kernels_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a few draws, since each takes seconds."""
     network, few = network_of(sliding_window=16), 4
-    monkeypatch.setattr(step, "fastest_row", lambda _: row.FusedRow)
-    own = drawn(network, step.GraphStep, SETTINGS["every filter"], monkeypatch, few)
+    own = drawn(network, step.KernelStep, SETTINGS["every filter"], monkeypatch, few)
     assert own == drawn(network, step.Step, SETTINGS["every filter"], monkeypatch, few)
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("window", [3000, 16])
-@pytest.mark.parametrize("form", ["PlainRow", "FusedRow"])
+@pytest.mark.parametrize("form", ["GraphStep", "KernelStep"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_captured(name: str, form: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if form == "FusedRow" and row_kernels.triton is None:
+    if form == "KernelStep" and row_kernels.triton is None:
         pytest.skip("Triton is not installed")
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     network = network_of("cuda", sliding_window=window)
-    monkeypatch.setattr(step, "fastest_row", lambda _: getattr(row, form))
-    captured = drawn(network, step.GraphStep, SETTINGS[name], monkeypatch)
+    captured = drawn(network, getattr(step, form), SETTINGS[name], monkeypatch)
     assert captured == drawn(network, step.Step, SETTINGS[name], monkeypatch)
 
 
@@ -153,7 +151,7 @@ def test_the_cpu_takes_the_plain_step() -> None:
     sequence = sequence_of(deep_prompt(reference(5, network.config)), 3)
     speaker = torch.zeros(1, network.config.hidden_size)
     assert type(step.make_step(network, speaker, sequence, Mars5Options(), draw)) is step.Step
-    assert row.fastest_row(network) is row.PlainRow
+    assert row.runs(network) is INTERPRETED
 
 
 @pytest.mark.parametrize("form", [step.Step, step.GraphStep], ids=lambda form: form.__name__)

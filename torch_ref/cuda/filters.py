@@ -1,0 +1,53 @@
+"""Filters of logits, for use inside kernels that hold them in one block of registers.
+
+Cuts are found bit by bit, without a sort: ties at a cut stay.
+"""
+
+# pyright: reportInvalidTypeForm=false
+# (Triton reads the kernels' annotations)
+
+from __future__ import annotations
+
+from torch_ref.cuda.launch import jit, tl
+
+
+@jit
+def ordered(x):
+    """Map float32 numbers to unsigned integers of the same order."""
+    bits = (x + 0.0).to(tl.int32, bitcast=True)  # -0 as 0
+    return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
+
+
+@jit
+def top_k_kept(ranking, scores, top_k, vocabulary):
+    """Keep `scores` where `ranking` is among the `top_k` largest, -inf elsewhere; ties at the edge stay."""
+    if (top_k > 0) & (top_k < vocabulary):
+        keys = ordered(ranking)
+        edge = tl.full([], 0, dtype=tl.uint32)
+        bit = tl.full([], 2147483648, dtype=tl.uint32)
+        for _ in range(32):  # the largest edge that top_k numbers reach
+            tried = edge | bit
+            edge = tl.where(tl.sum((keys >= tried).to(tl.int32), axis=0) >= top_k, tried, edge)
+            bit = bit >> 1
+        scores = tl.where(keys < edge, -float("inf"), scores)
+    return scores
+
+
+@jit
+def top_p_kept(scores, top_p):
+    """Drop numbers whose more probable predecessors already hold more than `top_p`; ties at the edge stay."""
+    if top_p < 1:
+        weights = tl.exp(scores - tl.max(scores, axis=0))
+        probs = weights / tl.sum(weights, axis=0)
+        keys = probs.to(tl.int32, bitcast=True)
+        edge = tl.full([], 0, dtype=tl.int32)
+        bit = tl.full([], 1073741824, dtype=tl.int32)
+        for _ in range(31):  # the largest edge that is still too low
+            tried = edge | bit
+            before = tl.sum(tl.where(keys > tried, probs, 0.0), axis=0)
+            edge = tl.where(before > top_p, tried, edge)
+            bit = bit >> 1
+        after = tl.sum(tl.where(keys > edge, probs, 0.0), axis=0)
+        edge = tl.where(after > top_p, edge, -1)
+        scores = tl.where(keys <= edge, -float("inf"), scores)
+    return scores
