@@ -32,7 +32,7 @@ from tts_core.mars5.spec import MARS5_AR, MARS5_NAR
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecVocabulary
 from tts_core.prompt import Prompt
 
-TEXT, SAID = "so it goes and goes until the end of it all", "and so it went"
+TEXT, SAID = "so it goes and goes until the end of it all", "and so it went, day after day, year after year"
 JOBS = {"middle": "200x75,600x300,300x300xdeep", "full": "150x75,300x450xdeep"}
 # without merges: an id is a frame
 DOCUMENTS = {
@@ -132,7 +132,8 @@ def job_of(spec: str) -> Mars5Job:
         VOCABULARY.deep(TEXT, SAID, np.zeros(0, int)).tokens if deep else VOCABULARY.shallow(TEXT).tokens
     )
     ids = text + int(reference) * bool(deep)
-    return Mars5Job(ids, int(frames), int(reference), bool(deep), max_len=ids + int(frames) + 1)
+    longest = ids + int(frames) + 1
+    return Mars5Job(ids, int(frames), int(reference), bool(deep), max_len=longest, text_ids=text)
 
 
 def measure(size: str, side: str, dtype: str, device: str, spec: str) -> int:

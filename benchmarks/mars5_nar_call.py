@@ -6,10 +6,10 @@
 one timestep of a deep clone with guidance: both branches, posterior and draws. `plain` is PyTorch code
 written from a description of upstream (plain_mars5_nar.py), in the same dtype. "Codes equal" is the share of
 drawn codes that equal the plain form's, from the same states and numbers, over --check timesteps. Further
-rows leave out one shortcut each; "codes alike" is the share of codes that one step draws as the full form
-does, from --check equal states. The whole run is all timesteps with the host's numbers. All forms of a side
-are warmed up and then alternate, so that a change of the machine's load affects all; the table has median and
-range.
+rows leave out torch_ref's kernels and, besides these, one shortcut each; "codes alike" is the share of codes
+that one step draws as the full form does, from --check equal states. The whole run is all timesteps with the
+host's numbers. All forms of a side are warmed up and then alternate, so that a change of the machine's load
+affects all; the table has median and range.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from tts_core.nn.noise import HostNoise
 
 # H200: cuBLAS was measured at 790 TFLOP/s in half precision; in float32 the data sheet says 67
 PEAK = {"bfloat16": 790e12, "float16": 790e12, "float32": 67e12}
+KERNELS = "kernels"
 READ = 4.2e12  # bytes a second, H200
 TINY = replace(
     MARS5_NAR,
@@ -118,13 +119,20 @@ def torch_side(work: Work, dtype: str, device: str | None = None) -> SimpleNames
         state=state,
         code=torch_ref.mars5,
         ops=ops,
-        step=torch_ref.mars5.reverse.GraphStep if device == "cuda" else torch_ref.mars5.reverse.Step,
+        **torch_steps(torch_ref.mars5.reverse, network, device),
         index=lambda t: torch.tensor([t], device=device),
         whole=lambda x: ops.array(x).long(),
         host=lambda x: x.cpu().numpy(),
         run=lambda x: None,
         wait=wait,
     )
+
+
+def torch_steps(reverse: Any, network: Any, device: str) -> dict[str, Any]:
+    """The full step, and the one of the network's own layers, whose shortcuts are measured."""
+    layers = reverse.GraphStep if device == "cuda" else reverse.Step
+    on_kernels = device == "cuda" and reverse.runs(network)
+    return {"step": reverse.KernelStep if on_kernels else layers, "layers": layers}
 
 
 def mlx_side(work: Work, dtype: str) -> SimpleNamespace:
@@ -145,6 +153,7 @@ def mlx_side(work: Work, dtype: str) -> SimpleNamespace:
         code=mlx_port.mars5,
         ops=mlx_ops(kind),
         step=mlx_port.mars5.reverse.Step,
+        layers=mlx_port.mars5.reverse.Step,
         index=lambda t: mx.array([t]),
         whole=mx.array,
         host=np.array,
@@ -358,8 +367,11 @@ def report(
     side: SimpleNamespace, work: Work, args: argparse.Namespace, states: list[np.ndarray] | None
 ) -> None:
     given = side.network, read(side, work, work.settings), work.cells, work.settings
-    kinds = {"": side.step, **without(side.ops, side.step, side.code, work.text, work.reference)}
-    if side.step is not side.code.reverse.Step:
+    kinds = {"": side.step}
+    if side.step is not side.layers:
+        kinds[KERNELS] = side.layers
+    kinds |= without(side.ops, side.layers, side.code, work.text, work.reference)
+    if side.layers is not side.code.reverse.Step:
         kinds["captured as a CUDA graph"] = side.code.reverse.Step
     if args.full_only:
         kinds = {"": side.step}
@@ -386,6 +398,8 @@ def report(
     took = statistics.median(full.times)
     for name, form in forms.items():
         line = f"{'  without: ' + name:<44} {form.times_text}  {statistics.median(form.times) - took:+.3f}"
+        if name == KERNELS:  # the forms after it leave out something else besides
+            took = statistics.median(form.times)
         if args.check and name != "two numbers a cell":  # else it draws from other numbers
             line += f"  codes alike {form.alike(own):.3%}"
         print(line, flush=True)

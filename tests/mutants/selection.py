@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 PACKAGES = ("tts_core", "converters", "torch_ref", "mlx_port")
 # folders, files and classes that run only on a GPU: CUDA graphs and Triton kernels
-LEFT_OUT = {"cuda", "draws.py", "fused.py", "slots.py", "GraphStep", "FusedRow"}
+LEFT_OUT = {"cuda", "draws.py", "frames.py", "fused.py", "slots.py", "GraphStep", "KernelStep", "FusedRow"}
 
 PHASE = re.compile(r" \((setup|call|teardown)\)$")  # as pytest passes it to processes that a test starts
 

@@ -10,20 +10,47 @@ from torch import Tensor, nn
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def joined(layers: Sequence[nn.Linear]) -> Tensor:
+def joined(layers: Sequence[nn.Linear] | Sequence[nn.Embedding]) -> Tensor:
     """Join the layers' weights in one (ΣN, D) tensor; their parameters become views of it, so nothing is
     stored twice. Weights that are joined already are returned as they are.
     """
     weights = [layer.weight.detach() for layer in layers]
-    width, rows = weights[0].shape[1], sum(map(len, weights))
-    storage, end = weights[0].untyped_storage().data_ptr(), weights[0].storage_offset()
-    for weight in weights:
-        if weight.untyped_storage().data_ptr() != storage or weight.storage_offset() != end:
-            break
-        end += weight.numel()
-    else:
-        return weights[0].as_strided((rows, width), (width, 1))
+    width, sizes = weights[0].shape[1], [len(weight) for weight in weights]
+    if _in_turn(weights, sizes):
+        return weights[0].as_strided((sum(sizes), width), (width, 1))
     whole = torch.cat(weights)
-    for layer, part in zip(layers, whole.split([len(weight) for weight in weights]), strict=True):
-        layer.weight = nn.Parameter(part, requires_grad=layer.weight.requires_grad)
+    _point(layers, whole.split(sizes))
     return whole
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def stacked(layers: Sequence[nn.Linear], rows: int) -> Tensor:
+    """Stack the layers' weights (N, D) in one (L, rows, D) tensor, padded by zeros; as in `joined`, their
+    parameters become views of it.
+    """
+    weights = [layer.weight.detach() for layer in layers]
+    width = weights[0].shape[1]
+    if _in_turn(weights, [rows] * len(weights)):
+        return weights[0].as_strided((len(weights), rows, width), (rows * width, width, 1))
+    whole = weights[0].new_zeros(len(weights), rows, width)
+    for part, weight in zip(whole, weights, strict=True):
+        part[: len(weight)] = weight
+    _point(layers, [part[: len(weight)] for part, weight in zip(whole, weights, strict=True)])
+    return whole
+
+
+def _in_turn(weights: Sequence[Tensor], sizes: Sequence[int]) -> bool:
+    """Return whether the weights follow each other in one storage, `sizes` rows from one to the next."""
+    first, width = weights[0], weights[0].shape[1]
+    at, held = first.storage_offset(), first.untyped_storage()
+    for weight, rows in zip(weights, sizes, strict=True):
+        if weight.untyped_storage().data_ptr() != held.data_ptr() or weight.storage_offset() != at:
+            return False
+        at += rows * width
+    return at * first.element_size() <= held.nbytes()
+
+
+def _point(layers: Sequence[nn.Linear] | Sequence[nn.Embedding], parts: Sequence[Tensor]) -> None:
+    for layer, part in zip(layers, parts, strict=True):
+        layer.weight = nn.Parameter(part, requires_grad=layer.weight.requires_grad)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from torch_ref.cuda.launch import jit, launch, tl, triton
@@ -33,6 +34,22 @@ def add_norm(
         gain if rest_gain is None else rest_gain, out, width, eps, rows if texts is None else texts,
         ADDED=added is not None, REST=rest is not None, BLOCK=triton.next_power_of_2(width),
         num_warps=8 if width > 1024 else 4, **launch(x.device),
+    )  # fmt: skip
+    return out
+
+
+def add_layer_norm(
+    x: Tensor, added: Tensor | None, gain: Tensor, bias: Tensor, eps: float, *, dtype: torch.dtype
+) -> Tensor:
+    """Add `added` to x in place and compute its layer norm.
+
+    x (R, D) float32, added (R, D) or None, gain and bias (D,) float32 → (R, D) of `dtype`.
+    """
+    rows, width = x.shape
+    out = x.new_empty(rows, width, dtype=dtype)
+    _add_layer_norm[rows,](
+        x, x if added is None else added, gain, bias, out, width, eps, ADDED=added is not None,
+        BLOCK=triton.next_power_of_2(width), num_warps=4, **launch(x.device),
     )  # fmt: skip
     return out
 
@@ -72,6 +89,32 @@ def _add_norm(
     scale = 1 / tl.sqrt(tl.sum(wide * wide, axis=0) / width + eps)
     normal = (wide * scale).to(factor.dtype).to(tl.float32) * factor.to(tl.float32)
     tl.store(out + row * width + col, normal.to(y.dtype), mask=inside)
+
+
+@jit
+def _add_layer_norm(
+    x, added, gain, bias, out, width, eps, ADDED: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr
+):
+    col = tl.arange(0, BLOCK)
+    inside = col < width
+    at = tl.program_id(0).to(tl.int64) * width + col
+    factor, shift = tl.load(gain + col, mask=inside, other=0.0), tl.load(bias + col, mask=inside, other=0.0)
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    y = tl.load(x + at, mask=inside, other=0.0)
+    if ADDED:
+        y += tl.load(added + at, mask=inside, other=0.0).to(tl.float32)
+        tl.store(x + at, y, mask=inside)
+    normal = standardized(y, inside, width, eps) * factor + shift
+    tl.store(out + at, normal.to(out.dtype.element_ty), mask=inside)
+
+
+@jit
+def standardized(y, inside, width, eps):
+    """Compute (y - mean) / sqrt(variance + eps) of the numbers inside."""
+    centered = tl.where(inside, y - tl.sum(y, axis=0) / width, 0.0)
+    return centered * (1 / tl.sqrt(tl.sum(centered * centered, axis=0) / width + eps))
 
 
 @jit

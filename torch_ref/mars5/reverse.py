@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_ref.cuda.capture import capture
 from torch_ref.device import name_of
+from torch_ref.layers.norm import at_least_float32
 from torch_ref.mars5.diffusion import (
     at_timestep,
     draw_per_cell,
@@ -19,6 +20,8 @@ from torch_ref.mars5.diffusion import (
     noised_per_class,
     posterior,
 )
+from torch_ref.mars5.frames import draw_cells
+from torch_ref.mars5.fused import FusedTransformer, runs
 from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
 from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, constants, numbers_for
@@ -39,8 +42,8 @@ class Step:
         table = constants(settings.timesteps, self.n_classes, settings.q0_override_steps)
         like = source.positions
         self.table = torch.as_tensor(table, dtype=like.dtype, device=like.device)
-        self.clean = torch.from_numpy(cells.clean).long().to(self.table.device)
-        self.known = torch.from_numpy(cells.known).to(self.table.device)
+        self.clean = torch.from_numpy(np.ascontiguousarray(cells.clean)).long().to(self.table.device)
+        self.known = torch.from_numpy(np.ascontiguousarray(cells.known)).to(self.table.device)
         self.first_frame, self.first_book = cells.unknown_from
         self.finite = torch.ones((), dtype=torch.bool, device=self.table.device)
 
@@ -85,7 +88,7 @@ class GraphStep(Step):
 
     def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
         if self.graph is None:
-            self.codes, self.t, self.numbers = codes.clone(), t.clone(), numbers.clone()
+            self.codes, self.t, self.numbers = codes.contiguous().clone(), t.clone(), numbers.clone()
             self.graph, self.after = capture(
                 lambda: self.codes.copy_(self.compute(self.codes, self.t, self.numbers)),
                 codes.device,
@@ -98,9 +101,43 @@ class GraphStep(Step):
         return self.after
 
 
+class KernelStep(GraphStep):
+    """The captured step on kernels; with two numbers per cell, all draws are one of them."""
+
+    def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
+        super().__init__(network, source, cells, settings)
+        self.fused = FusedTransformer(network, source, frame=self.first_frame, book=self.first_book)
+
+    def compute(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
+        """Compute the step."""
+        if self.settings.draws != "per cell":
+            return super().compute(codes, t, numbers)
+        return draw_cells(
+            self.fused.logits(codes, t),
+            codes,
+            self.clean,
+            self.known,
+            numbers,
+            self.table,
+            t,
+            self.finite,
+            first_frame=self.first_frame,
+            first_book=self.first_book,
+            n_classes=self.n_classes,
+            guidance_w=self.settings.guidance_w,
+            x_0_temp=self.settings.x_0_temp,
+        )
+
+    def logits(self, codes: Tensor, t: Tensor) -> Tensor:
+        """Compute logits as in Step."""
+        return at_least_float32(self.fused.logits(codes, t)[..., : self.n_classes].permute(1, 2, 0, 3))
+
+
 def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
     """Build the fastest form of the step for the network's device."""
-    form = GraphStep if network.text_embed.weight.is_cuda else Step
+    form = Step
+    if network.text_embed.weight.is_cuda:
+        form = KernelStep if runs(network) else GraphStep
     return form(network, source, cells, settings)
 
 

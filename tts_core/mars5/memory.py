@@ -20,7 +20,7 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import Configs, config_of
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
-from tts_core.mars5.options import MAX_LEN
+from tts_core.mars5.options import MAX_LEN, Mars5Options
 from tts_core.memory import fits, terms
 from tts_core.memory.fits import halves_of, narrower
 from tts_core.memory.terms import (
@@ -37,6 +37,7 @@ from tts_core.memory.terms import (
 
 HEARD = CodecPolicy().max_frames  # frames that the codec encodes at a time
 SPOKEN = 1024  # most frames that the vocoder decodes at a time
+AHEAD = ("torch-cuda",)  # the text is encoded for all timesteps before the first
 DRAWN = 4  # copies of the cells' logits during sampling, besides the heads' own output
 
 
@@ -44,7 +45,8 @@ DRAWN = 4  # copies of the cells' logits during sampling, besides the heads' own
 class Mars5Job:
     """An upper bound on a run: one piece of a text.
 
-    prompt_ids: of text, and of the reference's codes in a deep clone.  frames: new ones.
+    prompt_ids: of text, and of the reference's codes in a deep clone.  frames: new ones.  text_ids: those
+    that the diffusion reads.
     """
 
     prompt_ids: int
@@ -54,6 +56,8 @@ class Mars5Job:
     guided: bool = True
     max_len: int = MAX_LEN  # ids, the prompt's included
     batch: int = 1  # texts that the autoregressive network runs at once
+    timesteps: int = Mars5Options().timesteps
+    text_ids: int = 0
 
     @property
     def cells(self) -> int:
@@ -93,7 +97,7 @@ def estimate(
                 "voice", (_voice(ar, nar, config_of(configs, "encodec", EncodecConfig), job, wide, backend),)
             ),
             Phase("AR", (_cache(ar, job, size), _activations(ar, job, size))),
-            Phase("NAR", (_diffusion(nar, job, size),)),
+            Phase("NAR", (_diffusion(nar, job, size, backend),)),
             Phase("vocoder", (_vocoder(config_of(configs, "vocos", VocosConfig), job, wide),)),
         ),
     )
@@ -134,7 +138,7 @@ def _activations(config: CodecLMConfig, job: Mars5Job, size: int) -> Term:
     )
 
 
-def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, size: int) -> Term:
+def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, size: int, backend: str) -> Term:
     streams, wide = 2 if job.guided else 1, max(4, size)
     rows = streams * job.cells
     layer = rows * (wide * 3 * config.hidden_size + size * 3 * config.intermediate_size)
@@ -142,7 +146,11 @@ def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, size: int) -> T
     drawn = job.cells - job.prompt_frames * job.deep
     logits = wide * drawn * config.n_output_codebooks * config.n_classes
     heads = max(2 * streams, streams + DRAWN) * logits
-    return Term("NAR", max(layer, heads), f"{job.cells} frames, {streams} rows: one layer, or all logits")
+    why = f"{job.cells} frames, {streams} rows: one layer, or all logits"
+    if backend not in AHEAD:
+        return Term("NAR", max(layer, heads), why)
+    text = job.timesteps * streams * (job.text_ids + 1) * config.hidden_size * size
+    return Term("NAR", max(layer, heads) + text, f"{why}; the text of {job.timesteps} timesteps")
 
 
 def _voice(

@@ -37,7 +37,8 @@ def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) 
         most = (MAX_LEN - reference) / rate
         raise UsageError(f"seconds: {seconds:g} is more than the longest piece of MARS5, {most:.1f}")
     # worst case without merges: an id for each character and each code
-    return Mars5Job(min(longest + reference, MAX_LEN), frames, reference, deep=True)
+    ids = min(longest + reference, MAX_LEN)
+    return Mars5Job(ids, frames, reference, deep=True, text_ids=longest)
 
 
 def headline(job: Mars5Job, configs: Configs) -> tuple[str, str]:

@@ -118,6 +118,8 @@ class Request:
             deep=self.deep,
             guided=self.diffusion.guided,
             max_len=self.options.max_len,
+            timesteps=self.diffusion.timesteps,
+            text_ids=max(piece.prompt.text_tokens for piece in self.pieces),
         )
 
 

@@ -52,7 +52,13 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
     given: Any = {"generate_max_len_override": max(ids) + 9, "timesteps": 1, "seed": 1}
     voiced.stream(" ".join(texts), prompt=prompt, piece_seconds=1.4, as_written=True, **given)
     planned = Mars5Job(
-        ids[1], frames[2], prompt_frames=9, deep=said is not None, max_len=given["generate_max_len_override"]
+        ids[1],
+        frames[2],
+        prompt_frames=9,
+        deep=said is not None,
+        max_len=given["generate_max_len_override"],
+        timesteps=1,
+        text_ids=ids[1] - (9 if said is not None else 0),
     )
     assert jobs == [planned]
     [codes] = voiced.generate_codes(texts[1:2], prompt, **given)

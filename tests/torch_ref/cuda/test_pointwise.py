@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
-from torch_ref.cuda.pointwise import add_norm, gated
-from torch_ref.layers.norm import RMSNorm
+from torch_ref.cuda.pointwise import add_layer_norm, add_norm, gated
+from torch_ref.layers.norm import LayerNorm, RMSNorm
 
 pytestmark = kernel_marks()
 
@@ -38,6 +38,30 @@ def test_add_norm(dtype: torch.dtype) -> None:
     whole = torch.cat([(x + added)[:3], (x + added)[3:] + rest])
     torch.testing.assert_close(y, whole, rtol=0, atol=0)
     torch.testing.assert_close(own, torch.cat([first(whole[:3]), second(whole[3:])]), **tolerance)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("width", [1, 44, 1024])
+def test_add_layer_norm(dtype: torch.dtype, width: int) -> None:
+    """Far from 0, and with numbers so small that eps matters."""
+    torch.manual_seed(2)
+    x = torch.randn(3, width, device=DEVICE)
+    x[1] = 30 + x[1]
+    x[2] *= 1e-3
+    added = torch.randn(3, width, device=DEVICE).to(dtype) * 1e-3
+    layer = LayerNorm(width, 1e-5)
+    layer.weight.data, layer.bias.data = torch.rand(width) + 0.5, torch.randn(width)
+    layer.to(DEVICE)
+    given = layer.weight, layer.bias, layer.eps
+    most = 4e-3 if dtype == torch.float16 else 2e-5
+    own = add_layer_norm(x.clone(), None, *given, dtype=dtype)
+    assert own.dtype == dtype
+    torch.testing.assert_close(own, layer(x).to(dtype), rtol=1e-5, atol=most)
+    y = x.clone()
+    own = add_layer_norm(y, added, *given, dtype=dtype)
+    torch.testing.assert_close(y, x + added, rtol=0, atol=0)
+    torch.testing.assert_close(own, layer(x + added).to(dtype), rtol=1e-5, atol=most)
 
 
 @torch.inference_mode()

@@ -97,9 +97,14 @@ def test_the_cpu_takes_the_plain_step() -> None:
 def test_captured_step(
     way: str, dtype: torch.dtype, device: str, monkeypatch: pytest.MonkeyPatch, *, deep: bool
 ) -> None:
+    """In float32 the kernels draw the same ids too; how they round: test_fused.py."""
     if device == "cpu":
         monkeypatch.setattr(reverse, "capture", eager)
-    monkeypatch.setattr(reverse, "make_step", reverse.GraphStep)
-    captured = run(tiny(device, dtype), WAYS[way], deep=deep)
     monkeypatch.setattr(reverse, "make_step", reverse.Step)
-    np.testing.assert_array_equal(captured, run(tiny(device, dtype), WAYS[way], deep=deep))
+    plain = run(tiny(device, dtype), WAYS[way], deep=deep)
+    forms = [reverse.GraphStep]
+    if dtype == torch.float32 and reverse.runs(tiny(device)):
+        forms.append(reverse.KernelStep)
+    for form in forms:
+        monkeypatch.setattr(reverse, "make_step", form)
+        np.testing.assert_array_equal(run(tiny(device, dtype), WAYS[way], deep=deep), plain)

@@ -48,6 +48,12 @@ def test_weights_are_what_convert_writes(kind: str, dtype: str) -> None:
         assert weight_bytes(kind, made.part.config, dtype, made.quantization_entry()) == made.nbytes
 
 
+def test_captured_steps_keep_the_text_of_every_timestep() -> None:
+    job = replace(JOB, text_ids=80, timesteps=300)
+    cuda, cpu = (take(job, "bfloat16", backend)["NAR"] for backend in ("torch-cuda", "torch-cpu"))
+    assert cuda.bytes - cpu.bytes == 300 * 2 * 81 * 1024 * 2
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_phases_follow_one_another(backend: str) -> None:
     guess = take(backend=backend)
