@@ -14,6 +14,7 @@ import numpy as np
 from mlx import nn
 
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d
+from mlx_port.layers.sine import sine_squared
 from tts_core.codecs.dac import DILATIONS, DacConfig, decode_window, decoded_length, encode_window
 from tts_core.codecs.policy import DEFAULT, CodecPolicy
 
@@ -27,8 +28,7 @@ class Snake1d(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:
         a = self.alpha
-        s = mx.sin(a * x)
-        return x + mx.reciprocal(a + 1e-9) * s.square()
+        return x + mx.reciprocal(a + 1e-9) * sine_squared(a * x)
 
 
 class ResidualUnit(nn.Module):

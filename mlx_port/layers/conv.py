@@ -67,7 +67,7 @@ def conv1d(
     dilation: int = 1,
     groups: int = 1,
 ) -> mx.array:
-    """mx.conv1d with bias, if any; on the CPU one product a tap where the stride is 1.
+    """mx.conv1d with bias, if any; on the CPU one product a tap where the stride is 1, each added to the sum.
 
     MLX's CPU loops over dilated taps at 1 GFLOP/s, its matmul is BLAS; one channel a group needs no matmul.
     (B, T, C), (C', K, C / groups) → (B, T', C').
@@ -81,7 +81,10 @@ def conv1d(
     shifted = [x[:, k * dilation : k * dilation + length] for k in range(kernel)]
     if groups > 1:
         return _add(reduce(mx.add, [part * weight[:, k, 0] for k, part in enumerate(shifted)]), bias)
-    return _add(reduce(mx.add, [part @ weight[:, k].T for k, part in enumerate(shifted)]), bias)
+    total = shifted[0] @ weight[:, 0].T if bias is None else mx.addmm(bias, shifted[0], weight[:, 0].T)
+    for k in range(1, kernel):
+        total = mx.addmm(total, shifted[k], weight[:, k].T)
+    return total
 
 
 def conv_transpose1d(

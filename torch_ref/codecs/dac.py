@@ -34,6 +34,8 @@ class Snake1d(nn.Module):
         if usable(x):
             return snake(x, self.alpha)
         a = self.alpha
+        if not torch.is_grad_enabled():  # in one buffer; the same numbers
+            return (a * x).sin_().square_().mul_((a + 1e-9).reciprocal()).add_(x)
         s = torch.sin(a * x)
         return x + (a + 1e-9).reciprocal() * s.square()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tts_core.codecs import dac
 from tts_core.codecs.dac import DacConfig
-from tts_core.codecs.dac_calls import most_fed
+from tts_core.codecs.dac_calls import most_fed, whole_cuts
 from tts_core.codecs.policy import CodecPolicy, fitting, own, smaller
 from tts_core.dia.config import DiaConfig, DiaDecoderConfig, DiaEncoderConfig
 from tts_core.dia.shapes import is_large, is_norm, parameter_shapes
@@ -23,8 +23,6 @@ from tts_core.memory.fits import check_running as check_fits
 from tts_core.memory.fits import largest, narrower
 from tts_core.memory.terms import (
     BYTES,
-    HEAP_BLOCK,
-    HEAP_KEPT,
     LIVE,
     LOGITS,
     Estimate,
@@ -176,12 +174,9 @@ def codec_windows(codec: DacConfig, *, dtype: str, backend: str, policy: CodecPo
 def _decoding(
     codec: DacConfig, frames: int, size: int, backend: str, policy: CodecPolicy, batch: int = 1
 ) -> Term:
-    alone = _most_fed(codec, frames, dac.decode_window, policy.decode_cuts)
+    alone = _most_fed(codec, frames, dac.decode_window, partial(whole_cuts, policy, backend))
     fed = max(alone, min(batch * alone, most_fed(codec, policy, backend=backend)))
     widest = max(_widths(codec.decoder_hidden_size, codec.hidden_size, dac.decoder_layers(codec), fed))
-    if backend == "torch-cpu" and size * widest < HEAP_BLOCK:
-        kept = int(HEAP_KEPT * LIVE[backend] * size * sum(_block_widths(codec, fed)))
-        return Term("codec", kept, f"{LIVE[backend]} tensors of every block, kept by the heap, {fed} frames")
     return _live("codec", size * widest, f"the decoder's widest layer, {fed} frames", backend)
 
 
@@ -215,14 +210,6 @@ def _widths(width: int, latent: int, layers: list[dac.Layer], frames: int) -> li
         width //= 2 if isinstance(layer, ConvTranspose) else 1
         sizes.append(width * length)
     return sizes
-
-
-def _block_widths(codec: DacConfig, frames: int) -> Iterator[int]:
-    """Yield the elements of each decoder block's output."""
-    width = codec.decoder_hidden_size
-    for stride in codec.upsampling_ratios:
-        width, frames = width // 2, frames * stride
-        yield width * frames
 
 
 def check_loading(

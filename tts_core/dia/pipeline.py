@@ -17,7 +17,7 @@ import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.codecs.dac import check_fits, decode_lookahead
-from tts_core.codecs.dac_calls import Passage
+from tts_core.codecs.dac_calls import Passage, whole_cuts
 from tts_core.dia.engine import Engine
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script
@@ -45,6 +45,7 @@ from tts_core.text.rules import NO_RULES, TextRules
 REHEARSAL = 40  # frames at most: every kernel, and the first windows
 
 Tell = Callable[[Progress], None]
+Cuts = Callable[[int], Iterator[tuple[int, int]]]  # number of frames → windows, as CodecPolicy makes them
 _LOG = logging.getLogger("tts_core")
 
 
@@ -68,14 +69,15 @@ class DiaPipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[DiaChanges],
     ) -> GenerationResult:
-        """Speak one text and return the parts of `stream` as one result. Arguments and errors as in `stream`.
+        """Speak one text and return all of `stream` as one result. Arguments and errors as in `stream`.
 
-        Pieces of a long text run in parallel, as many as fit in memory.
+        Pieces of a long text run in parallel, as many as fit in memory. The codec's windows may be others
+        than a stream's: samples are equal up to rounding.
         """
         asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
         if len(asked.pieces) > 1:
             return self._side_by_side(asked, Watch(progress, cancel))
-        return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+        return join(list(self._spoken(asked, Watch(progress, cancel), self._whole_cuts)))
 
     def stream(
         self,
@@ -107,10 +109,13 @@ class DiaPipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
+        return self._spoken(request, Watch(progress, cancel), self.engine.policy.decode_cuts)
+
+    def _spoken(self, request: Request, watch: Watch, cuts: Cuts) -> Iterator[GenerationResult]:
         _LOG.info("dia: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
-        meter, watch = Meter(self.sample_rate), Watch(progress, cancel)
+        meter = Meter(self.sample_rate)
         self._check_memory(request.job())
-        return self._parts(request, meter, watch)
+        return self._parts(request, meter, watch, cuts)
 
     def session(self, places: int) -> Session:
         """Open a running batch. Raises ResourceError, before it is allocated, for too little memory."""
@@ -229,14 +234,14 @@ class DiaPipeline:
             policy=self.engine.policy,
         )
 
-    def _parts(self, request: Request, meter: Meter, watch: Watch) -> Iterator[GenerationResult]:
+    def _parts(self, request: Request, meter: Meter, watch: Watch, cuts: Cuts) -> Iterator[GenerationResult]:
         """Yield a text's speech piece by piece, each window by window."""
         self.engine.host.reset_peak()
         watch.tell("prompt", 0, request.seconds)
         speaking = Speaking(request.encoded(self.engine.encode), meter, self.engine.host)
         watch.tell("speech", 0, request.seconds)
         while not speaking.done:
-            for grid, start, stop, audio in self._windows(speaking.begin(), watch):
+            for grid, start, stop, audio in self._windows(speaking.begin(), watch, cuts):
                 part = speaking.part(grid, start, stop, audio)
                 watch.tell("speech", meter.seconds_made, request.seconds)
                 yield part
@@ -280,7 +285,9 @@ class DiaPipeline:
         )
         return script.part(whole, ended=sorted(script.spoken))
 
-    def _windows(self, batch: Batch, watch: Watch) -> Iterator[tuple[DelayGrid, int, int, np.ndarray]]:
+    def _windows(
+        self, batch: Batch, watch: Watch, windows: Cuts
+    ) -> Iterator[tuple[DelayGrid, int, int, np.ndarray]]:
         """Cut one text's speech on the codec's absolute grid, so that the joined windows equal the whole.
 
         Yields the grid, the first and last + 1 of its frames, and their samples (L,).
@@ -290,7 +297,7 @@ class DiaPipeline:
             watch.check()
             known = grid.frames(0)
             ready = known if grid.done else known - lookahead
-            cuts = [cut for cut in self.engine.policy.decode_cuts(known) if made < cut[1] <= ready]
+            cuts = [cut for cut in windows(known) if made < cut[1] <= ready]
             if grid.done and not cuts:  # an empty last part ends the stream
                 cuts = [(known, known)]
             codes = grid.codes(0)
@@ -299,9 +306,12 @@ class DiaPipeline:
                 yield grid, start, stop, audio
                 made = stop
 
+    def _whole_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
+        return whole_cuts(self.engine.policy, self.engine.host.backend, frames)
+
     def _decode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Decode several texts to samples (L,) each; windows of equal length run in one call."""
-        cuts = [list(self.engine.policy.decode_cuts(one.shape[1])) for one in codes]
+        cuts = [list(self._whole_cuts(one.shape[1])) for one in codes]
         passages = [Passage(one, *cut) for one, its in zip(codes, cuts, strict=True) for cut in its]
         parts = iter(self.engine.decode_windows(passages))
         return [np.concatenate([np.zeros(0, np.float32), *islice(parts, len(its))]) for its in cuts]

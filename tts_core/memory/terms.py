@@ -25,9 +25,6 @@ LIVE: dict[str, int] = {
     "mlx-metal": 24,
     "mlx-cuda": 48,
 }
-# torch on a CPU: glibc keeps freed memory in blocks below this size. After a decode by growing windows it
-# keeps this factor times the live memory of all decoder blocks, whose tensors differ in size (measured)
-HEAP_BLOCK, HEAP_KEPT = 32 * 2**20, 1.7
 # Memory besides our own arrays, measured. torch on a CPU: lazily loaded code, oneDNN's primitives.
 # MLX on a CPU: its cache of freed buffers, 32 MB, and code. CUDA: cuBLAS's workspaces, 32 MB for each of the
 # two streams of a generation

@@ -1,0 +1,88 @@
+"""Dia's decoder for one row of a few texts on a CPU: the plain decoder's numbers, up to rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.sides import ORACLE, YARDSTICK, Side
+from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
+from tests.tolerance import assert_within
+from torch_ref.cuda.fixed_cache import FixedCache
+from torch_ref.dia import few_rows
+from torch_ref.dia.dia import Dia
+from torch_ref.dia.few_rows import FewRows
+
+TEXTS = [[49, 32, 50], [51] * 9, [52, 53, 54, 55]]
+
+
+def network(side: Side, *, cross_rope: bool) -> Dia:
+    weights = dia_weights(dia_config(cross_rope=cross_rope), seed=4)
+    return compose(side, weights, dac_weights(dac_config())).engine.network
+
+
+def logits(side: Side, texts: list[list[int]], *, cross_rope: bool, guided: bool, few: bool) -> np.ndarray:
+    """Logits of 20 rows after a first one of two, (20, R, C, V)."""
+    plain = network(side, cross_rope=cross_rope)
+    decoder, random = FewRows(plain), np.random.default_rng(5)
+    rows, channels = len(texts) * (2 if guided else 1), plain.config.decoder_config.num_channels
+    found = []
+    with torch.inference_mode():
+        source = plain.read([torch.tensor(ids) for ids in texts], plain.encode_nothing() if guided else None)
+        cache = plain.new_cache()
+        plain.next_logits(torch.from_numpy(random.integers(0, 60, (rows, 2, channels))), cache, source)
+        for _ in range(20):
+            tokens = torch.from_numpy(random.integers(0, 60, (rows, 1, channels)))
+            if few:
+                assert decoder.fits(tokens, cache)
+            found.append((decoder if few else plain).next_logits(tokens, cache, source).numpy())
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
+@pytest.mark.parametrize("guided", [False, True], ids=["free", "guided"])
+@pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS], ids=["one", "unequal"])
+def test_logits_are_those_of_the_plain_decoder(
+    texts: list[list[int]], guided: bool, cross_rope: bool
+) -> None:
+    how = {"cross_rope": cross_rope, "guided": guided}
+    truth = logits(ORACLE, texts, **how, few=False).astype(np.float64)
+    known = logits(YARDSTICK, texts, **how, few=False)
+    assert_within(logits(YARDSTICK, texts, **how, few=True), known, truth, "few rows")
+
+
+def test_other_runs_take_the_plain_decoder() -> None:
+    """Many rows, several at a time, captured caches, and other dtypes."""
+    plain = network(YARDSTICK, cross_rope=False)
+    channels, cache = plain.config.decoder_config.num_channels, plain.new_cache()
+    decoder, one = FewRows(plain), torch.zeros(1, 1, channels)
+    assert decoder.fits(one, cache)
+    assert not decoder.fits(one.expand(few_rows.MOST_ROWS + 1, -1, -1), cache)
+    assert not decoder.fits(one.expand(-1, 2, -1), cache)
+    nothing = torch.zeros(1)
+    assert not decoder.fits(one, [FixedCache(nothing, nothing, nothing, nothing)])
+    assert not FewRows(network(ORACLE, cross_rope=False)).fits(one, cache)
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_only_a_small_network_runs_in_one_thread(monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
+    """And torch's own number of threads comes back, also after an error."""
+    plain = network(YARDSTICK, cross_rope=False)
+    monkeypatch.setattr(few_rows, "SMALL", 2**40 if small else 0)
+    decoder, before = FewRows(plain), torch.get_num_threads()
+    seen = []
+
+    def compute(*given: object) -> None:
+        seen.append(torch.get_num_threads())
+        raise ArithmeticError
+
+    monkeypatch.setattr(decoder, "_compute", compute)
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(ArithmeticError):
+            decoder.next_logits(torch.zeros(1, 1, 4), [], None)  # pyright: ignore[reportArgumentType]
+        assert seen == [1 if small else 3]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
