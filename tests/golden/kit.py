@@ -1,0 +1,217 @@
+"""Write the conformance kit: files with which a port in any language checks itself, without this project.
+
+python -m tests.golden.kit OUT
+
+Every model in small, with random weights: a converted folder, each layer's inputs, outputs and bound, and one
+whole generation with its random numbers. The numbers come from `torch_ref`, which the golden vectors of the
+original code hold to the originals. OUT/README.md, written from docs/use/kit.md, says how to use them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+import torch_ref
+from converters.convert import convert
+from converters.published import Part, Published, open_published
+from mlx_port.commands.verify.command import layers_class
+from mlx_port.commands.verify.measure import measure
+from mlx_port.commands.verify.run import trace
+from tests.tiny import mars5, metavoice_pipeline
+from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.published_models import sources
+from tts_core.nn.ladder import Given, Rung, ladder, sound
+from tts_core.nn.layer_order import Stage, State
+from tts_core.nn.noise import HostNoise
+from tts_core.prompt import Prompt
+
+PAGE = Path(__file__).parents[2] / "docs/use/kit.md"
+ROWS, SECONDS, SEED = 12, 0.1, 1
+Tensors = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A whole generation. ids: token ids that a piece of the text becomes, by name."""
+
+    text: str
+    options: Mapping[str, Any]
+    ids: Callable[[Any], Tensors]
+    prompt: Callable[[], Prompt | None] = lambda: None
+
+
+def two_seconds() -> Prompt:
+    """Return a sound that is no speech; random networks do not mind."""
+    return Prompt.of(audio=sound(24_000, 48_000, SEED), sample_rate=24_000)
+
+
+EXAMPLES = {
+    "dia": Example(
+        "[S1] Hello there. [S2] Oh, hello.", {"max_frames": 20}, lambda piece: {"ids": piece.tokens}
+    ),
+    "mars5": Example(mars5.TEXT, mars5.SHORT, lambda piece: {"ids": piece.prompt.tokens}, two_seconds),
+    "metavoice": Example(
+        metavoice_pipeline.TEXT,
+        {"max_frames": 12},
+        lambda piece: {"first_ids": piece.first, "second_ids": piece.second},
+        metavoice_pipeline.reference,
+    ),
+}
+
+
+class Recorded(HostNoise):
+    """A seed's numbers, kept by their kind and step."""
+
+    def __init__(self, seed: int):
+        super().__init__(seed)
+        self.drawn: Tensors = {}
+
+    def uniform(self, step: int, shape: tuple[int, ...]) -> np.ndarray:
+        return self._keep(f"noise.uniform.{step}", super().uniform(step, shape))
+
+    def normal(self, row: int, shape: tuple[int, ...]) -> np.ndarray:
+        return self._keep(f"noise.normal.{row}", super().normal(row, shape))
+
+    def _keep(self, name: str, numbers: np.ndarray) -> np.ndarray:
+        known = self.drawn.setdefault(name, numbers)
+        assert known.shape == numbers.shape, f"{name} is drawn in two shapes"
+        return numbers
+
+
+def publish(model: str, folder: Path) -> Published:
+    """Open a small published checkpoint of a model; the random Dia is written to `folder` first."""
+    if model != "dia":
+        return open_published(sources(model))
+    weights = dia_weights(dia_config(), seed=3, eos=1.3)
+    return open_published(
+        write_published(folder / "dia", weights, dac_weights(published_dac_config())), offline=True
+    )
+
+
+def layers(model: str, published: Published) -> tuple[Tensors, list[dict[str, Any]]]:
+    """Run every layer in float64 on float32 inputs. Returns arrays, and the runs that list them in order."""
+    parts = published.parts
+    given = Given(
+        {kind: part.config for kind, part in parts.items()},
+        {kind: part.documents for kind, part in parts.items()},
+        ROWS,
+        SECONDS,
+        SEED,
+    )
+    arrays: Tensors = {}
+    runs = []
+    for number, rung in enumerate(ladder(model, given)):
+        state, part = rung.state(given), parts[rung.kind]
+        truth = trace(rung.stages, _side(rung, part, "float64"), state)
+        yardstick = trace(rung.stages, _side(rung, part, "float32"), state, truth.inputs)
+        given.made.update({name: truth.whole[name] for name in rung.keeps})
+        arrays |= {f"{number}.in.{name}": _stored(value) for name, value in state.items()}
+        stages = []
+        for place, (stage, *made) in enumerate(zip(rung.stages, truth.made, yardstick.made, strict=True)):
+            arrays |= {f"{number}.{place}.{name}": _stored(value) for name, value in made[0].items()}
+            compared = {
+                row: {"arrays": names, "bound": _bound(names, made)} for row, names in stage.compared.items()
+            }
+            stages.append(
+                {
+                    "name": stage.name,
+                    "kind": stage.kind,
+                    "index": stage.index,
+                    "modules": list(stage.modules),
+                    "outputs": list(made[0]),
+                    "compared": compared,
+                }
+            )
+        runs.append({"part": rung.part, "kind": rung.kind, "inputs": list(state), "stages": stages})
+    return arrays, runs
+
+
+def example(model: str, folder: Path) -> tuple[Tensors, dict[str, Any]]:
+    """Speak an example with recorded numbers. folder: converted. Returns arrays and facts."""
+    made, noise = EXAMPLES[model], Recorded(SEED)
+    pipeline = torch_ref.load(folder, device="cpu", dtype="float32")
+    prompt = made.prompt()
+    options = pipeline.request(made.text, _options(model, made.options), prompt)
+    result = pipeline.generate(made.text, prompt=prompt, noise=noise, **made.options)
+    arrays = {name: _stored(value) for name, value in made.ids(options.pieces[0]).items()}
+    if prompt is not None:
+        arrays["reference"] = _stored(np.asarray(prompt.one.audio))
+    arrays |= noise.drawn | {"codes": _stored(result.codes), "audio": _stored(result.audio)}
+    facts = {
+        "text": made.text,
+        "options": dict(made.options),
+        "sample_rate": result.sample_rate,
+        "reference_sample_rate": result.sample_rate if prompt is not None else None,
+        "finish_reason": result.finish_reason,
+        "token_count": result.token_count,
+    }
+    return arrays, facts
+
+
+def write(out: Path, models: Sequence[str] = tuple(EXAMPLES), tell: Callable[[str], object] = print) -> None:
+    """Write the kit of these models into a folder that does not exist yet."""
+    out.mkdir(parents=True)
+    shutil.copy(PAGE, out / "README.md")
+    for model in models:
+        tell(model)
+        with tempfile.TemporaryDirectory() as work:
+            published = publish(model, Path(work))
+            convert(published, out / model / "model", dtype="float32")
+            arrays, runs = layers(model, published)
+        save_file(arrays, out / model / "layers.safetensors")
+        _write_json(out / model / "layers.json", runs)
+        arrays, facts = example(model, out / model / "model")
+        save_file(arrays, out / model / "generation.safetensors")
+        _write_json(out / model / "generation.json", facts)
+
+
+def _options(model: str, changes: Mapping[str, Any]) -> Any:
+    from tts_core.options import options_class
+
+    return options_class(model)(**changes)
+
+
+def _side(rung: Rung, part: Part, dtype: str) -> Callable[[Stage, Sequence[State]], list[State]]:
+    return layers_class("torch_ref", rung.layers)(part.config, part, dtype).run
+
+
+def _bound(names: Sequence[str], made: Sequence[State]) -> float:
+    """Bound the absolute error of another float32 implementation (mlx_port.commands.verify.measure)."""
+    truth, yardstick = ([side[name] for name in names] for side in made)
+    return measure("", "", "float32", truth, yardstick, yardstick, True).bound
+
+
+def _stored(value: np.ndarray) -> np.ndarray:
+    kinds = {"f": np.float32, "i": np.int32, "u": np.int32}
+    return np.ascontiguousarray(value, kinds.get(value.dtype.kind, value.dtype))
+
+
+def _write_json(file: Path, value: Any) -> None:
+    file.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
+
+
+def main() -> None:
+    """Write the kit into the folder that the command names."""
+    parser = argparse.ArgumentParser("python -m tests.golden.kit", description="Write the conformance kit.")
+    parser.add_argument("out", metavar="OUT", type=Path, help="folder to write; it must not exist")
+    out = parser.parse_args().out
+    if out.exists():
+        sys.exit(f"error: OUT: {out} exists; give another name")
+    torch.set_num_threads(1)  # the networks are too small for more
+    write(out)
+
+
+if __name__ == "__main__":
+    main()
