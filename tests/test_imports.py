@@ -91,7 +91,8 @@ OPTIONAL = {
     "onnxruntime",
     "pocketsphinx",
     "faster_whisper",
-    "mlx_whisper", "ray",
+    "mlx_whisper",
+    "ray",
 }  # of extras, or the user's own
 
 NETWORK = {
