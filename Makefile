@@ -1,4 +1,4 @@
-.PHONY: demo test check parity bench cuda mutants
+.PHONY: demo serve test check parity bench cuda mutants
 
 PYTHON ?= python3
 MLX ?= cpu# MLX backend outside macOS: cpu, cuda12 or cuda13
@@ -17,6 +17,9 @@ demo: .venv/installed
 		--mlx-path build/voice --dtype float32 --force
 	$(FAST) $(BIN)/mlx-port generate --model build/voice --seed 1 --output demo.wav \
 		--text "[S1] Hello, this is a voice made by a small network."
+
+serve: .venv/installed-serve
+	$(FAST) $(BIN)/mlx-port serve
 
 # one worker per core, one thread each; idle workers take over queued tests of others
 test: .venv/installed-dev
@@ -48,6 +51,14 @@ ifeq ($(MLX),cpu)
 	$(PIP) --no-deps --editable .
 else
 	$(INSTALL) ".[$(MLX)]"
+endif
+	touch $@
+
+.venv/installed-serve: .venv/installed locks/serve.txt
+ifeq ($(MLX),cpu)
+	$(PIP) --require-hashes --requirement locks/serve.txt
+else
+	$(INSTALL) ".[$(MLX),serve]"
 endif
 	touch $@
 

@@ -93,6 +93,10 @@ OPTIONAL = {
     "faster_whisper",
     "mlx_whisper",
     "ray",
+    "starlette",
+    "anyio",
+    "uvicorn",
+    "prometheus_client",
 }  # of extras, or the user's own
 
 NETWORK = {

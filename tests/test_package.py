@@ -13,6 +13,8 @@ WORKFLOW = (ROOT / ".github/workflows/ci.yml").read_text()
 HASH = re.compile(r" +--hash=sha256:[0-9a-f]{64}")
 MAKE = "uv pip compile pyproject.toml {} --generate-hashes --universal -c constraints.txt -o locks/{}.txt"
 
+LOCKS = {"run": ["cpu"], "serve": ["cpu", "serve"], "dev": ["cpu", "test", "dev"]}
+
 
 def versions(text: str) -> dict[str, str]:
     """Pinned versions by normalized name."""
@@ -29,7 +31,7 @@ def lock(name: str) -> str:
     return (ROOT / f"locks/{name}.txt").read_text()
 
 
-@pytest.mark.parametrize(("name", "extras"), [("run", ["cpu"]), ("dev", ["cpu", "test", "dev"])])
+@pytest.mark.parametrize(("name", "extras"), LOCKS.items())
 def test_locks_hold_every_dependency_in_the_tested_version(name, extras):
     """If this fails: run the command that CONTRIBUTING.md gives for the lock."""
     locked, tested = versions(lock(name)), versions((ROOT / "constraints.txt").read_text())
@@ -40,7 +42,7 @@ def test_locks_hold_every_dependency_in_the_tested_version(name, extras):
     assert {name: version for name, version in locked.items() if tested.get(name, version) != version} == {}
 
 
-@pytest.mark.parametrize("name", ["run", "dev"])
+@pytest.mark.parametrize("name", LOCKS)
 def test_every_locked_package_has_hashes(name):
     for package in re.split(r"^(?=[A-Za-z])", lock(name), flags=re.MULTILINE)[1:]:
         first, *rest = package.rstrip().split("\n")
@@ -48,14 +50,15 @@ def test_every_locked_package_has_hashes(name):
         assert all(HASH.fullmatch(line.rstrip(" \\")) for line in rest), first
 
 
-def test_the_development_lock_contains_the_other():
-    assert versions(lock("run")).items() <= versions(lock("dev")).items()
+def test_the_development_lock_contains_the_others():
+    for name in ("run", "serve"):
+        assert versions(lock(name)).items() <= versions(lock("dev")).items()
 
 
 def test_contributing_says_how_locks_are_made():
     pages = (ROOT / "CONTRIBUTING.md").read_text()
-    for name, extras in (("run", "--extra cpu"), ("dev", "--extra cpu --extra test --extra dev")):
-        assert MAKE.format(extras, name) in pages
+    for name, extras in LOCKS.items():
+        assert MAKE.format(" ".join(f"--extra {extra}" for extra in extras), name) in pages
 
 
 def test_classifiers_are_the_tested_versions():

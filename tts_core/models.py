@@ -89,6 +89,7 @@ class Model:
     published_dtype: str = "float32"  # of the large networks in the published files
     extras: tuple[str, ...] = ()  # optional parts, left out by default
     fed: bool = False  # takes text while it speaks
+    needs_voice: bool = False  # speaks only with a recording
     # facts that a user may state about its files, each a flag of convert-weights → function that applies the
     # fact to the configuration of a folder converted without it; None: no function
     hints: Mapping[str, Callable[[Any, Any], Any] | None] = field(default_factory=dict)

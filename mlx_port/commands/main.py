@@ -16,6 +16,7 @@ COMMANDS = {
         "converters.cli:convert_weights",
         "Convert published weights to MLX (also: convert-weights).",
     ),
+    "serve": ("mlx_port.commands.serve.command:serve", "Serve speech over HTTP with OpenAI's API."),
     "verify": (
         "mlx_port.commands.verify.command:verify",
         "Compare a published checkpoint with its converted copy, layer by layer.",

@@ -132,6 +132,7 @@ MODEL = Model(
     on_mps=("float32", "in half precision one in 2,500 of the diffusion's draws differs (docs/use/mars5.md)"),
     references=1,
     transcript="optional",
+    needs_voice=True,
     example='--text "Hello there." --ref-audio speaker.wav --ref-text "What the speaker says."',
     hints={"config": None},
 )

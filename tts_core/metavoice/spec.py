@@ -126,5 +126,6 @@ MODEL = Model(
     on_mps=("float16", "half of float32's memory, and every release of MPS supports it"),
     references=None,
     transcript="unused",
+    needs_voice=True,
     example='--text "Hello there." --ref-audio speaker.wav',
 )

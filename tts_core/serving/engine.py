@@ -33,6 +33,7 @@ from tts_core.serving.shelf import Loaded, Shelf
 from tts_core.serving.source import Source
 from tts_core.serving.speech import Speech
 from tts_core.serving.statistics import Ended, Statistics
+from tts_core.serving.threads import wait_for_system
 
 _LOG = logging.getLogger("tts_core")
 GUESS = 5.0  # seconds that a request takes, before any was measured
@@ -140,6 +141,7 @@ class SpeechEngine:
             self._notice()
         if self._thread.ident is not None:
             self._thread.join()
+            wait_for_system(self._thread)
 
     def _check_room(self) -> None:
         if self._deadline is not None:

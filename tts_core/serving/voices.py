@@ -34,6 +34,10 @@ _HIDDEN = re.compile(r"\.(?:new|old)-[a-z0-9_]{8}")  # as tempfile.mkdtemp compl
 _ABANDONED = 3600  # seconds after which a hidden folder is a killed process's
 
 
+class TakenError(UsageError):
+    """A voice of that name exists."""
+
+
 @dataclass(frozen=True)
 class Voice:
     """The record of a voice.
@@ -102,8 +106,8 @@ class VoiceStore:
 
         recordings: (L,) samples and their rate in Hz, one a speaker.  transcripts: one for each, or None.
         consent: a statement that the speakers agree; kept with the voice.
-        Raises UsageError for a name, recording, transcript or consent that cannot be used, and for a name
-        that exists; ResourceError if the disk refuses.
+        Raises UsageError for a name, recording, transcript or consent that cannot be used, TakenError for a
+        name that exists, ResourceError if the disk refuses.
         """
         if not NAME.fullmatch(name):
             raise UsageError(
@@ -158,7 +162,7 @@ class VoiceStore:
         except OSError:
             if not os.path.lexists(self.folder / name):
                 raise
-            raise UsageError(
+            raise TakenError(
                 f"name: the voice {name} exists; remove it first, or choose another name"
             ) from None
         _sync(self.folder)

@@ -1,0 +1,137 @@
+"""POST /v1/audio/speech/batch: several speeches in one answer, in order.
+
+A batch is taken as a whole or refused as a whole: one bad item is a 400 that names it. Only an item whose
+speech fails has an error of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from mlx_port.commands.serve.body import Asked, read_json, read_speech
+from mlx_port.commands.serve.errors import ApiError, api_error, invalid
+from mlx_port.commands.serve.flow import Flow
+from mlx_port.commands.serve.routes import service_of
+from mlx_port.commands.serve.service import Service
+from mlx_port.commands.serve.streaming import NOBODY, GoneError, body_message, unless_gone, usage
+from tts_core.errors import did_you_mean
+from tts_core.printable import json_text
+
+
+async def batch(request: Request) -> Any:
+    """Speak every item; the answer begins when the first is complete."""
+    service = service_of(request)
+    asked = read_items(await read_json(request, service.settings.limits), service)
+    flows = [Flow(service, each) for each in asked]
+    try:
+        await unless_gone(request.receive, _submit(flows))
+    except GoneError:
+        close(flows)
+        return NOBODY
+    except BaseException:
+        close(flows)
+        raise
+    return BatchResponse(flows)
+
+
+def read_items(body: dict[str, Any], service: Service) -> list[Asked]:
+    """Check {"items": [bodies of speeches]}. Raises ApiError 400 naming the item and the field."""
+    strange = next((name for name in body if name != "items"), None)
+    if strange is not None:
+        hint = did_you_mean(strange, ["items"]) or "there is items"
+        raise invalid(strange, f"{strange}: no such field; {hint}", "unknown_field")
+    items, most = body.get("items"), min(service.settings.limits.batch, service.engine.max_queue)
+    if not isinstance(items, list) or not 1 <= len(items) <= most:
+        raise invalid("items", f"items: give a list of 1 to {most} bodies of /v1/audio/speech")
+    return [_read_item(place, item, service) for place, item in enumerate(items)]
+
+
+def _read_item(place: int, item: Any, service: Service) -> Asked:
+    if not isinstance(item, dict):
+        raise invalid(f"items[{place}]", f"items[{place}]: not a JSON object")
+    try:
+        asked = read_speech(item, service.settings.limits)
+        if asked.sse:
+            raise invalid("stream_format", "stream_format: a batch is not streamed; leave it out")
+        service.check(asked)
+    except ApiError as error:
+        raise _in_item(place, error) from None
+    return asked
+
+
+def _in_item(place: int, error: ApiError) -> ApiError:
+    param = None if error.param is None else f"items[{place}].{error.param}"
+    message = f"items[{place}].{error.message}" if error.param is not None else error.message
+    return ApiError(error.status, message, param=param, code=error.code, headers=error.headers)
+
+
+async def _submit(flows: Sequence[Flow]) -> None:
+    for place, flow in enumerate(flows):
+        try:
+            await flow.submit()
+        except Exception as error:
+            raise _in_item(place, api_error(error)) from error
+
+
+def close(flows: Sequence[Flow]) -> None:
+    """Drop all that have not ended."""
+    for flow in flows:
+        flow.close()
+
+
+class BatchResponse:
+    """The answer of a batch, sent item by item."""
+
+    def __init__(self, flows: Sequence[Flow]):
+        self.flows = flows
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the items (ASGI)."""
+        tasks = [asyncio.ensure_future(_item(place, flow)) for place, flow in enumerate(self.flows)]
+        try:
+            await unless_gone(receive, self._send(send, tasks))
+        except GoneError:
+            pass
+        finally:
+            close(self.flows)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, send: Send, tasks: Sequence[asyncio.Future[dict[str, Any]]]) -> None:
+        before = b'{"object": "audio.speech.batch", "items": ['
+        for place, task in enumerate(tasks):
+            item = json_text(await task, indent=None).encode()
+            if place == 0:
+                headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send(body_message(before + item, more=True))
+            before = b", "
+        await send(body_message(b"]}", more=False))
+
+
+async def _item(place: int, flow: Flow) -> dict[str, Any]:
+    try:
+        await flow.start()
+        audio = b"".join([data async for data, _ in flow.encoded()])
+    except Exception as error:
+        found = api_error(error)
+        flow.service.metrics.errors.labels(found.code).inc()
+        flow.close()
+        return {"index": place, **found.body()}
+    assert flow.encoder is not None
+    return {
+        "index": place,
+        "audio": base64.b64encode(audio).decode(),
+        "response_format": flow.asked.form.name,
+        "content_type": flow.encoder.media_type,
+        "sample_rate": flow.encoder.rate,
+        "seed": flow.seed,
+        "usage": usage(flow),
+    }

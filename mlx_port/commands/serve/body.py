@@ -1,0 +1,179 @@
+"""Bodies of requests: bounded JSON, and the fields of a speech, each checked before anything is queued."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NoReturn
+
+from starlette.requests import Request
+
+from mlx_port.commands.serve.errors import ApiError, invalid
+from mlx_port.commands.serve.names import DEFAULT_VOICE
+from mlx_port.commands.serve.settings import Limits
+from tts_core.audio.formats import FORMATS, Format
+from tts_core.errors import UsageError, did_you_mean
+from tts_core.options import info, options_class
+
+STANDARD = ("input", "model", "voice", "response_format", "speed", "instructions", "stream_format")
+OF_MODELS = ("speed", "instructions")  # standard fields that a model may have as options
+STREAMS = ("audio", "sse")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A speech that is asked for, its fields of the right types. options: of the model, by name.
+
+    voice: its name.  model: as sent; None if it was not.
+    """
+
+    text: str
+    model: str | None
+    voice: str
+    form: Format
+    sse: bool
+    rest: Mapping[str, Any]
+
+
+async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
+    """Read a body as a JSON object. Raises ApiError 400, 408 and 413."""
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise invalid(None, f"content-type: {kind!r} is not application/json; send JSON with that header")
+    body = await read_bytes(request, limits.body, limits.body_seconds)
+    try:
+        content = json.loads(body.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as fault:
+        raise invalid(None, f"body: not readable as JSON: {fault}", "invalid_json") from None
+    if not isinstance(content, dict):
+        raise invalid(None, "body: not a JSON object", "invalid_json")
+    return content
+
+
+async def read_bytes(request: Request, most: int, seconds: float) -> bytes:
+    """Read a body of at most `most` bytes that arrives within `seconds`. Raises ApiError 408 and 413."""
+    declared = request.headers.get("content-length", "")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            if not (declared.isdigit() and int(declared) > most):
+                async for piece in request.stream():
+                    body += piece
+                    if len(body) > most:
+                        break
+                else:
+                    return bytes(body)
+    except TimeoutError:
+        raise ApiError(408, f"body: not complete after {seconds:g} s", code="timeout") from None
+    close = {"connection": "close"}  # the rest is not read
+    raise ApiError(413, f"body: more than {most} bytes", code="too_large", headers=close)
+
+
+def read_speech(body: Mapping[str, Any], limits: Limits) -> Asked:
+    """Check the types and bounds of the fields that every model has. Raises ApiError 400 naming the field."""
+    given = {name: value for name, value in body.items() if value is not None}
+    text = _string(given, "input", None, limits.text)
+    if not text.strip():
+        raise invalid("input", "input: empty; give the text to speak")
+    if len(_string(given, "instructions", "", limits.text)) and not given["instructions"].strip():
+        raise invalid("instructions", "instructions: blank; leave it out")
+    model = _string(given, "model", "", 200) or None
+    if "model" in given and model is None:
+        raise invalid("model", "model: empty; give a name of GET /v1/models")
+    return Asked(
+        text=text,
+        model=model,
+        voice=_voice(given.get("voice", DEFAULT_VOICE)),
+        form=_format(_choice(given, "response_format", tuple(FORMATS), "mp3")),
+        sse=_choice(given, "stream_format", STREAMS, "audio") == "sse",
+        rest={name: value for name, value in given.items() if name in OF_MODELS or name not in STANDARD},
+    )
+
+
+def model_options(asked: Asked, model: str, limits: Limits) -> dict[str, Any]:
+    """Choose the options of a model from the fields of a request; their ranges are checked when it is queued.
+
+    model: the name of its spec. Raises ApiError 400 for a field that neither the API nor the model has, with
+    the nearest one, and for a standard field that the model cannot honor.
+    """
+    known = {field.name: info(field) for field in fields(options_class(model)) if info(field).flags}
+    options = {}
+    for name, value in asked.rest.items():
+        if name not in known:
+            if name == "speed" and _is_one(value):
+                continue
+            raise invalid(name, _unknown(name, model, [*STANDARD, *known]), "unknown_field")
+        if isinstance(value, list | dict):
+            raise invalid(name, f"{name}: give a single value")
+        options[name] = None if value == known[name].unset and not isinstance(value, bool) else value
+    longest = options.get("max_seconds")
+    if isinstance(longest, int | float) and longest > limits.audio_seconds:
+        raise invalid("max_seconds", f"max_seconds: {longest} is more than {limits.audio_seconds:g}")
+    return options
+
+
+def has_seed(model: str) -> bool:
+    """Return True if a model has a seed to set. model: the name of its spec."""
+    return any(field.name == "seed" for field in fields(options_class(model)))
+
+
+def _unknown(name: str, model: str, known: list[str]) -> str:
+    if name in STANDARD:
+        return f"{name}: {model} takes none; leave it out"
+    hint = did_you_mean(name, known) or f"there is {', '.join(known)}"
+    return f"{name}: no such field; {hint}"
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == 1
+
+
+def _string(given: Mapping[str, Any], name: str, default: str | None, most: int) -> str:
+    value = given.get(name, default)
+    if value is None:
+        raise invalid(name, f"{name}: missing", "missing_field")
+    if not isinstance(value, str):
+        raise invalid(name, f"{name}: not a string")
+    if len(value) > most:
+        raise invalid(name, f"{name}: {len(value)} characters; at most {most} are taken")
+    return value
+
+
+def _choice(given: Mapping[str, Any], name: str, choices: tuple[str, ...], default: str) -> str:
+    value = given.get(name, default)
+    if not isinstance(value, str) or value not in choices:
+        shown = f"{value!r:.40}"
+        raise invalid(name, f"{name}: {shown} is not one of {', '.join(choices)}")
+    return value
+
+
+def _format(name: str) -> Format:
+    try:
+        FORMATS[name].check()
+    except UsageError as fault:
+        raise invalid("response_format", f"response_format: {fault}") from None
+    return FORMATS[name]
+
+
+def _voice(value: Any) -> str:
+    """Read a voice, a name or {"id": name}."""
+    if isinstance(value, dict):
+        if set(value) != {"id"}:
+            raise invalid("voice", 'voice: an object has one field, "id"')
+        value = value["id"]
+    if not isinstance(value, str) or not value.strip():
+        raise invalid("voice", 'voice: give a name of GET /v1/audio/voices, or {"id": name}')
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number in JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a field is given twice")
+    return content

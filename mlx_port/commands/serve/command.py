@@ -1,0 +1,157 @@
+"""`mlx-port serve`: the flags. `run`, imported when the command runs, does the work."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlx_port.commands.seconds import Seconds
+from mlx_port.commands.serve.settings import Access, Limits, Settings
+from tts_core.errors import NotFoundError, UsageError
+
+LIBRARIES = {
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+    "prometheus_client": "prometheus-client",
+    "python_multipart": "python-multipart",
+}
+DAY = 86400.0
+
+
+@click.command()
+@click.option(
+    "--model",
+    "models",
+    metavar="PATH",
+    multiple=True,
+    help="Converted folder, served under its name; repeat for several.  [default: the embedded voice]",
+)
+@click.option(
+    "--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True, help="Framework."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    help="Type of the weights.  [default: each folder's]",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free one."
+)
+@click.option(
+    "--api-key",
+    envvar="MLX_PORT_API_KEY",
+    help="Key that every caller must send; better in the environment, as MLX_PORT_API_KEY.",
+)
+@click.option(
+    "--voices", metavar="FOLDER", help="Folder of voices by name.  [default: that of mlx-port voices]"
+)
+@click.option(
+    "--max-queue",
+    type=click.IntRange(1, 10_000),
+    default=64,
+    show_default=True,
+    help="Requests that may wait.",
+)
+@click.option(
+    "--places",
+    type=click.IntRange(1, 256),
+    default=8,
+    show_default=True,
+    help="Requests spoken at once, at most.",
+)
+@click.option(
+    "--idle-unload", type=Seconds(30 * DAY), help="Unload a model after so many seconds without use."
+)
+@click.option(
+    "--cors", metavar="ORIGIN", multiple=True, help="Web page that may call, as https://example.org; repeat."
+)
+@click.option(
+    "--allow-host",
+    metavar="NAME",
+    multiple=True,
+    help="Further name of this machine, as in a container; repeat.",
+)
+@click.option(
+    "--warm-up/--no-warm-up", default=True, show_default=True, help="Speak once, unheard, at the start."
+)
+@click.option(
+    "--max-text",
+    type=click.IntRange(1, 1_000_000),
+    default=Limits.text,
+    show_default=True,
+    help="Characters of a text.",
+)
+@click.option(
+    "--max-audio",
+    type=Seconds(DAY),
+    default=Limits.audio_seconds,
+    show_default=True,
+    help="Seconds of one speech.",
+)
+@click.option(
+    "--timeout",
+    type=Seconds(DAY),
+    default=Limits.request_seconds,
+    show_default=True,
+    help="Seconds of one request.",
+)
+@click.option(
+    "--drain",
+    type=Seconds(DAY),
+    default=30.0,
+    show_default=True,
+    help="Seconds to finish requests after SIGTERM.",
+)
+@click.option("--quiet", is_flag=True, help="Log warnings only.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def serve(**given: Any) -> int:
+    """Serve speech over HTTP with OpenAI's API.
+
+    Ends at SIGTERM or Ctrl-C, once the requests under way are finished.
+    """
+    settings = Settings(
+        models=given["models"],
+        backend=given["backend"],
+        dtype=given["dtype"],
+        port=given["port"],
+        voices=None if given["voices"] is None else Path(given["voices"]),
+        max_queue=given["max_queue"],
+        places=given["places"],
+        idle_unload=given["idle_unload"],
+        warm_up=given["warm_up"],
+        drain_seconds=given["drain"],
+        access=Access(given["host"], _key(given["api_key"]), _origins(given["cors"]), given["allow_host"]),
+        limits=Limits(
+            text=given["max_text"], audio_seconds=given["max_audio"], request_seconds=given["timeout"]
+        ),
+    )
+    check_installed()
+    return import_module("mlx_port.commands.serve.run").run(settings, quiet=given["quiet"])
+
+
+def check_installed() -> None:
+    """Raise NotFoundError that names the extra for the first missing library."""
+    for module, name in LIBRARIES.items():
+        if find_spec(module) is None:
+            raise NotFoundError(f"serve: {name} is not installed; pip install 'mlx-port[serve]'")
+
+
+def _key(given: str | None) -> str | None:
+    if given is not None and (not given.strip() or not given.isprintable() or not given.isascii()):
+        raise UsageError(
+            "api-key: empty, or with characters that a header cannot carry; give a long random word"
+        )
+    return given
+
+
+def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in given:
+        scheme, mark, host = origin.partition("://")
+        if scheme not in ("http", "https") or not mark or not host or "/" in host or "*" in host:
+            raise UsageError(f"cors: {origin!r} is no origin; give it as https://example.org, without a path")
+    return given

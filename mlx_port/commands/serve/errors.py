@@ -1,0 +1,76 @@
+"""Errors of the API: JSON in OpenAI's schema, from our errors. No message contains a path of the server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from starlette.responses import JSONResponse
+
+from tts_core.errors import (
+    BusyError,
+    CancelledError,
+    GenerationError,
+    ResourceError,
+    SpeechError,
+    UsageError,
+)
+from tts_core.printable import one_line
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_NAMED = re.compile(r"([a-z][a-z_.\[\]0-9-]*): ")  # our messages begin with the argument
+_PARAMS = {"text": "input", "prompt": "voice", "format": "response_format", "sample": "audio_sample"}
+
+
+class ApiError(Exception):
+    """An answer that is an error. param: the field at fault.  code: a word for programs."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ):
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, one_line(message), param, code
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """The error in OpenAI's schema."""
+        kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        return {
+            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code},
+        }
+
+    def response(self) -> JSONResponse:
+        """The error as a response."""
+        return JSONResponse(self.body(), self.status, headers=self.headers)
+
+
+def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:
+    """Build a 400 for one field."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def api_error(error: Exception) -> ApiError:
+    """Translate an error of reading, queueing or speaking a request."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, UsageError):
+        found = _NAMED.match(str(error))
+        name = found[1] if found else None
+        return invalid(None if name is None else _PARAMS.get(name, name), str(error))
+    if isinstance(error, BusyError):
+        wait = {"retry-after": str(max(1, round(error.retry_after)))}
+        return ApiError(429, str(error), code="queue_full", headers=wait)
+    if isinstance(error, CancelledError):
+        return ApiError(503, "the server is closing; try again later", code="closing")
+    if isinstance(error, ResourceError):
+        return ApiError(503, str(error), code="no_resources")
+    if isinstance(error, GenerationError) and not str(error).startswith("internal"):
+        return ApiError(500, str(error), code="generation_failed")
+    detail = "the model's files" if isinstance(error, SpeechError) else "an internal error"
+    return ApiError(500, f"{detail}: see the server's log, with this answer's x-request-id", code="internal")

@@ -1,0 +1,107 @@
+"""One speech on its way to a client: parts as they arrive in the event loop, encoded in other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import numpy as np
+from anyio import to_thread
+
+from mlx_port.commands.serve.body import Asked
+from mlx_port.commands.serve.errors import ApiError
+from mlx_port.commands.serve.service import Service
+from tts_core.audio.formats import StreamEncoder
+from tts_core.errors import GenerationError
+from tts_core.results import GenerationResult
+from tts_core.serving.speech import Speech
+from tts_core.text.captions import Word
+
+PCM_RATE = 24000  # Hz; clients take pcm at this rate
+
+
+class Flow:
+    """A speech that is submitted, waited for, encoded and, whatever happens, dropped by `close`."""
+
+    def __init__(self, service: Service, asked: Asked):
+        self.service, self.asked = service, asked
+        self.arrived = time.perf_counter()
+        self.speech: Speech | None = None
+        self.encoder: StreamEncoder | None = None
+        self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
+        self._closed, self._seconds = False, 0.0
+        self._first: GenerationResult | None = None
+
+    async def submit(self) -> None:
+        """Queue the speech. Raises as Service.submit."""
+        await to_thread.run_sync(self._submit)
+
+    async def start(self) -> None:
+        """Wait for the first sound. Raises the errors of the speech, and ApiError."""
+        while self._first is None:
+            part = await self._next()
+            if part is None:
+                seed = "" if self.seed is None else f", with seed {self.seed}; try another seed"
+                raise ApiError(500, f"generation: the model ended before any sound{seed}", code="no_sound")
+            if part.samples:
+                self._first = part
+        rate = PCM_RATE if self.asked.form.name == "pcm" else None
+        self.encoder = StreamEncoder(self.asked.form, self._first.sample_rate, rate=rate)
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the speech; known after `start`."""
+        return None if self.speech is None else self.speech.seed
+
+    async def encoded(self) -> AsyncIterator[tuple[bytes, tuple[Word, ...]]]:
+        """Yield encoded bytes, maybe none, with the words timed in them. Raises the errors of the speech."""
+        part, encoder = self._first, self.encoder
+        assert encoder is not None
+        while part is not None:
+            yield await to_thread.run_sync(encoder.add, part.audio), part.words
+            part = await self._next()
+        yield await to_thread.run_sync(encoder.finish), ()
+
+    def close(self) -> None:
+        """Drop the speech if it has not ended."""
+        self._closed = True
+        if self.speech is not None:
+            self.speech.cancel()
+
+    def _submit(self) -> None:
+        """Kept by this object at once: a request that is abandoned meanwhile must not leave a speech."""
+        self.speech = self.service.submit(self.asked, self._notice)
+        if self._closed:
+            self.speech.cancel()
+
+    def _notice(self, speech: Speech) -> None:
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    async def _next(self) -> GenerationResult | None:
+        """Return the next part; None after the last."""
+        limits = self.service.settings.limits
+        assert self.speech is not None
+        try:
+            async with asyncio.timeout(self.arrived + limits.request_seconds - time.perf_counter()):
+                while True:
+                    self._news.clear()
+                    try:
+                        part = self.speech.get(timeout=0)
+                        break
+                    except TimeoutError:
+                        await self._news.wait()
+        except TimeoutError:
+            message = f"the speech is not complete after {limits.request_seconds:g} s"
+            raise ApiError(503, message, code="timeout") from None
+        if part is None:
+            return None
+        if not np.isfinite(part.audio).all():
+            raise GenerationError(
+                "generation: the samples contain NaN or infinity; check the model with: mlx-port verify"
+            )
+        self._seconds += part.audio_seconds
+        if self._seconds > limits.audio_seconds:
+            message = f"the speech is longer than {limits.audio_seconds:g} s; send less text"
+            raise ApiError(400, message, param="input", code="too_long")
+        return part

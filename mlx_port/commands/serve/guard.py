@@ -1,0 +1,151 @@
+"""Who may use the server, checked before any route: host, origin, key. Every answer gets its request id.
+
+A web page that a user visits can send requests to a server on the user's machine, under the page's own name
+if its DNS is made to point here (rebinding). Its browser then sends the page's Origin, or that name as Host.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import platform
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mlx_port.commands.serve.errors import ApiError
+from mlx_port.commands.serve.metrics import Metrics
+from mlx_port.commands.serve.settings import Access
+from tts_core.printable import one_line
+
+_LOG = logging.getLogger("mlx_port.serve")
+OPEN = ("/health",)  # no key is asked
+EXPOSED = "x-request-id, x-seed, x-sample-rate, retry-after"
+SENT = "authorization, content-type"
+METHODS = "GET, POST, DELETE"
+
+
+class Guard:
+    """Middleware (ASGI) that refuses before it passes on."""
+
+    def __init__(self, app: ASGIApp, access: Access, metrics: Metrics):
+        self.app, self.access, self.metrics = app, access, metrics
+        self._key = None if access.api_key is None else _digest(access.api_key)
+        own = platform.node().lower()
+        self._hosts = {"localhost", own, f"{own}.local", access.host.lower(), *map(str.lower, access.hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request (ASGI)."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        number, started = f"req_{secrets.token_hex(12)}", time.perf_counter()
+        headers, origin, status = _headers(scope), None, 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *self._added(number, origin)]
+            await send(message)
+
+        try:
+            origin = _one(headers, "origin")
+            self._check_origin(_one(headers, "host"), origin)
+            if origin is not None and scope["method"] == "OPTIONS":
+                await self._preflight(scope, receive, answer)
+                return
+            if scope["path"] not in OPEN:
+                self._check_key(_one(headers, "authorization"))
+        except ApiError as error:
+            self.metrics.errors.labels(error.code).inc()
+            await error.response()(scope, receive, answer)
+        else:
+            await self.app(scope, receive, answer)
+        finally:
+            self._note(scope, number, status, time.perf_counter() - started)
+
+    def _check_origin(self, host: str | None, origin: str | None) -> None:
+        """Raise ApiError 403 for the page of another site, and for a name that may be any site's."""
+        if host is None:
+            raise ApiError(400, "host: the header is missing", code="invalid_header")
+        own = (None, f"http://{host}", f"https://{host}", *self.access.origins)
+        if origin not in own:
+            message = "origin: web pages of other sites may not use this server; --cors ORIGIN lets one"
+            raise ApiError(403, message, code="origin_refused")
+        if self._key is None and not self._is_ours(host):
+            message = "host: not a name of this server; start it with --allow-host NAME, or with --api-key"
+            raise ApiError(403, message, code="host_refused")
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name(host)
+        if name in self._hosts or name.endswith(".localhost"):
+            return True
+        try:
+            ipaddress.ip_address(name)  # a page cannot make its name an address
+        except ValueError:
+            return False
+        return True
+
+    def _check_key(self, authorization: str | None) -> None:
+        """Raise ApiError 401 for a missing or wrong key. Takes the same time for every key."""
+        if self._key is None:
+            return
+        scheme, _, given = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(_digest(given.strip()), self._key):
+            challenge = {"www-authenticate": "Bearer"}
+            message = "api key: missing or wrong; send it as Authorization: Bearer KEY"
+            raise ApiError(401, message, code="invalid_api_key", headers=challenge)
+
+    async def _preflight(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {
+            "access-control-allow-methods": METHODS,
+            "access-control-allow-headers": SENT,
+            "access-control-max-age": "600",
+        }
+        await Response(status_code=204, headers=headers)(scope, receive, send)
+
+    def _added(self, number: str, origin: str | None) -> list[tuple[bytes, bytes]]:
+        added = [(b"x-request-id", number.encode()), (b"x-content-type-options", b"nosniff")]
+        if origin is not None and origin in self.access.origins:
+            added.append((b"access-control-allow-origin", origin.encode()))
+            added.append((b"access-control-expose-headers", EXPOSED.encode()))
+            added.append((b"vary", b"Origin"))
+        return added
+
+    def _note(self, scope: Scope, number: str, status: int, seconds: float) -> None:
+        endpoint = getattr(scope.get("endpoint"), "__name__", "none")
+        self.metrics.answers.labels(endpoint, status).inc()
+        path = one_line(f"{scope['method']} {scope['path']}"[:200])
+        _LOG.info("%s %d in %.2f s, %s", path, status, seconds, number)
+
+
+def _headers(scope: Scope) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+    return found
+
+
+def _one(headers: Mapping[str, Sequence[str]], name: str) -> str | None:
+    """Return a header's value. Raises ApiError 400 for one that is given twice."""
+    values = headers.get(name, ())
+    if len(values) > 1:
+        raise ApiError(400, f"{name}: the header is given {len(values)} times", code="invalid_header")
+    return values[0] if values else None
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower().rstrip(".")
+
+
+def _digest(key: str) -> bytes:
+    return sha256(key.encode()).digest()

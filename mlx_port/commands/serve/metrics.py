@@ -1,0 +1,99 @@
+"""Figures of a server for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psutil
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from tts_core.serving.statistics import Ended, Statistics
+
+_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60)
+_FACTORS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 5)
+
+
+class Metrics:
+    """Counters and histograms of one server, and the engine's gauges at the moment of a scrape."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.answers = Counter(
+            "mlx_port_http_responses", "Answers.", ["route", "status"], registry=self.registry
+        )
+        self.errors = Counter(
+            "mlx_port_errors",
+            "Errors by their code, before and after the first byte.",
+            ["code"],
+            registry=self.registry,
+        )
+        self._ended = Counter(
+            "mlx_port_requests", "Speeches that ended.", ["model", "outcome"], registry=self.registry
+        )
+        self._first = Histogram(
+            "mlx_port_first_audio_seconds",
+            "From the request's place in the queue to its first sound.",
+            ["model"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._waited = Histogram(
+            "mlx_port_queue_seconds",
+            "Time in the queue.",
+            ["model"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._factor = Histogram(
+            "mlx_port_real_time_factor",
+            "Seconds of processing by seconds of speech; below 1 is faster than real time.",
+            ["model"],
+            buckets=_FACTORS,
+            registry=self.registry,
+        )
+
+    def watch(self, statistics: Callable[[], Statistics]) -> None:
+        """Report an engine's figures."""
+        self.registry.register(_Engine(statistics))
+
+    def ended(self, ended: Ended) -> None:
+        """Count a speech that ended."""
+        self._ended.labels(ended.model, ended.outcome).inc()
+        if ended.started is not None:
+            self._waited.labels(ended.model).observe(ended.started)
+        if ended.first_audio is not None:
+            self._first.labels(ended.model).observe(ended.first_audio)
+        if ended.real_time_factor is not None:
+            self._factor.labels(ended.model).observe(ended.real_time_factor)
+
+    def text(self) -> bytes:
+        """All figures in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _Engine(Collector):
+    def __init__(self, statistics: Callable[[], Statistics]):
+        self._statistics = statistics
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the engine's figures."""
+        now = self._statistics()
+        gauges = {
+            "queued": ("Requests that wait.", now.queued),
+            "running": ("Requests that are spoken.", now.running),
+            "places": ("Requests that could be spoken at once.", now.places),
+            "loaded_models": ("Models in memory.", len(now.loaded)),
+            "resident_memory_bytes": ("Memory of the process.", psutil.Process().memory_info().rss),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(f"mlx_port_{name}", text, value)
+        counters = {
+            "steps": ("Steps of all batches.", now.steps),
+            "ids": ("Decoder rows of requests that ended.", now.ids),
+            "audio_seconds": ("Seconds of speech.", now.audio_seconds),
+        }
+        for name, (text, value) in counters.items():
+            yield CounterMetricFamily(f"mlx_port_{name}", text, value)

@@ -1,0 +1,66 @@
+"""Names of models and voices that clients send: served ones, and OpenAI's, which map to them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+
+from mlx_port.commands.serve.errors import ApiError, invalid
+from tts_core.errors import did_you_mean
+
+MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")  # of OpenAI: the first model served
+VOICES = (
+    "alloy",
+    "ash",
+    "ballad",
+    "coral",
+    "echo",
+    "fable",
+    "onyx",
+    "nova",
+    "sage",
+    "shimmer",
+    "verse",
+    "marin",
+    "cedar",
+)
+DEFAULT_VOICE = VOICES[0]
+ADD_A_VOICE = "add one with POST /v1/audio/voices or: mlx-port voices add NAME FILE"
+
+
+def choose_model(name: str | None, served: Sequence[str]) -> str:
+    """Return the served model of a name; None is the first. Raises ApiError 404 with the nearest name."""
+    if name is None or (name in MODELS and name not in served):
+        return served[0]
+    if name not in served:
+        hint = did_you_mean(name, [*served, *MODELS]) or f"there is {', '.join(served)}"
+        message = f"model: {name!r} is not served here; {hint}"
+        raise ApiError(404, message, param="model", code="model_not_found")
+    return name
+
+
+def check_voice(name: str, known: Collection[str]) -> None:
+    """Raise ApiError 400, with the nearest name, unless a voice is configured or one of OpenAI's."""
+    if name not in known and name not in VOICES:
+        hint = did_you_mean(name, [*known, *VOICES]) or f"there is {', '.join([*known, *VOICES])}"
+        raise invalid("voice", f"voice: {name!r} is not there; {hint}", "voice_not_found")
+
+
+def recording_for(name: str, known: Sequence[str], *, needed: bool) -> str | None:
+    """Return the configured voice that speaks for a name, None for no recording.
+
+    needed: the model speaks only with a recording; OpenAI's names are then spread over the configured voices.
+    Raises ApiError 400 that says how to add one if there is none.
+    """
+    if name in known:
+        return name
+    if not needed:
+        return None
+    if not known:
+        raise invalid("voice", f"voice: this model speaks with a recording and there is none; {ADD_A_VOICE}")
+    return known[VOICES.index(name) % len(known)]
+
+
+def seed_of(name: str) -> int:
+    """Derive the seed of a voice without a recording from its name, so that the voice is steady."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")

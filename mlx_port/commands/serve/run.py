@@ -1,0 +1,171 @@
+"""Start and end of the server: models opened, engine started, requests served, all drained."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+import uvicorn
+
+from mlx_port.commands.serve.app import build
+from mlx_port.commands.serve.metrics import Metrics
+from mlx_port.commands.serve.service import Service
+from mlx_port.commands.serve.settings import Settings
+from mlx_port.commands.speak import check_backend, load_pipeline, open_model
+from tts_core.errors import UsageError
+from tts_core.pipeline import Pipeline
+from tts_core.printable import LineFormatter, one_line
+from tts_core.serving.engine import SpeechEngine
+from tts_core.serving.source import Source
+from tts_core.serving.statistics import Ended
+from tts_core.serving.voices import VoiceStore, voices_folder
+
+EMBEDDED = "embedded"
+INTERRUPTED = 130
+_LOG = logging.getLogger("mlx_port.serve")
+_LOGS = ("mlx_port.serve", "tts_core", "uvicorn.error")
+
+
+def run(settings: Settings, *, quiet: bool) -> int:
+    """Serve until SIGTERM, which gives 0, or Ctrl-C. Raises what opening or loading a model raises."""
+    check_backend(settings.backend)
+    with _logging(logging.WARNING if quiet else logging.INFO):
+        return _run(settings)
+
+
+def _run(settings: Settings) -> int:
+    metrics = Metrics()
+
+    def ended(speech: Ended) -> None:
+        metrics.ended(speech)
+        _LOG.info("%s", one_line(_told(speech)))
+
+    engine = SpeechEngine(
+        sources(settings),
+        max_queue=settings.max_queue,
+        places=settings.places,
+        idle_unload=settings.idle_unload,
+        warm_up=settings.warm_up,
+        on_end=ended,
+    )
+    metrics.watch(engine.statistics)
+    service = Service(engine, VoiceStore(settings.voices or voices_folder()), settings, metrics)
+    _announce(service)
+    engine.start()
+    try:
+        code = _serve(service)
+    finally:
+        engine.close()
+    if engine.error is not None:
+        raise engine.error
+    return code
+
+
+def sources(settings: Settings) -> Mapping[str, Source]:
+    """Open the models, by the names of their folders. No weights are read."""
+    found: dict[str, Source] = {}
+    for path in settings.models or (None,):
+        name = EMBEDDED if path is None else Path(path).expanduser().resolve().name
+        if name in found:
+            raise UsageError(f"model: two folders are called {name}; rename one")
+        parts = open_model(path, settings.backend, settings.dtype if path is not None else None)
+
+        def load(path: str | None = path) -> Pipeline:
+            dtype = settings.dtype if path is not None else None
+            return load_pipeline(open_model(path, settings.backend, dtype), settings.backend)
+
+        found[name] = Source(str(parts.model), parts.configs, parts.documents, load)
+    return found
+
+
+def _serve(service: Service) -> int:
+    settings, engine = service.settings, service.engine
+    server: uvicorn.Server
+    told = False
+
+    async def look() -> None:
+        """Say once that the models are loaded; end the server if the engine has ended."""
+        nonlocal told
+        if engine.ready and not told:
+            told = True
+            _LOG.info("ready: %s", one_line(", ".join(service.names)))
+        if engine.error is not None:
+            server.should_exit = True
+
+    server = uvicorn.Server(http(service, look))
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        """Take the signal that uvicorn raises again once it has closed."""
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.run()
+    except SystemExit:
+        place = f"{settings.access.host}:{settings.port}"
+        raise UsageError(
+            f"port: {place} cannot be listened on; another program may, give another --port"
+        ) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return INTERRUPTED if signal.SIGINT in received else 0
+
+
+def http(service: Service, look: Callable[[], Awaitable[None]]) -> uvicorn.Config:
+    """Configure the HTTP server of a service. look: called every second."""
+    settings = service.settings
+    return uvicorn.Config(
+        build(service),
+        host=settings.access.host,
+        port=settings.port,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+        callback_notify=look,
+        timeout_notify=1,
+    )
+
+
+def _told(speech: Ended) -> str:
+    """Describe a speech that ended, without its text."""
+    first = "no sound" if speech.first_audio is None else f"first audio after {speech.first_audio:.2f} s"
+    factor = "" if speech.real_time_factor is None else f", RTF {speech.real_time_factor:.2f}"
+    return f"{speech.model}: {speech.outcome}, {speech.audio_seconds:.1f} s of speech, {first}{factor}"
+
+
+def _announce(service: Service) -> None:
+    access = service.settings.access
+    _LOG.info("voices: %s", one_line(str(service.voices.folder)))
+    if access.api_key is None and access.host not in ("127.0.0.1", "::1", "localhost"):
+        click.echo(
+            f"warning: anybody who reaches {one_line(access.host)} can use this server; give --api-key",
+            err=True,
+        )
+
+
+@contextmanager
+def _logging(level: int) -> Iterator[None]:
+    """Log to stderr, a safe line each, inside the block."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    loggers = [logging.getLogger(name) for name in _LOGS]
+    before = [(logger.level, logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(level)
+        logger.handlers, logger.propagate = [handler], False
+    try:
+        yield
+    finally:
+        for logger, (old, logger.handlers, logger.propagate) in zip(loggers, before, strict=True):
+            logger.setLevel(old)

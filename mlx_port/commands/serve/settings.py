@@ -1,0 +1,58 @@
+"""Settings of a server: what it serves, where, and its limits. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of single requests.
+
+    text: characters of an input or of instructions.  audio_seconds: of a speech.  request_seconds: from a
+    request's arrival to its last byte.  body, upload: bytes.  upload_seconds: of a recording.
+    body_seconds: for a body to arrive.  batch: texts of a batch.
+    """
+
+    text: int = 4096
+    audio_seconds: float = 900.0
+    request_seconds: float = 1800.0
+    body: int = 2 << 20
+    upload: int = 32 << 20
+    upload_seconds: float = 120.0
+    body_seconds: float = 60.0
+    batch: int = 32
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may use the server.
+
+    host: that it listens on.  api_key: asked of every caller if given.  origins: of web pages that may call
+    it.  hosts: names of this machine, besides its own and addresses, by which callers may reach it.
+    """
+
+    host: str = "127.0.0.1"
+    api_key: str | None = None
+    origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of one server; flags of `mlx-port serve`. models: folders; none is the embedded voice."""
+
+    models: tuple[str, ...] = ()
+    backend: Literal["mlx", "torch"] = "mlx"
+    dtype: str | None = None
+    port: int = 8000
+    voices: Path | None = None
+    max_queue: int = 64
+    places: int = 8
+    idle_unload: float | None = None
+    warm_up: bool = True
+    drain_seconds: float = 30.0
+    access: Access = field(default_factory=Access)
+    limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,117 @@
+"""Responses that stream a speech, as bytes or as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, TypeVar
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from mlx_port.commands.serve.errors import api_error
+from mlx_port.commands.serve.flow import Flow
+from tts_core.errors import CancelledError, explain
+from tts_core.printable import json_text
+
+_LOG = logging.getLogger("mlx_port.serve")
+Made = TypeVar("Made")
+
+
+NOBODY = Response(status_code=499)  # for a client that has left; nobody reads it
+
+
+class GoneError(Exception):
+    """The client has closed its connection."""
+
+
+async def unless_gone(receive: Receive, work: Awaitable[Made]) -> Made:
+    """Do work as long as the client is there. Raises GoneError when it leaves, once the work is cancelled."""
+    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise GoneError
+        return working.result()
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class SpeechResponse:
+    """The response of one speech whose first sound is there.
+
+    An error from here on cuts the connection: no client takes half a speech for a whole one.
+    """
+
+    def __init__(self, flow: Flow):
+        self.flow = flow
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the speech (ASGI)."""
+        try:
+            await unless_gone(receive, self._send(send))
+        except GoneError:
+            _LOG.info("the client has left; its speech is dropped")
+        except Exception as error:
+            self.flow.service.metrics.errors.labels(api_error(error).code).inc()
+            if not isinstance(error, CancelledError):
+                _LOG.error("a speech broke off: %s", explain(error)[1])
+        finally:
+            self.flow.close()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers()})
+        pieces = self._events() if self.flow.asked.sse else self._bytes()
+        async for piece in pieces:
+            if piece:
+                await send(body_message(piece, more=True))
+        await send(body_message(b"", more=False))
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        encoder = self.flow.encoder
+        assert encoder is not None
+        kind = "text/event-stream; charset=utf-8" if self.flow.asked.sse else encoder.media_type
+        named = {"content-type": kind, "cache-control": "no-store", "x-sample-rate": str(encoder.rate)}
+        if self.flow.seed is not None:
+            named["x-seed"] = str(self.flow.seed)
+        return [(name.encode(), value.encode()) for name, value in named.items()]
+
+    async def _bytes(self) -> AsyncIterator[bytes]:
+        async for data, _ in self.flow.encoded():
+            yield data
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        """An event a piece of sound, an event a word where the model times them, and one with the usage."""
+        async for data, words in self.flow.encoded():
+            for word in words:
+                yield _event(
+                    {"type": "speech.audio.word", "text": word.text, "start": word.start, "end": word.end}
+                )
+            if data:
+                yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
+        yield _event({"type": "speech.audio.done", "usage": usage(self.flow)})
+
+
+def usage(flow: Flow) -> dict[str, int]:
+    """Count bytes of text and decoder rows, in OpenAI's words."""
+    assert flow.speech is not None
+    given, made = len(flow.asked.text.encode()), flow.speech.token_count
+    return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
+
+
+def _event(content: dict[str, Any]) -> bytes:
+    return f"data: {json_text(content, indent=None)}\n\n".encode()
+
+
+def body_message(data: bytes, *, more: bool) -> Message:
+    """Build a piece of a response's body (ASGI)."""
+    return {"type": "http.response.body", "body": data, "more_body": more}

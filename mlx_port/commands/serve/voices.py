@@ -1,0 +1,153 @@
+"""The routes of voices: list, upload with transcript and consent, delete."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from anyio import to_thread
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from mlx_port.commands.serve.body import read_bytes
+from mlx_port.commands.serve.errors import ApiError, invalid
+from mlx_port.commands.serve.names import VOICES
+from mlx_port.commands.serve.routes import service_of
+from mlx_port.commands.serve.settings import Limits
+from tts_core.audio.files import read_audio_at_its_rate
+from tts_core.errors import CheckpointError, NotFoundError, UsageError, did_you_mean
+from tts_core.serving.voices import TakenError, Voice, VoiceStore
+
+FIELDS = ("name", "audio_sample", "transcript", "consent")
+REFUSALS = ("", "0", "false", "no", "off", "none", "null")  # of consent
+
+
+async def list_voices(request: Request) -> Response:
+    """GET /v1/audio/voices: configured voices, then the names of OpenAI's."""
+    voices = await to_thread.run_sync(_listed, service_of(request).voices)
+    return JSONResponse({"object": "list", "data": voices, "voices": voices})
+
+
+async def add_voice(request: Request) -> Response:
+    """POST /v1/audio/voices: a form with name, audio_sample, transcript and consent.
+
+    audio_sample and transcript may repeat, one for each speaker.
+    """
+    service = service_of(request)
+    limits = service.settings.limits
+    form = await _form(request, limits)
+    try:
+        voice = await to_thread.run_sync(_add, service.voices, form, limits)
+    finally:
+        await form.close()
+    return JSONResponse(_described(voice))
+
+
+async def delete_voice(request: Request) -> Response:
+    """DELETE /v1/audio/voices/{id}."""
+    name = request.path_params["id"]
+    try:
+        await to_thread.run_sync(service_of(request).voices.remove, name)
+    except NotFoundError as error:
+        raise ApiError(404, str(error), param="voice", code="voice_not_found") from None
+    return JSONResponse({"id": name, "object": "audio.voice.deleted", "deleted": True})
+
+
+def _listed(store: VoiceStore) -> list[dict[str, Any]]:
+    own = []
+    for name in store.names():
+        with suppress(NotFoundError, CheckpointError):  # removed meanwhile, or damaged: not offered
+            own.append(_described(store.voice(name)))
+    taken = {one["id"] for one in own}
+    return own + [{"id": name, "name": name, "object": "audio.voice"} for name in VOICES if name not in taken]
+
+
+def _described(voice: Voice) -> dict[str, Any]:
+    return {
+        "id": voice.name,
+        "name": voice.name,
+        "object": "audio.voice",
+        "created_at": voice.created,
+        "recordings": [
+            {"seconds": seconds, "has_transcript": transcript is not None}
+            for seconds, transcript in zip(voice.seconds, voice.transcripts, strict=True)
+        ],
+    }
+
+
+async def _form(request: Request, limits: Limits) -> FormData:
+    """Read the form in full before it is parsed, so that its size and time are bounded."""
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise invalid(
+            None, "content-type: send a form (multipart/form-data) with name, audio_sample, consent"
+        )
+    body = await read_bytes(request, limits.upload, limits.body_seconds)
+
+    async def once() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    try:
+        return await MultiPartParser(
+            request.headers, once(), max_files=8, max_fields=16, max_part_size=1 << 16
+        ).parse()
+    except (MultiPartException, KeyError, ValueError) as fault:
+        detail = fault.message if isinstance(fault, MultiPartException) else "not readable"
+        raise invalid(None, f"body: {detail}", "invalid_form") from None
+
+
+def _add(store: VoiceStore, form: FormData, limits: Limits) -> Voice:
+    strange = next((name for name in form if name not in FIELDS), None)
+    if strange is not None:
+        hint = did_you_mean(strange, FIELDS) or f"there is {', '.join(FIELDS)}"
+        raise invalid(strange, f"{strange}: no such field; {hint}", "unknown_field")
+    name, consent = _text(form, "name"), _text(form, "consent")
+    if consent.strip().lower() in REFUSALS:
+        raise invalid("consent", "consent: missing; send the statement that the speaker agrees, or true")
+    uploads = form.getlist("audio_sample")
+    files = [each for each in uploads if isinstance(each, UploadFile)]
+    if not files or len(files) < len(uploads):
+        raise invalid("audio_sample", "audio_sample: missing; send a recording as a file", "missing_field")
+    transcripts = [each for each in form.getlist("transcript") if isinstance(each, str)]
+    if transcripts and len(transcripts) != len(files):
+        raise invalid("transcript", f"transcript: {len(transcripts)} for {len(files)} recordings")
+    recordings = _decoded(files, limits)
+    try:
+        return store.add(name, recordings, transcripts or [None] * len(files), consent)
+    except TakenError as error:
+        raise ApiError(409, str(error), param="name", code="voice_exists") from None
+
+
+def _text(form: FormData, name: str) -> str:
+    values = form.getlist(name)
+    if len(values) != 1 or not isinstance(values[0], str):
+        raise invalid(name, f"{name}: missing, or not one text", "missing_field")
+    return values[0]
+
+
+def _decoded(files: Sequence[UploadFile], limits: Limits) -> list[tuple[np.ndarray, int]]:
+    """Decode uploads, whose own names are not used. Raises ApiError 400 for no sound, or too much."""
+    recordings = []
+    with tempfile.TemporaryDirectory(prefix="mlx-port-") as folder:
+        for number, file in enumerate(files):
+            path = Path(folder) / str(number)
+            path.write_bytes(file.file.read())
+            try:
+                samples, rate = read_audio_at_its_rate(path)
+            except UsageError as error:
+                detail = (
+                    str(error).removeprefix("audio: ").replace(str(path), "the upload").partition("; ")[0]
+                )
+                message = f"audio_sample: {detail}; send a WAV, FLAC, MP3 or Ogg file with speech"
+                raise invalid("audio_sample", message) from None
+            if len(samples) > limits.upload_seconds * rate:
+                seconds = len(samples) / rate
+                message = f"audio_sample: {seconds:.0f} s, at most {limits.upload_seconds:g} are taken"
+                raise invalid("audio_sample", message)
+            recordings.append((samples, rate))
+    return recordings

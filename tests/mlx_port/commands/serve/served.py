@@ -1,0 +1,155 @@
+"""A server on a free port of loopback around models that only talk, in a thread of the tests."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import numpy as np
+import uvicorn
+
+from mlx_port.commands.serve.metrics import Metrics
+from mlx_port.commands.serve.run import http
+from mlx_port.commands.serve.service import Service
+from mlx_port.commands.serve.settings import Settings
+from tests.tts_core.serving import talkers
+from tests.tts_core.serving.talkers import Said, Singers
+from tts_core import models
+from tts_core.audio.formats import FORMATS, StreamEncoder
+from tts_core.errors import UsageError
+from tts_core.options import changed, options_class
+from tts_core.serving.engine import SpeechEngine
+from tts_core.serving.source import Source
+from tts_core.serving.voices import VoiceStore
+from tts_core.text.checks import check_words
+
+SOON = 60.0  # seconds; a test that waits so long fails
+
+
+class Talk:
+    """A model with the options of a real one, whose speech is a number of samples a word.
+
+    asked: text, options and prompt of each request.  log: of its batch.  gate: released once a step.
+    """
+
+    fed = False
+
+    def __init__(self, model: str = "dia", *, gate: threading.Semaphore | None = None):
+        self.model, self.gate, self.log = model, gate, []
+        self.asked: list[tuple[str, Any, Any]] = []
+        self.load: Callable[[], Any] = lambda: Singers(self.log, self.gate)
+
+    def request(self, text: str, options: Mapping[str, Any], prompt: Any) -> Said:
+        """Check a text."""
+        chosen = changed(options_class(self.model)(), options)
+        check_words("text", text)
+        if models.model(self.model).needs_voice and prompt is None:
+            raise UsageError("prompt: the model needs a reference voice")
+        self.asked.append((text, chosen, prompt))
+        return Said(tuple(text.split()), chosen.seed or 0)
+
+
+def expected(text: str, name: str = "mp3") -> bytes:
+    """The body of a text in a format."""
+    rate = 24000 if name == "pcm" else None
+    encoder = StreamEncoder(FORMATS[name], talkers.RATE, rate=rate)
+    return b"".join([*(encoder.add(talkers.sound(word)) for word in text.split()), encoder.finish()])
+
+
+@dataclass
+class Served:
+    """A running server."""
+
+    url: str
+    service: Service
+    server: uvicorn.Server
+
+    def post(self, path: str = "/v1/audio/speech", **body: Any) -> httpx.Response:
+        """Send a JSON body."""
+        headers = {"content-type": "application/json"}
+        return httpx.post(self.url + path, content=json.dumps(body), headers=headers, timeout=SOON)
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        """Get a path."""
+        return httpx.get(self.url + path, timeout=SOON, **more)
+
+    def figure(self, name: str) -> float:
+        """Sum the samples of a metric whose lines begin with `name`."""
+        lines = self.get("/metrics").text.splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+@contextmanager
+def served(
+    folder: Path, source: Any = None, *, wait: bool = True, settings: Settings | None = None
+) -> Iterator[Served]:
+    """Serve one model, named "talk", or a dict of several. folder: of the voices."""
+    sources = source if isinstance(source, dict) else {"talk": source or Talk()}
+    settings = replace(settings or Settings(), port=0)
+    metrics = Metrics()
+    engine = SpeechEngine(
+        cast(dict[str, Source], sources),
+        max_queue=settings.max_queue,
+        places=settings.places,
+        warm_up=False,
+        on_end=metrics.ended,
+    )
+    metrics.watch(engine.statistics)
+    service = Service(engine, VoiceStore(folder), settings, metrics)
+
+    async def look() -> None:
+        pass
+
+    server = uvicorn.Server(http(service, look))
+    thread = threading.Thread(target=server.run, name="http")
+    thread.start()
+    until(lambda: server.started)
+    if wait:
+        engine.start()
+        assert engine.wait_ready(SOON)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield Served(f"http://127.0.0.1:{port}", service, server)
+    finally:
+        for each in sources.values():
+            if each.gate is not None:
+                each.gate.release(100_000)
+        engine.close()
+        server.should_exit = True
+        thread.join(SOON)
+        assert not thread.is_alive()
+
+
+def until(check: Callable[[], object]) -> None:
+    """Wait until it is true."""
+    end = time.perf_counter() + SOON
+    while not check():
+        assert time.perf_counter() < end
+        time.sleep(0.002)
+
+
+def error_of(response: httpx.Response) -> dict[str, Any]:
+    """Require an error in OpenAI's schema."""
+    content = response.json()
+    assert set(content) == {"error"}, content
+    error = content["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert isinstance(error["message"], str)
+    assert isinstance(error["type"], str)
+    assert error["message"]
+    assert "/tmp" not in error["message"]
+    assert response.headers["x-request-id"].startswith("req_")
+    return error
+
+
+def recording(seconds: float = 2.0) -> tuple[np.ndarray, int]:
+    """A sound that can be a voice."""
+    noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * 16000))
+    return noise.astype(np.float32), 16000

@@ -1,0 +1,155 @@
+"""Keys, hosts and origins: no web page can drive a local server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from mlx_port.commands.serve.settings import Access, Limits, Settings
+from tests.mlx_port.commands.serve.served import SOON, Served, error_of, served
+
+KEY = "a long random word"
+PAGE = "https://example.org"
+SPEECH = {"input": "one"}
+
+
+def post(server: Served, **headers: str) -> httpx.Response:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.post(server.url + "/v1/audio/speech", json=SPEECH, headers=names, timeout=SOON)
+
+
+@pytest.fixture
+def locked(tmp_path):
+    settings = Settings(access=Access(api_key=KEY, origins=(PAGE,)))
+    with served(tmp_path, settings=settings) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [None, "", KEY, "Bearer", f"Basic {KEY}", f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", "Bearer ä"],
+)
+def test_a_wrong_key(locked: Served, sent) -> None:
+    headers = {} if sent is None else {"authorization": sent.encode("latin-1")}
+    for method, path in (
+        ("POST", "/v1/audio/speech"),
+        ("GET", "/metrics"),
+        ("GET", "/v1/models"),
+        ("GET", "/no"),
+    ):
+        response = httpx.request(method, locked.url + path, headers=headers, timeout=SOON)
+        assert response.status_code == 401
+        assert error_of(response)["type"] == "authentication_error"
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert KEY not in response.text
+    assert locked.get("/health").status_code == 200
+
+
+def test_the_right_key(locked: Served) -> None:
+    assert post(locked, authorization=f"Bearer {KEY}").status_code == 200
+    assert post(locked, authorization=f"bearer  {KEY}").status_code == 200
+
+
+def test_keys_are_compared_in_constant_time(locked: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `hmac.compare_digest`, on digests of one length."""
+    seen = []
+    import hmac
+
+    compare = hmac.compare_digest
+    monkeypatch.setattr(
+        hmac, "compare_digest", lambda one, other: seen.append((one, other)) or compare(one, other)
+    )
+    post(locked, authorization="Bearer x")
+    [(one, other)] = seen
+    assert len(one) == len(other) == 32
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost:1", "http://127.0.0.1", "file://", "", PAGE]
+)
+def test_pages_of_other_sites(server: Served, origin: str) -> None:
+    response = post(server, origin=origin)
+    assert response.status_code == 403
+    assert error_of(response)["code"] == "origin_refused"
+    assert "access-control-allow-origin" not in response.headers
+    assert httpx.options(server.url + "/v1/audio/speech", headers={"origin": origin}).status_code == 403
+    assert server.service.engine.statistics().steps == 0
+
+
+def test_the_page_of_the_server_itself(server: Served) -> None:
+    assert post(server, origin=server.url).status_code == 200
+    assert post(server, origin=server.url.replace("http:", "https:")).status_code == 200
+
+
+def test_a_page_that_is_allowed(locked: Served) -> None:
+    """It asks first, without its key, and may read the answer's headers; errors carry them, too."""
+    asked = {"origin": PAGE, "access-control-request-method": "POST"}
+    first = httpx.options(locked.url + "/v1/audio/speech", headers=asked)
+    assert first.status_code == 204
+    assert "POST" in first.headers["access-control-allow-methods"]
+    assert "authorization" in first.headers["access-control-allow-headers"]
+    for response in (
+        first,
+        post(locked, origin=PAGE, authorization=f"Bearer {KEY}"),
+        post(locked, origin=PAGE),
+    ):
+        assert response.headers["access-control-allow-origin"] == PAGE
+        assert "x-seed" in response.headers["access-control-expose-headers"]
+        assert response.headers["vary"] == "Origin"
+    assert post(locked, origin=PAGE).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "localhost.evil.example", "x", "127.0.0.1.x"]
+)
+def test_a_name_that_is_made_to_point_here(server: Served, host: str) -> None:
+    response = post(server, host=host)
+    assert (response.status_code, error_of(response)["code"]) == (403, "host_refused")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]:8000", "a.localhost", "192.168.1.5"]
+)
+def test_names_and_addresses_of_this_machine(server: Served, host: str) -> None:
+    assert post(server, host=host).status_code == 200
+
+
+def test_a_name_that_is_given_and_any_name_with_a_key(tmp_path, locked: Served) -> None:
+    with served(tmp_path, settings=Settings(access=Access(hosts=("TTS",)))) as server:
+        assert post(server, host="tts:8000").status_code == 200
+        assert post(server, host="tts2").status_code == 403
+    assert post(locked, host="any.example", authorization=f"Bearer {KEY}").status_code == 200
+
+
+def test_headers_that_are_given_twice(server: Served) -> None:
+    headers = [("origin", PAGE), ("origin", server.url)]
+    response = httpx.post(server.url + "/v1/audio/speech", json=SPEECH, headers=headers, timeout=SOON)
+    assert (response.status_code, error_of(response)["code"]) == (400, "invalid_header")
+
+
+def test_a_body_that_is_too_large_is_not_read(tmp_path) -> None:
+    settings = replace(Settings(), limits=Limits(body=1000))
+    with served(tmp_path, settings=settings) as server:
+
+        def endless():
+            for _ in range(10_000):
+                yield b" " * 1000
+
+        response = httpx.post(
+            server.url + "/v1/audio/speech",
+            content=b" " * 5000,
+            headers={"content-type": "application/json"},
+        )
+        assert (response.status_code, error_of(response)["code"]) == (413, "too_large")
+        with httpx.Client(timeout=SOON) as client:
+            try:
+                response = client.post(
+                    server.url + "/v1/audio/speech",
+                    content=endless(),
+                    headers={"content-type": "application/json"},
+                )
+                assert response.status_code == 413
+            except httpx.WriteError:
+                pass  # the server has answered and closed

@@ -1,0 +1,198 @@
+"""Clients as people have them: the openai package, requests as Open WebUI and SillyTavern send them, curl."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import soundfile
+
+from mlx_port.commands.serve.settings import Access, Settings
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, expected, served, until
+from tests.mlx_port.commands.serve.test_voices import sound
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+
+
+def client(server: Served, key: str = "unused") -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0, timeout=SOON)
+
+
+def test_openai_create(server: Served, tmp_path: Path) -> None:
+    answer = client(server).audio.speech.create(model="tts-1", voice="alloy", input="one two three")
+    assert answer.content == expected("one two three")
+    answer.write_to_file(tmp_path / "a.mp3")
+    assert soundfile.info(tmp_path / "a.mp3").format == "MP3"
+    answer = client(server).audio.speech.create(
+        model="talk",
+        voice={"id": "nova"},
+        input="one",
+        response_format="wav",
+        speed=1.0,
+        extra_body={"seed": 9, "temperature": 0.5},
+    )
+    assert answer.content == expected("one", "wav")
+    assert answer.response.headers["x-seed"] == "9"
+
+
+def test_openai_with_streaming_response(server: Served, tmp_path: Path) -> None:
+    with client(server).audio.speech.with_streaming_response.create(
+        model="gpt-4o-mini-tts", voice="alloy", input="one two three", response_format="pcm"
+    ) as answer:
+        assert answer.headers["content-type"] == "audio/pcm;rate=24000;channels=1"
+        assert b"".join(answer.iter_bytes()) == expected("one two three", "pcm")
+    with client(server).audio.speech.with_streaming_response.create(
+        model="tts-1", voice="alloy", input="one two three", stream_format="sse"
+    ) as answer:
+        events = [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line]
+    assert [event["type"] for event in events[-2:]] == ["speech.audio.delta", "speech.audio.done"]
+
+
+def test_openai_async_at_once(server: Served) -> None:
+    import asyncio
+
+    async def ask() -> list[bytes]:
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="x", timeout=SOON) as many:
+            answers = await asyncio.gather(
+                *(many.audio.speech.create(model="tts-1", voice="alloy", input=f"text {n}") for n in range(8))
+            )
+            return [answer.content for answer in answers]
+
+    assert asyncio.run(ask()) == [expected(f"text {n}") for n in range(8)]
+
+
+def test_openai_models_and_voices(server: Served) -> None:
+    assert [model.id for model in client(server).models.list()] == ["talk"]
+    assert client(server).models.retrieve("talk").owned_by == "mlx-port"
+
+
+def test_every_error_class_of_openai(tmp_path: Path) -> None:
+    """But UnprocessableEntityError: a 422 is never answered."""
+    gate = threading.Semaphore(0)
+    source = Talk(gate=gate)
+    settings = Settings(max_queue=1, places=1, access=Access(api_key="key"))
+    with served(tmp_path, source, settings=settings) as server:
+        right = client(server, "key")
+
+        def speak(text: str, by: openai.OpenAI = right, **more: object) -> openai.APIStatusError:
+            given = {"model": "tts-1", "voice": "alloy", "input": text} | more
+            with pytest.raises(openai.APIStatusError) as caught:
+                by.audio.speech.create(**given)  # pyright: ignore[reportArgumentType]
+            assert str(caught.value.request_id).startswith("req_")
+            return caught.value
+
+        error = speak("")
+        assert isinstance(error, openai.BadRequestError)
+        assert (error.param, error.type, error.code) == ("input", "invalid_request_error", "invalid_value")
+        assert isinstance(speak("a", client(server, "wrong")), openai.AuthenticationError)
+        page = right.with_options(default_headers={"origin": "https://example.org"})
+        assert isinstance(speak("a", page), openai.PermissionDeniedError)
+        assert isinstance(speak("a", model="none"), openai.NotFoundError)
+        headers = {"authorization": "Bearer key"}
+        for status in (200, 409):
+            answer = httpx.post(
+                server.url + "/v1/audio/voices",
+                data={"name": "anna", "consent": "yes"},
+                files={"audio_sample": sound()},
+                headers=headers,
+            )
+            assert answer.status_code == status  # ConflictError, of a route that the package has no call for
+        gate.release(10)
+        assert isinstance(speak("choke"), openai.InternalServerError)
+        until(lambda: gate.acquire(blocking=False) is False)
+        hasty = right.with_options(timeout=0.3)
+        with pytest.raises(openai.APITimeoutError):
+            hasty.audio.speech.create(model="tts-1", voice="alloy", input="holder a b")
+        until(lambda: gate.release() or "leave holder" in source.log)
+        until(lambda: gate.acquire(blocking=False) is False)
+        threads = [
+            threading.Thread(
+                target=lambda: right.audio.speech.create(model="tts-1", voice="alloy", input="filler")
+            )
+            for _ in range(2)
+        ]
+        threads[0].start()
+        until(lambda: "join filler" in source.log)
+        threads[1].start()
+        until(lambda: server.service.engine.statistics().queued == 1)
+        error = speak("one more")
+        assert isinstance(error, openai.RateLimitError)
+        assert int(error.response.headers["retry-after"]) >= 1
+        gate.release(100)
+        for thread in threads:
+            thread.join()
+        with pytest.raises(openai.APIConnectionError):  # a cut body, too
+            right.audio.speech.create(model="tts-1", voice="alloy", input="one choke")
+        server.service.engine.close()
+        assert speak("late").status_code == 503
+    with pytest.raises(openai.APIConnectionError):
+        right.audio.speech.create(model="tts-1", voice="alloy", input="gone")
+
+
+def test_open_webui(server: Served) -> None:
+    """It asks for voices and models, sends its users' names, expects MP3, and shows error.message."""
+    voices = server.get("/v1/audio/voices").json()["voices"]
+    assert {voice["id"]: voice["name"] for voice in voices}["alloy"] == "alloy"
+    assert [model["id"] for model in server.get("/v1/audio/models").json()["models"]] == ["talk"]
+    headers = {
+        "Content-Type": "application/json",
+        "Authorization": "Bearer ",
+        "X-OpenWebUI-User-Name": "An%20Na",
+        "X-OpenWebUI-User-Id": "1",
+    }
+    body = {"model": "tts-1", "input": "one sentence.", "voice": "alloy"}
+    raw = json.dumps(body).encode()
+    with httpx.Client(timeout=SOON) as browser:
+        request = browser.build_request(
+            "POST", server.url + "/v1/audio/speech", content=raw, headers=_sendable(headers)
+        )
+        answer = browser.send(request)
+    assert answer.content == expected("one sentence.")
+    assert soundfile.info(io.BytesIO(answer.content)).format == "MP3"
+    assert "no words" in server.post(**body | {"input": "..."}).json()["error"]["message"]
+
+
+def test_sillytavern(server: Served) -> None:
+    """It always asks for mp3, with speed and the default model and voice."""
+    body: dict[str, Any] = {
+        "input": "one two",
+        "response_format": "mp3",
+        "voice": "alloy",
+        "speed": 1,
+        "model": "tts-1",
+    }
+    answer = server.post(**body)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/mpeg")
+    assert answer.content == expected("one two")
+    assert server.post(**{**body, "speed": 1.25}).status_code == 200
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl(server: Served, tmp_path: Path) -> None:
+    body = '{"input": "one two three", "response_format": "wav"}'
+    command = ["curl", "-sS", "--fail-with-body", f"{server.url}/v1/audio/speech", "-d", body]
+    command += ["-H", "content-type: application/json", "-m", "20"]
+    done = subprocess.run([*command, "-o", str(tmp_path / "a.wav")], check=True, capture_output=True)
+    assert done.stderr == b""
+    assert (tmp_path / "a.wav").read_bytes() == expected("one two three", "wav")
+    bad = subprocess.run([*command, "-d", "x"], check=False, capture_output=True)
+    assert bad.returncode == 22
+    cut = subprocess.run(
+        [word.replace("three", "choke") for word in command], check=False, capture_output=True
+    )
+    assert cut.returncode == 18  # transfer closed with outstanding data
+
+
+def _sendable(headers: dict[str, str]) -> dict[str, str]:
+    """What httpx refuses to send, a trailing space, others do; the server reads both the same."""
+    return {name: value.strip() for name, value in headers.items()}

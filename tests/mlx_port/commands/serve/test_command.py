@@ -1,0 +1,144 @@
+"""`mlx-port serve` as a process: flags, start, speech of the embedded voice, signals, exit codes."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from mlx_port.commands.serve import command
+from tests.mlx_port.commands.running import run
+from tests.mlx_port.commands.serve.served import SOON, until
+
+ROOT = Path(__file__).parents[4]
+RUN = "import sys; from mlx_port.commands.main import main; sys.argv[0] = 'mlx-port'; main()"
+pytest.importorskip("mlx.core", reason="MLX is not installed")
+
+
+@contextmanager
+def started(
+    folder: Path, *flags: str, stdout: int = subprocess.PIPE
+) -> Iterator[tuple[subprocess.Popen, str, list]]:
+    """Run the command on a free port; give its process, address and log."""
+    words = [sys.executable, "-c", RUN, "serve", "--port", "0", "--voices", str(folder / "voices"), *flags]
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        log: list[str] = []
+        assert process.stderr is not None
+        reader = threading.Thread(target=lambda: log.extend(iter(process.stderr.readline, "")))  # pyright: ignore[reportOptionalMemberAccess]
+        reader.start()
+        try:
+            for words in ("running on", "ready: "):
+                until(lambda words=words: any(words in line for line in log) or process.poll() is not None)
+            found = re.search(r"running on (http://\S+)", "".join(log))
+            assert found is not None, "".join(log)
+            yield process, found[1], log
+        finally:
+            process.kill()
+            reader.join()
+
+
+def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
+    """Three at once sound as each alone; SIGTERM lets a speech end, and the exit code is 0."""
+    with started(tmp_path) as (process, url, log):
+        text = {"input": "[S1] Hello there.", "seed": 5, "response_format": "wav"}
+        alone = httpx.post(f"{url}/v1/audio/speech", json=text, timeout=60)
+        assert (alone.status_code, alone.headers["x-seed"]) == (200, "5")
+        sound, rate = soundfile.read(io.BytesIO(alone.content))
+        assert rate == 16000
+        assert np.abs(sound).max() > 0.01
+        answers: dict[int, httpx.Response] = {}
+
+        def ask(place: int) -> None:
+            body = (
+                text if place else {**text, "input": "[S1] A longer text, of two sentences. This one, too."}
+            )
+            answers[place] = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60)
+
+        threads = [threading.Thread(target=ask, args=(place,)) for place in range(3)]
+        for thread in threads:
+            thread.start()
+        until(lambda: "mlx_port_running 0" not in httpx.get(f"{url}/metrics", timeout=SOON).text)
+        process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+        assert [answers[place].status_code for place in range(3)] == [200] * 3
+        assert answers[1].content == answers[2].content == alone.content
+        assert process.wait(SOON) == 0
+        assert "Traceback" not in "".join(log)
+        assert "Hello" not in "".join(log), "texts are not logged"
+
+
+def test_ctrl_c_ends_it(tmp_path: Path) -> None:
+    with started(tmp_path, "--no-warm-up") as (process, _, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SOON) == 130
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with started(tmp_path, "--no-warm-up") as (_, url, _):
+        words = [sys.executable, "-c", RUN, "serve", "--quiet", "--port", url.rpartition(":")[2]]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        *_, last = done.stderr.splitlines()
+        assert last.startswith("error: port: 127.0.0.1:")
+        assert last.endswith("cannot be listened on; another program may, give another --port")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (["--model", "no/such"], 3, "model: "),
+        (["--model", "a/b"], 3, "model: no folder a/b; if it is a hub repository, convert it first"),
+        (["--cors", "*"], 2, "cors: '*' is no origin; give it as https://example.org"),
+        (["--cors", "https://a.example/path"], 2, "is no origin"),
+        (["--api-key", " "], 2, "api-key: empty, or with characters"),
+        (["--api-key", "ä"], 2, "api-key: empty, or with characters"),
+        (["--port", "70000"], 2, "70000"),
+        (["--max-queue", "0"], 2, "max-queue"),
+        (["--idle-unload", "-1"], 2, "idle-unload"),
+        (["--backend", "jax"], 2, "jax"),
+    ],
+)
+def test_flags_that_cannot_be_used(capsys, flags, code, message) -> None:
+    found, out, err = run(capsys, "serve", *flags)
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert err.startswith("error: ")
+    assert message in err
+
+
+def test_without_the_extra(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    assert run(capsys, "serve")[::2] == (
+        3,
+        "error: serve: starlette is not installed; pip install 'mlx-port[serve]'\n",
+    )
+
+
+def test_the_key_may_be_in_the_environment(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    class Run:
+        @staticmethod
+        def run(settings, *, quiet: bool) -> int:
+            seen.append(settings)
+            return 0
+
+    monkeypatch.setitem(sys.modules, "mlx_port.commands.serve.run", Run)  # pyright: ignore[reportArgumentType]
+    monkeypatch.setenv("MLX_PORT_API_KEY", "secret")
+    assert run(capsys, "serve", "--model", "a", "--model", "b", "--idle-unload", "60")[0] == 0
+    [settings] = seen
+    assert (settings.access.api_key, settings.models, settings.idle_unload) == ("secret", ("a", "b"), 60)
+    assert (settings.access.host, settings.port, settings.warm_up) == ("127.0.0.1", 8000, True)
+    assert "secret" not in "".join(os.sys.argv)  # pyright: ignore[reportAttributeAccessIssue]

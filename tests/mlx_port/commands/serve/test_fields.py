@@ -1,0 +1,170 @@
+"""Fields that cannot be used: each is a 4xx that names it, and nothing is spoken.
+
+BAD has the cases of vllm-omni#3649, which collects what a speech server let through, and our own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, recording, served
+from tts_core.serving.voices import VoiceStore
+
+BAD: list[tuple[dict[str, Any], str | None, str]] = [
+    ({"input": ""}, "input", "empty"),
+    ({"input": " \n\t"}, "input", "empty"),
+    ({"input": None}, "input", "missing"),
+    ({"input": 5}, "input", "not a string"),
+    ({"input": ["a"]}, "input", "not a string"),
+    ({"input": "..."}, "input", "no words"),
+    ({"input": "a\0b"}, "input", "a control character"),
+    ({"input": "\ud800 a"}, "input", "a control character"),
+    ({"input": "x" * 4097}, "input", "4097 characters; at most 4096"),
+    ({"voice": ""}, "voice", "give a name"),
+    ({"voice": " "}, "voice", "give a name"),
+    ({"voice": 3}, "voice", "give a name"),
+    ({"voice": []}, "voice", "give a name"),
+    ({"voice": {}}, "voice", 'one field, "id"'),
+    ({"voice": {"id": ""}}, "voice", "give a name"),
+    ({"voice": {"id": "alloy", "x": 1}}, "voice", 'one field, "id"'),
+    ({"voice": "vivian"}, "voice", "'vivian' is not there"),
+    ({"voice": "aloy"}, "voice", "did you mean alloy?"),
+    ({"voice": "../../etc/passwd"}, "voice", "is not there"),
+    ({"model": ""}, "model", "empty"),
+    ({"model": 1}, "model", "not a string"),
+    ({"model": "tlk"}, "model", "did you mean talk?"),
+    ({"model": "nari-labs/Dia-1.6B"}, "model", "is not served here"),
+    ({"response_format": "mpeg"}, "response_format", "not one of wav, flac, mp3, opus, aac, pcm"),
+    ({"response_format": ""}, "response_format", "not one of"),
+    ({"response_format": 1}, "response_format", "not one of"),
+    ({"response_format": ["mp3"]}, "response_format", "not one of"),
+    ({"stream_format": 1}, "stream_format", "not one of audio, sse"),
+    ({"stream_format": "events"}, "stream_format", "not one of audio, sse"),
+    ({"stream": "wrong_type"}, "stream", "no such field"),
+    ({"stream": True}, "stream", "did you mean stream_format?"),
+    ({"instructions": 123}, "instructions", "not a string"),
+    ({"instructions": "x" * 4097}, "instructions", "4097 characters"),
+    ({"instructions": "Whisper."}, "instructions", "dia takes none; leave it out"),
+    ({"speed": "fast"}, "speed", "is not a number"),
+    ({"speed": True}, "speed", "is not a number"),
+    ({"speed": 0}, "speed", "outside [0.5, 2]"),
+    ({"speed": 4}, "speed", "outside [0.5, 2]"),
+    ({"speed": [1]}, "speed", "give a single value"),
+    ({"seed": -1}, "seed", "outside [0, 2**64 - 1]"),
+    ({"seed": 1.5}, "seed", "is not a whole number"),
+    ({"seed": [1, 2]}, "seed", "give a single value"),
+    ({"seed": "1"}, "seed", "is not a whole number"),
+    ({"temperature": -1}, "temperature", "not a number >= 0"),
+    ({"top_p": 7}, "top_p", "outside (0, 1]"),
+    ({"temprature": 1}, "temprature", "did you mean temperature?"),
+    ({"max_new_tokens": 0}, "max_new_tokens", "no such field"),
+    ({"max_new_tokens": 5000}, "max_new_tokens", "no such field"),
+    ({"max_seconds": 1e9}, "max_seconds", "more than 900"),
+    ({"ref_audio": "ftp://example.org/a.wav"}, "ref_audio", "no such field"),
+    ({"ref_audio": "file:///etc/passwd"}, "ref_audio", "no such field"),
+    ({"ref_text": " "}, "ref_text", "no such field"),
+    ({"task_type": "CustomVoice"}, "task_type", "no such field"),
+    ({"language": ""}, "language", "no such field"),
+    ({"noise": 1}, "noise", "no such field"),
+    ({"last_channel_free": True}, "last_channel_free", "no such field"),
+    ({"": 1}, "", "no such field"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "words"), BAD, ids=[str(change)[:40] for change, _, _ in BAD])
+def test_a_bad_field_is_named(server: Served, change, field, words) -> None:
+    response = server.post(**{"input": "one two", "model": "tts-1", "voice": "alloy"} | change)
+    assert response.status_code == (404 if field == "model" and change["model"] not in ("", 1) else 400)
+    error = error_of(response)
+    assert (error["param"], error["type"]) == (field, "invalid_request_error")
+    assert words in error["message"]
+    assert server.service.engine.statistics().steps == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"5",
+        b'"text"',
+        b"\xff",
+        b'{"input": NaN}',
+        b'{"input": "a", "input": "b"}',
+        b"[" * 9999,
+    ],
+    ids=str,
+)
+def test_bodies_that_are_no_object(server: Served, body: bytes) -> None:
+    json_type = {"content-type": "application/json"}
+    response = httpx.post(server.url + "/v1/audio/speech", content=body, headers=json_type, timeout=SOON)
+    assert (response.status_code, error_of(response)["code"]) == (400, "invalid_json")
+
+
+def test_other_content_types(server: Served) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        response = httpx.post(
+            server.url + "/v1/audio/speech", content=b'{"input": "a"}', headers={"content-type": kind}
+        )
+        assert response.status_code == 400
+        assert "is not application/json" in error_of(response)["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "words"),
+    [
+        ("GET", "/v1/audio/speech", 405, "GET: not for this route; it takes POST"),
+        ("PUT", "/v1/models", 405, "it takes GET, HEAD"),
+        ("GET", "/docs", 404, "no such route"),
+        ("GET", "/openapi.json", 404, "no such route"),
+        ("GET", "/", 404, "no such route"),
+        ("POST", "/v1/audio/speach", 404, "did you mean /v1/audio/speech?"),
+        ("GET", "/v1/models/", 404, "no such route"),
+        ("GET", "/v1/audio/voices/../../../etc/passwd", 404, ""),
+        ("DELETE", "/v1/audio/voices/..%2f..%2fetc", 404, ""),
+    ],
+)
+def test_routes_that_are_not(server: Served, method, path, status, words) -> None:
+    response = httpx.request(method, server.url + path, timeout=SOON)
+    assert response.status_code == status
+    assert words in error_of(response)["message"]
+
+
+def test_openai_names_map_to_what_is_loaded(tmp_path) -> None:
+    """A model without a recording of its own is refused with the way to add one; then all names speak."""
+    source = Talk("mars5")
+    with served(tmp_path, {"talk": Talk(), "mine": source}) as server:
+        error = error_of(server.post(input="one", model="mine", voice="alloy"))
+        assert error["param"] == "voice"
+        assert "POST /v1/audio/voices or: mlx-port voices add" in error["message"]
+        store = VoiceStore(tmp_path)
+        store.add("anna", [recording()], ["Twenty characters it is."], "yes")
+        store.add("bob", [recording()], [None], "yes")
+        for voice in ("alloy", "ash", "ballad", "anna"):
+            assert server.post(input="one", model="mine", voice=voice).status_code == 200
+        assert [asked[2].one.text for asked in source.asked] == [
+            "Twenty characters it is.",
+            None,
+            "Twenty characters it is.",
+            "Twenty characters it is.",
+        ]
+        for model in ("tts-1", "tts-1-hd", "gpt-4o-mini-tts"):
+            assert server.post(input="one", model=model).status_code == 200
+        error = error_of(server.post(input="one", model="talk", voice="bob"))
+        assert error["message"] == "voice: bob has no transcript, which Dia needs; add it with one"
+        assert server.post(input="one", model="talk", voice="anna").status_code == 200
+
+
+def test_a_voice_with_more_recordings_than_the_model_takes(tmp_path) -> None:
+    source = Talk("metavoice")
+    with served(tmp_path, {"talk": Talk(), "mine": source}) as server:
+        said = "Twenty characters it is."
+        VoiceStore(tmp_path).add("pair", [recording(), recording()], [said, said], "yes")
+        error = error_of(server.post(input="one", voice="pair"))
+        assert error["message"] == "voice: pair has 2 recordings, Dia takes 1"
+        assert server.post(input="one", voice="pair", model="mine").status_code == 200
+        assert [one.text for one in source.asked[0][2].references] == [None, None]

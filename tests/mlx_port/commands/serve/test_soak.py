@@ -1,0 +1,131 @@
+"""Many requests with disconnects, bad bodies and three formats: no wrong body, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.mlx_port.commands.serve.served import SOON, Talk, expected, until
+from tests.tts_core.serving import talkers
+
+FORMATS = ("mp3", "wav", "flac")
+CLIENTS = 8  # at once
+ROOT = Path(__file__).parents[4]
+RUN = """
+import sys
+from pathlib import Path
+from tests.mlx_port.commands.serve.served import served
+from tests.mlx_port.commands.serve.test_soak import PacedTalk
+with served(Path(sys.argv[1]), PacedTalk()) as server:
+    print(server.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+class Paced(talkers.Chorus):
+    """Takes a millisecond a step, so that clients leave while it speaks."""
+
+    def step(self):
+        """As in Session."""
+        time.sleep(0.001)
+        return super().step()
+
+
+class PacedTalk(Talk):
+    """A model whose batch is Paced; its log is not kept, or memory would grow with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        singers = talkers.Singers([], None)
+        singers.session = lambda places: Paced(places, _Forgetful())  # pyright: ignore[reportAttributeAccessIssue]
+        self.load = lambda: singers
+        self.asked = _Forgetful()
+
+
+class _Forgetful(list):
+    def append(self, item) -> None:
+        pass
+
+
+def one(url: str, seed: int) -> str:
+    """Send one request; return how it ended. Raises AssertionError for a wrong body."""
+    draw = random.Random(seed)
+    text = " ".join(f"word{draw.randrange(1000)}" for _ in range(draw.randint(1, 40)))
+    name = draw.choice(FORMATS)
+    kind = draw.choices(["whole", "leave", "bad", "choke"], [60, 25, 10, 5])[0]
+    body = {"input": text, "response_format": name, "seed": seed}
+    with httpx.Client(timeout=SOON) as client:
+        url += "/v1/audio/speech"
+        if kind == "bad":
+            body |= draw.choice([{"input": " "}, {"voice": "x"}, {"sped": 1}, {"top_p": 3}])
+            assert client.post(url, json=body).status_code == 400
+        elif kind == "choke":
+            with suppress(httpx.RemoteProtocolError):
+                assert client.post(url, json=body | {"input": f"{text} choke"}).status_code == 500
+        elif kind == "leave":
+            wait = draw.uniform(0.001, 0.1)
+            with (
+                suppress(httpx.TimeoutException),
+                client.stream("POST", url, json=body, timeout=wait) as response,
+            ):
+                for _ in zip(range(draw.randint(0, 9)), response.iter_raw(200), strict=False):
+                    pass
+        else:
+            response = client.post(url, json=body)
+            assert response.status_code == 200
+            assert response.content == expected(text, name)
+            assert response.headers["x-seed"] == str(seed)
+    return kind
+
+
+@contextmanager
+def apart(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """A server in a process of its own: its address, and the process."""
+    words = [sys.executable, "-c", RUN, str(folder)]
+    environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}  # glibc's own growth is an arena a thread
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), psutil.Process(process.pid)
+        process.communicate("", SOON)
+        assert process.returncode == 0
+
+
+def soak(url: str, count: int, start: int) -> set[str]:
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        kinds = set(pool.map(lambda seed: one(url, seed), range(start, start + count)))
+    until(lambda: "mlx_port_running 0.0" in httpx.get(f"{url}/metrics", timeout=SOON).text)
+    return kinds
+
+
+def run(folder: Path, count: int) -> None:
+    with apart(folder) as (url, process):
+        threads, files = process.num_threads(), process.num_fds()
+        soak(url, count, 0)
+        memory = process.memory_info().rss
+        assert soak(url, count, count) >= {"whole", "leave", "bad"}
+        until(lambda: process.num_fds() <= files)
+        assert process.num_threads() <= threads + 2 * CLIENTS, "a client that left may still have a worker"
+        assert process.memory_info().rss <= 1.05 * memory
+
+
+def test_a_short_soak(tmp_path: Path) -> None:
+    run(tmp_path, 40)
+
+
+@pytest.mark.slow
+def test_a_soak_of_300(tmp_path: Path) -> None:
+    run(tmp_path, 300)

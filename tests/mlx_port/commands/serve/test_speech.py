@@ -1,0 +1,276 @@
+"""POST /v1/audio/speech: bodies, headers, errors before and after the first sound, clients that leave."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from mlx_port.commands.serve.settings import Limits, Settings
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, served, until
+from tests.tts_core.serving import talkers
+from tts_core.audio.formats import FORMATS, names
+
+TYPES = {
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "aac": "audio/aac",
+    "opus": "audio/ogg",
+    "pcm": "audio/pcm;rate=24000;channels=1",
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats(server: Served, name: str) -> None:
+    """One container, the bytes that the writer makes of the parts; the rate and the seed in headers."""
+    text = "these are some words of a text"
+    response = server.post(input=text, response_format=name, seed=11)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == TYPES[name]
+    rate = {"mp3": 8000, "aac": 8000, "opus": 48000, "pcm": 24000}.get(name, 1000)
+    assert (response.headers["x-sample-rate"], response.headers["x-seed"]) == (str(rate), "11")
+    assert response.headers["transfer-encoding"] == "chunked"
+    if name == "opus":  # with a random serial number
+        assert len(response.content) == len(expected(text, name))
+        assert response.content[:4] == b"OggS"
+    else:
+        assert response.content == expected(text, name)
+
+
+def test_mp3_is_the_default_and_wants_no_ffmpeg(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "find_spec", lambda name: None)
+    assert server.post(input="one two").content == expected("one two", "mp3")
+    error = error_of(server.post(input="one two", response_format="aac"))
+    assert error["message"] == "response_format: aac: PyAV is not installed; pip install 'mlx-port[formats]'"
+    assert error["param"] == "response_format"
+
+
+def test_two_at_once_never_share_a_body(server: Served) -> None:
+    texts = [f"text number {place} {'word ' * (place % 5)}" for place in range(24)]
+    found: dict[int, bytes] = {}
+
+    def ask(place: int) -> None:
+        found[place] = server.post(
+            input=texts[place], response_format=["wav", "mp3", "flac"][place % 3]
+        ).content
+
+    threads = [threading.Thread(target=ask, args=(place,)) for place in range(len(texts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for place, text in enumerate(texts):
+        assert found[place] == expected(text, ["wav", "mp3", "flac"][place % 3])
+
+
+def test_the_answer_begins_with_the_first_sound(tmp_path) -> None:
+    """And streams: a part arrives while the next one is not yet spoken."""
+    gate = threading.Semaphore(0)
+    source = Talk(gate=gate)
+    with (
+        served(tmp_path, source) as server,
+        httpx.Client(timeout=SOON) as client,
+    ):
+        got: list[Any] = []
+
+        def ask() -> None:
+            body = {"input": "one two three", "response_format": "wav"}
+            with client.stream("POST", server.url + "/v1/audio/speech", json=body) as response:
+                got.append(response.status_code)
+                got.extend(response.iter_raw())
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        until(lambda: "join one" in source.log)
+        time.sleep(0.1)
+        assert got == [], "headers were sent before any sound"
+        for words in (1, 2, 3):
+            gate.release()
+            until(lambda words=words: len(b"".join(got[1:])) == 44 + 2 * words * talkers.SAMPLES)
+            assert got[0] == 200
+        thread.join()
+        assert b"".join(got[1:]) == expected("one two three", "wav")
+
+
+def test_an_error_before_the_first_sound_is_json(server: Served) -> None:
+    error = error_of(server.post(input="choke on it"))
+    assert error == {
+        "message": "talker: choked",
+        "type": "server_error",
+        "param": None,
+        "code": "generation_failed",
+    }
+    response = server.post(input="crash now")
+    assert (response.status_code, error_of(response)["code"]) == (500, "internal")
+    assert "crashed" not in response.text, "a bug's text may contain anything"
+    assert server.post(input="all is well").content == expected("all is well")
+
+
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+def test_an_error_after_it_cuts_the_connection(server: Served, stream_format: str) -> None:
+    with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
+        server.post(input="one two choke", stream_format=stream_format)
+    assert server.figure('mlx_port_errors_total{code="generation_failed"}') == 1
+    assert server.post(input="one").status_code == 200
+
+
+@pytest.mark.parametrize(("bad", "code"), [(np.nan, "generation_failed"), (None, "no_sound")])
+def test_no_sound_and_no_numbers_are_errors(server: Served, monkeypatch, bad, code) -> None:
+    monkeypatch.setattr(talkers, "sound", lambda word: np.full(0 if bad is None else 9, bad or 0, np.float32))
+    response = server.post(input="one", seed=4)
+    assert (response.status_code, error_of(response)["code"]) == (500, code)
+    assert bad is not None or "with seed 4; try another seed" in response.text
+
+
+def test_sse(server: Served) -> None:
+    response = server.post(input="one two three", response_format="wav", stream_format="sse")
+    assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+    lines = response.text.split("\n\n")
+    assert lines.pop() == ""
+    events = [json.loads(line.removeprefix("data: ")) for line in lines]
+    *deltas, done = events
+    assert {event["type"] for event in deltas} == {"speech.audio.delta"}
+    assert b"".join(base64.b64decode(event["audio"]) for event in deltas) == expected("one two three", "wav")
+    assert done == {
+        "type": "speech.audio.done",
+        "usage": {"input_tokens": 13, "output_tokens": 3, "total_tokens": 16},
+    }
+
+
+def test_a_voice_without_recording_has_the_seed_of_its_name(server: Served) -> None:
+    """Always the same one, another for another name, and the request's own if it gives one."""
+    seeds = {
+        name: {server.post(input="one", voice=name).headers["x-seed"] for _ in range(2)}
+        for name in ("alloy", "echo", "nova")
+    }
+    assert all(len(found) == 1 for found in seeds.values())
+    assert len(set.union(*seeds.values())) == 3
+    assert server.post(input="one").headers["x-seed"] in seeds["alloy"]
+    assert server.post(input="one", voice={"id": "echo"}).headers["x-seed"] in seeds["echo"]
+    assert server.post(input="one", voice="echo", seed=7).headers["x-seed"] == "7"
+
+
+def test_options_of_the_model_reach_it(tmp_path) -> None:
+    source = Talk()
+    with served(tmp_path, source) as server:
+        body = {"temperature": 0.5, "top_k": 20, "speed": 1.5, "max_seconds": 3, "piece_seconds": 0}
+        assert server.post(input="one", model="tts-1", instructions=None, **body).status_code == 200
+        assert server.post(input="one", model="talk", speed=1).status_code == 200
+    (_, first, prompt), (_, second, _) = source.asked
+    assert (first.temperature, first.top_k, first.speed, first.max_seconds) == (0.5, 20, 1.5, 3)
+    assert first.piece_seconds is None
+    assert prompt is None
+    assert second.speed == 1
+
+
+def test_a_client_that_leaves_frees_its_row(tmp_path) -> None:
+    """Before the first sound and after it; the next request is not harmed."""
+    gate, body = threading.Semaphore(0), {"input": "leaver " + "word " * 600, "response_format": "pcm"}
+    source = Talk(gate=gate)
+    with served(tmp_path, source) as server:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(server.url + "/v1/audio/speech", json=body, timeout=0.3)
+        until(lambda: gate.release() or source.log.count("leave leaver") == 1)
+        gate.release(3)
+        with httpx.stream("POST", server.url + "/v1/audio/speech", json=body, timeout=SOON) as response:
+            assert response.status_code == 200
+            next(response.iter_raw(100))
+        until(lambda: gate.release() or source.log.count("leave leaver") == 2)
+        assert source.log.count("step leaver") < 300
+        gate.release(10)
+        assert server.post(input="i stay").content == expected("i stay")
+        until(lambda: server.figure('mlx_port_requests_total{model="talk",outcome="cancelled"}') == 2)
+
+
+def test_limits_of_length_and_time(tmp_path) -> None:
+    limits = Limits(text=50, audio_seconds=1.0, request_seconds=0.5, body=4000, body_seconds=0.3)
+    gate = threading.Semaphore(0)
+    with served(tmp_path, Talk(gate=gate), settings=Settings(limits=limits)) as server:
+        error = error_of(server.post(input="x" * 51))
+        assert error["message"] == "input: 51 characters; at most 50 are taken"
+        assert server.post(input="x" * 5000).status_code == 413
+        response = server.post(input="one")
+        assert (response.status_code, error_of(response)["code"]) == (503, "timeout")
+        gate.release(1000)
+        assert error_of(server.post(input="one", max_seconds=2))["param"] == "max_seconds"
+        assert server.post(input="one two three four").status_code == 200
+        with pytest.raises(httpx.RemoteProtocolError):
+            server.post(input="one two three four five")
+
+        def slowly():
+            yield b'{"input": "'
+            time.sleep(1)
+            yield b'one"}'
+
+        json_type = {"content-type": "application/json"}
+        slow = httpx.post(server.url + "/v1/audio/speech", content=slowly(), headers=json_type, timeout=SOON)
+        assert (slow.status_code, error_of(slow)["code"]) == (408, "timeout")
+
+
+def test_a_full_queue(tmp_path) -> None:
+    """429 with the seconds to wait; the others are served."""
+    gate = threading.Semaphore(0)
+    source = Talk(gate=gate)
+    with served(tmp_path, source, settings=Settings(max_queue=1, places=1)) as server:
+        answers: list[httpx.Response] = []
+        threads = [
+            threading.Thread(target=lambda place=place: answers.append(server.post(input=f"word {place}")))
+            for place in range(2)
+        ]
+        threads[0].start()
+        until(lambda: "join word" in source.log)
+        threads[1].start()
+        until(lambda: server.service.engine.statistics().queued == 1)
+        response = server.post(input="too many")
+        assert (response.status_code, error_of(response)["code"]) == (429, "queue_full")
+        assert error_of(response)["type"] == "rate_limit_error"
+        assert 1 <= int(response.headers["retry-after"]) < 60
+        gate.release(100)
+        for thread in threads:
+            thread.join()
+        assert [answer.status_code for answer in answers] == [200, 200]
+
+
+def test_health_and_models(tmp_path) -> None:
+    with served(tmp_path, {"talk": Talk(), "other": Talk("mars5")}, wait=False) as server:
+        response = server.get("/health")
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "not_ready")
+        server.service.engine.start()
+        until(lambda: server.get("/health").status_code == 200)
+        assert server.get("/health").json() == {"status": "ok", "models": ["talk", "other"]}
+        found = server.get("/v1/models").json()
+        assert [(each["id"], each["object"], each["model"]) for each in found["data"]] == [
+            ("talk", "model", "dia"),
+            ("other", "model", "mars5"),
+        ]
+        assert server.get("/v1/audio/models").json()["models"] == found["data"]
+        assert server.get("/v1/models/other").json()["owned_by"] == "mlx-port"
+        missing = server.get("/v1/models/othr")
+        assert missing.status_code == 404
+        assert error_of(missing)["message"] == "model: 'othr' is not served here; did you mean other?"
+
+
+def test_metrics(server: Served) -> None:
+    server.post(input="one two")
+    server.post(input="")
+    assert server.figure('mlx_port_http_responses_total{route="speech",status="200"}') == 1
+    assert server.figure('mlx_port_http_responses_total{route="speech",status="400"}') == 1
+    assert server.figure("mlx_port_audio_seconds_total") == pytest.approx(0.5)
+    assert server.figure("mlx_port_first_audio_seconds_count") == 1
+    assert server.figure("mlx_port_resident_memory_bytes") > 1e7
+    assert server.figure("mlx_port_ids_total") == 2
+
+
+def test_closing_refuses(server: Served) -> None:
+    server.service.engine.close()
+    response = server.post(input="one")
+    assert response.status_code == 503
+    error_of(response)
+    assert server.get("/health").status_code == 503
