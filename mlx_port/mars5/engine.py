@@ -11,7 +11,6 @@ import numpy as np
 
 from mlx_port.codecs.encodec import Encodec
 from mlx_port.codecs.vocos import Vocos
-from mlx_port.codecs.vocos_calls import decode_pieces
 from mlx_port.host import Host
 from mlx_port.mars5.ar_loop import extend
 from mlx_port.mars5.codec_lm import CodecLM
@@ -71,6 +70,6 @@ class Mars5Engine:
         """Draw all codebooks of the cells' frames: yield None before each timestep, then (Q, S) int32."""
         return self.diffusion.timesteps(text, reference, cells, settings, noise=noise)
 
-    def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
-        """Decode the codes of each piece. (Q, T) int32 → samples (L,) float32 each."""
-        return decode_pieces(self.vocoder, codes, self.vocoder.policy.even_cuts, bandwidth_id)
+    def decode(self, codes: np.ndarray, bandwidth_id: int) -> np.ndarray:
+        """Decode codes. (Q, T) int32 → samples (L,) float32."""
+        return self.host.to_host(self.vocoder.decode(codes[None], bandwidth_id))[0].astype(np.float32)

@@ -30,7 +30,7 @@ from tts_core.mars5.speech import (
     draw_codes,
     new_frames,
     sequence_of,
-    trimmed_sounds,
+    trimmed_sound,
     warn_if_cut,
 )
 from tts_core.mars5.tokens import CodecVocabulary
@@ -102,8 +102,8 @@ class Engine(Protocol):
         """
         ...
 
-    def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
-        """Decode the codes of each piece. (Q, T) int32 → samples (L,) float32 each."""
+    def decode(self, codes: np.ndarray, bandwidth_id: int) -> np.ndarray:
+        """Decode codes. (Q, T) int32 → samples (L,) float32."""
         ...
 
 
@@ -274,7 +274,7 @@ class Mars5Pipeline:
             codes = self._codes(request, piece, sequence, meter, watch)
             tell("vocoder")
             with meter.stage("vocoder"):
-                [sound] = trimmed_sounds(self.engine, [codes], [request.options.trim_db])
+                sound = trimmed_sound(self.engine, codes, request.options.trim_db)
             result = speech.deliver(codes, sound, peak_bytes=self.engine.host.peak_bytes())
             tell("speech")
             yield result

@@ -1,17 +1,17 @@
 """MARS5's running batch: the autoregressive network of all requests in one step, each in its own row.
 
-The diffusion of a piece advances by a timestep a step. Diffusions of several requests run one after the
-other, each in a call of its own: a call for several rounds differently, and a request's codes would depend on
-its neighbors (three of 300 frames, PyTorch on a CPU, float32: 90 % of the logits change by up to 3e-6, which
-changes a class of one cell in a few hundred thousand).
+Diffusions run one after the other, a timestep a step, each in calls of its own: a call for several rounds
+differently, and a request's codes would depend on its neighbors. Measured on three of 300 frames, PyTorch on a
+CPU, float32: 90 % of the logits change, by up to 3e-6, and with them the class of one cell in a few hundred
+thousand.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tts_core.mars5.options import MAX_LEN
 from tts_core.mars5.request import STAGES, Request
 from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.speech import Speech, draw_codes, new_frames, trimmed_sounds
+from tts_core.mars5.speech import Speech, draw_codes, new_frames, trimmed_sound
 from tts_core.nn.guard import not_finite
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Failed, Part
@@ -82,23 +82,17 @@ class Mars5Session(SlotSession[_Speaking]):
         return one
 
     def step(self) -> list[Event]:
-        """As in Session: a step of the ids, and a timestep of each diffusion."""
+        """As in Session: a step of the ids, and a timestep of the diffusion that began first."""
         events: list[Event] = []
         for one, drawn in self.turns.draws():
             try:
                 self._extend(one, drawn)
             except SpeechError as error:
                 events.append(self._fail(one, error))
-        finished: list[tuple[_Speaking, np.ndarray]] = []
-        for one in [one for one in self.spoken.values() if one.diffusion is not None]:
-            try:
-                codes = next(cast(Iterator[np.ndarray | None], one.diffusion))
-            except SpeechError as error:
-                events.append(self._fail(one, error))
-                continue
-            if codes is not None:
-                finished.append((one, codes))
-        return events + self._deliver(finished)
+        diffusing = [one for one in self.spoken.values() if one.diffusion is not None]
+        if diffusing:
+            events += self._diffuse(min(diffusing, key=lambda one: one.begun))
+        return events
 
     def _say(self, one: _Speaking) -> None:
         """Begin the piece under way."""
@@ -125,22 +119,26 @@ class Mars5Session(SlotSession[_Speaking]):
         self.check_memory(self._bytes(speech.request.job_of(len(piece.prompt.tokens), frames)))
         one.diffusion = draw_codes(self.engine, speech.request, piece, sequence)
 
-    def _deliver(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[Event]:
-        """Decode pieces whose codes are drawn, and begin the next one of each request."""
-        for one, _ in drawn:
-            one.diffusion = None
-            one.count("NAR")
-        levels = [one.speech.request.options.trim_db for one, _ in drawn]
-        sounds = trimmed_sounds(self.engine, [codes for _, codes in drawn], levels)
-        events: list[Event] = []
-        for (one, codes), sound in zip(drawn, sounds, strict=True):
-            one.count("vocoder")
-            events.append(Part(one.key, one.speech.deliver(codes, sound, peak_bytes=self.host.peak_bytes())))
-            if one.speech.done:
-                self.leave(one.key)
-            else:
-                self._say(one)
-        return events
+    def _diffuse(self, one: _Speaking) -> list[Event]:
+        """Run a timestep; after the last one, deliver the piece and begin the next."""
+        assert one.diffusion is not None
+        speech = one.speech
+        try:
+            codes = next(one.diffusion)
+        except SpeechError as error:
+            return [self._fail(one, error)]
+        if codes is None:
+            return []
+        one.diffusion = None
+        one.count("NAR")
+        sound = trimmed_sound(self.engine, codes, speech.request.options.trim_db)
+        one.count("vocoder")
+        result = speech.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
+        if speech.done:
+            self.leave(one.key)
+        else:
+            self._say(one)
+        return [Part(one.key, result)]
 
     def _bytes(self, job: Mars5Job) -> int:
         host = self.host

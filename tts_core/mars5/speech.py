@@ -5,7 +5,7 @@ A piece: ids of the autoregressive network, codes of the diffusion, sound of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,15 +115,13 @@ def draw_codes(
         yield None if drawn is None else drawn[:, -new:]
 
 
-def trimmed_sounds(engine: Engine, codes: Sequence[np.ndarray], trim_db: Sequence[float]) -> list[np.ndarray]:
-    """Decode the codes (Q, T) of each piece to samples (L,) float32, without the silence at both ends."""
+def trimmed_sound(engine: Engine, codes: np.ndarray, trim_db: float) -> np.ndarray:
+    """Decode codes (Q, T) to samples (L,) float32, without the silence at both ends."""
     known = engine.vocoder_config
-    read = [for_vocoder(one, known.n_codebooks, known.codebook_size) for one in codes]
-    made = []
-    for audio, level in zip(engine.decode(read, BANDWIDTH_ID), trim_db, strict=True):
-        start, stop = loud_span(audio, level)
-        made.append(audio[start:stop])
-    return made
+    read = for_vocoder(codes, known.n_codebooks, known.codebook_size)
+    audio = engine.decode(read, BANDWIDTH_ID)
+    start, stop = loud_span(audio, trim_db)
+    return audio[start:stop]
 
 
 def _known(request: Request) -> int:
