@@ -1,9 +1,9 @@
 """MARS5's running batch: the autoregressive network of all requests in one step, each in its own row.
 
 Diffusions run one after the other, a timestep a step, each in calls of its own: a call for several rounds
-differently, and a request's codes would depend on its neighbors. Measured on three of 300 frames, PyTorch on a
-CPU, float32: 90 % of the logits change, by up to 3e-6, and with them the class of one cell in a few hundred
-thousand.
+differently, and a request's codes would depend on its neighbors. Measured on three of 300 frames with PyTorch
+on a CPU in float32: 90 % of the logits change, by up to 3e-6, and with them the class of one cell in a few
+hundred thousand.
 """
 
 from __future__ import annotations

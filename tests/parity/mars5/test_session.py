@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,23 @@ def test_requests_come_and_go(side: str, places: int) -> None:
         assert [cue.text for cue in result.cues] == [cue.text for cue in alone.cues]
         assert list(result.stage_seconds) == list(STAGES)
         assert min(result.stage_seconds["AR"], result.stage_seconds["NAR"]) > 0
+
+
+@SIDES
+def test_the_diffusion_that_began_first_ends_first(side: str) -> None:
+    """None starts before: the memory of one is enough."""
+    session, order = pipeline(side).session(4), list[int]()
+    for seed in (3, 5, 6, 7):
+        session.join(asked(side, seed, timesteps=4))
+    begun: list[int] = []
+    while session.running:
+        order += [event.key for event in session.step()]
+        waiting = {key: one for key, one in session.spoken.items() if one.diffusion is not None}
+        begun += [key for key in waiting if key not in begun]
+        started = [one for one in waiting.values() if getgeneratorstate(one.diffusion) != GEN_CREATED]
+        assert len(started) <= 1
+    assert order == begun
+    assert len(order) == 4
 
 
 @SIDES
