@@ -339,6 +339,58 @@ def test_it_is_served(script, converted):
     np.testing.assert_allclose(np.subtract(starts[1:], ends[:-1]), [0.2, 0.35], atol=2 / 44_100)
 
 
+SERVE_HTTP = """
+import base64, json, os, signal, socket, sys, threading
+import httpx
+import mlx_port
+from mlx_port.commands.main import run
+from tts_core.audio.formats.raw import pcm16
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+text = "Polly wants [pause:0.35] more"
+body = {"model": "tts-1", "voice": "alloy", "input": text, "response_format": "wav"}
+body |= {"seed": 5, "frames_per_word": 4}
+whole = mlx_port.load(sys.argv[1]).generate(text, seed=5, frames_per_word=4)
+
+def ask():
+    patient = httpx.HTTPTransport(retries=9)
+    http = httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=patient, timeout=60)
+    try:
+        while http.get("/health").status_code != 200: pass
+        heard = http.post("/v1/audio/speech", json=body)
+        same = heard.content[44:] == pcm16(whole.audio).tobytes()
+        sse = http.post("/v1/audio/speech", json={**body, "stream_format": "sse"}).text
+        events = [json.loads(line[6:]) for line in sse.splitlines() if line]
+        audio = b"".join(base64.b64decode(event["audio"]) for event in events if "audio" in event)
+        words = [[event[name] for name in ("text", "start", "end")] for event in events if "text" in event]
+        strange = http.post("/v1/audio/speech", json={**body, "frame_per_word": 4}).json()["error"]["message"]
+        other = http.post("/v1/audio/speech", json={**body, "temperature": 1}).json()["error"]["message"]
+        batch = http.post("/v1/audio/speech/batch", json={"items": [body, body]}).json()["items"]
+        batch = [base64.b64decode(item["audio"]) == heard.content for item in batch]
+        same = [same, audio == heard.content, *batch]
+        print(json.dumps([heard.headers["x-seed"], same, words, strange, other]))
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=ask).start()
+assert run(["serve", "--model", sys.argv[1], "--port", str(port), "--quiet"]) == 0
+"""
+
+
+def test_it_speaks_through_the_server(script, converted):
+    """Under an alias, with its own options and the times of its words; no line of the server knows it."""
+    pytest.importorskip("mlx.core", reason="MLX holds a network")
+    for name in ("starlette", "uvicorn", "prometheus_client", "python_multipart", "httpx"):
+        pytest.importorskip(name, reason=f"{name} is not installed: extra serve")
+    seed, same, words, strange, other = json.loads(script(SERVE_HTTP, converted("plain")))
+    assert (seed, same) == ("5", [True] * 4)
+    assert [word[0] for word in words] == ["Polly", "wants", "more"]
+    np.testing.assert_allclose([word[2] - word[1] for word in words], 4 * 512 / 44_100, rtol=1e-9)
+    assert strange == "frame_per_word: no such field; did you mean frames_per_word?"
+    assert other.startswith("temperature: no such field; there is input, model, voice, ")
+
+
 def test_its_flags_are_its_own(script, converted):
     """Its option is a flag of the command; another model's is refused with its list."""
     help_text = script(GENERATE, "generate", "--help")

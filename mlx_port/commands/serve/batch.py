@@ -11,6 +11,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -104,10 +105,10 @@ class BatchResponse:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _send(self, send: Send, tasks: Sequence[asyncio.Future[dict[str, Any]]]) -> None:
+    async def _send(self, send: Send, tasks: Sequence[asyncio.Future[bytes]]) -> None:
         before = b'{"object": "audio.speech.batch", "items": ['
         for place, task in enumerate(tasks):
-            item = json_text(await task, indent=None).encode()
+            item = await task
             if place == 0:
                 headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -116,7 +117,12 @@ class BatchResponse:
         await send(body_message(b"]}", more=False))
 
 
-async def _item(place: int, flow: Flow) -> dict[str, Any]:
+async def _item(place: int, flow: Flow) -> bytes:
+    found = await _spoken(place, flow)
+    return await to_thread.run_sync(lambda: json_text(found, indent=None).encode())
+
+
+async def _spoken(place: int, flow: Flow) -> dict[str, Any]:
     try:
         await flow.start()
         audio = b"".join([data async for data, _ in flow.encoded()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from tts_core.errors import CheckpointError, NotFoundError, UsageError, did_you_
 from tts_core.serving.voices import TakenError, Voice, VoiceStore
 
 FIELDS = ("name", "audio_sample", "transcript", "consent")
+_PIECE = 1 << 16  # bytes that are parsed at a time
 REFUSALS = ("", "0", "false", "no", "off", "none", "null")  # of consent
 
 
@@ -89,12 +91,14 @@ async def _form(request: Request, limits: Limits) -> FormData:
         )
     body = await read_bytes(request, limits.upload, limits.body_seconds)
 
-    async def once() -> AsyncGenerator[bytes, None]:
-        yield body
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        for start in range(0, len(body), _PIECE):
+            yield body[start : start + _PIECE]
+            await asyncio.sleep(0)  # speech of others goes on
 
     try:
         return await MultiPartParser(
-            request.headers, once(), max_files=8, max_fields=16, max_part_size=1 << 16
+            request.headers, pieces(), max_files=8, max_fields=16, max_part_size=1 << 16
         ).parse()
     except (MultiPartException, KeyError, ValueError) as fault:
         detail = fault.message if isinstance(fault, MultiPartException) else "not readable"

@@ -80,6 +80,27 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
         assert "Hello" not in "".join(log), "texts are not logged"
 
 
+def test_a_voice_that_is_uploaded_speaks(tmp_path: Path) -> None:
+    """The embedded voice continues a recording of its own; a voice without a transcript is refused."""
+    with started(tmp_path, "--no-warm-up") as (_, url, _):
+        said = "[S1] Hello there, this is a voice."
+        body = {"input": said, "seed": 1, "response_format": "wav"}
+        sample = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60).content
+        for name, words in (("own", said), ("dumb", None)):
+            form = {"name": name, "consent": "yes"} | ({} if words is None else {"transcript": words})
+            answer = httpx.post(
+                f"{url}/v1/audio/voices", data=form, files={"audio_sample": sample}, timeout=60
+            )
+            assert answer.status_code == 200
+        speech = {"input": "[S1] Good morning.", "voice": "own", "response_format": "wav", "seed": 2}
+        heard = httpx.post(f"{url}/v1/audio/speech", json=speech, timeout=60)
+        assert heard.status_code == 200
+        plain = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "alloy"}, timeout=60)
+        assert plain.content != heard.content
+        refused = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "dumb"}, timeout=60)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "voice")
+
+
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     with started(tmp_path, "--no-warm-up") as (process, _, _):
         process.send_signal(signal.SIGINT)
