@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 
 from converters.part import Part
 from converters.published import Published
 from converters.rules.dequantize import Quantization
 from tts_core import models
 from tts_core.errors import SpeechError
+from tts_core.files.record import CARD
 from tts_core.files.regular import read_text
 from tts_core.printable import one_line
+from tts_core.voice import embedded
 
 NON_COMMERCIAL = "cc-by-nc-4.0"
 
 
-def card_of(published: Published, dtype: str, quantization: Quantization | None, version: str) -> str:
-    """Write the text of a model card. dtype: of the root's tensors. version: of this package."""
+MEASURED = "## Measured by mlx-port verify"
+
+
+def card_of(
+    published: Published,
+    dtype: str,
+    quantization: Quantization | None,
+    version: str,
+    repository: str | None = None,
+) -> str:
+    """Write the text of a model card.
+
+    dtype: of the root's tensors. version: of this package. repository: hub id that it is uploaded to.
+    """
     parts = list(published.parts.values())
     root = parts[0]
     licenses = {models.network(part.kind).title: license_of(part) for part in parts}
@@ -29,10 +47,12 @@ def card_of(published: Published, dtype: str, quantization: Quantization | None,
         "---",
         "library_name: mlx",
         "pipeline_tag: text-to-speech",
+        "language: en",
         "tags:",
         *["- mlx", "- text-to-speech", f"- {root.kind}"],
         *[f"license: {front}"] * bool(front),
         *[f"base_model: {root.origin.repository}"] * bool(root.origin.repository),
+        *["base_model_relation: quantized"] * bool(root.origin.repository and how),
         "---",
         "",
         f"# {name} for MLX",
@@ -48,13 +68,43 @@ def card_of(published: Published, dtype: str, quantization: Quantization | None,
             lines += ["", "CC-BY-NC 4.0 forbids commercial use. It applies to the folder mbd/ only."]
         lines += [""]
     if published.model is not None:
-        model = models.model(published.model)
-        lines += ["```", f"mlx-port generate --model path/of/this/folder {model.example}", "```", ""]
+        lines += _commands(models.model(published.model).example, repository)
     return "\n".join(lines)
+
+
+def _commands(example: str, repository: str | None) -> list[str]:
+    """List the lines that fetch and use the folder. example: flags of `mlx-port generate`."""
+    folder = "path/of/this/folder" if repository is None else repository.rpartition("/")[2]
+    fetch = [] if repository is None else [f"hf download {repository} --local-dir {folder}"]
+    return [
+        *["```", *fetch, f"mlx-port generate --model {folder} {example}", "```", ""],
+        *["```python", "import mlx_port", "", f'model = mlx_port.load("{folder}")', "```", ""],
+    ]
+
+
+def add_measurements(folder: Path, lines: Sequence[str]) -> None:
+    """Put lines at the end of a folder's card, in place of those of an earlier call. Raises OSError.
+
+    A folder without a card stays without.
+    """
+    card = folder / CARD
+    if not card.is_file():
+        return
+    text = read_text(card).partition(f"{MEASURED}\n")[0].rstrip()
+    handle, partial = tempfile.mkstemp(dir=folder, prefix=".card-")
+    try:
+        with open(handle, "w", encoding="utf-8", newline="") as file:
+            file.write("\n".join([text, "", MEASURED, "", *[f"- {line}" for line in lines], ""]))
+        os.chmod(partial, card.stat().st_mode & 0o777)
+        os.replace(partial, card)
+    finally:
+        Path(partial).unlink(missing_ok=True)
 
 
 def license_of(part: Part) -> str | None:
     """Find the license of a part's weights; if several are published, in the source's model card."""
+    if part.files[0].is_relative_to(embedded.FOLDER):
+        return embedded.LICENSE
     if models.network(part.kind).license is not None:
         return models.network(part.kind).license
     try:

@@ -78,6 +78,11 @@ def _spelling(argument: str, known: set[str]) -> str:
 @click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in --hf-path.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; read and write no tensors.")
 @click.option("--force", is_flag=True, help="Replace DST if it is a converted model.")
+@click.option(
+    "--upload-repo",
+    metavar="NAME",
+    help="Upload DST to the hub as owner/name; with --dry-run: show the card.",
+)
 @click.option("--offline", is_flag=True, help="Use the hub's cache only; no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -165,6 +170,7 @@ def _run(
     revision: str | None,
     dry_run: bool,
     force: bool,
+    upload_repo: str | None,
     offline: bool,
     as_json: bool,
     debug: bool,
@@ -183,10 +189,15 @@ def _run(
     if quantize and dequantize:
         raise UsageError("-q, -d: give only one of them")
 
+    if upload_repo is not None:
+        from converters.files.upload import check_name
+
+        check_name(upload_repo, offline=offline)
     flag = "--hf-path" if sources else "SRC"
     sources, mlx_path = _arrange(places, sources, mlx_path)
 
-    from converters.convert import outline, write
+    from converters.card import card_of
+    from converters.convert import outline, version, write
     from converters.files.destination import check_destination
     from converters.files.workplace import clear_leftovers
     from converters.published import open_published
@@ -221,13 +232,20 @@ def _run(
     plan = outline(published, dtype=dtype, quantization=how)
     if dry_run:
         report = plan.report() | {"ignored_files": dict(published.ignored)}
+        if upload_repo is not None:
+            card = card_of(published, plan.dtype, how, version(), upload_repo)
+            report |= {"upload": upload_repo, "card": card, "uploaded": plan.files()}
     else:
         with _Bar(plan.nbytes) as bar:
-            report = write(published, plan, mlx_path, force=force, progress=bar)
+            report = write(published, plan, mlx_path, force=force, progress=bar, repository=upload_repo)
     if as_json:
         click.echo(json_text(report, sort_keys=True))
     else:
         click.echo("\n".join(map(one_line, summary(report, None if dry_run else mlx_path))))
+    if upload_repo is not None and not dry_run:
+        from converters.files.upload import upload
+
+        click.echo(one_line(f"uploaded to {upload(Path(mlx_path), upload_repo)}"), err=as_json)
 
 
 def _arrange(

@@ -33,7 +33,7 @@ from converters.rules.original_quant import stored as stored_original
 from tts_core import models
 from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError, UsageError
-from tts_core.files.record import RECORD, WEIGHTS
+from tts_core.files.record import CARD, RECORD, WEIGHTS
 from tts_core.files.regular import opened
 from tts_core.printable import one_line
 
@@ -133,6 +133,15 @@ class Outline:
         """Dtype of the root's tensors."""
         return self.plans[0].dtype
 
+    def files(self) -> list[str]:
+        """List the files that the folder will have, by their paths in it."""
+        found = [CARD, RECORD]
+        for plan in self.plans:
+            names = shard_names(len(shards([output.entries for output in plan.outputs])))
+            names += ["config.json", "model.safetensors.index.json", *plan.part.documents]
+            found += [f"{plan.kind.folder}/{name}".lstrip("/") for name in names]
+        return sorted(found)
+
     def report(self) -> dict[str, Any]:
         """Report counts, sizes and dropped tensors as JSON values."""
         how = self.quantization
@@ -231,8 +240,12 @@ def write(
     *,
     force: bool = False,
     progress: Callable[[int], object] | None = None,
+    repository: str | None = None,
 ) -> dict[str, Any]:
-    """Write the folder of an outline of these parts; arguments and errors are those of `convert`."""
+    """Write the folder of an outline of these parts; arguments and errors are those of `convert`.
+
+    repository: hub id that the model card names.
+    """
     destination, quantization = Path(destination), whole.quantization
     files = [file for plan in whole.plans for file in plan.part.files]
     if quantization is not None and not quantization.original:
@@ -247,7 +260,7 @@ def write(
             hashes.add(place.glob(f"*{WEIGHTS}"))  # during the conversion of the next part
         report = whole.report() | {
             "tool": "mlx-port",
-            "version": _version(),
+            "version": version(),
             "ignored_files": dict(published.ignored),
         }
         for plan in whole.plans:
@@ -257,8 +270,8 @@ def write(
             ]
         for plan in whole.plans:
             plan.part.check_unchanged()
-        card = card_of(published, whole.dtype, quantization, report["version"])
-        (folder / "README.md").write_text(card, "utf-8")
+        card = card_of(published, whole.dtype, quantization, report["version"], repository)
+        (folder / CARD).write_text(card, "utf-8")
         output = sorted(path for path in folder.rglob("*") if path.is_file())
         hashes.add(output)
         report["written"] = {
@@ -402,7 +415,8 @@ class _Hashes:
         return digest.hexdigest()
 
 
-def _version() -> str:
+def version() -> str:
+    """Return the version of this package."""
     try:
         return metadata.version("mlx-port")
     except metadata.PackageNotFoundError:

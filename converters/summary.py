@@ -20,7 +20,11 @@ def summary(report: dict[str, Any], destination: str | None) -> list[str]:
     lines += _quantized(report)
     lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
     size = f"{_size(report['bytes'])}, {report['dtype']}"
-    return [*lines, f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
+    lines += [f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
+    if "card" in report:
+        lines += [f"would upload to {report['upload']}: {', '.join(report['uploaded'])}", ""]
+        lines += report["card"].splitlines()
+    return lines
 
 
 def _dropped(dropped: dict[str, str]) -> list[str]:

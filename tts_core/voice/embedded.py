@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-NAME = "embedded"  # as a source of the commands
+NAME, LICENSE = "embedded", "apache-2.0"  # as a source of the commands; of its weights
 FOLDER = Path(__file__).parent
 DIA, CODEC = FOLDER / "dia", FOLDER / "codec"
 

@@ -55,7 +55,8 @@ def verify(context: click.Context, **flags: Any) -> None:
 
     Every part of the model in DST is compared; give several SRC if the parts are in several places.
     Each layer of DST runs in MLX and in PyTorch, in float64 and float32, one layer at a time.
-    Exits with 1 if an error exceeds what rounding explains, or a tensor differs from that of SRC.
+    Exits with 1 if an error exceeds what rounding explains, or a tensor differs from that of SRC. The model
+    card of DST gets the summary.
     """
     if not _run(**flags):
         context.exit(1)
@@ -109,7 +110,22 @@ def _run(
     report.seconds_taken = time.perf_counter() - started
     report.peak_memory_bytes = _peak_bytes()
     _write(report, as_json, page)
+    _note_in_card(report, destination)
     return report.passed
+
+
+def _note_in_card(report: Report, destination: str) -> None:
+    """Add the summary to the model card of DST; a folder that cannot be written is left as it is."""
+    from pathlib import Path
+
+    from converters.card import add_measurements
+    from tts_core.errors import SpeechError
+    from tts_core.printable import one_line
+
+    try:
+        add_measurements(Path(destination).expanduser(), report.summary())
+    except (OSError, SpeechError) as error:
+        click.echo(one_line(f"{destination}: its model card was not changed ({error})"), err=True)
 
 
 def _converted(destination: str) -> Published:

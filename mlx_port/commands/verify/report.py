@@ -153,6 +153,17 @@ class Report:
             }
         )
 
+    def summary(self) -> list[str]:
+        """List the lines for the model card: the verdict, the change by conversion, the versions."""
+        layers, tensors = sum(row.judged for row in self.rows), sum(one.tensors for one in self.tensors)
+        verdict = "all within the bound" if self.passed else f"FAIL: {len(self.failures())} checks failed"
+        return [
+            f"{layers} layers of MLX in float32 compared with PyTorch in float64, {tensors} tensors with "
+            f"their source: {verdict}",
+            *(f"{part}, {loss_line(loss)}" for part, loss in self.losses.items()),
+            ", ".join(f"{name} {value}" for name, value in self.environment.items()),
+        ]
+
     def text(self) -> str:
         """Format for a terminal."""
         return "\n".join(map(one_line, self._lines()))

@@ -26,6 +26,8 @@ from tests.tiny.record import record_again
 SOURCES = {"v_0626": (V_0626, DAC_PTH), "v_v01": (V_V01, DAC), "v_0626_hf": (V_0626_HF, DAC_HF)}
 QUICK = ("--rows", "20", "--seconds", "0.1")
 
+MEASURED = "Measured by mlx-port verify"
+
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory) -> Callable[..., Path]:
@@ -110,6 +112,7 @@ def test_a_bit_that_rounding_would_explain_is_found_by_its_hash(converted, tmp_p
     file.write_bytes(content)
     done = verify("v_0626_hf", folder)
     assert done.code == 1
+    assert ": FAIL: 1 checks failed\n" in (folder / "README.md").read_text()
     changed = "FAIL codec/model.safetensors: changed since the conversion, by its sha256"
     assert [line for line in done.out.splitlines() if line.startswith("FAIL")] == [changed]
 
@@ -126,6 +129,11 @@ def test_a_narrower_conversion_passes_and_its_loss_is_told(dtype, converted, ver
         ("dia", dtype),
     }
     assert all(row["judged"] for row in report["layers"])
+    card = (converted("v_0626_hf", dtype) / "README.md").read_text()
+    assert re.search(
+        rf"## {MEASURED}\n\n- \d+ layers of MLX .*: all within the bound\n- dia, conversion: ", card
+    )
+    assert re.search(r"\n- TF32 off, mlx [\d.]+ \(\w+\), torch [\w.+]+ \(cpu\)\n$", card)
     tensors = {one["name"]: one["snr_db"] for one in report["tensors"]}
     assert tensors["norms"] is None  # exact
     assert tensors["codec decoder"] is None
