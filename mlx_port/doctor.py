@@ -11,7 +11,9 @@ import mlx.core as mx
 
 from mlx_port.api import voice_folders
 from mlx_port.blas import load_blas
+from mlx_port.kernels import row_paths
 from mlx_port.memory import backend_name, free_bytes
+from tts_core.errors import UsageError
 
 
 def facts() -> dict[str, Any]:
@@ -28,8 +30,18 @@ def facts() -> dict[str, Any]:
         "voice": next(
             (str(folder) for folder in voice_folders() if (folder / "config.json").is_file()), None
         ),
+        "rows": _rows(),
         "fault": _fault(),
     }
+
+
+def _rows() -> dict[str, dict[str, str]]:
+    """Report the path of products of two rows, and its reason, by dtype."""
+    try:
+        kinds = (*row_paths.EVERY, row_paths.QUANTIZED)
+        return {kind: asdict(row_paths.chosen(kind)) for kind in kinds}
+    except UsageError as error:
+        return {"every dtype": {"path": "none", "why": str(error)}}
 
 
 def _tf32(backend: str) -> str:

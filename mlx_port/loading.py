@@ -11,6 +11,8 @@ import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from mlx_port.kernels.row_paths import forced
+from mlx_port.memory import wire
 from mlx_port.stored import cast_floats, quantize_linears, read_config, read_tensors, understood
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
@@ -144,6 +146,7 @@ def assemble(parts: Parts) -> Pipeline:
 
     Raises CheckpointError for weights that do not fit, and ResourceError where memory would not hold them.
     """
+    wire()
     return importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
 
 
@@ -157,6 +160,7 @@ def open_parts(
     """Open the parts that `load` assembles, without reading tensors. kinds: parts to open; None for all."""
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    forced()  # refuses a bad choice before anything is read
     if not isinstance(path, str | Path):
         raise UsageError(f"model: {path!r} is not a path; give a folder that convert-weights wrote")
     folder = Path(path)

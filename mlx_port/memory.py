@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import mlx.core as mx
 
 from tts_core.memory import machine
@@ -35,6 +37,12 @@ def free_bytes() -> int | None:
         left = recommended - mx.get_active_memory() - unused
         free = left if free is None else min(left, free)
     return None if free is None else max(0, free) + unused
+
+
+def wire() -> None:
+    """Let macOS keep the weights in memory; before macOS 15 it cannot."""
+    if backend_name() == "mlx-metal" and int(platform.mac_ver()[0].partition(".")[0] or 0) >= 15:
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 
 
 def backend_name() -> str:

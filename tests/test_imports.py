@@ -67,6 +67,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     ],
     "mlx_port": [
         ("blas",),
+        ("kernels",),
         ("layers",),
         ("guard", "host", "memory", "reading", "stored"),
         ("layerwise", "loading"),

@@ -183,7 +183,12 @@ def _mlx(facts: dict[str, Any]) -> list[str]:
     ]
     if facts["backend"] == "cpu":
         lines.append(f"            BLAS: {facts['blas']['why']}")
-    return lines
+    alike: dict[tuple[str, str], list[str]] = {}
+    for dtype, row in facts["rows"].items():
+        alike.setdefault((row["path"], row["why"]), []).append(dtype)
+    return lines + [
+        f"            two rows in {', '.join(dtypes)}: {path}, {why}" for (path, why), dtypes in alike.items()
+    ]
 
 
 def _torch(facts: dict[str, Any]) -> list[str]:

@@ -31,7 +31,7 @@ def drawing(sampling: Sampling, *, eos: int, cross_rope: bool) -> Callable[[mx.a
     def ids(logits: mx.array, uniform: mx.array) -> mx.array:
         wide = logits.astype(mx.float32)
         # without guidance both are the conditional rows, which guidance leaves unchanged
-        kept = candidates(wide[0], wide[-1], sampling, eos)
+        kept = candidates(wide[:1].squeeze(0), wide[-1:].squeeze(0), sampling, eos)
         drawn = mx.argmax(kept, axis=-1) if sampling.temperature == 0 else draw(kept, uniform)
         return marked(drawn, wide.flatten(0, 1))
 
@@ -42,20 +42,15 @@ def accepting(config: DiaConfig) -> Callable[..., tuple[mx.array, mx.array]]:
     """Build the rule of DelayGrid.accept.
 
     It takes drawn ids (B, C), ends (B, C) of channel 0's EOS row or -1, the same in all channels, forced ids
-    of the next row (B, C), and its number, prompt and limit (B, 1) each; it returns the row and new ends.
+    of the next row (B, C), and its number, prompt and limit (3, B, C); it returns the row and new ends.
     """
     eos, pad, delays = config.eos_token_id, config.pad_token_id, mx.array(config.delay_pattern)
 
     @chain
     def accept(
-        ids: mx.array,
-        lead: mx.array,
-        ends: mx.array,
-        forced: mx.array,
-        row: mx.array,
-        prompt: mx.array,
-        limit: mx.array,
+        ids: mx.array, lead: mx.array, ends: mx.array, forced: mx.array, numbers: mx.array
     ) -> tuple[mx.array, mx.array]:
+        row, prompt, limit = (part.squeeze(0) for part in mx.split(numbers, 3))
         speaking = (row > prompt) & (ends < 0)
         ends = mx.where(speaking & ((lead == eos) | (row > prompt + limit)), row, ends)
         since = mx.where(ends < 0, -1, row - ends)

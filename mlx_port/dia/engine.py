@@ -12,7 +12,7 @@ import numpy as np
 
 from mlx_port.codecs.dac import Dac
 from mlx_port.dia.dia import Dia
-from mlx_port.dia.fused import FusedDecoder, join
+from mlx_port.dia.fused import fused, join
 from mlx_port.dia.guard import fault
 from mlx_port.dia.slots import Slots, decode
 from mlx_port.host import Host
@@ -49,7 +49,7 @@ class DiaEngine:
 
     def slots(self, texts: int, *, rows: int, text_rows: int) -> Slots:
         """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows, with guidance."""
-        decoder = FusedDecoder(self.network, self._empty_text())
+        decoder = fused(self.network, self._empty_text())
         return Slots(decoder, texts=texts, rows=rows, text_rows=text_rows)
 
     @property
@@ -78,7 +78,7 @@ class DiaEngine:
 
     def _draws(self, batch: Batch, grid: DelayGrid, *, guided: bool) -> Iterator[np.ndarray]:
         """Yield ids for every next row of a grid, (B, C). One read from the device per row, a row late."""
-        decoder = FusedDecoder(self.network, self._empty_text() if guided else None)
+        decoder = fused(self.network, self._empty_text() if guided else None)
         texts, longest = len(batch.tokens), max(map(len, batch.tokens))
         return decode(Slots(decoder, texts=texts, rows=grid.rows.shape[1], text_rows=longest), batch, grid)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -16,8 +17,10 @@ from mlx_port.layers.add_norm import add_norm
 from mlx_port.layers.attention import attend_row
 from mlx_port.layers.chain import chain
 from mlx_port.layers.joining import joined
+from mlx_port.layers.kept import kept
 from mlx_port.layers.norm import RMSNorm
-from mlx_port.layers.spin import Spins, turn, turn_keys
+from mlx_port.layers.rows import product
+from mlx_port.layers.spin import Spins, turn, turn_queries
 
 Product = Callable[[mx.array], mx.array]
 
@@ -86,14 +89,18 @@ class FusedDecoder:
         rest = [None] * len(decoder.layers) if self.constants is None else [x[0, 0] for x in self.constants]
         self.layers = [_layer(layer, one) for layer, one in zip(decoder.layers, rest, strict=True)]
         self.embeddings, self.norm = decoder.embeddings, decoder.norm
-        self.spins = Spins(*decoder.rotary(0, self.config.max_position_embeddings))
+        self.head = product(network.logits_dense)
+        self.spins = Spins(decoder.rotary(0, self.config.max_position_embeddings))
         self.source_spins = None
         if decoder.cross_rope:
-            self.source_spins = Spins(*decoder.cross_rotary(0, self.config.max_position_embeddings))
-        channels, heads = self.config.num_channels, self.config.num_key_value_heads
-        self.offsets = mx.zeros((self.copies, 1, 1), mx.int32) + self.config.vocab_size * mx.arange(channels)
-        self.are_keys = (mx.arange(2 * heads) < heads)[:, None, None]
-        mx.async_eval(self.constants or [], self.offsets, self.are_keys)
+            self.source_spins = Spins(decoder.cross_rotary(0, self.config.max_position_embeddings))
+        offsets = self.config.vocab_size * mx.arange(self.config.num_channels)
+        self.offsets = mx.zeros((self.copies, 1, 1), mx.int32) + offsets
+        mx.async_eval(rest, self.offsets)
+        places = range(len(self.layers))
+        self.start = chain(self._start)
+        self.middles = [chain(partial(self._middle, index)) for index in places]
+        self.ends = [chain(partial(self._end, index)) for index in places]
 
     def logits(self, tokens: mx.array, places: np.ndarray, memory: Memory) -> mx.array:
         """Compute logits for every text's next row. → (R, C·V) in the network's dtype.
@@ -101,59 +108,63 @@ class FusedDecoder:
         tokens: (B, C), the last known row of each text.  places: (B,), their positions; `memory` takes them.
         """
         both = np.tile(places, self.copies)
-        x = self.embeddings.embed(_placed(tokens, self.offsets)).sum(axis=2).reshape(len(both), -1)
-        spin = self.spins(both)
-        source_spin = None if self.source_spins is None else self.source_spins(places)
-        seen, heard = _seen(both + 1), _seen(memory.lengths)
-        normed = self.layers[0].norms[0](x)
-        for index, layer in enumerate(self.layers):
-            _, between, after = layer.norms
-            attended = self._attend(layer.qkv(normed), spin, seen, both, memory, index)
-            x, normed = add_norm(x, layer.out(attended), between)
-            query = layer.query(normed[: len(places)])
-            attended = self._attend_source(query, source_spin, heard, memory, index)
-            x, normed = add_norm(x, layer.source_out(attended), after, rest=layer.nothing)
-            following = self.layers[index + 1].norms[0] if index + 1 < len(self.layers) else self.norm
-            gate, up = mx.split(layer.gate_up(normed), 2, axis=-1)
-            x, normed = add_norm(x, layer.down(_gated(gate, up)), following)
-        return self.network.logits_dense(normed)
+        spin, seen, heard = self.spins(both), _seen(both + 1), _seen(memory.lengths)
+        source_spin = () if self.source_spins is None else (self.source_spins(places),)
+        x, queries, fresh = self.start(tokens, spin)
+        for index, (middle, end) in enumerate(zip(self.middles, self.ends, strict=True)):
+            own = _written(memory.own[index], fresh, both)
+            memory.own[index] = own
+            attended = attend_row(
+                queries, own[0, :, :, : seen.most], own[1, :, :, : seen.most], seen.mask, SCALE
+            )
+            x, queries = middle(x, attended, *source_spin)
+            keys = memory.source_keys[index][:, :, : heard.most]
+            values = memory.source_values[index][:, :, : heard.most]
+            attended = attend_row(queries, keys, values, heard.mask, SCALE)
+            x, queries, fresh = end(x, attended, spin)
+        return x
 
-    def _attend(
-        self,
-        projected: mx.array,
-        spin: mx.array,
-        seen: Seen,
-        places: np.ndarray,
-        memory: Memory,
-        index: int,
-    ) -> mx.array:
-        """Write rows into the cache and attend to all that are known. (R, (H + 2 K) E) → (R, H E)."""
-        width, count = self.config.head_dim, self.config.num_attention_heads
-        heads = projected.reshape(len(projected), -1, 2, width // 2)
-        queries = turn(heads[:, :count], spin).reshape(len(projected), count, 1, width)
-        fresh = turn_keys(heads[:, count:], spin, self.are_keys)
-        fresh = fresh.reshape(len(projected), 2, -1, 1, width).swapaxes(0, 1)
-        cache = memory.own[index]
-        if (places == places[0]).all():
-            place = int(places[0])
-            cache[:, :, :, place : place + 1] = fresh
-        else:
-            cache = mx.put_along_axis(cache, mx.array(places)[None, :, None, None, None], fresh, axis=3)
-            memory.own[index] = cache
-        keys, values = cache[0, :, :, : seen.most], cache[1, :, :, : seen.most]
-        return attend_row(queries, keys, values, seen.mask, SCALE).reshape(len(projected), -1)
+    def _start(self, tokens: mx.array, spin: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """Embed rows; then as `_end`."""
+        embedded = self.embeddings.embed(tokens + self.offsets).sum(axis=2)  # (G, B, D)
+        x = embedded.flatten(0, 1)
+        return x, *self._heads(0, self.layers[0].norms[0](x), spin)
 
-    def _attend_source(
-        self, query: mx.array, spin: mx.array | None, heard: Seen, memory: Memory, index: int
-    ) -> mx.array:
-        """Attend to the texts. (B, H E) → same."""
-        width, count = self.config.cross_head_dim, self.config.cross_num_attention_heads
-        queries = query.reshape(len(query), count, 2, width // 2)
-        queries = queries if spin is None else turn(queries, spin)
-        keys = memory.source_keys[index][:, :, : heard.most]
-        values = memory.source_values[index][:, :, : heard.most]
-        queries = queries.reshape(len(query), count, 1, width)
-        return attend_row(queries, keys, values, heard.mask, SCALE).reshape(len(query), -1)
+    def _middle(
+        self, index: int, x: mx.array, attended: mx.array, *source_spin: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        """Add a layer's self-attention. → rows (R, D), and queries of the texts (B, H, 1, E)."""
+        layer = self.layers[index]
+        x, normed = self._sum(x, layer.out(attended.flatten(1)), layer.norms[1], None)
+        query = layer.query(normed[: len(x) // self.copies])
+        if source_spin:
+            return x, turn_queries(query, *source_spin)
+        return x, query.reshape(len(query), -1, 1, self.config.cross_head_dim)
+
+    def _end(
+        self, index: int, x: mx.array, attended: mx.array, spin: mx.array
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Add a layer's cross-attention and feed-forward. → rows, the next layer's queries, keys and values.
+
+        After the last layer: logits, and nothing else of use.
+        """
+        layer = self.layers[index]
+        x, normed = self._sum(x, layer.source_out(attended.flatten(1)), layer.norms[2], layer.nothing)
+        gate, up = mx.split(layer.gate_up(normed), 2, axis=-1)
+        last = index + 1 == len(self.layers)
+        norm = self.norm if last else self.layers[index + 1].norms[0]
+        x, normed = self._sum(x, layer.down(gate * mx.sigmoid(gate) * up), norm, None)
+        if last:
+            return self.head(normed), attended, attended
+        return x, *self._heads(index + 1, normed, spin)
+
+    def _heads(self, index: int, normed: mx.array, spin: mx.array) -> tuple[mx.array, mx.array]:
+        return turn(self.layers[index].qkv(normed), spin, self.config.num_attention_heads, pairs=False)
+
+    def _sum(
+        self, x: mx.array, added: mx.array, norm: RMSNorm, rest: mx.array | None
+    ) -> tuple[mx.array, mx.array]:
+        return add_norm(x, added, norm, x.dtype, rest=rest)
 
 
 def _seen(counts: np.ndarray) -> Seen:
@@ -165,21 +176,24 @@ def _seen(counts: np.ndarray) -> Seen:
     return Seen(most, mx.array(seen)[:, None, None])
 
 
-@chain
-def _placed(tokens: mx.array, offsets: mx.array) -> mx.array:
-    """Compute rows of the embedding. (B, C), (G, 1, C) → (G, B, C)."""
-    return tokens + offsets
-
-
-@chain
-def _gated(gate: mx.array, up: mx.array) -> mx.array:
-    return gate * mx.sigmoid(gate) * up
+def _written(cache: mx.array, fresh: mx.array, places: np.ndarray) -> mx.array:
+    """Put new keys and values at the rows' positions, in place. (2, R, K, rows, E), (2, R, K, 1, E), (R,)."""
+    place = int(places[0])
+    if (places == place).all():
+        cache[:, :, :, place : place + 1] = fresh
+        return cache
+    return mx.put_along_axis(cache, mx.array(places)[None, :, None, None, None], fresh, axis=3)
 
 
 def join(network: Dia) -> None:
     """Join the weights of parallel products; the network's own become views, under their names."""
     for layer in network.model.decoder.layers:
         _qkv(layer)
+
+
+def fused(network: Dia, nothing: mx.array | None) -> FusedDecoder:
+    """Return the decoder's form for single rows; built again only for other weights."""
+    return kept(network, ("decoder", nothing is None), lambda: FusedDecoder(network, nothing))
 
 
 def _qkv(layer: DecoderLayer) -> Product:
@@ -191,11 +205,11 @@ def _layer(layer: DecoderLayer, nothing: mx.array | None) -> Layer:
     attention, source, mlp = layer.self_attention, layer.cross_attention, layer.mlp
     return Layer(
         (layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm),
-        _qkv(layer),
-        attention.o_proj,
-        source.q_proj,
-        source.o_proj,
+        product(_qkv(layer)),
+        product(attention.o_proj),
+        product(source.q_proj),
+        product(source.o_proj),
         nothing,
-        mlp.gate_up_proj,
-        mlp.down_proj,
+        product(mlp.gate_up_proj),
+        product(mlp.down_proj),
     )

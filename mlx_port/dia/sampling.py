@@ -6,6 +6,7 @@ The rules on MLX arrays; tests/tts_core/dia/sampling_rules.py defines them in pl
 from __future__ import annotations
 
 import mlx.core as mx
+import numpy as np
 
 from tts_core.dia.sampling import V01_EOS_SCALE, Sampling
 
@@ -19,7 +20,8 @@ def keep_top_k(ranking: mx.array, logits: mx.array, top_k: int) -> mx.array:
     """Keep `logits` where `ranking` is among its row's `top_k` largest, else -inf; ties at the cut stay."""
     if not 0 < top_k < ranking.shape[-1]:
         return logits
-    edge = mx.topk(ranking, top_k, axis=-1).min(axis=-1, keepdims=True)
+    place = ranking.shape[-1] - top_k
+    edge = mx.partition(ranking, place, axis=-1)[..., place : place + 1]
     return mx.where(ranking < edge, -mx.inf, logits)
 
 
@@ -36,8 +38,7 @@ def keep_top_p(logits: mx.array, top_p: float) -> mx.array:
 
 def forbid_special(logits: mx.array, eos: int) -> mx.array:
     """Set logits to -inf above EOS everywhere, and at EOS in every channel but the first. (..., C, V)."""
-    ids = mx.arange(logits.shape[-1])
-    channel = mx.arange(logits.shape[-2])[:, None]
+    ids, channel = _counted(logits.shape[-1]), _counted(logits.shape[-2])[:, None]
     return mx.where((ids > eos) | ((ids == eos) & (channel > 0)), -mx.inf, logits)
 
 
@@ -55,7 +56,7 @@ def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: i
     if sampling.temperature == 0:
         return logits
     logits = logits / sampling.temperature
-    ids = mx.arange(logits.shape[-1])
+    ids = _counted(logits.shape[-1])
     ends = mx.argmax(logits, axis=-1, keepdims=True) == eos
     logits = mx.where(mx.where(ends, ids < eos, ids == eos), -mx.inf, logits)
     return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
@@ -64,11 +65,11 @@ def candidates_0626(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: i
 def candidates_v01(cond: mx.array, uncond: mx.array, sampling: Sampling, eos: int) -> mx.array:
     """Compute the logits that the v0.1 rule samples from: guided, channel 0's EOS scaled. (..., C, V)."""
     logits = forbid_special(guide(cond, uncond, sampling.cfg_scale), eos)
-    logits[..., 0, eos] *= V01_EOS_SCALE
+    ids, channel = _counted(logits.shape[-1]), _counted(logits.shape[-2])[:, None]
+    logits = mx.where((ids == eos) & (channel == 0), logits * V01_EOS_SCALE, logits)
     if sampling.temperature == 0:
         return logits
     logits = logits / sampling.temperature
-    ids = mx.arange(logits.shape[-1])
     not_best = mx.argmax(logits, axis=-1, keepdims=True) != eos
     logits = mx.where(not_best & (ids == eos), -mx.inf, logits)
     return keep_top_p(keep_top_k(logits, logits, sampling.top_k), sampling.top_p)
@@ -80,3 +81,8 @@ def draw(logits: mx.array, uniform: mx.array) -> mx.array:
     (..., V) each → (...) uint32.
     """
     return mx.argmax(logits - mx.log(-mx.log(uniform)), axis=-1)
+
+
+def _counted(count: int) -> mx.array:
+    """0 .. count-1, built on the host: a launch less than mx.arange."""
+    return mx.array(np.arange(count, dtype=np.int32))

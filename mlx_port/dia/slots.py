@@ -13,10 +13,13 @@ import numpy as np
 
 from mlx_port.dia.drawing import accepting, drawing
 from mlx_port.dia.fused import FusedDecoder, Memory
+from mlx_port.kernels.noise import trial, uniform
+from mlx_port.kernels.source import passes
 from tts_core.dia.grid import FREE, DelayGrid
 from tts_core.dia.joining import Joining
 from tts_core.dia.request import Batch
 from tts_core.dia.sampling import Sampling
+from tts_core.nn.noise import HostNoise
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 
@@ -81,10 +84,9 @@ class Slots:
         self._follow(taken)
         logits = self.decoder.logits(self.tokens, self.filled - 1, self.memory)
         ids = self._draw(logits.reshape(self.decoder.copies, self.texts, *self.shape), taken)
-        numbers = mx.array(np.concatenate([self.filled[:, None], self.bounds], axis=1))
-        self.tokens, self.ends = self.accept(
-            ids, self.ends, self._forced(taken), numbers[:, :1], numbers[:, 1:2], numbers[:, 2:]
-        )
+        numbers = np.stack([self.filled, *self.bounds.T])[:, :, None]
+        wide = np.broadcast_to(numbers, (3, *self.tokens.shape))  # one launch takes arrays of one shape
+        self.tokens, self.ends = self.accept(ids, self.ends, self._forced(taken), mx.array(wide))
         mx.async_eval(ids, self.tokens, self.ends)
         self.filled = np.minimum(self.filled + 1, self.last_row)  # rows past the grid's end are dropped
         self.ticks += 1
@@ -108,27 +110,33 @@ class Slots:
             groups.setdefault(self._text(slot).sampling, []).append(slot)
         if not groups:
             return self.free_row
-        uniform = mx.array(self._uniform(taken))
+        numbers = self._uniform(taken)
         found = [
             (slots, drawing(sampling, eos=config.eos_token_id, cross_rope=config.cross_rope))
             for sampling, slots in groups.items()
         ]
         if len(found) == 1:
-            return found[0][1](logits, uniform)
+            return found[0][1](logits, numbers)
         ids = self.free_row
         for slots, ids_of in found:
             place = mx.array(slots)
-            ids = mx.put_along_axis(ids, place[:, None], ids_of(logits[:, place], uniform[place]), axis=0)
+            ids = mx.put_along_axis(ids, place[:, None], ids_of(logits[:, place], numbers[place]), axis=0)
         return ids
 
-    def _uniform(self, taken: Sequence[int]) -> np.ndarray:
+    def _uniform(self, taken: Sequence[int]) -> mx.array:
         """Draw uniform numbers, (B, C, V) float32. A text inside its prompt draws nothing from its source."""
+        texts = {slot: self._text(slot) for slot in taken}
+        steps = {slot: max(0, int(self.filled[slot] - 1 - self.bounds[slot, 0])) for slot in taken}
+        noise = {slot: text.noise for slot, text in texts.items() if text.sampling.temperature}
+        seeds = {slot: one.seed for slot, one in noise.items() if isinstance(one, HostNoise)}
+        if len(seeds) == len(noise) and passes(trial):
+            every = range(self.texts)
+            return uniform([seeds.get(i, 0) for i in every], [steps.get(i, 0) for i in every], self.shape)
         numbers = np.full((self.texts, *self.shape), 0.5, np.float32)
-        for slot in taken:
-            text, step = self._text(slot), self.filled[slot] - 1 - self.bounds[slot, 0]
-            if step >= 0 and text.sampling.temperature:
-                numbers[slot] = text.noise.uniform(int(step), self.shape)
-        return numbers
+        for slot, one in noise.items():
+            if self.filled[slot] > self.bounds[slot, 0]:
+                numbers[slot] = one.uniform(steps[slot], self.shape)
+        return mx.array(numbers)
 
     def _forced(self, taken: Sequence[int]) -> mx.array:
         """Return forced ids of the next row of each text, else FREE. (B, C)."""

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import mlx.core as mx
 
-from mlx_port.layers.chain import chain
-from mlx_port.layers.norm import RMSNorm
+from mlx_port.kernels import add_norm as kernel
+from mlx_port.kernels import source
+
+
+class Norm(Protocol):
+    """An RMS norm; the dtype of its result depends on that of its input, or is the weight's."""
+
+    weight: mx.array
+    eps: float
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """(..., D) → same."""
+        ...
 
 
 def add_norm(
-    x: mx.array, added: mx.array, norm: RMSNorm, *, rest: mx.array | None = None
+    x: mx.array, added: mx.array, norm: Norm, dtype: mx.Dtype, *, rest: mx.array | None = None
 ) -> tuple[mx.array, mx.array]:
-    """Return the sum and its norm. x: (R, D).  added: (R, D), or (B, D) for the first B of 2 B rows.
+    """Return the sum and its norm. x: (R, D).  added: (R, D), or (B, D) for the first B rows.
 
-    rest: (D,), added to the other rows; None if there are none.
+    rest: (D,), added to the other rows; None if there are none.  dtype: of the norm.
     """
-    if rest is None:
-        total, wide = _add(x, added)
-    else:
-        texts = len(added)
-        parts = _add_first(x.reshape(2, texts, -1), added, rest, mx.array([[[True]], [[False]]]))
-        total, wide = (part.reshape(x.shape) for part in parts)
-    return total, mx.fast.rms_norm(wide, norm.weight, norm.eps).astype(x.dtype)
-
-
-@chain
-def _add(x: mx.array, added: mx.array) -> tuple[mx.array, mx.array]:
+    if source.passes(kernel.trial):
+        return kernel.add_norm(x, added, rest, norm.weight, norm.eps, dtype)
+    if rest is not None:
+        added = mx.concatenate([added, mx.broadcast_to(rest, (len(x) - len(added), len(rest)))])
     total = x + added
-    return total, total.astype(mx.float32)
-
-
-@chain
-def _add_first(x: mx.array, added: mx.array, rest: mx.array, first: mx.array) -> tuple[mx.array, mx.array]:
-    total = x + mx.where(first, added, rest)
-    return total, total.astype(mx.float32)
+    return total, norm(total)

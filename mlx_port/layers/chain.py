@@ -1,4 +1,4 @@
-"""Element-wise operations as one kernel."""
+"""Parts of a step, built once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import ParamSpec, TypeVar, cast
 
 import mlx.core as mx
 
-Inputs = ParamSpec("Inputs")  # arrays
+from mlx_port.kernels.source import on_gpu
+
+Inputs = ParamSpec("Inputs")  # arrays, and tuples of them
 Result = TypeVar("Result")
 
 
 def chain(function: Callable[Inputs, Result]) -> Callable[Inputs, Result]:
-    """Compile a function of arrays: each chain of element-wise operations becomes one launch.
+    """Compile a function of arrays: its graph is built once, and each chain of element-wise operations in it
+    is one launch. Arrays that it uses besides its inputs must stay the same.
 
     A CPU has no launches to save, and MLX would call a C++ compiler there: the function runs as it is.
     """
@@ -21,7 +24,6 @@ def chain(function: Callable[Inputs, Result]) -> Callable[Inputs, Result]:
 
     @wraps(function)
     def call(*inputs: Inputs.args, **no: Inputs.kwargs) -> Result:
-        on_cpu = mx.default_device().type == mx.DeviceType.cpu
-        return (function if on_cpu else compiled)(*inputs, **no)
+        return (compiled if on_gpu() else function)(*inputs, **no)
 
     return call

@@ -1,51 +1,54 @@
-"""Rotary positions of single rows as one element-wise product each, for keys together with their values."""
+"""Rotary positions of single rows, each at its own position."""
 
 from __future__ import annotations
 
 import mlx.core as mx
 import numpy as np
 
-from mlx_port.layers.chain import chain
+from mlx_port.kernels import source
+from mlx_port.kernels import turn as kernel
+from mlx_port.layers.rope import Rotation, rotate, rotate_pairs
 
 
 class Spins:
-    """Tables of half-split rotary positions, laid out for `turn`.
+    """Tables of rotary positions. cos, sin: (P, E/2) each, as in mlx_port.layers.rope."""
 
-    cos, sin: (P, E/2) each, as in mlx_port.layers.rope.
-    """
-
-    def __init__(self, cos: mx.array, sin: mx.array):
-        self.table = mx.stack([cos, -sin, sin], axis=1)  # (P, 3, E/2)
+    def __init__(self, rotation: Rotation):
+        cos, sin = rotation
+        self.table = mx.stack([cos, sin], axis=1)  # (P, 2, E/2)
         mx.async_eval(self.table)
 
     def __call__(self, places: np.ndarray) -> mx.array:
-        """Return the table of each row's position, or one for all rows if it is the same. (R,) → (R or 1, 1,
-        3, E/2).
+        """Return the tables of each row's position, (R, 2, E/2), or of the one position of all rows,
+        (1, 2, E/2). places: (R,).
         """
-        if (places == places[0]).all():
-            return self.table[int(places[0])][None, None]
-        return self.table[mx.array(places)][:, None]
+        first = int(places[0])
+        if (places == first).all():
+            return self.table[first : first + 1]
+        return self.table[mx.array(places)]
 
 
-def turn(x: mx.array, spin: mx.array) -> mx.array:
-    """Rotate queries. (R, H, 2, E/2), halves apart → same."""
-    return _turn(x, x[..., ::-1, :], spin[..., :1, :], spin[..., 1:, :])
+def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.array, mx.array]:
+    """Rotate queries and keys of a joined product, and lay out keys with values.
 
-
-def turn_keys(x: mx.array, spin: mx.array, are_keys: mx.array) -> mx.array:
-    """Rotate keys and leave values. (R, 2K, 2, E/2), halves apart → same.
-
-    are_keys: (2K, 1, 1) bool.
+    x: (R, (H + 2 K) E).  spin: from Spins.  pairs: as rotate_pairs does, else as rotate.
+    → queries (R, H, 1, E); keys and values (2, R, K, 1, E).
     """
-    return _turn_keys(x, x[..., ::-1, :], spin[..., :1, :], spin[..., 1:, :], are_keys)
+    if source.passes(kernel.trial):
+        return kernel.turn(x, spin, heads, pairs=pairs)
+    parts = x.reshape(len(x), -1, 1, 2 * spin.shape[-1])
+    kept = (parts.shape[1] - heads) // 2
+    turned = _turned(parts[:, : heads + kept], spin, pairs=pairs)
+    return turned[:, :heads], mx.stack([turned[:, heads:], parts[:, heads + kept :]])
 
 
-@chain
-def _turn(x: mx.array, other: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
-    return (x.astype(mx.float32) * cos + other.astype(mx.float32) * sin).astype(x.dtype)
+def turn_queries(x: mx.array, spin: mx.array) -> mx.array:
+    """Rotate queries by themselves. (B, H E) → (B, H, 1, E)."""
+    if source.passes(kernel.trial):
+        return kernel.turn_queries(x, spin)
+    return _turned(x.reshape(len(x), -1, 1, 2 * spin.shape[-1]), spin, pairs=False)
 
 
-@chain
-def _turn_keys(x: mx.array, other: mx.array, cos: mx.array, sin: mx.array, are_keys: mx.array) -> mx.array:
-    turned = x.astype(mx.float32) * cos + other.astype(mx.float32) * sin
-    return mx.where(are_keys, turned.astype(x.dtype), x)
+def _turned(x: mx.array, spin: mx.array, *, pairs: bool) -> mx.array:
+    rotation = spin[:, 0][:, None, None], spin[:, 1][:, None, None]
+    return (rotate_pairs if pairs else rotate)(x, rotation)

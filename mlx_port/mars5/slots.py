@@ -12,7 +12,9 @@ import numpy as np
 
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
+from mlx_port.layers.spin import Spins
 from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.mars5.one_row import fused
 from mlx_port.mars5.step import draw_ids
 from mlx_port.reading import Reading, begin_read, finish_read
 from tts_core.mars5.rows import BatchRows, Joining
@@ -36,7 +38,8 @@ class Slots:
         self.cache = [
             RowCache(mx.zeros(buffer, dtype), mx.zeros(buffer, dtype), self.at) for _ in network.ar.layers
         ]
-        self.rotary = network.positions(room)
+        self.one_row, self.rotary = fused(network), network.positions(room)
+        self.spins = Spins(self.rotary(0, room))
         self.tokens = mx.zeros((texts, 1), mx.int32)
         # last ids of each text, a ring; the vocabulary's size is an empty place
         self.recent = self._nothing(1)
@@ -102,10 +105,8 @@ class Slots:
     def logits(self, positions: np.ndarray) -> mx.array:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""
         seen = min(int(positions.max()) + 1, self.at.capacity)
-        at = self.host.to_device(positions)
-        self.at.move(at, seen)
-        rows = self.network.embed(self.tokens[: len(positions)])
-        return self.network.next_logits(rows, self.rotary(at[:, None, None], 1), self.cache)
+        self.at.move(self.host.to_device(positions), seen)
+        return self.one_row.next_logits(self.tokens[: len(positions)], self.spins(positions), self.cache)
 
     def _nothing(self, window: int) -> mx.array:
         """Build empty places for `window` ids of each text."""

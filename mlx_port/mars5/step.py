@@ -7,12 +7,16 @@ from collections.abc import Callable
 import mlx.core as mx
 import numpy as np
 
+from mlx_port.layers.chain import chain
+from mlx_port.layers.spin import Spins
 from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.mars5.one_row import fused
 from mlx_port.mars5.sampling import draw, log_probabilities, occurrences
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sampling import PENALTIES_ABOVE, end_penalties
 from tts_core.mars5.sequence import CodecSequence
 
+STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 MARK = -1  # replaces an id drawn from NaN or infinite logits
 Draw = Callable[[mx.array, mx.array], mx.array]
 
@@ -38,10 +42,7 @@ def draw_ids(
 
 
 class Step:
-    """The plain form: every operation is built from Python.
-
-    The first call processes the prompt, each later one the last drawn id. Calls do not wait for the device.
-    """
+    """The first call processes the prompt, each later one the last drawn id. Calls do not wait."""
 
     ahead = 1  # steps launched before an id is read
 
@@ -55,37 +56,53 @@ class Step:
     ):
         """speaker: (1, D).  sequence: empty; its prompt is read.  choose: a function like `sampling.draw`."""
         self.network, self.speaker, self.options, self.choose = network, speaker, options, choose
+        self.fused = fused(network)
         self.lowest, self.end = sequence.vocabulary.lowest, sequence.vocabulary.end
         self.prompt = mx.array(sequence.prompt.tokens)[None]
         self.cache = network.new_cache(sequence.max_len)
         self.rotary = network.positions(sequence.max_len)
-        penalties = end_penalties(options, sequence.prompt.expected_tokens, sequence.room)
-        self.penalties = mx.array(penalties)
+        self.spins = Spins(self.rotary(0, sequence.max_len))
+        self.penalties = end_penalties(options, sequence.prompt.expected_tokens, sequence.room)
         self.window = min(options.rep_penalty_window, sequence.room)
-        self.recent = self.prompt[:, :0]
+        self.nothing = mx.full((1, self.window), network.config.vocab_size, mx.int32)  # empty places
+        self.recent = mx.array(self.nothing)  # last ids, a ring
+        self.tokens = self.prompt[:, -1:]
         self.position, self.generated = 0, 0
+        self.draw = chain(self.drawn)
 
     def __call__(self, uniform: float) -> mx.array:
         """Draw the next id; -1 if its logits are not all finite. → (1,) int32."""
         network = self.network
-        rows = (
-            network.embed(self.recent[:, -1:]) if self.generated else network.rows(self.speaker, self.prompt)
-        )
-        rotation = self.rotary(self.position, rows.shape[1])
-        logits = network.next_logits(rows, rotation, self.cache)
-        seen = self.recent[:, -self.window :] if self.generated > PENALTIES_ABOVE else self.recent[:, :0]
-        ids = self.drawn(logits, seen, self.penalties[self.generated], mx.array(uniform))
-        self.recent = mx.concatenate([self.recent, mx.maximum(ids, 0)[:, None]], axis=1)[:, -self.window :]
-        self.position += rows.shape[1]
+        if self.generated:
+            spin = self.spins(np.array([self.position]))
+            logits = self.fused.next_logits(self.tokens, spin, self.cache)
+            self.position += 1
+        else:
+            rows = network.rows(self.speaker, self.prompt)
+            logits = network.next_logits(rows, self.rotary(0, rows.shape[1]), self.cache)
+            self.position = rows.shape[1]
+        seen = self.recent if self.generated > PENALTIES_ABOVE else self.nothing
+        numbers = mx.array([[float(self.penalties[self.generated])], [uniform]])
+        ids, self.tokens = self.draw(logits, seen, numbers[:1], numbers[1:])
+        place = self.generated % self.window
+        self.recent[:, place : place + 1] = self.tokens
         self.generated += 1
-        mx.async_eval(ids)
+        mx.async_eval(ids, self.tokens, self.recent)
+        if self.generated % STEPS_KEPT == 0:
+            mx.clear_cache()
         return ids
 
-    def drawn(self, logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array) -> mx.array:
-        """Draw an id from logits. (1, V); seen: (1, N) ids whose repetition is penalized → (1,)."""
-        return draw_ids(
+    def drawn(
+        self, logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array
+    ) -> tuple[mx.array, mx.array]:
+        """Draw an id from logits. (1, V); seen: (1, N) ids whose repetition is penalized.
+
+        → (1,), and the next step's (1, 1).
+        """
+        ids = draw_ids(
             logits, seen, penalty, uniform, self.options, lowest=self.lowest, end=self.end, choose=self.choose
         )
+        return ids, mx.maximum(ids, 0)[:, None]
 
     def read(self, ids: mx.array) -> int:
         """Wait for the result of a call."""

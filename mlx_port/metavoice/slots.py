@@ -12,6 +12,7 @@ import numpy as np
 from mlx_port.host import Host
 from mlx_port.layers.row_cache import RowCache, RowPositions
 from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.metavoice.one_row import fused
 from mlx_port.metavoice.step import draw_ids, speaker_rows, stacked
 from mlx_port.reading import Reading, begin_read, finish_read
 from tts_core.metavoice.rows import BatchRows, Joining
@@ -28,6 +29,7 @@ class Slots:
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
         self.network, self.end_of_text = network, end_of_text
+        self.one_row = fused(network)
         self.host = Host(network.transformer.wpe)
         self.plan = BatchRows(texts, rows, room)
         self.at = RowPositions(room)
@@ -90,7 +92,7 @@ class Slots:
         """Compute logits of the rows in use, (R, V) float32."""
         positions, count = self.plan.positions(), self.plan.count
         self.at.move(self.host.to_device(positions), int(positions.max()) + 1)
-        return self.network.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
+        return self.one_row.next_logits(self.tokens[:count], self.speakers[:count], self.cache)
 
 
 def make_slots(network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int) -> Slots:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import mlx.core as mx
 
 from mlx_port.guard import marked
 from mlx_port.layers.cache import KeyValueCache
+from mlx_port.layers.chain import chain
 from mlx_port.metavoice.first_stage import FirstStage
+from mlx_port.metavoice.one_row import fused
 from mlx_port.metavoice.sampling import guide, probabilities, race
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.sampling import FirstStageSampling
+
+STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
 
 
 def stacked(tokens: mx.array, sampling: FirstStageSampling, end_of_text: int) -> mx.array:
@@ -32,13 +37,14 @@ def draw_ids(logits: mx.array, waiting: mx.array | None, sampling: FirstStageSam
 
     (G, B, V) logits of the rows of guidance, (B, V) waiting times or None for the most probable → (B,).
     """
-    guided = guide(list(logits), sampling.cfg_scale, sampling.text_cfg_scale)
+    rows = [row.squeeze(0) for row in mx.split(logits, len(logits))]
+    guided = guide(rows, sampling.cfg_scale, sampling.text_cfg_scale)
     ids = race(probabilities(guided, sampling), waiting)
     return marked(ids[:, None], mx.flatten(logits, 0, 1)[:, None])[:, 0]
 
 
 class Step:
-    """The plain form: every operation is built from Python.
+    """A step for a batch of texts: the first call reads whole prompts, the later ones a column each.
 
     embeddings: of the speakers, (B, E).  room: total positions.  end_of_text: the id that replaces text in
     rows without it.
@@ -56,6 +62,8 @@ class Step:
         self.network, self.sampling, self.end_of_text = network, sampling, end_of_text
         self.speakers = speaker_rows(network, embeddings, sampling)
         self.cache: list[KeyValueCache] = network.new_cache(room)
+        self.fused = fused(network)
+        self.draw = drawing(sampling)
 
     def __call__(self, tokens: mx.array, waiting: mx.array | None) -> mx.array:
         """Draw the ids after the last of `tokens`; -1 for a text whose logits are not all finite.
@@ -66,13 +74,27 @@ class Step:
 
     def compute(self, tokens: mx.array, waiting: mx.array | None, cache: Sequence[KeyValueCache]) -> mx.array:
         """Compute the step."""
-        return draw_ids(self.logits(tokens, cache), waiting, self.sampling)
+        if cache[0].length % STEPS_KEPT == 0:
+            mx.clear_cache()
+        return self.draw(self.logits(tokens, cache), *(() if waiting is None else (waiting,)))
 
     def logits(self, tokens: mx.array, cache: Sequence[KeyValueCache]) -> mx.array:
         """Compute logits of the rows of guidance, (G, B, V) float32."""
         rows = stacked(tokens, self.sampling, self.end_of_text)
-        logits = self.network.next_logits(rows, self.speakers, cache)
+        one_by_one = tokens.shape[1] == 1 and cache[0].length > 0
+        logits = (self.fused if one_by_one else self.network).next_logits(rows, self.speakers, cache)
         return mx.unflatten(logits, 0, (-1, tokens.shape[0]))
+
+
+@lru_cache(maxsize=64)
+def drawing(sampling: FirstStageSampling) -> Callable[..., mx.array]:
+    """Build `draw_ids` under one setting: of logits, and of waiting times but for the most probable ids."""
+
+    @chain
+    def ids(logits: mx.array, *waiting: mx.array) -> mx.array:
+        return draw_ids(logits, waiting[0] if waiting else None, sampling)
+
+    return ids
 
 
 def make_step(

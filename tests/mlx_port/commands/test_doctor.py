@@ -23,6 +23,11 @@ MLX = {
     "memory_free": 12 * 10**9,
     "tf32": "on",
     "voice": "/cache/voice",
+    "rows": {
+        "float32": {"path": "kernel", "why": "a tile"},
+        "bfloat16": {"path": "mlx", "why": "gemv_wide"},
+        "float16": {"path": "mlx", "why": "gemv_wide"},
+    },
     "fault": None,
 }
 RULE = {"id": "conv-65536", "condition": "a size over 65536", "effect": "error", "remedy": "cut it"}
@@ -81,6 +86,8 @@ def test_the_page_for_people(capsys, monkeypatch):
     ]
     assert "voice       /cache/voice" in out
     assert "0.32.4, metal, Apple M2: works" in out
+    assert "\n            two rows in float32: kernel, a tile\n" in out
+    assert "\n            two rows in bfloat16, float16: mlx, gemv_wide\n" in out
     assert "takes mps in float32 (because)" in out
     assert "1 limit, respected by the layers" in out
     assert "conv-65536 (error): a size over 65536. cut it" in out

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from mlx_port.dia.fused import FusedDecoder
-from mlx_port.dia.slots import Slots
+from mlx_port.dia.slots import Drawn, Slots
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
-from tests.tiny.dia import SAMPLING, dia_config, dia_weights
+from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
 from torch_ref.dia.step import Step
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
@@ -166,3 +166,24 @@ def test_a_free_slot_stays_where_it_is() -> None:
     expected = plainly(one)
     np.testing.assert_array_equal(slots.launch(60).read()[: len(expected), 1], expected)
     assert slots.filled.max() == 59
+
+
+def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+    slots = slots_of(1)
+    monkeypatch.setattr("mlx_port.dia.slots.STEPS_KEPT", 5)
+    monkeypatch.setattr("mlx.core.clear_cache", lambda: freed.append(slots.ticks))
+    slots.launch(12).read()
+    assert freed == [5, 10]
+
+
+def test_a_step_is_submitted_before_the_last_ones_draws_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's loop: launch, launch, read, launch, read."""
+    done: list[str] = []
+    launch, read = Slots.launch, Drawn.read
+    monkeypatch.setattr(Slots, "launch", lambda self, steps: done.append("launch") or launch(self, steps))
+    monkeypatch.setattr(Drawn, "read", lambda self: done.append("read") or read(self))
+    voice = compose(PORT, dia_weights(dia_config(), seed=3, eos=0.0), dac_weights(dac_config()))
+    voice.generate_codes(["[S1] One."], max_frames=4, seed=1)
+    assert done[:5] == ["launch", "launch", "read", "launch", "read"]
+    assert done.count("launch") == done.count("read") + 1

@@ -1,0 +1,35 @@
+"""Forms of a network that are built once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar, cast
+
+from mlx import nn
+from mlx.utils import tree_flatten
+
+Form = TypeVar("Form")
+
+
+def kept(network: nn.Module, key: Hashable, build: Callable[[], Form]) -> Form:
+    """Return what `build` returned last time for this key, or call it if parameters were replaced since."""
+    forms: dict[Hashable, tuple[list[Any], Any]] = vars(network).setdefault("_forms", Forms()).by_key
+    if key not in forms or not _same(forms[key][0], _parameters(network)):
+        form = build()  # may replace parameters by views
+        forms[key] = _parameters(network), form
+    return cast(Form, forms[key][1])
+
+
+class Forms:
+    """Forms by key, each with the parameters it was built from; not a dict, which would be a parameter."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Hashable, tuple[list[Any], Any]] = {}
+
+
+def _parameters(network: nn.Module) -> list[Any]:
+    return [value for _, value in cast(list[tuple[str, Any]], tree_flatten(network.parameters()))]
+
+
+def _same(before: list[Any], now: list[Any]) -> bool:
+    return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))

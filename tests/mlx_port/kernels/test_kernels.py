@@ -1,0 +1,143 @@
+"""Our kernels against their formulas, on a GPU; on a CPU the forms that take their place."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from mlx_port.kernels import add_norm, noise, rows, source, turn
+from mlx_port.layers.norm import RMSNorm
+from mlx_port.layers.rope import rotate, rotate_pairs
+from tts_core.nn.noise import HostNoise
+
+gpu = pytest.mark.skipif(not source.on_gpu(), reason="no GPU for MLX")
+DTYPES = pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
+TRIALS = [add_norm.trial, noise.trial, rows.trial, rows.quantized_trial, turn.trial]
+
+
+def random(shape: tuple[int, ...], dtype: mx.Dtype, seed: int = 0) -> mx.array:
+    return mx.array(np.random.default_rng(seed).normal(size=shape).astype(np.float32)).astype(dtype)
+
+
+def close(found: mx.array, expected: mx.array, roundings: float = 2.0) -> None:
+    """Require agreement to some roundings of the dtype, of numbers of size 1 to 8."""
+    eps = {mx.float32: 2e-6, mx.bfloat16: 2**-7, mx.float16: 2**-10}[found.dtype]
+    wide = [np.array(x.astype(mx.float32)) for x in (found, expected)]
+    np.testing.assert_allclose(*wide, rtol=roundings * eps, atol=roundings * eps)
+
+
+@gpu
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.__module__)
+def test_trials_pass(trial) -> None:
+    assert trial()
+    assert source.passes(trial)
+
+
+def test_no_kernel_runs_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "on_gpu", lambda: False)
+    source.passes.cache_clear()
+    assert not any(map(source.passes, TRIALS))
+    source.passes.cache_clear()
+
+
+def test_a_kernel_that_fails_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler's error, or other numbers."""
+    monkeypatch.setattr(source, "on_gpu", lambda: True)
+
+    def broken() -> bool:
+        raise RuntimeError("[metal::Device] Unable to build metal library from source")
+
+    assert not source.passes(broken)
+    assert not source.passes(lambda: False)
+    assert source.passes(lambda: True)
+
+
+@gpu
+@DTYPES
+@pytest.mark.parametrize("texts", [1, 3])
+@pytest.mark.parametrize("width", [44, 2048])
+def test_add_norm(dtype: mx.Dtype, texts: int, width: int) -> None:
+    x, added, rest = (
+        random((2 * texts, width), dtype),
+        random((texts, width), dtype, 1),
+        random((width,), dtype, 2),
+    )
+    norm = RMSNorm(width, 1e-5)
+    norm.weight = random((width,), mx.float32, 3)
+    total, normed = add_norm.add_norm(x, added, rest, norm.weight, norm.eps, dtype)
+    expected = x + mx.concatenate([added, mx.broadcast_to(rest, (texts, width))])
+    np.testing.assert_array_equal(np.array(total.astype(mx.float32)), np.array(expected.astype(mx.float32)))
+    close(normed, norm(expected))
+
+
+@gpu
+@DTYPES
+@pytest.mark.parametrize("pairs", [False, True])
+def test_turn(dtype: mx.Dtype, pairs: bool) -> None:
+    heads, kept, width, count = 6, 2, 8, 3
+    x = random((count, (heads + 2 * kept) * width), dtype)
+    angles = random((count, width // 2), mx.float32, 1)
+    spin = mx.stack([mx.cos(angles), mx.sin(angles)], axis=1)
+    queries, fresh = turn.turn(x, spin, heads, pairs=pairs)
+    parts = x.reshape(count, -1, 1, width)
+    rotation = spin[:, 0][:, None, None], spin[:, 1][:, None, None]
+    expected = (rotate_pairs if pairs else rotate)(parts[:, : heads + kept], rotation)
+    close(queries, expected[:, :heads])
+    close(fresh[0], expected[:, heads:])
+    close(fresh[1], parts[:, heads + kept :], 0)
+
+
+@gpu
+@pytest.mark.parametrize("shape", [(9, 1028), (4, 67)])
+def test_noise_is_the_hosts(shape: tuple[int, ...]) -> None:
+    seeds, steps = [0, 5, 2**64 - 1], [0, 77, 2**40]
+    found = np.array(noise.uniform(seeds, steps, shape))
+    for row, seed, step in zip(found, seeds, steps, strict=True):
+        np.testing.assert_array_equal(row, HostNoise(seed).uniform(step, shape))
+
+
+@gpu
+@DTYPES
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize(("columns", "width"), [(9252, 2048), (131, 64)])
+def test_rows(dtype: mx.Dtype, count: int, columns: int, width: int) -> None:
+    x, weight = random((count, width), dtype), random((columns, width), mx.float32, 1) * width**-0.5
+    weight = weight.astype(dtype)
+    found = rows.product(x, weight)
+    wide = x.astype(mx.float32), weight.astype(mx.float32)
+    close(found, mx.array(np.array(wide[0], np.float64) @ np.array(wide[1], np.float64).T).astype(dtype), 4)
+
+
+@gpu
+@DTYPES
+def test_a_row_is_the_same_beside_any_others(dtype: mx.Dtype) -> None:
+    x, weight = random((4, 512), dtype), random((96, 512), dtype, 1)
+    every = rows.product(x, weight)
+    for count in (2, 3):
+        for first in range(4 - count):
+            part = rows.product(x[first : first + count], weight)
+            assert bool((part == every[first : first + count]).all())
+
+
+@gpu
+@DTYPES
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(("columns", "width", "group"), [(9253, 2048, 64), (131, 256, 32), (7, 128, 128)])
+def test_quantized_rows(dtype: mx.Dtype, bits: int, count: int, columns: int, width: int, group: int) -> None:
+    x, weight = random((count, width), dtype), random((columns, width), mx.float32, 1) * width**-0.5
+    parts = mx.quantize(weight.astype(dtype), group, bits)
+    found = rows.quantized_product(x, *parts, bits=bits, group_size=group)
+    numbers = [np.array(mx.dequantize(*parts, group, bits).astype(mx.float32), np.float64)]
+    numbers.append(np.array(x.astype(mx.float32), np.float64))
+    close(found, mx.array((numbers[1] @ numbers[0].T).astype(np.float32)).astype(dtype), 4)
+
+
+@gpu
+def test_a_quantized_row_is_the_same_beside_any_others() -> None:
+    x, parts = random((4, 512), mx.bfloat16), mx.quantize(random((96, 512), mx.bfloat16, 1), 64, 4)
+    every = rows.quantized_product(x, *parts, bits=4, group_size=64)
+    for first in range(3):
+        part = rows.quantized_product(x[first : first + 2], *parts, bits=4, group_size=64)
+        assert bool((part == every[first : first + 2]).all())

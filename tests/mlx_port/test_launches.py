@@ -1,0 +1,132 @@
+"""What a step launches on a GPU, and the bytes that it reads, counted from its graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx import nn
+from mlx.utils import tree_flatten
+
+from mlx_port.dia.dia import Dia
+from mlx_port.dia.fused import FusedDecoder
+from mlx_port.dia.slots import Slots
+from mlx_port.mars5 import step as mars5_step
+from mlx_port.mars5.codec_lm import CodecLM
+from mlx_port.metavoice import step as metavoice_step
+from mlx_port.metavoice.first_stage import FirstStage
+from tests.mlx_port.launches import as_on_metal, bytes_read, launches
+from tests.tiny.dia import SAMPLING, dia_config
+from tests.tiny.mars5_ar import ar_config, deep_prompt, reference, sequence_of
+from tts_core.dia.joining import Joining
+from tts_core.mars5.options import Mars5Options
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
+from tts_core.models import network as spec_of
+from tts_core.nn.noise import HostNoise
+
+Step = Callable[[], tuple[mx.array, ...]]
+LAYER, REST = 22, 40  # most launches of a decoder layer, and of everything else in a step
+
+
+def cast(network: nn.Module, kind: str, dtype: mx.Dtype) -> None:
+    """Cast the tensors that a checkpoint of this dtype has in it."""
+    network.apply_to_modules(lambda path, module: _cast(path, module, kind, dtype))
+
+
+def _cast(path: str, module: nn.Module, kind: str, dtype: mx.Dtype) -> None:
+    for name, value in module.items():
+        if isinstance(value, mx.array) and not spec_of(kind).stays_float32(f"{path}.{name}"):
+            module[name] = value.astype(dtype)
+
+
+def dia(
+    layers: int, dtype: mx.Dtype, *, cross_rope: bool = False, sizes: dict[str, int] | None = None
+) -> tuple[Slots, Step]:
+    """One guided text, some rows in."""
+    config = dia_config(cross_rope=cross_rope)
+    heads: dict[str, Any] = {"num_hidden_layers": layers, "head_dim": 64, "cross_head_dim": 128}
+    config = replace(config, decoder_config=replace(config.decoder_config, **heads | (sizes or {})))
+    network = Dia(config)
+    cast(network, "dia", dtype)
+    slots = Slots(FusedDecoder(network, network.encode_nothing()), texts=1, rows=40, text_rows=20)
+    grid = np.full((40, 4), -1, np.int32)
+    grid[0] = config.bos_token_id
+    tokens = np.arange(1, 9).astype(np.int32)
+    slots.join(0, Joining(tokens, grid, 1, 0, 30, SAMPLING, HostNoise(1)))
+    slots.launch(2).read()
+    return slots, lambda: (slots._step(), slots.tokens, slots.ends)
+
+
+def metavoice(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
+    """One guided text by the fast rule with top-p."""
+    config = replace(METAVOICE_FIRST_STAGE, num_hidden_layers=layers, hidden_size=128, num_attention_heads=2)
+    config = replace(config, intermediate_size=96)
+    network = FirstStage(config)
+    cast(network, "metavoice", dtype)
+    speaker = mx.zeros((1, config.speaker_embedding_size))
+    step = metavoice_step.make_step(network, speaker, FirstStageSampling(), room=40, end_of_text=2561)
+    mx.eval(step(mx.array([[2100, 2101, 2102]]), mx.ones((1, config.vocab_size))))
+    ids, waiting = mx.array([7]), mx.ones((1, config.vocab_size))
+    mx.eval(ids, waiting, step.speakers)
+    return step, lambda: (step(mx.maximum(ids, 0)[:, None], waiting),)
+
+
+def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
+    """One text with all penalties."""
+    config = ar_config(num_hidden_layers=layers, hidden_size=128, num_attention_heads=2)
+    network = CodecLM(config)
+    cast(network, "mars5", dtype)
+    codes = reference(5, config)
+    speaker = network.speaker(mx.array(codes.T[None]))
+    step = mars5_step.make_step(network, speaker, sequence_of(deep_prompt(codes), 40), Mars5Options())
+    for _ in range(3):
+        mx.eval(step(0.5))
+    mx.eval(step.recent)
+    return step, lambda: (step(0.5), step.recent, step.tokens)
+
+
+MODELS: dict[str, Callable[[int, mx.Dtype], tuple[Any, Step]]] = {
+    "dia 0626": dia,
+    "dia v0.1": lambda layers, dtype: dia(layers, dtype, cross_rope=True),
+    "metavoice": metavoice,
+    "mars5": mars5,
+}
+
+
+def counted(model: str, layers: int, dtype: mx.Dtype) -> Counter[str]:
+    _, step = MODELS[model](layers, dtype)
+    with as_on_metal(), mock.patch.object(mx, "async_eval"):
+        return launches(*step())
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
+@pytest.mark.parametrize("model", MODELS)
+def test_launches_of_a_step(model: str, dtype: mx.Dtype) -> None:
+    two, three = counted(model, 2, dtype), counted(model, 3, dtype)
+    layer = three - two
+    rest = two - layer - layer
+    assert 9 <= layer.total() <= LAYER, layer
+    assert 20 <= rest.total() <= REST, rest
+
+
+def test_a_step_reads_its_weights_once() -> None:
+    """All launches together read at most 1.05 times the weights and the keys and values."""
+    sizes = {"hidden_size": 1024, "intermediate_size": 4096, "vocab_size": 1028, "num_attention_heads": 8}
+    slots, step = dia(2, mx.bfloat16, sizes=sizes)
+    network = slots.network
+    once = ("cross_attention.k_proj", "cross_attention.v_proj")  # of the text, not of a step
+    layers: Any = tree_flatten([layer.parameters() for layer in network.model.decoder.layers])
+    weights = sum(value.nbytes for name, value in layers if not any(part in name for part in once))
+    weights += network.logits_dense.weight.nbytes
+    with as_on_metal(), mock.patch.object(mx, "async_eval"):
+        found = bytes_read(step)
+    cache = sum(one.nbytes for one in slots.memory.own) * int(slots.filled[0]) // 39
+    cache += sum(one.nbytes for one in slots.memory.source_keys) * 2 * 8 // 20
+    assert weights + cache < found <= 1.05 * (weights + cache)
