@@ -86,8 +86,10 @@ def torch_side(size: str, dtype: str) -> tuple[Generate, str]:
     return from_pipeline(pipeline), f"torch_ref {torch.__version__} {where}"
 
 
-def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
+def mlx_side(size: str, dtype: str, *, bits: int = 16) -> tuple[Generate, str]:
+    """bits: of the full size's linear layers."""
     import mlx.core as mx
+    from mlx import nn
 
     from mlx_port.api import converted_voice
     from mlx_port.codecs.dac import Dac
@@ -106,6 +108,9 @@ def mlx_side(size: str, dtype: str) -> tuple[Generate, str]:
             if name == "logits_dense.weight":
                 value[FULL.eos_token_id] = 0  # as in torch_side
             network.load_weights([(name, value if is_norm(name) else value.astype(kind))], strict=False)
+            mx.eval(network.parameters())
+        if bits < 16:
+            nn.quantize(network, 64, bits, class_predicate=lambda _, layer: isinstance(layer, nn.Linear))
             mx.eval(network.parameters())
         pipeline = compose(network, Dac(TINY_CODEC))
     return from_pipeline(pipeline), f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
