@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tts_core.errors import UsageError
 from tts_core.nn.windows import growing
 
-SAME = 4  # windows of a size in `served_stop`
+LEAD = 4  # frames given out for one by which windows grow, in `served_stop`
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,10 @@ class CodecPolicy:
     def served_stop(self, start: int) -> int:
         """End of the window that begins at `start`, in a stream that shares its steps with others.
 
-        Sizes double after SAME windows of each, so that a listener whose speech is made in at most
-        SAME / (SAME + 1) of its own time waits nowhere; `decode_cuts` asks for half of it.
+        A window is as long as the listener's lead allows: playback has no gap if a second of speech is made
+        in at most LEAD / (LEAD + 1) seconds. `decode_cuts`, whose windows double, asks for half a second.
         """
-        size = self.first_frames
-        while 2 * size <= self.max_frames and start >= SAME * (2 * size - self.first_frames):
-            size *= 2
-        return start + size
+        return start + min(self.max_frames, self.first_frames + start // LEAD)
 
     def even_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
         """Cut [0, frames) into even windows, for an encode or a decode that is not streamed."""

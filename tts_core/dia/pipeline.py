@@ -238,11 +238,12 @@ class DiaPipeline:
         """Yield a text's speech piece by piece, each window by window."""
         self.engine.host.reset_peak()
         watch.tell("prompt", 0, request.seconds)
-        speaking = Speaking(request.encoded(self.engine.encode), meter, self.engine.host)
+        speaking = Speaking(request.encoded(self.engine.encode), meter)
         watch.tell("speech", 0, request.seconds)
         while not speaking.done:
             for grid, start, stop, audio in self._windows(speaking.begin(), watch, cuts):
-                part = speaking.part(grid, start, stop, audio)
+                peak = self.engine.host.peak_bytes()
+                part = speaking.part(grid, start, stop, audio, peak_bytes=peak)
                 watch.tell("speech", meter.seconds_made, request.seconds)
                 yield part
 

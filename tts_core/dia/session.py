@@ -77,7 +77,7 @@ class DiaSession(SlotSession[_Speaking]):
     def begin(self, request: Request, spoken: Spoken) -> _Speaking:
         """As in SlotSession. The reference is encoded here."""
         meter = Meter(self.engine.codec_config.sample_rate)
-        speaking = Speaking(request.encoded(self._encode), meter, self.host)
+        speaking = Speaking(request.encoded(self._encode), meter)
         one = _Speaking(**vars(spoken), job=request.job(), speaking=speaking)
         self._say(one)
         return one
@@ -117,9 +117,12 @@ class DiaSession(SlotSession[_Speaking]):
         events: list[Event] = []
         if not ready:
             return events
-        for (one, start, stop), sound in zip(ready, self.engine.decode_windows(passages), strict=True):
+        sounds = self.engine.decode_windows(passages)
+        peak = self.host.peak_bytes()  # once for all: CUDA's allocator collects every figure that it has
+        for (one, start, stop), sound in zip(ready, sounds, strict=True):
             grid, one.made = one.grid, stop
-            events.append(Part(one.key, one.speaking.part(grid, start, stop, sound)))
+            part = one.speaking.part(grid, start, stop, sound, peak_bytes=peak)
+            events.append(Part(one.key, part))
             if one.speaking.done:
                 self.leave(one.key)
             elif grid.done and stop == grid.frames(0):

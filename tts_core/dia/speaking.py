@@ -8,7 +8,6 @@ from tts_core.audio.delivery import Delivery
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import Script
 from tts_core.dia.request import Batch, Request
-from tts_core.nn.host import Host
 from tts_core.results import GenerationResult, Meter
 from tts_core.text.duration import warn_of_cut
 
@@ -19,8 +18,8 @@ class Speaking:
     request: with its reference encoded.
     """
 
-    def __init__(self, request: Request, meter: Meter, host: Host):
-        self.request, self.meter, self.host = request, meter, host
+    def __init__(self, request: Request, meter: Meter):
+        self.request, self.meter = request, meter
         self.script = Script(request) if len(request.pieces) > 1 else None
         self.delivery = Delivery(request.pacing, meter.sample_rate)
         self.done = False
@@ -37,7 +36,9 @@ class Speaking:
             self.batch = self.script.batch([self._place])
         return self.batch
 
-    def part(self, grid: DelayGrid, start: int, stop: int, audio: np.ndarray) -> GenerationResult:
+    def part(
+        self, grid: DelayGrid, start: int, stop: int, audio: np.ndarray, *, peak_bytes: int
+    ) -> GenerationResult:
         """Build the next part from frames [start, stop) of the piece's grid and their samples (L,).
 
         The last window of a piece is the one that ends at its last frame, once the grid is done.
@@ -61,7 +62,7 @@ class Speaking:
             codes[:, start:stop],
             seed=self.batch.seeds[0],
             token_count=grid.filled,
-            peak_bytes=self.host.peak_bytes(),
+            peak_bytes=peak_bytes,
             segment_idx=self._segment,
             finish_reason=grid.finish_reason(0) if self.done else None,
             cues=self.delivery.cues(),
