@@ -8,6 +8,8 @@ from difflib import SequenceMatcher
 import click
 from click.types import FloatParamType, IntParamType
 
+QUOTES = "'\""
+
 
 def usage_line(fault: click.ClickException) -> str:
     """Return the message of a usage error; those that click words itself are reworded."""
@@ -28,6 +30,12 @@ def usage_line(fault: click.ClickException) -> str:
     if message.startswith("Got unexpected extra argument"):
         words = message.partition("(")[2].rstrip(")")
         return f"{words}: without a flag; {help_command}"
+    if (
+        message.startswith("No such command ")
+        and isinstance(fault, click.UsageError)
+        and fault.ctx is not None
+    ):
+        return _no_command(message.removeprefix("No such command ").partition(". ")[0], fault.ctx)
     return message
 
 
@@ -43,6 +51,12 @@ def nearest_flag(name: str, flags: Iterable[str]) -> str | None:
     family = [flag for flag in flags if flag.strip("-").partition("-")[0] == first]
     best = max(family or flags, key=likeness, default=None) if name.startswith("--") else None
     return best if best is not None and (family or likeness(best) >= 0.6) else None
+
+
+def _no_command(name: str, context: click.Context) -> str:
+    group = context.command
+    names = group.list_commands(context) if isinstance(group, click.Group) else []
+    return f"{name.rstrip('.').strip(QUOTES)}: no such command; choose one of {', '.join(names)}"
 
 
 def _all_flags(context: click.Context) -> list[str]:

@@ -25,6 +25,7 @@ class Flags:
     backend: Literal["mlx", "torch"]
     dtype: str | None
     check: bool
+    voice: str | None
     ref_audio: tuple[str, ...]
     ref_text: tuple[str, ...]
     options: dict[str, Any]
@@ -91,6 +92,7 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
 @click.option(
     "--check", is_flag=True, help="Compare --model's files with the hashes of their conversion first."
 )
+@click.option("--voice", metavar="NAME", help="Voice of this name: mlx-port voices lists and adds them.")
 @click.option(
     "--ref-audio",
     metavar="FILE",

@@ -21,6 +21,10 @@ COMMANDS = {
         "mlx_port.commands.verify.command:verify",
         "Compare a published checkpoint with its converted copy, layer by layer.",
     ),
+    "voices": (
+        "mlx_port.commands.voices:voices",
+        "Keep voices by name, for generate and serve.",
+    ),
     "estimate": (
         "mlx_port.commands.estimate:estimate",
         "Estimate the peak memory of a model on each backend.",
@@ -63,14 +67,6 @@ class LazyGroup(click.Group):
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(module), name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or list the existing ones in the error."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"{args[0]}: no such command; choose one of {', '.join(COMMANDS)}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list in --help from COMMANDS, without importing any."""

@@ -25,6 +25,7 @@ from tts_core.models import model as model_of
 from tts_core.options import info, options_class
 from tts_core.pipeline import Pipeline
 from tts_core.prompt import Prompt, Reference
+from tts_core.serving.voices import VoiceStore, fitted, voices_folder
 from tts_core.text.captions import check_captions
 from tts_core.text.checks import check_words
 from tts_core.voice.embedded import CODEC, DIA
@@ -85,6 +86,10 @@ def _flag(name: str) -> str:
 def read_prompt(flags: Flags, model: Model) -> Prompt | None:
     """Decode the references. Raises UsageError for references that the model does not take."""
     sounds, texts = flags.ref_audio, flags.ref_text
+    if flags.voice is not None:
+        if sounds or texts:
+            raise UsageError("voice: it brings its recording; leave --ref-audio and --ref-text out")
+        return fitted(VoiceStore(voices_folder()).prompt(flags.voice), flags.voice, model)
     if model.transcript == "unused" and texts:
         raise UsageError(f"ref-text: {model.name} takes no --ref-text; leave it out")
     for said in texts:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tts_core.audio.files import read_audio_at_its_rate, write_audio
 from tts_core.audio.recordings import check_recording
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, did_you_mean
 from tts_core.files.json_object import read_json
+from tts_core.models import Model
 from tts_core.printable import json_text
 from tts_core.prompt import Prompt, Reference
 from tts_core.text.checks import check_words
@@ -191,6 +192,19 @@ def voices_folder() -> Path:
     """Return the user's folder of voices: $XDG_DATA_HOME/mlx-port/voices (or ~/.local/share/...)."""
     home = os.environ.get("XDG_DATA_HOME")
     return (Path(home) if home else Path.home() / ".local/share") / "mlx-port/voices"
+
+
+def fitted(prompt: Prompt, name: str, spec: Model) -> Prompt:
+    """Fit a voice to a model. Raises UsageError for one that the model cannot use."""
+    count = len(prompt.references)
+    if spec.references is not None and count > spec.references:
+        takes = f"takes {spec.references}" if spec.references else "has its own voice only"
+        raise UsageError(f"voice: {name} has {count} recordings, {spec.title} {takes}")
+    if spec.transcript == "unused":
+        return Prompt(tuple(replace(one, text=None) for one in prompt.references))
+    if spec.transcript == "needed" and any(one.text is None for one in prompt.references):
+        raise UsageError(f"voice: {name} has no transcript, which {spec.title} needs; add it with one")
+    return prompt
 
 
 def _check_text(where: str, text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mlx_port.commands.serve.body import Asked, has_seed, model_options
 from mlx_port.commands.serve.errors import invalid
@@ -11,11 +11,12 @@ from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.names import check_voice, choose_model, recording_for, seed_of
 from mlx_port.commands.serve.settings import Settings
 from tts_core import models
+from tts_core.errors import UsageError
 from tts_core.models import Model
 from tts_core.prompt import Prompt
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
-from tts_core.serving.voices import VoiceStore
+from tts_core.serving.voices import VoiceStore, fitted
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,20 +51,16 @@ class Service:
         check_voice(asked.voice, known)
         options = model_options(asked, spec.name, self.settings.limits)
         recording = recording_for(asked.voice, known, needed=spec.needs_voice)
-        prompt = None if recording is None else fitted(self.voices.prompt(recording), recording, spec)
+        prompt = None if recording is None else fitting(self.voices, recording, spec)
         if prompt is None and has_seed(spec.name):
             options.setdefault("seed", seed_of(asked.voice))
         return self.engine.submit(name, asked.text, options=options, prompt=prompt, on_part=on_part)
 
 
-def fitted(prompt: Prompt, name: str, spec: Model) -> Prompt:
-    """Fit a configured voice to a model. Raises ApiError 400 for one that the model cannot use."""
-    count = len(prompt.references)
-    if spec.references is not None and count > spec.references:
-        takes = f"takes {spec.references}" if spec.references else "has its own voice only"
-        raise invalid("voice", f"voice: {name} has {count} recordings, {spec.title} {takes}")
-    if spec.transcript == "unused":
-        return Prompt(tuple(replace(one, text=None) for one in prompt.references))
-    if spec.transcript == "needed" and any(one.text is None for one in prompt.references):
-        raise invalid("voice", f"voice: {name} has no transcript, which {spec.title} needs; add it with one")
-    return prompt
+def fitting(store: VoiceStore, name: str, spec: Model) -> Prompt:
+    """Read a configured voice for a model. Raises ApiError 400 for one that the model cannot use."""
+    prompt = store.prompt(name)
+    try:
+        return fitted(prompt, name, spec)
+    except UsageError as error:
+        raise invalid("voice", str(error)) from None

@@ -1,0 +1,78 @@
+"""`mlx-port voices`: recordings kept by name, in the folder that `generate` and `serve` use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from tts_core.serving.voices import VoiceStore
+
+CONSENT = "Not stated; added with mlx-port voices."
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def voices(context: click.Context) -> None:
+    """Keep voices by name; without a command, list them."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_voices)
+
+
+@voices.command()
+@click.argument("name", metavar="NAME")
+@click.argument("samples", metavar="SAMPLE...", nargs=-1, required=True)
+@click.option(
+    "-t", "--text", "texts", multiple=True, help="Transcript of each SAMPLE, in the same order; Dia needs it."
+)
+@click.option("--consent", default=CONSENT, help="Statement of the speaker's consent; kept with the voice.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def add(name: str, samples: tuple[str, ...], texts: tuple[str, ...], consent: str) -> None:
+    """Keep recordings under a name: `generate --voice NAME` speaks with them.
+
+    SAMPLE: a sound file of one speaker, 5 to 10 s long; for Dia's second speaker, another one.
+    """
+    from tts_core.audio.files import read_audio_at_its_rate
+    from tts_core.errors import UsageError
+
+    if texts and len(texts) != len(samples):
+        raise UsageError(f"text: {len(texts)} given for {len(samples)} recordings; give one for each")
+    recordings = [read_audio_at_its_rate(sample) for sample in samples]
+    voice = _store().add(name, recordings, texts or [None] * len(samples), consent)
+    click.echo(f"{voice.name}: {sum(voice.seconds):.1f} s")
+
+
+@voices.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def list_voices(as_json: bool = False) -> None:
+    """List the voices, with the lengths and transcripts of their recordings."""
+    from dataclasses import asdict
+
+    from tts_core.printable import json_text, one_line
+
+    found = list(_store())
+    if as_json:
+        click.echo(json_text([asdict(voice) for voice in found]))
+        return
+    for voice in found:
+        for seconds, transcript in zip(voice.seconds, voice.transcripts, strict=True):
+            click.echo(one_line(f"{voice.name}: {seconds:.1f} s, {transcript or 'no transcript'}"))
+    if not found:
+        click.echo("none; add one: mlx-port voices add NAME sample.wav --text ...", err=True)
+
+
+@voices.command()
+@click.argument("name", metavar="NAME")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def remove(name: str) -> None:
+    """Remove a voice and its recordings."""
+    _store().remove(name)
+    click.echo(f"{name}: removed")
+
+
+def _store() -> VoiceStore:
+    from tts_core.serving.voices import VoiceStore, voices_folder
+
+    return VoiceStore(voices_folder())

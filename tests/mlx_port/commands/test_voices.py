@@ -1,0 +1,86 @@
+"""Voices by name: kept by one command, used by another; the folder is the server's."""
+
+import json
+
+import numpy as np
+import pytest
+import soundfile
+
+from mlx_port.commands import main as cli
+from mlx_port.commands import voices
+from tests.mlx_port.commands.running import SECRET, refused, run
+from tts_core.serving.voices import VoiceStore, voices_folder
+
+SAID = "[S1] These are the words of the recording."
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    for name, pitch in (("a.wav", 20), ("b.wav", 31)):
+        soundfile.write(tmp_path / name, 0.3 * np.sin(np.arange(48000) / pitch), 16000)
+    return tmp_path
+
+
+def test_a_voice_is_added_listed_and_removed(capsys):
+    assert run(capsys, "voices", "list")[1:] == (
+        "",
+        "none; add one: mlx-port voices add NAME sample.wav --text ...\n",
+    )
+    assert run(capsys, "voices", "add", "anna", "a.wav", "--text", SAID) == (0, "anna: 3.0 s\n", "")
+    assert run(capsys, "voices", "add", "duo", "a.wav", "b.wav", "--consent", "Both agreed.")[0] == 0
+    listed = "anna: 3.0 s, [S1] These are the words of the recording.\n" + 2 * "duo: 3.0 s, no transcript\n"
+    assert run(capsys, "voices", "list") == (0, listed, "")
+    assert run(capsys, "voices") == (0, listed, "")
+    found = json.loads(run(capsys, "voices", "list", "--json")[1])
+    assert [(one["name"], one["consent"]) for one in found] == [
+        ("anna", voices.CONSENT),
+        ("duo", "Both agreed."),
+    ]
+    assert VoiceStore(voices_folder()).names() == ["anna", "duo"]
+    assert run(capsys, "voices", "remove", "anna") == (0, "anna: removed\n", "")
+    assert VoiceStore(voices_folder()).names() == ["duo"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "arguments"),
+    [
+        (2, "name: use 1 to 64 letters", ["add", "../x", "a.wav"]),
+        (2, "text: 1 given for 2 recordings; give one for each", ["add", "x", "a.wav", "b.wav", "-t", SAID]),
+        (3, "audio: c.wav is not there", ["add", "x", "c.wav"]),
+        (2, "SAMPLE...: missing; see mlx-port voices add --help", ["add", "x"]),
+        (3, "voice: x is not there; there is none yet", ["remove", "x"]),
+        (2, "play: no such command; choose one of add, list, remove", ["play"]),
+    ],
+)
+def test_mistakes_with_voices(capsys, code, message, arguments):
+    found, out, err = run(capsys, "voices", *arguments)
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert err.startswith(f"error: {message}")
+    assert VoiceStore(voices_folder()).names() == []
+
+
+def test_generate_speaks_with_a_voice(pipeline, capsys, folder):
+    # the fixture of the pipeline has its own working folder
+    assert run(capsys, "voices", "add", "anna", folder / "a.wav", "--text", SAID)[0] == 0
+    assert run(capsys, "generate", "--text", SECRET, "--voice", "anna", "--quiet") == (0, "", "")
+    assert pipeline.asked.voice.transcript == SAID
+    assert pipeline.asked.voice.samples.shape == (48000,)
+
+
+def test_voices_that_generate_cannot_use(pipeline, capsys, folder):
+    assert run(capsys, "voices", "add", "mute", folder / "a.wav")[0] == 0
+    speak = ["--text", SECRET, "--voice"]
+    refused(capsys, pipeline, 3, "voice: mut is not there; did you mean mute?", *speak, "mut")
+    refused(
+        capsys, pipeline, 2, "voice: mute has no transcript, which Dia needs; add it with one", *speak, "mute"
+    )
+    message = "voice: it brings its recording; leave --ref-audio and --ref-text out"
+    refused(capsys, pipeline, 2, message, *speak, "mute", "--ref-audio", folder / "a.wav")
+
+
+def test_help_of_each(capsys):
+    for words in (["voices"], ["voices", "add"], ["voices", "list"], ["voices", "remove"]):
+        assert cli.run([*words, "--help"]) == 0
+        assert capsys.readouterr().out.startswith(f"Usage: mlx-port {' '.join(words)}")
