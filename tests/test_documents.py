@@ -55,6 +55,28 @@ def test_links_lead_to_files_and_headings(page):
     assert [wrong for link in links(page) if (wrong := fault(page, link))] == []
 
 
+SEARCHED = (
+    "too fast",
+    "voice changes",
+    "voice cloning",
+    "same seed",
+    "short text",
+    "inf, nan",
+    "65536",
+    "memory",
+    "bits",
+)
+SEARCHED += ("offline", "real time", "installation")
+
+
+def test_questions_that_users_ask_have_a_heading():
+    """A heading for each search; the page answers nothing else."""
+    page = ROOT / "docs/use/questions.md"
+    headings = [line.lower() for line in lines(page) if line.startswith("## ")]
+    found = [[place for place, line in enumerate(headings) if words in line] for words in SEARCHED]
+    assert found == [[place] for place in range(len(headings))]
+
+
 def test_pages_of_use_are_short():
     long = {page.name: len(page.read_text().splitlines()) for page in (ROOT / "docs" / "use").glob("*.md")}
     assert {name: count for name, count in long.items() if count >= LENGTH} == {}
