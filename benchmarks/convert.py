@@ -1,11 +1,12 @@
 """Measure time and peak memory of `convert-weights` on a full-size random checkpoint, and of a file copy.
 
     python benchmarks/convert.py [--model dia|mars5|metavoice] [--kind safetensors|pth|pt] [--folder DIR]
-        [--include-mbd] [--convert "-q --q-bits 8"]
+        [--include-mbd] [--convert "-q --q-bits 8"] [--rounds 1]
 
-Writes the checkpoint (6.4, 2.4 or 5.2 GB; 9.8 with MetaVoice's diffusion) to a temporary folder in DIR,
-copies it, converts it in a process of its own whose anonymous memory is polled, prints one line per kind, and
-deletes everything. DIR needs twice the checkpoint's size and 2 GB.
+Writes the checkpoint (6.4, 2.4 or 5.2 GB; 9.8 with MetaVoice's diffusion) to a temporary folder in DIR. In
+every round it copies it and converts it, in a process of its own whose anonymous memory is polled; both times
+include `sync`. Prints one line per kind, with medians, and deletes everything. DIR needs twice the
+checkpoint's size and 2 GB.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import platform
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -49,7 +51,7 @@ def measure(command: list[str]) -> tuple[float, int]:
     return time.perf_counter() - begin, peak
 
 
-def bench(model: str, kind: str, folder: Path, flags: list[str]) -> dict[str, object]:
+def bench(model: str, kind: str, folder: Path, flags: list[str], rounds: int) -> dict[str, object]:
     """Write, copy, convert and delete one checkpoint. flags: for convert-weights."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="convert-bench-") as name:
         source, copy, made = (Path(name) / part for part in ("source", "copy", "made"))
@@ -57,24 +59,23 @@ def bench(model: str, kind: str, folder: Path, flags: list[str]) -> dict[str, ob
         if "--include-mbd" in flags:
             add_diffusion(source)
         size = sum(file.stat().st_size for file in source.rglob("*") if file.is_file())
-        os.sync()
-        begin = time.perf_counter()
-        shutil.copytree(source, copy)
-        copied = time.perf_counter() - begin
-        shutil.rmtree(copy)
-        os.sync()
-        command = [
-            sys.executable,
-            "-m",
-            "converters.cli",
-            "--hf-path",
-            str(source),
-            "--mlx-path",
-            str(made),
-            *flags,
-        ]
-        seconds, peak = measure(command)
-        written = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
+        command = [sys.executable, "-m", "converters.cli", "--hf-path", str(source), "--mlx-path", str(made)]
+        copies, conversions, peaks = [], [], []
+        for _ in range(rounds):
+            os.sync()
+            begin = time.perf_counter()
+            shutil.copytree(source, copy)
+            os.sync()
+            copies.append(time.perf_counter() - begin)
+            shutil.rmtree(copy)
+            os.sync()
+            begin = time.perf_counter()
+            peaks.append(measure([*command, *flags])[1])
+            os.sync()
+            conversions.append(time.perf_counter() - begin)
+            written = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
+            shutil.rmtree(made)
+        seconds, copied, peak = statistics.median(conversions), statistics.median(copies), max(peaks)
         return {
             "model": model,
             "kind": kind,
@@ -84,7 +85,9 @@ def bench(model: str, kind: str, folder: Path, flags: list[str]) -> dict[str, ob
             "seconds": round(seconds, 1),
             "mb_per_s": round(size / 1e6 / seconds),
             "copy_seconds": round(copied, 1),
-            "times_copy": round(seconds / copied, 2),
+            "times_copy": round(
+                statistics.median(one / other for one, other in zip(conversions, copies, strict=True)), 2
+            ),
             "peak_anonymous_mb": round(peak / 1e6) if peak else None,
             "within_limit": peak < LIMIT,
         }
@@ -98,6 +101,7 @@ def main() -> None:
     parser.add_argument("--kind", help="default: every published kind of the model")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--include-mbd", action="store_true", help="MetaVoice: also its diffusion")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--convert", default="", help="flags for convert-weights")
     given = parser.parse_args()
     versions = {name: metadata.version(name) for name in ("numpy", "safetensors", "torch")}
@@ -109,7 +113,8 @@ def main() -> None:
         parser.error("--include-mbd: only for MetaVoice")
     flags = [*shlex.split(given.convert), *["--include-mbd"] * given.include_mbd]
     results = [
-        bench(given.model, kind, given.folder, flags) for kind in ([given.kind] if given.kind else kinds)
+        bench(given.model, kind, given.folder, flags, given.rounds)
+        for kind in ([given.kind] if given.kind else kinds)
     ]
     for result in results:
         print(json.dumps(result))

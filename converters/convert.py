@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from converters.card import card_of
 from converters.files.destination import appearing, check_destination, check_space
 from converters.files.dtypes import FLOATS, narrow
+from converters.files.read_back import Follower, check_written
 from converters.files.workplace import clear_leftovers
 from converters.files.writer import (
     Entry,
     SafetensorsWriter,
     Written,
-    check_written,
     shard_names,
     shards,
     write_json,
@@ -33,9 +35,11 @@ from converters.rules.original_quant import stored as stored_original
 from tts_core import models
 from tts_core.config import FORMAT_VERSION
 from tts_core.errors import CheckpointError, UsageError
-from tts_core.files.record import CARD, RECORD, WEIGHTS
+from tts_core.files.record import CARD, RECORD
 from tts_core.files.regular import opened
 from tts_core.printable import one_line
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -255,9 +259,7 @@ def write(
     check_space(destination.absolute().parent, whole.nbytes)
     with _Hashes(files) as hashes, appearing(destination, replace=force) as folder:
         for plan in whole.plans:
-            place = folder / plan.kind.folder
-            check_written(place, _write_part(plan, place, progress or (lambda _: None)))
-            hashes.add(place.glob(f"*{WEIGHTS}"))  # during the conversion of the next part
+            hashes.known |= _write_part(plan, folder / plan.kind.folder, progress or (lambda _: None))
         report = whole.report() | {
             "tool": "mlx-port",
             "version": version(),
@@ -284,8 +286,8 @@ def write(
     return report
 
 
-def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> list[Written]:
-    """Write a part's files. Return the tensors that they must contain."""
+def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> dict[Path, str]:
+    """Write a part's files, and read each back meanwhile. Return the sha256 of those with weights."""
     part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", plan.config())
@@ -293,22 +295,24 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
         (folder / name).write_text(text, "utf-8", newline="")
     files = shards([output.entries for output in outputs])
     names = shard_names(len(files))
-    waiting = iter(outputs)
     written: list[Written] = []
-    for entries, name in zip(files, names, strict=True):
-        writer = SafetensorsWriter(folder / name, entries)
-        left = len(entries)
-        try:
-            while left:
-                output = next(waiting)
-                for entry, tensor in zip(output.entries, _tensors(part, output), strict=True):
-                    written.append(Written.of(entry, tensor))
-                    writer.write(entry.name, tensor)
-                    progress(entry.nbytes)
-                    left -= 1
+    with ExitStack() as stack:
+        tensors = stack.enter_context(closing(_ahead(_all_tensors(part, outputs))))
+        followers: dict[Path, Follower] = {}
+        for entries, name in zip(files, names, strict=True):
+            writer = SafetensorsWriter(folder / name, entries)
+            stack.callback(writer.abort)
+            follower = followers[folder / name] = stack.enter_context(Follower(folder / name))
+            for one, tensor in islice(tensors, len(entries)):
+                written.append(one)
+                writer.write(one.entry.name, tensor)
+                del tensor  # not beside the next one
+                follower.written(one.entry.name)
+                progress(one.entry.nbytes)
             writer.close()
-        finally:
-            writer.abort()
+            follower.complete()
+        found = {path: follower.found() for path, follower in followers.items()}
+    check_written(written, found.values())
     index = {
         "metadata": {
             "total_size": sum(entry.nbytes for entries in files for entry in entries),
@@ -319,7 +323,23 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
         },
     }
     write_json(folder / "model.safetensors.index.json", index)
-    return written
+    return {path: one.sha256 for path, one in found.items()}
+
+
+def _all_tensors(part: Part, outputs: Sequence[Output]) -> Iterator[tuple[Written, np.ndarray]]:
+    for output in outputs:
+        for entry, tensor in zip(output.entries, _tensors(part, output), strict=True):
+            yield Written.of(entry, tensor), tensor
+
+
+def _ahead(items: Iterator[Made]) -> Generator[Made]:
+    """Make each item in a thread while the one before is used. Faults are raised in their item's place."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, items, None)
+            yield item
+            del item
 
 
 def _output(part: Part, name: str, code: str, quantization: Quantization | None) -> Output:
@@ -389,12 +409,13 @@ class _Hashes:
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1)
         self._futures: dict[Path, Future[str]] = {}
+        self.known: dict[Path, str] = {}  # hashes of files that were read anyway
         self.add(files)
 
     def add(self, files: Iterable[Path]) -> None:
         """Queue further files; each file is hashed once."""
         for file in files:
-            if file not in self._futures:
+            if file not in self._futures and file not in self.known:
                 self._futures[file] = self._pool.submit(self._hash, file)
 
     def __enter__(self) -> _Hashes:
@@ -405,7 +426,7 @@ class _Hashes:
         self._pool.shutdown(cancel_futures=True)
 
     def of(self, file: Path) -> str:
-        return self._futures[file].result()
+        return self.known[file] if file in self.known else self._futures[file].result()
 
     def _hash(self, path: Path) -> str:
         digest, piece = hashlib.sha256(), bytearray(2**20)

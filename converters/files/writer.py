@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tts_core.errors import CheckpointError
-from tts_core.files.header import ITEM_SIZES, Stored, read_header
+from tts_core.files.header import ITEM_SIZES
 
 SHARD_BYTES = 5 * 2**30
-_PIECE_BYTES = 2**20  # read back at a time
 
 
 @dataclass(frozen=True)
@@ -70,6 +68,7 @@ class SafetensorsWriter:
         self._file = open(path, "xb", buffering=0)  # noqa: SIM115  closed by close()
         try:
             self._write(len(text).to_bytes(8, "little") + text)
+            self._file.truncate(self._size)  # for readers of the header
         except BaseException:  # no caller can close it
             self._file.close()
             raise
@@ -101,34 +100,9 @@ class SafetensorsWriter:
             view = view[self._file.write(view) :]
 
 
-def check_written(folder: Path, tensors: Sequence[Written]) -> None:
-    """Read a folder's files back; raise CheckpointError unless they contain exactly these tensors."""
-    expected = {each.entry.name: each for each in tensors}
-    found: dict[str, Written] = {}
-    for path in sorted(folder.glob("model*.safetensors")):
-        for name, stored in read_header(path)[0].items():
-            found[name] = Written(Entry(name, stored.dtype, stored.shape), _crc_of(stored))
-    wrong = [name for name in expected | found if expected.get(name) != found.get(name)]
-    if wrong:
-        raise CheckpointError(
-            f"--mlx-path: {', '.join(wrong[:3])}: not on the disk as written ({len(wrong)} tensors); "
-            "check the disk, or give another place"
-        )
-
-
 def _octets(tensor: np.ndarray) -> memoryview:
     """Return the bytes of an array in C order."""
     return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
-
-
-def _crc_of(stored: Stored) -> int:
-    crc, left = 0, stored.end - stored.begin
-    with open(stored.file, "rb", buffering=0) as file:
-        file.seek(stored.begin)
-        while left and (piece := file.read(min(left, _PIECE_BYTES))):
-            crc = zlib.crc32(piece, crc)
-            left -= len(piece)
-    return crc
 
 
 def shards(entries: Sequence[Sequence[Entry]], limit: int = SHARD_BYTES) -> list[list[Entry]]:
