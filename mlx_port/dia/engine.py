@@ -68,7 +68,10 @@ class DiaEngine:
 
     def _decode(self, calls: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Decode the codes of every call, (B, Q, F), to samples (B, L); start all, then read."""
-        audio = [self.codec.decode_whole(self.host.to_device(codes)) for codes in calls]
+        audio = []
+        for codes in calls:
+            audio.append(self.codec.decode_whole(self.host.to_device(codes)))
+            mx.async_eval(audio[-1])
         return [self.host.to_host(one) for one in audio]
 
     def _empty_text(self) -> mx.array:

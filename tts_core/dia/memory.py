@@ -36,7 +36,8 @@ from tts_core.nn.windows import ConvTranspose, Window
 
 FIXED = ("torch-cuda", "mlx-cpu", "mlx-metal", "mlx-cuda")  # caches of fixed size
 CACHE_CHUNK = 256  # rows by which a growing cache grows
-# DAC's tensors that are live at once where Snake is one kernel: measured in float32 on an H200 (TF32: 7)
+# DAC's tensors that are live at once where Snake is one kernel, or NumPy's on a CPU: measured in float32, on
+# an H200 (TF32: 7) and on Linux
 SNAKE_LIVE = {"torch-cuda": 5, "mlx-cpu": 8}
 NOISE_STEPS = 16  # captured steps whose noise is drawn at once
 
