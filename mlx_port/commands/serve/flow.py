@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 from anyio import to_thread
@@ -29,7 +29,8 @@ class Flow:
         self.arrived = time.perf_counter()
         self.speech: Speech | None = None
         self.encoder: StreamEncoder | None = None
-        self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
+        self._news = asyncio.Event()
+        self._notice = _setter(asyncio.get_running_loop(), self._news)
         self._closed, self._seconds = False, 0.0
         self._first: GenerationResult | None = None
 
@@ -56,27 +57,26 @@ class Flow:
 
     async def encoded(self) -> AsyncIterator[tuple[bytes, tuple[Word, ...]]]:
         """Yield encoded bytes, maybe none, with the words timed in them. Raises the errors of the speech."""
-        part, encoder = self._first, self.encoder
-        assert encoder is not None
+        part, self._first = self._first, None
         while part is not None:
-            yield await to_thread.run_sync(encoder.add, part.audio), part.words
+            assert self.encoder is not None
+            yield await to_thread.run_sync(self.encoder.add, part.audio), part.words
             part = await self._next()
-        yield await to_thread.run_sync(encoder.finish), ()
+        assert self.encoder is not None
+        yield await to_thread.run_sync(self.encoder.finish), ()
 
     def close(self) -> None:
-        """Drop the speech if it has not ended."""
+        """Drop the speech if it has not ended, and the encoder, whose memory Python does not see."""
         self._closed = True
+        self.encoder = None
         if self.speech is not None:
             self.speech.cancel()
 
     def _submit(self) -> None:
-        """Kept by this object at once: a request that is abandoned meanwhile must not leave a speech."""
+        """Keep the speech at once: a request that is abandoned meanwhile must not leave it behind."""
         self.speech = self.service.submit(self.asked, self._notice)
         if self._closed:
             self.speech.cancel()
-
-    def _notice(self, speech: Speech) -> None:
-        self._loop.call_soon_threadsafe(self._news.set)
 
     async def _next(self) -> GenerationResult | None:
         """Return the next part; None after the last."""
@@ -105,3 +105,12 @@ class Flow:
             message = f"the speech is longer than {limits.audio_seconds:g} s; send less text"
             raise ApiError(400, message, param="input", code="too_long")
         return part
+
+
+def _setter(loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> Callable[[Speech], None]:
+    """Return a callback for any thread. It does not hold the flow: in a circle, encoders would live on."""
+
+    def notice(speech: Speech) -> None:
+        loop.call_soon_threadsafe(news.set)
+
+    return notice

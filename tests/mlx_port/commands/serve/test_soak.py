@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -93,10 +92,9 @@ def one(url: str, seed: int) -> str:
 def apart(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
     """A server in a process of its own: its address, and the process."""
     words = [sys.executable, "-c", RUN, str(folder)]
-    environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}  # glibc's own growth is an arena a thread
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        words, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+        words, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip(), psutil.Process(process.pid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, served, until
 from tests.tts_core.serving import talkers
-from tts_core.audio.formats import FORMATS, names
+from tts_core.audio.formats import FORMATS, StreamEncoder, names
 
 TYPES = {
     "mp3": "audio/mpeg",
@@ -187,6 +188,34 @@ def test_a_client_that_leaves_frees_its_row(tmp_path) -> None:
         gate.release(10)
         assert server.post(input="i stay").content == expected("i stay")
         until(lambda: server.figure('mlx_port_requests_total{model="talk",outcome="cancelled"}') == 2)
+
+
+def encoders() -> int:
+    return sum(isinstance(each, StreamEncoder) for each in gc.get_objects())
+
+
+def test_encoders_are_freed_at_once(tmp_path) -> None:
+    """Whole, broken off or left: their memory is C's, so the collector of circles comes too late for it."""
+    gate, gone = threading.Semaphore(0), {"input": "leaver " * 600}
+    source = Talk(gate=gate)
+    gc.collect()
+    gc.disable()
+    try:
+        with served(tmp_path, source) as server:
+            gate.release(20)
+            assert server.post(input="all of it").status_code == 200
+            until(lambda: encoders() == 0)
+            with pytest.raises(httpx.RemoteProtocolError):
+                server.post(input="one two choke")
+            until(lambda: encoders() == 0)
+            with httpx.stream("POST", server.url + "/v1/audio/speech", json=gone, timeout=SOON) as response:
+                pieces = response.iter_raw(100)
+                next(pieces)
+                assert encoders() == 1
+            until(lambda: gate.release() or "leave leaver" in source.log)
+            until(lambda: encoders() == 0)
+    finally:
+        gc.enable()
 
 
 def test_limits_of_length_and_time(tmp_path) -> None:
