@@ -10,11 +10,13 @@ from mlx_port.blas import load_blas
 if TYPE_CHECKING:
     from mlx_port.api import generate as generate
     from mlx_port.dia.pipeline import DiaPipeline as DiaPipeline
+    from mlx_port.dia2.pipeline import Dia2Pipeline as Dia2Pipeline
     from mlx_port.loading import load as load
     from mlx_port.mars5.pipeline import Mars5Pipeline as Mars5Pipeline
     from mlx_port.metavoice.pipeline import MetaVoicePipeline as MetaVoicePipeline
     from tts_core.audio.files import read_audio as read_audio
     from tts_core.dia.options import DiaOptions as DiaOptions
+    from tts_core.dia2.options import Dia2Options as Dia2Options
     from tts_core.errors import (
         CancelledError as CancelledError,
     )
@@ -51,9 +53,11 @@ _HOME = {
     "generate": "mlx_port.api",
     "load": "mlx_port.loading",
     "DiaPipeline": "mlx_port.dia.pipeline",
+    "Dia2Pipeline": "mlx_port.dia2.pipeline",
     "Mars5Pipeline": "mlx_port.mars5.pipeline",
     "MetaVoicePipeline": "mlx_port.metavoice.pipeline",
     "DiaOptions": "tts_core.dia.options",
+    "Dia2Options": "tts_core.dia2.options",
     "Mars5Options": "tts_core.mars5.options",
     "MetaVoiceOptions": "tts_core.metavoice.options",
     "GenerationResult": "tts_core.results",
@@ -78,6 +82,8 @@ __all__ = [
     "Captions",
     "CheckpointError",
     "Cue",
+    "Dia2Options",
+    "Dia2Pipeline",
     "DiaOptions",
     "DiaPipeline",
     "GenerationError",

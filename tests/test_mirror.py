@@ -89,6 +89,7 @@ DIFFERENT = {
         ["metavoice/step.py:Step", "metavoice/slots.py:Slots", "mars5/slots.py:Slots"],
         "MLX runs joined weights for single ids",
     ),
+    "dia2/pipeline.py:Dia2Pipeline": "torch_ref reads published layouts, and chooses a device",
     "dia/pipeline.py:DiaPipeline": "torch_ref reads published layouts, and chooses a device",
     "metavoice/pipeline.py:MetaVoicePipeline": "torch_ref reads published layouts, and chooses a device",
     "mars5/pipeline.py:Mars5Pipeline": "torch_ref reads published layouts, and chooses a device",

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch_ref.api import generate as generate
     from torch_ref.dia.pipeline import DiaPipeline as DiaPipeline
+    from torch_ref.dia2.pipeline import Dia2Pipeline as Dia2Pipeline
     from torch_ref.loading import load as load
     from torch_ref.mars5.pipeline import Mars5Pipeline as Mars5Pipeline
     from torch_ref.metavoice.pipeline import MetaVoicePipeline as MetaVoicePipeline
     from tts_core.audio.files import read_audio as read_audio
     from tts_core.dia.options import DiaOptions as DiaOptions
+    from tts_core.dia2.options import Dia2Options as Dia2Options
     from tts_core.errors import (
         CancelledError as CancelledError,
     )
@@ -49,9 +51,11 @@ _HOME = {
     "generate": "torch_ref.api",
     "load": "torch_ref.loading",
     "DiaPipeline": "torch_ref.dia.pipeline",
+    "Dia2Pipeline": "torch_ref.dia2.pipeline",
     "Mars5Pipeline": "torch_ref.mars5.pipeline",
     "MetaVoicePipeline": "torch_ref.metavoice.pipeline",
     "DiaOptions": "tts_core.dia.options",
+    "Dia2Options": "tts_core.dia2.options",
     "Mars5Options": "tts_core.mars5.options",
     "MetaVoiceOptions": "tts_core.metavoice.options",
     "GenerationResult": "tts_core.results",
@@ -76,6 +80,8 @@ __all__ = [
     "Captions",
     "CheckpointError",
     "Cue",
+    "Dia2Options",
+    "Dia2Pipeline",
     "DiaOptions",
     "DiaPipeline",
     "GenerationError",

@@ -19,6 +19,7 @@ from tts_core.config import Configs as Configs
 
 NAMES = (
     "dia",
+    "dia2",
     "mars5",
     "metavoice",
 )

@@ -11,11 +11,11 @@ Rotation = tuple[mx.array, mx.array]  # cos and sin, (T, E/2) each; of single ro
 
 
 class RotaryPositions(nn.Module):
-    """Rotary tables for positions 0 .. length-1, without weights."""
+    """Rotary tables for positions 0 .. length-1, in units of `unit`, without weights."""
 
-    def __init__(self, length: int, head_dim: int, theta: float):
+    def __init__(self, length: int, head_dim: int, theta: float, unit: float = 1.0):
         super().__init__()
-        cos, sin = rope_table(length, head_dim, theta)
+        cos, sin = rope_table(length, head_dim, theta, unit=unit)
         self._cos = mx.array(cos)
         self._sin = mx.array(sin)
 

@@ -195,7 +195,7 @@ def test_help_and_doctor_name_it(script):
         "print(doctor.text(doctor.examine()))"
     )
     help_text, _, page = script(code).partition("machine ")
-    assert "dia, mars5, metavoice, parrot" in help_text
+    assert "dia, dia2, mars5, metavoice, parrot" in help_text
     [line] = [line for line in page.splitlines() if line.startswith("models ")]
     assert "MetaVoice (metavoiceio/metavoice-1B-v0.1), Parrot (birds/parrot)" in line
 

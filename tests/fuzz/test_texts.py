@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 
 from converters.published import open_published
 from tests.fuzz import made
+from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
 from tts_core.models import NAMES
 from tts_core.options import options_class
@@ -25,6 +28,9 @@ VOICE = Prompt.of(audio=0.2 * np.sin(np.arange(24000 * 8) / 20).astype(np.float3
 def published(model: str) -> Any:
     if model == "dia":
         return open_published([DIA], codec=CODEC, offline=True)
+    if model == "dia2":
+        with tempfile.TemporaryDirectory() as folder:  # configurations and tokenizer are read at once
+            return open_published(published_dia2(Path(folder) / model))
     return open_published(sources(model))
 
 
@@ -41,7 +47,7 @@ def test_texts(model: str, seeds: range) -> None:
     for seed in seeds:
         text = made.text(random.Random(seed))
         with made.clear(seed, text):
-            asked = ask(configs, documents, text, options, None if model == "dia" else VOICE)
+            asked = ask(configs, documents, text, options, None if model.startswith("dia") else VOICE)
             assert asked.pieces
             assert 0 < asked.seconds < 60 + len(text)
             spoken += 1

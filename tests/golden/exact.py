@@ -22,10 +22,10 @@ def exact_rotary(kind: str) -> Iterator[None]:
         yield
 
 
-def _rope_table(length: int, head_dim: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
-    """The angle of position t and pair i is t / theta^(2i / E)."""
+def _rope_table(length: int, head_dim: int, theta: float, unit: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """The angle of position t and pair i is t / (unit theta^(2i / E))."""
     pair = np.arange(head_dim // 2)
-    angles = np.arange(length)[:, None] / theta ** (2.0 * pair / head_dim)
+    angles = np.arange(length)[:, None] / (unit * theta ** (2.0 * pair / head_dim))
     return np.cos(angles), np.sin(angles)
 
 

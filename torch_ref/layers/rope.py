@@ -12,14 +12,14 @@ Rotation = tuple[Tensor, Tensor]  # cos and sin, (T, E/2) each; of single rows (
 
 
 class RotaryPositions(nn.Module):
-    """Rotary tables for positions 0 .. length-1, without weights."""
+    """Rotary tables for positions 0 .. length-1, in units of `unit`, without weights."""
 
     _cos: Tensor
     _sin: Tensor
 
-    def __init__(self, length: int, head_dim: int, theta: float):
+    def __init__(self, length: int, head_dim: int, theta: float, unit: float = 1.0):
         super().__init__()
-        cos, sin = rope_table(length, head_dim, theta)
+        cos, sin = rope_table(length, head_dim, theta, unit=unit)
         self.register_buffer("_cos", torch.from_numpy(cos), persistent=False)
         self.register_buffer("_sin", torch.from_numpy(sin), persistent=False)
 

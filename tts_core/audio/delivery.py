@@ -90,8 +90,10 @@ class Delivery:
         return np.concatenate(parts)
 
     def time(self, words: Sequence[Word]) -> None:
-        """Note when the words of the piece under way begin, in seconds of its own sound at speed 1."""
-        self._words = words
+        """Note when words of the piece under way begin, in seconds of its own sound at speed 1; words that
+        become known later may follow in further calls.
+        """
+        self._words = (*self._words, *words)
         start = self._start / self.sample_rate
         self._timed += (self._heard(word, start) for word in words)
 

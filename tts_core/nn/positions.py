@@ -34,11 +34,13 @@ def timestep_table(timesteps: int, width: int) -> np.ndarray:
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def rope_table(length: int, head_dim: int, theta: float, *, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def rope_table(
+    length: int, head_dim: int, theta: float, *, start: int = 0, unit: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute cos and sin of position / theta ** (2 i / head_dim), each (length, head_dim / 2) float32.
 
-    Positions are start .. start + length - 1.
+    Positions are start .. start + length - 1, divided by `unit`.
     """
-    frequencies = theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+    frequencies = theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim) / unit
     angles = np.arange(start, start + length, dtype=np.float64)[:, None] * frequencies
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)

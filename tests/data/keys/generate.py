@@ -48,6 +48,39 @@ def dia_nari() -> Shapes:
     return shapes
 
 
+def dia2(layers: int, width: int, depformer_layers: int, sets: int) -> Shapes:
+    """nari-labs/Dia2-1B and Dia2-2B; sets: of the weights that a schedule gives to the stages."""
+    shapes: Shapes = {f"transformer.audio_embeds.{stream}.weight": [2050, width] for stream in range(32)}
+    shapes["transformer.text_embed.embedding.weight"] = [49280, width]
+    for name in ("main_proj", "second_proj"):
+        shapes[f"transformer.text_embed.{name}.weight"] = [width, width]
+    for i in range(layers):
+        at = f"transformer.layers.{i}"
+        shapes[f"{at}.pre_norm.weight"] = shapes[f"{at}.post_norm.weight"] = [width]
+        shapes[f"{at}.attn.q_proj.weight"], shapes[f"{at}.attn.o_proj.weight"] = [2048, width], [width, 2048]
+        shapes[f"{at}.attn.k_proj.weight"] = shapes[f"{at}.attn.v_proj.weight"] = [1024, width]
+        shapes[f"{at}.attn.q_norm.weight"] = shapes[f"{at}.attn.k_norm.weight"] = [128]
+        shapes[f"{at}.mlp.wi.weight"], shapes[f"{at}.mlp.wo.weight"] = [12288, width], [width, 6144]
+    shapes["transformer.norm.weight"] = [width]
+    shapes["transformer.action_head.weight"] = [2, width]
+    shapes["transformer.cb0_head.weight"] = [2050, width]
+    for stage in range(31):
+        shapes[f"depformer.audio_embeds.{stage}.weight"] = [2050, 1024]
+        shapes[f"depformer.logits.{stage}.weight"] = [2050, 1024]
+    for number in range(sets):
+        shapes[f"depformer.depformer_in.{number}.weight"] = [1024, width]
+    for i in range(depformer_layers):
+        at = f"depformer.layers.{i}"
+        shapes[f"{at}.pre_norm.weight"] = shapes[f"{at}.post_norm.weight"] = [1024]
+        for number in range(sets):
+            shapes[f"{at}.self_attention.in_proj.{number}.weight"] = [3072, 1024]
+            shapes[f"{at}.self_attention.out_proj.{number}.weight"] = [1024, 1024]
+        for name in ("q_norm", "k_norm"):
+            shapes[f"{at}.self_attention.{name}.weight"] = [128]
+        shapes[f"{at}.mlp.wi.weight"], shapes[f"{at}.mlp.wo.weight"] = [6144, 1024], [1024, 3072]
+    return shapes | {"depformer.norm.weight": [1024]}
+
+
 def dac_descript(names: tuple[str, str]) -> Shapes:
     """weights_44khz_8kbps_0.0.1.pth. names: of the gain and the direction of weight norm."""
     gain, direction = names
@@ -391,6 +424,8 @@ if __name__ == "__main__":
     lists = {
         "dia_nari": dia_nari(),
         "dia_transformers": from_transformers("DiaForConditionalGeneration", "DiaConfig"),
+        "dia2_1b": dia2(30, 1024, 3, 3),
+        "dia2_2b": dia2(28, 2048, 4, 5),
         "dac_descript": dac_descript(("weight_g", "weight_v")),
         "dac_descript_parametrized": dac_descript(
             ("parametrizations.weight.original0", "parametrizations.weight.original1")

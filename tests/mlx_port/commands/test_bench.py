@@ -16,6 +16,8 @@ from mlx_port.commands.bench.parts import RandomParts
 from mlx_port.mars5.reverse import ReverseDiffusion
 from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia import dac_config, dia_config
+from tests.tiny.dia2 import dia2_config
+from tests.tiny.mimi import mimi_config
 from tests.tiny.published_models import sources
 from tts_core import models
 from tts_core.errors import ResourceError
@@ -39,7 +41,10 @@ def quick(monkeypatch):
 @pytest.fixture
 def tiny(monkeypatch):
     """Published sizes that are tiny."""
-    sizes = {"dia": {"dia": dia_config(), "dac": dac_config()}}
+    sizes = {
+        "dia": {"dia": dia_config(), "dac": dac_config()},
+        "dia2": {"dia2": dia2_config(), "mimi": replace(mimi_config(), n_codebooks=6)},
+    }
     for name in ("mars5", "metavoice"):
         sizes[name] = {kind: part.config for kind, part in open_published(sources(name)).parts.items()}
     monkeypatch.setattr(  # 200 timesteps are none of the steps that are timed

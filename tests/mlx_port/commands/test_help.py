@@ -91,7 +91,7 @@ def test_generate_has_a_flag_for_every_option(model):
 
 def test_a_help_that_depends_on_the_model_names_it():
     flags = {flag.name: str(flag.help) for flag in generate.params if isinstance(flag, click.Option)}
-    assert flags["option_cfg_scale"].startswith("dia: Classifier-free guidance; 0 turns it off. mars5: ")
+    assert flags["option_cfg_scale"].startswith("dia: Classifier-free guidance; 0 turns it off. dia2: ")
     assert flags["option_decoder"].endswith("(metavoice)")
     assert flags["option_seed"].endswith("random by default.")
 

@@ -1,0 +1,191 @@
+"""Dia2 on both sides, NumPy in and out: published files through our map, planned strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.files.readers import SafetensorsCheckpoint
+from converters.maps.dia2 import rules
+from converters.rules.plan import plan
+from tests.golden.bench import Bench
+from tests.golden.cases import Case
+from tests.golden.codec_bench import CodecSide, mimi_bench
+from tests.golden.exact import exact_rotary
+from tests.sides import Side, Stored
+from tests.tiny.weights import Weights
+from tts_core.dia2.config import Dia2Config, read_published
+from tts_core.dia2.run import Run
+from tts_core.dia2.sampling import Sampling
+from tts_core.dia2.script import Reader
+from tts_core.dia2.shapes import parameter_shapes
+from tts_core.dia2.tokenizer import FILE, Tokenizer
+from tts_core.files.json_object import read_json
+
+
+@dataclass
+class Ran:
+    """What one run did. actions: the network's.  main, second: the machine's answers.  cache: of layer 0,
+    after the prefix.
+    """
+
+    run: Run
+    actions: list[int] = field(default_factory=list)
+    main: list[int] = field(default_factory=list)
+    second: list[int] = field(default_factory=list)
+    cache: tuple[np.ndarray, np.ndarray] | None = None
+
+
+@dataclass(frozen=True)
+class Dia2Side(Side):
+    """A side with a Dia2."""
+
+    network: Any  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def teacher_forced(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
+        """Run the transformer over all steps at once. (R, streams, T) → arrays by their golden names."""
+        transformer, made = self.network.transformer, {}
+        with self.inference():
+            cache, read = transformer.new_cache(), self.array(np.ascontiguousarray(tokens.swapaxes(1, 2)))
+            x, rotation = transformer.embed(read), transformer.rotary(0, tokens.shape[2])
+            made["embed"] = x
+            for i, layer in enumerate(transformer.layers):
+                x = layer(x, rotation, cache[i])
+                made[f"layer.{i}"] = x
+                made[f"k.{i}"], made[f"v.{i}"] = (part[:, :, : tokens.shape[2]] for part in cache[i].buffers)
+            made["hidden"] = hidden = transformer.norm(x)
+            made["action_logits"] = transformer.actions(hidden)
+            made["cb0_logits"] = transformer.codes(hidden)
+        return {name: self.numpy(self._wide(value)) for name, value in made.items()}
+
+    def stages(
+        self, hidden: np.ndarray, inputs: np.ndarray, text: Sequence[np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Run the depformer after every step. (R, T, D), (R, stages, T), (R, T) twice → arrays by name."""
+        depformer, made, (rows, steps) = self.network.depformer, {}, hidden.shape[:2]
+        compute = self.network.transformer.compute
+
+        def each(x: Any) -> np.ndarray:
+            return self.numpy(self._wide(x)).reshape(rows, steps, -1)
+
+        with self.inference():
+            cache, flat = depformer.new_cache(), self.array(hidden.reshape(rows * steps, -1))
+            if compute is not None:
+                flat = flat.astype(compute) if self.kind == "mlx" else flat.to(compute)
+            ids = [self.array(np.ascontiguousarray(each.reshape(-1))) for each in text]
+            for stage in range(len(depformer.stage_sets)):
+                previous = self.array(np.ascontiguousarray(inputs[:, stage].reshape(-1)))
+                x = depformer.embed(stage, flat, previous, (ids[0], ids[1]))
+                rotation = None if depformer.rotary is None else depformer.rotary(stage, 1)
+                for i, layer in enumerate(depformer.layers):
+                    x = layer(x, depformer.stage_sets[stage], rotation, cache[i])
+                    made[f"stage.{stage}.layer.{i}"] = each(x)
+                made[f"stage.{stage}.logits"] = each(depformer.head(stage, depformer.norm(x)))
+            for name, part in zip(("dep_k.0", "dep_v.0"), cache[0].buffers, strict=True):
+                held = self.numpy(self._wide(part))
+                made[name] = held.reshape(rows, steps, *held.shape[1:])[:, -1]
+        return made
+
+    def speak(self, run: Run, sampling: Sampling, picks: Iterator[int] | None = None) -> Ran:
+        """Run to the end. picks: ids drawn by the original, in order; None is greedy."""
+        frames = self.module("dia2.frames").Frames(self.network, sampling)
+        made, warm = Ran(run), run.warm_up()
+        if len(warm):
+            frames.read(self.array(warm), 0)
+            keys, values = (self.numpy(part)[:, :, : len(warm)] for part in frames.cache[0].buffers)
+            made.cache = keys, values
+        with self._picking(picks):
+            while not run.is_done:
+                frames.read(self.array(run.tokens()[None]), run.step)
+                made.actions.append(int(self.numpy(frames.action(None))[0]))
+                main, second = run.act(made.actions[-1])
+                made.main.append(main)
+                made.second.append(second)
+                run.accept(self.numpy(frames.codes(main, second, None)))
+        return made
+
+    @contextmanager
+    def _picking(self, picks: Iterator[int] | None) -> Iterator[None]:
+        """Take the given ids instead of choosing, and note the candidates in `drawn`."""
+        if picks is None:
+            yield
+            return
+        frames, sampling = self.module("dia2.frames"), self.module("dia2.sampling")
+        original = frames.choose
+
+        def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:
+            logits = sampling.candidates(cond, uncond, choice, is_code)
+            drawn.append(self.numpy(logits)[0])
+            return self.array(np.array([next(picks)], np.int32))
+
+        drawn.clear()
+        frames.choose = choose
+        try:
+            yield
+        finally:
+            frames.choose = original
+
+    def _wide(self, x: Any) -> Any:
+        """bfloat16 as float32."""
+        if self.kind == "mlx":
+            import mlx.core as mx
+
+            return x.astype(mx.float32)
+        import torch
+
+        return x if x.dtype == torch.float64 else x.float()
+
+
+drawn: list[np.ndarray] = []  # candidates of the last replayed run, (V,) each
+
+
+def build(kind: str, weights: Stored) -> Dia2Side:
+    """A side with a network of these weights."""
+    side = Side(kind)
+    with exact_rotary(kind):
+        network = side.module("dia2.dia2").Dia2(weights.config)
+    tensors = {name: side.array(weights.read(name)) for name in weights.names()}
+    if kind == "mlx":
+        network.load_weights(list(tensors.items()), strict=True)
+    else:
+        network.load_state_dict(tensors, strict=True, assign=True)
+    network.eval()
+    return Dia2Side(kind, network)
+
+
+def dia2_bench(side: str, case: Case) -> Bench[Dia2Side]:
+    """case: a folder whose info.json names configuration, weights and tokenizer."""
+    info = case.info
+    paths = tuple(case.path(info[key]).resolve() for key in ("config", "weights"))
+    return Bench.load(side, lambda kind: _side(kind, *paths))
+
+
+def codec_of(side: str, case: Case) -> Bench[CodecSide]:
+    """The codec that a case names."""
+    folder = case.path(case.info["mimi"])
+    return mimi_bench(side, folder / "model.safetensors", folder / "config.json", "mimi_transformers")
+
+
+def reader_of(case: Case, config: Dia2Config) -> Reader:
+    """The reading of scripts with the case's tokenizer."""
+    tokenizer = Tokenizer((case.path(case.info["tokenizer"]) / FILE).read_text("utf-8"))
+    return Reader.of(tokenizer, config.text_new_word_id, case.info["frame_rate"])
+
+
+@cache
+def _side(kind: str, config: Path, weights: Path) -> Dia2Side:
+    return build(kind, _weights(config, weights))
+
+
+@cache
+def _weights(config: Path, weights: Path) -> Weights[Dia2Config]:
+    sizes, checkpoint = read_published(read_json(config)), SafetensorsCheckpoint([weights])
+    moves = plan(rules(sizes), checkpoint.shapes, parameter_shapes(sizes))
+    made = {move.target: move.how.apply(*map(checkpoint.read, move.sources)) for move in moves}
+    return Weights(sizes, made)

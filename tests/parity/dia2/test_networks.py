@@ -1,0 +1,103 @@
+"""Dia2's networks, MLX against PyTorch: every layer, one step at a time with caches, and quantized copies."""
+
+from collections.abc import Callable
+from functools import cache
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tests.golden.bench import Bench
+from tests.golden.dia2_bench import Dia2Side, build
+from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
+from tests.tolerance import assert_within
+from tts_core.dia2.config import Dia2Config
+
+TINY, OTHER = dia2_config(), other_config()
+CONFIGS = pytest.mark.parametrize("config", [TINY, OTHER], ids=["gaps", "plain"])
+STEPS = 9
+
+
+@cache
+def bench(config: Dia2Config) -> Bench[Dia2Side]:
+    weights = dia2_weights(config, seed=4)
+    sides = {kind: build(kind, weights) for kind in ("mlx", "torch", "float64")}
+    return Bench.load("mlx", sides.__getitem__)
+
+
+def ids(config: Dia2Config, steps: int = STEPS) -> np.ndarray:
+    """(2, streams, T), both rows different; the second text stream is sometimes silent."""
+    random = np.random.default_rng(steps)
+    text = random.integers(0, config.text_vocab_size, (2, 2, steps))
+    text[:, 1, ::3] = config.text_pad_id
+    codes = random.integers(0, config.audio_vocab_size, (2, config.n_streams, steps))
+    return np.concatenate([text, codes], axis=1).astype(np.int32)
+
+
+def compare(config: Dia2Config, run: Callable[[Dia2Side], dict[str, np.ndarray]]) -> None:
+    trio = bench(config)
+    own, known, truth = (run(side) for side in (trio.side, trio.torch32, trio.torch64))
+    assert own.keys() == truth.keys()
+    for name in truth:
+        assert_within(own[name], known[name], truth[name], name)
+
+
+@CONFIGS
+def test_every_layer_of_the_transformer(config: Dia2Config) -> None:
+    compare(config, lambda side: side.teacher_forced(ids(config)))
+
+
+@CONFIGS
+def test_every_layer_of_the_depformer(config: Dia2Config) -> None:
+    random = np.random.default_rng(1)
+    hidden = random.normal(0, 1, (2, 3, config.transformer.hidden_size)).astype(np.float32)
+    inputs = random.integers(0, config.codebook_size, (2, config.n_streams - 1, 3)).astype(np.int32)
+    text = [random.integers(0, config.text_vocab_size, (2, 3)).astype(np.int32) for _ in range(2)]
+    text[1][0] = config.text_pad_id
+    compare(config, lambda side: side.stages(hidden, inputs, text))
+
+
+@CONFIGS
+def test_steps_one_by_one_are_the_whole(config: Dia2Config) -> None:
+    """With a cache, and with a repeated position as after a prefix."""
+    tokens = np.ascontiguousarray(ids(config).swapaxes(1, 2))
+    positions = [0, 1, 2, 3, 3, 4, 5, 6, 7]
+
+    def run(side: Dia2Side) -> dict[str, np.ndarray]:
+        transformer, made = side.network.transformer, []
+        with side.inference():
+            cache = transformer.new_cache()
+            made.append(transformer(side.array(tokens[:, :4]), 0, cache))
+            for step in range(4, STEPS):
+                made.append(transformer(side.array(tokens[:, step : step + 1]), positions[step], cache))
+            assert cache[0].length == STEPS
+            hidden = [side.numpy(part) for part in made]
+        return {"hidden": np.concatenate(hidden, axis=1)}
+
+    compare(config, run)
+    known = bench(config).torch64.teacher_forced(ids(config))["hidden"]
+    np.testing.assert_allclose(run(bench(config).torch64)["hidden"][:, :4], known[:, :4], rtol=0, atol=1e-12)
+    assert np.abs(run(bench(config).torch64)["hidden"][:, 4] - known[:, 4]).max() > 1e-6
+
+
+def test_positions_and_second_text_matter() -> None:
+    """Inputs under which a wrong position, a wrong set of weights or a spoken pad shows."""
+    side, tokens = bench(TINY).torch64, ids(TINY)
+    known = side.teacher_forced(tokens)["hidden"]
+    silent = tokens.copy()
+    silent[:, 1] = TINY.text_pad_id
+    assert np.abs(side.teacher_forced(silent)["hidden"] - known).max() > 1e-3
+    hidden = known[:, -1:]
+    inputs = np.zeros((2, TINY.n_streams - 1, 1), np.int32)
+    text = [np.full((2, 1), 5, np.int32)] * 2
+    logits = side.stages(hidden, inputs, text)
+    assert np.abs(logits["stage.1.logits"] - logits["stage.3.logits"]).max() > 1e-3
+
+
+def test_codes_only_are_predicted_by_the_depformer() -> None:
+    side = bench(TINY).side
+    made = side.stages(
+        np.zeros((1, 1, 20), np.float32), np.zeros((1, 5, 1), np.int32), [np.zeros((1, 1), np.int32)] * 2
+    )
+    assert made["stage.0.logits"].shape[-1] == TINY.codebook_size == 33
+    mx.clear_cache()

@@ -1,0 +1,336 @@
+"""Dia2's pipeline on both sides: whole loops with sampling, recordings, long texts, text as it comes.
+
+Everything but the networks is one pipeline for both sides: what does not concern them runs once.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+
+import mlx_port
+import torch_ref
+from converters.convert import Quantization, convert
+from converters.published import open_published
+from mlx_port.dia2.pipeline import Dia2Pipeline as MlxPipeline
+from tests.golden.cases import DEFAULT
+from tests.tiny.dia2 import dia2_weights, published_dia2, wide_config, write_published
+from torch_ref.dia2.depformer import DepformerLayer
+from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
+from tts_core.dia2.options import Dia2Options
+from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
+from tts_core.prompt import Prompt, Reference, Word
+from tts_core.results import GenerationResult, join
+
+TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
+LONG = " ".join(
+    f"[S{1 + n % 2}] This is turn {n}, it has some words. And a second sentence." for n in range(6)
+)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Callable[[str], Path]:
+    return cache(lambda name: published_dia2(tmp_path_factory.mktemp("dia2") / name, name))
+
+
+@pytest.fixture(scope="module")
+def converted(published, tmp_path_factory) -> Callable[..., Path]:
+    @cache
+    def make(name: str, dtype: str = "float32", quantization: Quantization | None = None) -> Path:
+        folder = tmp_path_factory.mktemp("converted") / name
+        convert(open_published(published(name)), folder, dtype=dtype, quantization=quantization)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def both(published, converted) -> Callable[[str], tuple[TorchPipeline, MlxPipeline]]:
+    return cache(
+        lambda name: (
+            TorchPipeline.load(published(name), device="cpu", dtype="float32"),
+            MlxPipeline.load(converted(name)),
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def pipeline(both) -> MlxPipeline:
+    return both("v_main")[1]
+
+
+@pytest.fixture(scope="module")
+def usual(pipeline) -> GenerationResult:
+    return pipeline.generate(TEXT, seed=5)
+
+
+@pytest.fixture(scope="module")
+def long(both) -> tuple[GenerationResult, GenerationResult]:
+    first, second = (each.generate(LONG, seed=3) for each in both("v_main"))
+    return first, second
+
+
+def recording(name: str = "v_main") -> Prompt:
+    """Two speakers with the times of their words."""
+    from safetensors.numpy import load_file
+
+    vectors = load_file(DEFAULT / "dia2" / f"{name}_prefix" / "golden.safetensors")
+    words = (Word("Hello", 0.05), Word("there,", 0.33), Word("friend.", 0.55, 0.9)), (Word("Oh,", 0.1, 0.2),)
+    rate = 24000 if name == "v_main" else 750
+    return Prompt(
+        tuple(
+            Reference(vectors[f"{key}.audio"], None, sample_rate=rate, words=said)
+            for key, said in zip("ab", words, strict=True)
+        )
+    )
+
+
+def same(one: GenerationResult, other: GenerationResult) -> None:
+    np.testing.assert_array_equal(one.codes, other.codes)
+    assert one.words == other.words
+    assert one.finish_reason == other.finish_reason
+    np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("v_main", {}),
+        ("v_main", {"cfg_scale": 1.0, "temperature": 1.1, "top_k": 0}),
+        ("v_main", {"temperature": 0, "action_temperature": 0}),
+        ("v_main", {"cfg_scale": 6.0, "cfg_filter_k": 1}),
+        ("v_text", {"cfg_scale": 3.0, "cfg_filter_k": 7, "action_temperature": 1.0, "top_k": 5}),
+    ],
+    ids=str,
+)
+def test_a_seed_gives_the_same_speech_on_both_sides(both, name, changes):
+    results = [each.generate(TEXT, seed=5, **changes) for each in both(name)]
+    same(*results)
+    assert results[0].finish_reason == "stop"
+    assert [word.text for word in results[0].words][:3] == ["Hello", "there", "friend."]
+    assert results[0].codes.max() < both(name)[0].config.codebook_size
+
+
+def test_other_seeds_give_other_speech(pipeline, usual):
+    other = pipeline.generate(TEXT, seed=6)
+    assert other.codes.shape != usual.codes.shape or (other.codes != usual.codes).any()
+
+
+@pytest.mark.parametrize("include", [False, True])
+def test_recordings_are_continued_alike(both, include):
+    """The words of the recordings are in the result only if the recordings are."""
+    results = [
+        each.generate(TEXT, prompt=recording(), seed=2, include_prefix=include) for each in both("v_main")
+    ]
+    same(*results)
+    first = [word.text for word in results[0].words][:2]
+    assert first == (["Hello", "there,"] if include else ["Hello", "there"])
+
+
+def test_a_stream_adds_up_to_the_whole(pipeline, usual):
+    whole, parts = usual, list(pipeline.stream(TEXT, seed=5))
+    same(whole, join(parts))
+    assert len(parts) > 3
+    assert [part.segment_idx for part in parts] == list(range(len(parts)))
+    assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
+    sizes = [part.codes.shape[1] for part in parts]
+    assert sizes[:3] == [2, 4, 8]
+    rate, end = pipeline.codec_config.frame_rate, 0.0
+    for part in parts[:-1]:  # words come with the sound in which they begin
+        end += part.audio_seconds
+        assert all(word.start < end for word in part.words)
+    assert whole.audio_seconds == pytest.approx(whole.codes.shape[1] / rate)
+
+
+def test_words_are_in_captions_and_follow_the_speed(pipeline, usual):
+    slow = pipeline.generate(TEXT, seed=5, speed=0.5)
+    for one, two in zip(usual.words, slow.words, strict=True):
+        assert two.start == pytest.approx(2 * one.start)
+    [cue] = usual.captions()
+    assert cue.words == usual.words
+    assert "<00:00:00.160>Hello" in usual.captions().vtt()
+
+
+def test_a_long_text_is_spoken_in_pieces_with_one_voice(long):
+    """The context of 120 steps takes some turns; each later piece continues the first one's beginning."""
+    results = long
+    same(*results)
+    cues = list(results[0].captions())
+    assert len(cues) > 1
+    assert [word.text for word in results[0].words] == [
+        word for word in LONG.split() if not word.startswith("[")
+    ]
+    assert all(cue.text.startswith("[S") for cue in cues)
+    starts = [word.start for word in results[0].words]
+    assert starts == sorted(starts)
+
+
+def test_recordings_are_the_voice_of_every_piece(pipeline, monkeypatch):
+    seen, steps = [], pipeline.engine.steps
+
+    def watch(run, sampling, noise):
+        seen.append(run.prefix)
+        return steps(run, sampling, noise)
+
+    monkeypatch.setattr(pipeline.engine, "steps", watch)
+    pipeline.generate(LONG, seed=3, prompt=recording())
+    assert len(seen) > 1
+    assert all(prefix is seen[0] and prefix is not None for prefix in seen)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_text_that_comes_in_pieces_is_the_same_speech(pipeline, usual, cut):
+    """Cut anywhere, also inside words and tags; steps are withheld until their words are there."""
+    pieces = [TEXT[start : start + cut] for start in range(0, len(TEXT), cut)]
+    same(usual, join(list(pipeline.stream(iter(pieces), seed=5))))
+
+
+def test_speech_begins_before_the_text_ends(pipeline):
+    """The first sound needs some words, not all of them."""
+    given = []
+
+    def pieces():
+        for word in LONG.split()[:20]:
+            given.append(word)
+            yield f"{word} "
+
+    parts = pipeline.stream(pieces(), seed=5)
+    next(parts)
+    assert 3 < len(given) < 14
+    assert "".join(join(list(parts)).captions().cues[0].text.split()) == "".join(given)
+
+
+def test_a_wrong_piece_of_text_is_refused_as_it_comes(pipeline):
+    parts = pipeline.stream(iter(["[S1] Hello there my dear friend. ", "[S3] Who? "]), seed=1)
+    with pytest.raises(UsageError, match=r"\[S3\] is not a speaker"):
+        list(parts)
+    with pytest.raises(UsageError, match="no words"):
+        list(pipeline.stream(iter(["  ", "..."]), seed=1))
+
+
+def test_a_batch_is_its_texts_by_themselves(pipeline):
+    texts = ["[S2] A second one.", "Third."]
+    batch = pipeline.generate_batch(texts, prompts=[recording(), None], seed=[6, 7])
+    for text, prompt, seed, result in zip(texts, [recording(), None], [6, 7], batch, strict=True):
+        same(result, pipeline.generate(text, prompt=prompt, seed=seed))
+
+
+def test_codes_alone_are_those_of_the_text_as_written(pipeline):
+    [codes] = pipeline.generate_codes(["[S2] Hello: you."], seed=5)
+    np.testing.assert_array_equal(codes, pipeline.generate("[S2] Hello: you.", seed=5, as_written=True).codes)
+    assert (
+        codes.shape != pipeline.generate("[S2] Hello: you.", seed=5).codes.shape
+        or (codes != pipeline.generate("[S2] Hello: you.", seed=5).codes).any()
+    )
+
+
+@pytest.mark.parametrize("frames", [1, 2, 10])
+def test_a_limit_cuts_the_speech(pipeline, usual, frames):
+    result = pipeline.generate(TEXT, seed=5, max_frames=frames)
+    assert (result.codes.shape[1], result.finish_reason) == (frames, "length")
+    np.testing.assert_array_equal(result.codes, usual.codes[:, :frames])
+
+
+def test_a_limit_counts_all_pieces(pipeline, long):
+    first = len([word for word in long[0].captions().cues[0].words])
+    seconds = long[0].words[first].start + 0.8
+    result = pipeline.generate(LONG, seed=3, max_seconds=seconds)
+    assert result.finish_reason == "length"
+    assert result.codes.shape[1] == np.ceil(seconds * 12.5) < long[0].codes.shape[1]
+
+
+def test_breaks_are_the_models_own(pipeline):
+    """[pause:2] and <break> are steps of the state machine: no silence is inserted."""
+    one, two = (
+        pipeline.generate(f"[S1] Hello there {mark} friend.", seed=5)
+        for mark in ("[pause:2]", '<break time="2s"/>')
+    )
+    same(one, two)
+    times = {word.text: word.start for word in one.words}
+    assert times["friend."] - times["there"] > 2
+    assert one.audio_seconds == pytest.approx(one.codes.shape[1] / 12.5)
+
+
+def test_words_of_the_recordings_that_come_late_are_told(pipeline, caplog):
+    first = recording().references[0]
+    late = Reference(first.audio, None, sample_rate=24000, words=(Word("Hello", 0.1), Word("friend.", 1.4)))
+    with caplog.at_level(logging.WARNING, logger="tts_core"):
+        pipeline.generate("[S1] Yes.", prompt=Prompt((late,)), seed=1, max_frames=3)
+    assert "1 word(s) of the recordings are spoken again" in caplog.text
+
+
+def test_cancelled(pipeline):
+    cancel = threading.Event()
+    parts = pipeline.stream(TEXT, seed=5, cancel=cancel)
+    next(parts)
+    cancel.set()
+    with pytest.raises(CancelledError):
+        list(parts)
+
+
+def test_progress(pipeline):
+    told = []
+    result = pipeline.generate("Yes.", seed=5, progress=told.append)
+    assert told[0].stage == "prompt"
+    assert told[-1].seconds == pytest.approx(result.audio_seconds)
+
+
+def test_too_little_memory_is_refused_before_any_network_runs(pipeline, monkeypatch):
+    monkeypatch.setattr(pipeline.engine.host, "free_bytes", lambda: 10**5)
+    monkeypatch.setattr(pipeline.engine, "steps", lambda *_: pytest.fail("a network ran"))
+    with pytest.raises(ResourceError, match=r"of speech take .* beside the weights"):
+        pipeline.stream(TEXT, seed=1)
+
+
+def test_nan_is_traced_to_its_layer(converted):
+    pipeline = MlxPipeline.load(converted("v_main"))
+    layer = pipeline.engine.network.transformer.layers[1].mlp.wo
+    layer.weight = layer.weight * float("nan")
+    with pytest.raises(GenerationError, match=r"transformer\.layers\.1"):
+        pipeline.generate(TEXT, seed=1)
+
+
+def test_nan_is_traced_on_the_other_side(published):
+    pipeline = TorchPipeline.load(published("v_main"), device="cpu", dtype="float32")
+    with torch.no_grad():
+        layer = cast(DepformerLayer, pipeline.engine.network.depformer.layers[0])
+        layer.mlp.wo.weight.fill_(float("nan"))
+    with pytest.raises(GenerationError, match=r"depformer\.layers\.0"):
+        pipeline.generate(TEXT, seed=1)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory) -> Path:
+    return write_published(tmp_path_factory.mktemp("wide") / "dia2", dia2_weights(wide_config(), seed=3))
+
+
+@pytest.mark.parametrize("how", ["bfloat16", "float16", "-q"])
+def test_narrow_and_quantized_copies_speak(wide, tmp_path, how):
+    """Both sides read the folder; the codes of narrow types may differ, the words do not."""
+    quantization = Quantization("affine", 32, 8) if how == "-q" else None
+    published = open_published(wide)
+    assert published.parts["dia2"].config == wide_config()
+    convert(published, tmp_path / "x", dtype="float32" if how == "-q" else how, quantization=quantization)
+    port = mlx_port.load(tmp_path / "x")
+    result = port.generate("Hello there.", seed=5)
+    assert result.finish_reason == "stop"
+    assert [word.text for word in result.words] == ["Hello", "there."]
+    other = torch_ref.load(tmp_path / "x", device="cpu").generate("Hello there.", seed=5, max_frames=5)
+    assert other.codes.shape == (5, 5)
+    if how == "-q":  # the same dequantized weights
+        np.testing.assert_array_equal(other.codes, result.codes[:, :5])
+    mx.clear_cache()
+
+
+def test_options_are_the_originals():
+    options = Dia2Options()
+    assert (options.cfg_scale, options.cfg_filter_k, options.initial_padding) == (2.0, 50, 2)
+    assert (options.temperature, options.top_k) == (0.8, 50)
+    assert (options.action_temperature, options.action_top_k) == (0.6, 50)

@@ -1,0 +1,64 @@
+"""Dia2 of full widths under the rules of MPS: our layers break no rule, and change no number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.golden.dia2_bench import build
+from tests.tiny.dia2 import dia2_config, dia2_weights, tokenizer
+from tests.torch_ref.limits.stand_ins import stand_ins
+from torch_ref.dia2.dia2 import Dia2
+from torch_ref.dia2.frames import Frames
+from torch_ref.limits import Backend, enforce
+from tts_core.dia2.run import Run
+from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.script import Reader
+from tts_core.dia2.spec import DIA2_2B
+
+# full widths; more layers would repeat the same calls
+WIDE = replace(
+    DIA2_2B,
+    transformer=replace(DIA2_2B.transformer, num_hidden_layers=1),
+    depformer=replace(DIA2_2B.depformer, num_hidden_layers=1),
+)
+USUAL = Sampling(Choice(2.0, 50, 0.6, 50), Choice(2.0, 50, 0.8, 50))
+
+
+@pytest.fixture(scope="module")
+def network() -> Dia2:
+    """A network of shapes only: no weight is allocated."""
+    with torch.device("meta"):
+        return Dia2(WIDE).to("meta").eval()
+
+
+@pytest.mark.parametrize("backend", stand_ins("without LSTM"), ids=str)
+def test_full_size(network: Dia2, backend: Backend) -> None:
+    """A long prefix, then a step with all codes."""
+    streams = DIA2_2B.n_streams
+    noise = torch.full((1 + streams, DIA2_2B.audio_vocab_size), 0.5, device="meta")
+    with enforce(backend) as watch:
+        frames = Frames(network, USUAL)
+        frames.read(torch.zeros(700, 2 + streams, dtype=torch.int32, device="meta"), 0)
+        frames.read(torch.zeros(1, 2 + streams, dtype=torch.int32, device="meta"), 699)
+        assert frames.action(noise[0, :2]).shape == (1,)
+        assert frames.codes(2, 3, noise[1:]).shape == (streams,)
+    assert watch.calls > 0
+
+
+@pytest.mark.parametrize(("release", "macos"), [("2.5.1", "13.6"), ("2.8.0", "15.0"), ("2.12.1", "15.2")])
+def test_the_same_numbers_under_the_rules(release: str, macos: str) -> None:
+    side = build("torch", dia2_weights(dia2_config(), seed=1))
+    entries = Reader.of(tokenizer(), 2, 12.5).entries("[S1] Hello there.")
+    greedy = Sampling(Choice(2.0, 9, 0, 0), Choice(2.0, 9, 0, 0))
+
+    def run() -> np.ndarray:
+        return side.speak(Run(dia2_config(), entries), greedy).run.grid.codes
+
+    plain = run()
+    with enforce(Backend("mps", release, macos)) as watch:
+        np.testing.assert_array_equal(run(), plain)
+    assert watch.calls > 0

@@ -1,0 +1,126 @@
+"""Dia2's configuration: the published schema, our own, and what is refused."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.tiny.dia2 import GOLDEN, dia2_config, other_config
+from tts_core.codecs.mimi import MIMI_24KHZ
+from tts_core.dia2.config import read_converted, read_published
+from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
+from tts_core.dia2.spec import DIA2_1B, DIA2_2B, check
+from tts_core.dia2.speed import SPEED
+from tts_core.errors import CheckpointError
+
+PUBLISHED = {name: json.loads((GOLDEN / name / "config.json").read_text()) for name in ("v_main", "v_text")}
+
+
+def changed(name: str, block: str, **values: object) -> dict:
+    config = json.loads(json.dumps(PUBLISHED[name]))
+    place = config
+    for part in block.split("."):
+        place = place[part]
+    place.update(values)
+    return config
+
+
+def test_every_default_of_the_original():
+    config = read_published(PUBLISHED["v_text"])
+    assert (config.audio_pad_id, config.audio_bos_id, config.text_zero_id) == (33, 32, 7)
+    assert config.weights_schedule == (0, 1, 2, 3, 4, 5)
+    assert config.depformer_has_text
+    assert config.depformer_has_rope
+    assert (config.second_stream_ahead, config.norm_eps, config.low_rank_dim) == (0, 1e-5, 36)
+    assert config.transformer.activations == ("relu", "linear")
+    assert config.depformer.activations == ("gelu", "linear")
+    assert (config.n_streams, config.longest_delay, config.codebook_size) == (7, 4, 32)
+    other = read_published(PUBLISHED["v_main"], text_bos_id=9)
+    assert (other.text_bos_id, other.stage_sets, other.rope_min_timescale) == (9, (0, 1, 1, 2), 1)
+    assert other.transformer.activations == other.depformer.activations == ("silu", "linear")
+
+
+@pytest.mark.parametrize("config", [dia2_config(), other_config(), DIA2_1B, DIA2_2B], ids=range(4))
+def test_our_own_schema_comes_back(config):
+    written = json.loads(json.dumps(config.to_dict()))
+    assert read_converted(written) == config
+    with pytest.raises(CheckpointError, match="unknown extra"):
+        read_converted(written | {"extra": 1})
+    del written["depformer"]["head_dim"]
+    with pytest.raises(CheckpointError, match="depformer: missing head_dim"):
+        read_converted(written)
+
+
+def test_gaps_of_the_schedule_are_closed():
+    config = dia2_config()
+    assert (config.weight_sets, config.stage_sets) == ((0, 2, 5), (0, 1, 1, 2, 0))
+    assert [name for name in parameter_shapes(config) if "depformer_in" in name] == [
+        f"depformer.depformer_in.{place}.weight" for place in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "values", "named"),
+    [
+        ("data", {"channels": 5}, "5 channels for 5 delays"),
+        ("data", {"delay_pattern": [0, 1, 1, 1, 1]}, "delay_pattern"),
+        ("data", {"delay_pattern": "none"}, "delay_pattern 'none' is not a short list"),
+        ("data", {"text_zero_token_id": -1}, "text_zero_id -1 is not an id below 371"),
+        ("data", {"audio_pad_token_id": 64}, "pad is also another special id"),
+        ("data", {"audio_bos_token_id": 0}, "no audio id is left for codes"),
+        ("data", {"second_stream_ahead": "two"}, "second_stream_ahead 'two'"),
+        ("data", {"action_vocab_size": 1}, "action_vocab_size is below 2"),
+        ("model.depformer", {"kv_heads": 1}, "1 key heads for 3 heads; in_proj has as many of each"),
+        ("model.decoder", {"kv_heads": 4}, "6 heads of 10 for 4 key heads"),
+        ("model.decoder", {"gqa_head_dim": 9}, "an even width"),
+        ("model.decoder", {"n_layer": 10**6}, "more than 1000"),
+        ("model.depformer", {"mlp_activations": ["tanh", "linear"]}, "two of gelu, linear, relu, silu"),
+        ("model.depformer", {"mlp_activations": "silu"}, "mlp_activations 'silu' is not a list"),
+        ("model.depformer", {"apply_rope": "yes"}, "depformer_has_rope 'yes' is not true or false"),
+        ("model", {"rope_min_timescale": 20000}, "rope_max_timescale is below rope_min_timescale"),
+        ("model", {"normalization_layer_epsilon": 0}, "norm_eps 0"),
+        ("runtime", {"weights_schedule": [0, 1]}, "weights_schedule .* a set for each of the 4 stages"),
+        ("runtime", {"weights_schedule": [0, 1, 1, -1]}, "weights_schedule"),
+        ("runtime", {"max_context_steps": 0}, "max_context_steps 0"),
+    ],
+)
+def test_what_cannot_run_is_named(block, values, named):
+    with pytest.raises(CheckpointError, match=named):
+        read_published(changed("v_main", block, **values))
+
+
+@pytest.mark.parametrize("block", ["data", "model", "runtime"])
+def test_a_missing_block_is_named(block):
+    config = {name: value for name, value in PUBLISHED["v_main"].items() if name != block}
+    with pytest.raises(CheckpointError, match=f"{block}: expected an object"):
+        read_published(config)
+
+
+def test_missing_fields_are_all_named():
+    config = changed("v_main", "data")
+    del config["data"]["text_vocab_size"], config["model"]["depformer"]["n_embd"]
+    with pytest.raises(CheckpointError, match=r"data\.text_vocab_size, model\.depformer\.n_embd missing"):
+        read_published(config)
+
+
+@pytest.mark.parametrize(("config", "layers"), [(DIA2_1B, 123), (DIA2_2B, 152)])
+def test_calls_of_layers_in_a_frame(config, layers):
+    configs = {"dia2": config, "mimi": MIMI_24KHZ}
+    assert SPEED.layers(configs) == layers
+    assert SPEED.real_time(configs) == 80
+    check(configs, SPEED.documents(configs))
+
+
+def test_kinds_of_tensors():
+    names = list(parameter_shapes(DIA2_2B))
+    large = [name for name in names if is_large(name)]
+    assert not any(is_norm(name) for name in large)
+    assert not any("embed" in name for name in large)
+    assert sum(name.endswith("norm.weight") for name in names) == sum(map(is_norm, names)) - 1
+    assert not is_large("transformer.action_head.weight")
+
+
+def test_another_codec_is_refused():
+    documents = SPEED.documents({})
+    with pytest.raises(CheckpointError, match="5 codebooks of 2048 codes, the model has 32 streams"):
+        check({"dia2": DIA2_2B, "mimi": replace(MIMI_24KHZ, n_codebooks=5)}, documents)

@@ -1,0 +1,84 @@
+"""One run's bookkeeping: the beginning of a speech as a voice for others, and words that come late."""
+
+import numpy as np
+import pytest
+
+from tests.tiny.dia2 import dia2_config, other_config
+from tts_core.dia2.prefix import Prefix
+from tts_core.dia2.run import Run
+from tts_core.dia2.script import Entry
+
+ENTRIES = [Entry((20 + n, 30 + n), f"w{n}", 2) for n in range(5)]
+
+
+def spoken(config, entries, **given) -> Run:
+    """Always ask for a word; every code is its step."""
+    run = Run(config, entries, **given)
+    run.warm_up()
+    while not run.is_done:
+        run.tokens()
+        run.act(1)
+        run.accept(np.full(config.n_streams, run.step % 30))
+    return run
+
+
+@pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["ahead", "alone"])
+def test_the_beginning_of_a_speech_is_a_prefix_that_says_the_same(config):
+    """Its steps take each of its words, at the same steps, and no other."""
+    run = spoken(config, ENTRIES)
+    for most in (5, 9, 100):
+        prefix = run.beginning(most)
+        assert prefix is not None
+        assert 0 < prefix.frames <= most
+        assert prefix.entries == tuple(ENTRIES[: len(prefix.entries)])
+        np.testing.assert_array_equal(prefix.codes, run.codes(0, prefix.frames))
+        again = Run(config, [Entry((9, 9), "next", 2)], prefix=prefix)
+        again.warm_up()
+        crop = run.crop or 0
+        assert again.machine.words == [
+            (text, step - crop) for text, step in run.machine.words[: len(prefix.entries)]
+        ]
+        assert again.late_words() == []
+    assert run.beginning(1) is None
+
+
+def test_a_break_before_the_speech_is_no_part_of_its_beginning():
+    """Without lookahead the result begins shortly before the first word."""
+    run = spoken(other_config(), [Entry((), "", 9), *ENTRIES])
+    assert run.crop is not None
+    assert run.crop > 5
+    prefix = run.beginning(12)
+    assert prefix is not None
+    assert prefix.entries[0] == ENTRIES[0]
+    assert min(prefix.steps) == run.initial_padding
+
+
+def test_words_of_a_prefix_that_were_not_taken_are_named():
+    codes = np.zeros((dia2_config().n_streams, 8), np.int32)
+    late = Prefix(codes, tuple(ENTRIES[:3]), frozenset({1, 2, 9}))
+    run = Run(dia2_config(), ENTRIES[3:], prefix=late)
+    run.warm_up()
+    assert run.late_words() == ["w1", "w2"]
+
+
+def test_a_step_waits_for_the_words_that_it_may_need():
+    config = dia2_config()
+    run = Run(config, ENTRIES[:1], is_open=True)
+    assert run.waits
+    run.extend(ENTRIES[1:2])
+    assert not run.waits
+    run.is_open = False
+    run.machine.entries.clear()
+    assert not run.waits
+
+
+@pytest.mark.parametrize("frames", [1, 7, 30])
+def test_a_limit_in_frames(frames):
+    run = spoken(dia2_config(), ENTRIES * 9, max_frames=frames)
+    assert (run.frames, run.finish_reason) == (frames, "length")
+
+
+def test_a_run_that_ends_has_seven_frames_more_than_its_end():
+    run = spoken(dia2_config(), ENTRIES)
+    assert run.machine.end is not None
+    assert (run.frames, run.finish_reason) == (run.machine.end + 7, "stop")

@@ -1,0 +1,1 @@
+"""Dia2, without a framework."""

@@ -1,0 +1,96 @@
+"""Options of Dia2's generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from tts_core.options import check, option, speed_option
+
+if TYPE_CHECKING:
+    from tts_core.nn.noise import Noise
+
+
+@dataclass(frozen=True)
+class Dia2Options:
+    """Options of a generation. Raises UsageError for a value out of range."""
+
+    cfg_scale: float = option(
+        2.0, "Classifier-free guidance; 1 turns it off.", "--cfg-scale", "--guidance", low=0
+    )
+    cfg_filter_k: int = option(50, "Candidates that guidance picks; 0 turns it off.", "--cfg-filter-k", low=0)
+    temperature: float = option(
+        0.8,
+        "Sampling temperature of the sound; 0 always takes the likeliest code.",
+        "--temperature",
+        "--temp",
+        low=0,
+        note=" (0 is greedy)",
+    )
+    top_k: int = option(
+        50,
+        "Keep this many of the likeliest codes; 0 keeps all.",
+        "--top-k",
+        low=0,
+        note=" (0 keeps every id)",
+    )
+    action_temperature: float = option(
+        0.6,
+        "Sampling temperature of the moments at which words begin; 0 always takes the likelier action.",
+        "--action-temperature",
+        low=0,
+        note=" (0 is greedy)",
+    )
+    action_top_k: int = option(
+        50, "Keep this many of the likeliest actions; 0 keeps both.", "--action-top-k", low=0
+    )
+    initial_padding: int = option(
+        2, "Steps of 80 ms before the first word.", "--initial-padding", low=0, high=250
+    )
+    include_prefix: bool = option(
+        False, "Begin the sound with the reference recordings, as far as they are kept.", "--include-prefix"
+    )
+    seed: int | Sequence[int] | None = option(
+        None,
+        "The same seed gives the same speech; random by default.",
+        "--seed",
+        low=0,
+        high=2**64 - 1,
+        per_text=True,
+    )
+    max_seconds: float | None = option(
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0
+    )
+    max_frames: int | Sequence[int] | None = option(
+        None, "Stop after this many codec frames of all pieces together.", low=1, per_text=True
+    )
+    speed: float = speed_option()
+    as_written: bool = option(
+        False, "Read tags, breaks and characters exactly as the original does.", "--as-written"
+    )
+    noise: Noise | Sequence[Noise] | None = option(
+        None, "Random numbers instead of the seed's.", per_text=True
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class Dia2Changes(TypedDict, total=False):
+    """The fields of Dia2Options as keyword arguments."""
+
+    cfg_scale: float
+    cfg_filter_k: int
+    temperature: float
+    top_k: int
+    action_temperature: float
+    action_top_k: int
+    initial_padding: int
+    include_prefix: bool
+    seed: int | Sequence[int] | None
+    max_seconds: float | None
+    max_frames: int | Sequence[int] | None
+    speed: float
+    as_written: bool
+    noise: Noise | Sequence[Noise] | None

@@ -1,0 +1,84 @@
+"""A script in pieces that fit Dia2's context, each ending at a turn or a sentence where possible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.machine import MAX_PADDING
+from tts_core.dia2.script import SPEAKERS, Entry, Reader
+from tts_core.errors import UsageError
+
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\Z")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a script. text: for captions, with tags where speakers change."""
+
+    entries: tuple[Entry, ...]
+    text: str
+
+    @property
+    def words(self) -> int:
+        """Number of words."""
+        return sum(bool(entry.tokens) for entry in self.entries)
+
+
+def longest_steps(entry: Entry) -> int:
+    """Count the steps after which the next entry is taken at the latest."""
+    return 1 + (max(MAX_PADDING, entry.padding) if entry.tokens else entry.padding)
+
+
+def room(config: Dia2Config, initial_padding: int) -> int:
+    """Count the steps for entries, so that a run surely speaks the last one to its end."""
+    return config.max_context_steps - config.longest_delay - MAX_PADDING - initial_padding - 1
+
+
+def cut(reader: Reader, entries: Sequence[Entry], most: int) -> list[Piece]:
+    """Cut a script into pieces of at most `most` steps: after a turn, else a sentence, else a word.
+
+    A piece that begins inside a turn gets the turn's tag. Raises UsageError for an entry that fits nowhere.
+    """
+    if any(longest_steps(entry) > most for entry in entries):
+        raise UsageError("text: a break or a word is longer than the model's two minutes; shorten it")
+    pieces, start, speaker = [], 0, ""
+    while start < len(entries):
+        stop, total = start, 0
+        while stop < len(entries) and total + longest_steps(entries[stop]) <= most:
+            total += longest_steps(entries[stop])
+            stop += 1
+        if stop < len(entries):
+            stop = _best_stop(reader, entries, start, stop)
+        part = list(entries[start:stop])
+        first = next((place for place, entry in enumerate(part) if entry.tokens), None)
+        if speaker and first is not None and not tag_of(reader, part[first]):
+            tokens = tuple(reader.tokenizer.encode(f"{speaker} {part[first].text}"))
+            part[first] = Entry(tokens, part[first].text, len(tokens))
+        pieces.append(Piece(tuple(part), _text(reader, part)))
+        speaker = next((tag for entry in reversed(part) if (tag := tag_of(reader, entry))), speaker)
+        start = stop
+    return pieces
+
+
+def tag_of(reader: Reader, entry: Entry) -> str:
+    """Return the tag of the speaker whose turn an entry begins; empty if none begins."""
+    tags = dict(zip(reader.speakers, SPEAKERS, strict=True))
+    known = [tags[token] for token in entry.tokens[:2] if token in tags]
+    return known[-1] if known else ""
+
+
+def _best_stop(reader: Reader, entries: Sequence[Entry], start: int, stop: int) -> int:
+    """Find the last place in the second half of [start, stop] that ends a turn, else a sentence."""
+    least = start + (stop - start) // 2
+    places = range(stop, max(least, start), -1)
+    turns = (place for place in places if tag_of(reader, entries[place]))
+    sentences = (place for place in places if _SENTENCE_END.search(entries[place - 1].text))
+    return next(turns, None) or next(sentences, None) or stop
+
+
+def _text(reader: Reader, entries: Sequence[Entry]) -> str:
+    words = [f"{tag_of(reader, entry)} {entry.text}".strip() for entry in entries if entry.tokens]
+    return " ".join(words)

@@ -1,0 +1,106 @@
+"""From a caller's text to entries: the house's rules, then Dia2's own reading.
+
+[s1], [S1]Hello, Hi.[S2]     tags are capital and stand alone
+[S2] first                   kept alone; the original puts [S1] before it
+[S3]                         an error: it would be spoken
+<break>, [pause:0.5]         Dia2's own breaks, of whole steps: no silence is inserted
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from tts_core.dia2.script import SPEAKERS, Entry, Reader
+from tts_core.errors import UsageError
+from tts_core.text import breaks
+from tts_core.text.checks import check_words
+
+_TAG = re.compile(r"\[\s*[Ss]\s*(\d+)\s*\]")
+_MARK = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")  # a tag or a break
+_SPACE = re.compile(rf"{_MARK.pattern}|[<\[].*|(\s)", re.DOTALL)  # white space outside of marks, whole or not
+
+
+def read(reader: Reader, text: str) -> list[Entry]:
+    """Read a text by the rules above. Raises UsageError; the message never quotes the text."""
+    return [*_entries(reader, text, is_first=True)]
+
+
+def read_exactly(reader: Reader, text: str) -> list[Entry]:
+    """Read a text as the original does. Raises UsageError for one without words."""
+    check_words("text", _TAG.sub(" ", text))
+    return reader.entries(text)
+
+
+def tagged(text: str) -> str:
+    """Put tags in the form that Dia2 reads. Raises UsageError for a third speaker."""
+
+    def tag(found: re.Match[str]) -> str:
+        name = f"[S{found[1]}]"
+        if name not in SPEAKERS:
+            raise UsageError(f"text: {name} is not a speaker; use {' and '.join(SPEAKERS)}")
+        return f" {name} "
+
+    return _TAG.sub(tag, text)
+
+
+def _entries(reader: Reader, text: str, *, is_first: bool) -> Iterator[Entry]:
+    paused = breaks.read("text", text)
+    check_words("text", _TAG.sub(" ", paused.blanked))
+    yield from _break(reader, paused.silences[0])
+    for part, after in zip(paused.parts, paused.silences[1:], strict=True):
+        words = tagged(part)
+        alone = not is_first or words.split()[:1] == [SPEAKERS[1]]
+        yield from reader.continued(words) if alone else reader.entries(words)
+        yield from _break(reader, after)
+        is_first = False
+
+
+def _break(reader: Reader, seconds: float) -> Iterator[Entry]:
+    frames = round(seconds * reader.frame_rate)
+    if frames:
+        yield Entry((), "", frames)
+
+
+class Feed:
+    """Text that comes in pieces: entries as soon as their words are whole. pieces: of text."""
+
+    def __init__(self, reader: Reader, pieces: Iterable[str]):
+        self.reader, self._pieces = reader, iter(pieces)
+        self._rest, self._is_first = "", True
+        self.said, self.is_open = "", True
+
+    def more(self) -> list[Entry]:
+        """Wait for the next words. Returns none only at the end of the text; raises UsageError as `read`."""
+        while self.is_open:
+            piece = next(self._pieces, None)
+            if piece is not None and not isinstance(piece, str):
+                raise UsageError(f"text: a piece is {piece!r:.40}, not text")
+            self.is_open = piece is not None
+            self._rest += piece or ""
+            stop = len(self._rest) if not self.is_open else self._last_space()
+            whole, rest = self._rest[:stop], self._rest[stop:]
+            if _has_words(whole):
+                self._rest, self.said = rest, self.said + whole
+                entries = [*_entries(self.reader, whole, is_first=self._is_first)]
+                self._is_first = False
+                return entries
+        if self._is_first:
+            check_words("text", "")
+        rest, self._rest = self._rest, ""
+        return [*_break(self.reader, sum(breaks.read("text", rest).silences))]
+
+    def _last_space(self) -> int:
+        """Return the place after the last white space that ends a word; a mark belongs to the next word."""
+        places = [space.end() for space in _SPACE.finditer(self._rest) if space[1]]
+        while places and _ends_with_mark(self._rest[: places[-1]]):
+            places.pop()
+        return places[-1] if places else 0
+
+
+def _has_words(text: str) -> bool:
+    return any(map(str.isalnum, _MARK.sub(" ", text)))
+
+
+def _ends_with_mark(text: str) -> bool:
+    return text.rstrip().endswith((">", "]"))

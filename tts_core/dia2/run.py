@@ -1,0 +1,162 @@
+"""One run of Dia2: the state machine and the grid, step by step. Host integers only.
+
+Source: nari-labs/dia2@8687268, Apache-2.0.
+Differs from upstream: text may be added while the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.grid import CodeGrid
+from tts_core.dia2.machine import MAX_PADDING, Machine
+from tts_core.dia2.prefix import Prefix
+from tts_core.dia2.script import Entry
+from tts_core.text.captions import Word
+
+MORE_FRAMES = MAX_PADDING  # after the last word, besides the longest delay
+
+
+class Run:
+    """The inputs of every step, and what becomes of its ids.
+
+    entries: of the text, so far.  prefix: a voice to continue.  max_frames: most frames of speech; None is
+    the context's.  keeps_prefix: the result begins with the prefix.  is_open: more text may come.
+    """
+
+    def __init__(
+        self,
+        config: Dia2Config,
+        entries: Iterable[Entry],
+        *,
+        prefix: Prefix | None = None,
+        initial_padding: int = 2,
+        max_frames: int | None = None,
+        keeps_prefix: bool = False,
+        is_open: bool = False,
+    ):
+        self.config, self.prefix, self.is_open = config, prefix, is_open
+        self.entries = [*(prefix.entries if prefix else ()), *entries]  # all, in the order of speech
+        self.machine = Machine.of(config, self.entries, initial_padding)
+        self.initial_padding, self.keeps_prefix = initial_padding, keeps_prefix
+        self.start = prefix.frames - 1 if prefix else 0  # the prefix's last step is run again, as in upstream
+        steps = config.max_context_steps
+        if max_frames is not None:
+            steps = min(steps, max_frames + config.longest_delay - 1)
+        self.last = self.start + steps  # the step that is not run any more
+        codes = prefix.codes if prefix else np.zeros((config.n_streams, 0), np.int32)
+        self.grid = CodeGrid(
+            config.delay_pattern,
+            codes,
+            self.last + 1,
+            bos=config.audio_bos_id,
+            pad=config.audio_pad_id,
+        )
+        self.step = self.start
+        self.text = config.text_bos_id, config.text_pad_id  # ids of both streams, input of the next step
+        self.cutoff: int | None = None
+        self.first_word: int | None = None
+
+    def warm_up(self) -> np.ndarray:
+        """Return the inputs of the prefix's steps, whose actions are forced. (P, 2 + Q) int32."""
+        rows = []
+        for step in range(self.prefix.frames if self.prefix else 0):
+            assert self.prefix is not None
+            rows.append([*self.text, *self.grid.read(step)])
+            emitted = self.machine.step(step, int(step in self.prefix.steps), is_forced=True)
+            self.text = emitted.main, emitted.second
+        return np.array(rows, np.int32).reshape(-1, 2 + self.config.n_streams)
+
+    def tokens(self) -> np.ndarray:
+        """Return the inputs of the next step. (2 + Q,) int32."""
+        return np.array([*self.text, *self.grid.read(self.step)], np.int32)
+
+    def act(self, action: int) -> tuple[int, int]:
+        """Take the step's action; returns the new ids of both text streams."""
+        emitted = self.machine.step(self.step, action)
+        self.text = emitted.main, emitted.second
+        if self.first_word is None and emitted.main == self.config.text_new_word_id:
+            self.first_word = self.step - self.initial_padding
+        return self.text
+
+    def accept(self, codes: np.ndarray) -> None:
+        """Take the step's codes, (Q,), and go on to the next step."""
+        self.grid.write(self.step + 1, codes)
+        if self.machine.end is not None and self.cutoff is None:
+            self.cutoff = self.machine.end + self.config.longest_delay + MORE_FRAMES
+        self.step += 1
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        """Add entries of text that came while the run went on."""
+        more = list(entries)
+        self.entries += more
+        self.machine.entries.extend(more)
+
+    def late_words(self) -> list[str]:
+        """List the prefix's words that its steps did not take: they are spoken after it."""
+        taken = len(self.machine.taken)
+        return [entry.text for entry in self.entries[taken : len(self.prefix.entries)]] if self.prefix else []
+
+    @property
+    def waits(self) -> bool:
+        """True if the next step may need text that has not come."""
+        return self.is_open and self.machine.needs_more()
+
+    @property
+    def is_done(self) -> bool:
+        """True if no step is left."""
+        return self.step >= self.last or (self.cutoff is not None and self.step >= self.cutoff)
+
+    @property
+    def finish_reason(self) -> Literal["stop", "length"]:
+        """Whether the text was spoken to its end."""
+        return "stop" if self.cutoff is not None and self.step >= self.cutoff else "length"
+
+    @property
+    def crop(self) -> int | None:
+        """First frame of the result; None while it depends on steps to come."""
+        if self.keeps_prefix:
+            return 0
+        if self.config.second_stream_ahead:  # the main stream never shows the id of a new word
+            return self.start
+        if self.first_word is None and not self.is_done:
+            return None
+        first = self.start if self.first_word is None else max(self.first_word, 0)
+        return first if not self.is_done or first < self.grid.frames else 0
+
+    @property
+    def frames(self) -> int:
+        """Frames of the result so far."""
+        return 0 if self.crop is None else max(0, self.grid.frames - self.crop)
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        """Return frames [start, stop) of the result. (Q, stop - start) int32."""
+        crop = self.crop or 0
+        return self.grid.undelayed(crop + start, crop + stop)
+
+    def beginning(self, most_frames: int) -> Prefix | None:
+        """Return the speech up to the last word that begins within `most_frames`, as a voice to continue.
+
+        None if not even one word ends there. Only for a run without a prefix.
+        """
+        assert self.prefix is None, "the voice is the prefix's own"
+        crop = self.crop or 0
+        steps = [step - crop for step in self.machine.taken]
+        first = next((place for place, step in enumerate(steps) if step >= 0), len(steps))
+        ends = [place for place, step in enumerate(steps) if 0 < step <= min(most_frames, self.frames)]
+        if not ends or ends[-1] <= first:
+            return None
+        codes = self.codes(0, steps[ends[-1]])
+        return Prefix(codes, tuple(self.entries[first : ends[-1]]), frozenset(steps[first : ends[-1]]))
+
+    def words(self, frame_rate: float) -> list[Word]:
+        """Return the words so far with the time at which each begins, in seconds of the result."""
+        given: Sequence[tuple[str, int]] = self.machine.words
+        if not self.keeps_prefix and self.prefix:
+            given = given[len(self.prefix.entries) :]
+        crop = self.crop or 0
+        return [Word(text, (step - crop) / frame_rate) for text, step in given if step >= crop]
