@@ -35,12 +35,13 @@ def add(name: str, samples: tuple[str, ...], texts: tuple[str, ...], consent: st
     """
     from tts_core.audio.files import read_audio_at_its_rate
     from tts_core.errors import UsageError
+    from tts_core.printable import one_line
 
     if texts and len(texts) != len(samples):
         raise UsageError(f"text: {len(texts)} given for {len(samples)} recordings; give one for each")
     recordings = [read_audio_at_its_rate(sample) for sample in samples]
     voice = _store().add(name, recordings, texts or [None] * len(samples), consent)
-    click.echo(f"{voice.name}: {sum(voice.seconds):.1f} s")
+    click.echo(one_line(f"{voice.name}: {sum(voice.seconds):.1f} s"))
 
 
 @voices.command("list")
@@ -68,8 +69,10 @@ def list_voices(as_json: bool = False) -> None:
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def remove(name: str) -> None:
     """Remove a voice and its recordings."""
+    from tts_core.printable import one_line
+
     _store().remove(name)
-    click.echo(f"{name}: removed")
+    click.echo(one_line(f"{name}: removed"))
 
 
 def _store() -> VoiceStore:

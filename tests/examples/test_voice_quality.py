@@ -61,6 +61,7 @@ def test_rates_and_table() -> None:
     assert "| 50.0 % | 0.0 % | 50.0 % | 1 | 0.50 | 8.4 |" in lines[3].replace("8.5", "8.4")
 
 
+@pytest.mark.torch
 def test_every_form_of_a_small_model(tmp_path: Path) -> None:
     """Each form is converted, loaded and speaks; sizes are those of the files and fall with the bits."""
     config = dia_config(positions=200, text_positions=120)

@@ -496,6 +496,7 @@ def test_a_full_disk_at_the_end(pipeline, capsys, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
 def test_the_embedded_voice_in_another_dtype(pipeline, capsys, backend):
     for flags, dtype in ((["--dtype", "bfloat16"], "bfloat16"), ([], "float32")):

@@ -94,6 +94,7 @@ EDITS = {
 }
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", EDITS)
 def test_a_converted_folder(
     name: str, converted: Path, published: Path, tmp_path: Path, said: Callable[..., str]
@@ -248,6 +249,7 @@ def test_files_of_a_converted_folder_that_are_none(
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc/self/mem, as above")
+@pytest.mark.torch
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json", "codec/model.safetensors"])
 def test_files_of_a_published_folder_that_are_none(
@@ -299,6 +301,7 @@ def test_doctor(said: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> No
     said((0, 1), cli.run, "doctor", "--json")
 
 
+@pytest.mark.torch
 def test_generate_checks_hashes_when_asked(
     converted: Path, tmp_path: Path, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from tts_core.audio.files import read_audio
 
@@ -19,6 +20,7 @@ def speak(*arguments, folder, stdin=None):
     return done
 
 
+@pytest.mark.torch
 def test_both_backends_say_the_same(tmp_path):
     """The same seed gives the same codes on both sides, so the same length and nearly the same samples."""
     facts = {}
