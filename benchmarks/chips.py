@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mlx_port.commands.bench import paper
-from mlx_port.commands.bench.paper import CHIPS, Chip, chip_of, fit, launches, predicted_ms
+from mlx_port.commands.bench.paper import CHIPS, Chip, chip_of, fit, predicted_ms
 from tts_core import models
 from tts_core.speed import speed, step_bytes
 
@@ -51,9 +51,9 @@ A step reads its weights once and launches its kernels one after the other:
   from them by at most {off:.1f} %. On other chips both may differ.
 - Bytes are those of the weights that every step reads, with scales (affine, groups of 64). Caches, which add
   a few per cent, are not counted.
-- Launches are the most that the project allows itself: {per_layer} a layer and {rest} for the rest.
+- Launches are counted from the graph of a step, as a Mac would run it (`tests/mlx_port/test_launches.py`).
 - Guidance computes two rows a step, which read the weights once. Where MLX has no kernel for two rows
-  (float32 on every chip, 16 bits on M1 and M2), a step takes longer unless `mlx_port` replaces it.
+  (16 bits on M1 and M2), `mlx_port` has its own.
 """
 
 
@@ -75,7 +75,8 @@ def sent(folder: Path = SENT) -> Measured:
 def page(measured: Measured) -> str:
     """Build the page."""
     share, cost = fit()
-    commands = "\n".join(COMMAND.format(name, name) for name in models.NAMES)
+    counted = [name for name in models.NAMES if speed(name).launches is not None]
+    commands = "\n".join(COMMAND.format(name, name) for name in counted)
     parts = [
         INTRODUCTION.format(
             commands=commands,
@@ -83,25 +84,24 @@ def page(measured: Measured) -> str:
             cost=1000 * cost,
             launched=paper.PUBLISHED_LAUNCHES,
             off=100 * paper.worst_error(),
-            per_layer=paper.LAUNCHES_PER_LAYER,
-            rest=paper.OTHER_LAUNCHES,
         )
     ]
-    parts += [_table(name, measured) for name in models.NAMES]
+    parts += [_table(name, measured) for name in counted]
     return "\n".join([*parts, _sources()])
 
 
 def _table(name: str, measured: Measured) -> str:
     configs = next(iter(models.model(name).sizes.values()))
     facts = speed(name)
-    count = launches(facts.layers(configs))
+    count = facts.step_launches(configs)
+    assert count is not None
     read = {bits: step_bytes(name, configs, "bfloat16", _how(bits)) for bits in BITS}
     sizes = ", ".join(f"{size / 1e9:.2f} GB at {bits}" for bits, size in read.items())
     lines = [
         f"## {models.model(name).title}",
         "",
         f"One text, milliseconds a step ({facts.unit}); real time is {facts.real_time(configs):.1f} ms.",
-        f"A step reads {sizes} bits, and launches at most {count} kernels.",
+        f"A step reads {sizes} bits, and launches {count} kernels.",
         "",
         "| chip | GB/s |" + "".join(f" predicted, {bits} bits | measured |" for bits in BITS),
         "|---|---|" + "---|---|" * len(BITS),

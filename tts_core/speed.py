@@ -25,7 +25,9 @@ class Speed:
     stages: of progress reports, in which steps run.  unit: what a step makes.  steps_per_frame: of codes.
     frame_rate: Hz, of the codes.  layers: of the network that steps.  reads: the tensors of the model's first
     network that every step reads, by name.  needs_voice: a text cannot be spoken without a recording.
-    documents: texts that fit a model of random weights, kind → name → text.
+    documents: texts that fit a model of random weights, kind → name → text.  launches: of a step of one text
+    in bfloat16 on a Mac, a layer's and those of the rest, as tests/mlx_port/test_launches.py counts them;
+    None if it does not.
     """
 
     stages: tuple[str, ...]
@@ -37,6 +39,14 @@ class Speed:
     text: str
     needs_voice: bool
     documents: Callable[[Configs], Documents]
+    launches: tuple[int, int] | None = None
+
+    def step_launches(self, configs: Configs) -> int | None:
+        """Count the launches of a whole step; None if nobody has counted a layer's."""
+        if self.launches is None:
+            return None
+        layer, rest = self.launches
+        return layer * self.layers(configs) + rest
 
     def real_time(self, configs: Configs) -> float:
         """Milliseconds that a step may take to keep up with the speech."""

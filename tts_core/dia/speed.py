@@ -30,6 +30,7 @@ SPEED = Speed(
     steps_per_frame=1,
     frame_rate=_frame_rate,
     layers=_layers,
+    launches=(13, 33),
     reads=_reads,
     text="[S1] The quick brown fox jumps over the lazy dog near the river bank.",
     needs_voice=False,

@@ -53,6 +53,7 @@ SPEED = Speed(
     steps_per_frame=1,
     frame_rate=_frame_rate,
     layers=_layers,
+    launches=(10, 35),
     reads=lambda name: name.startswith("ar."),
     text="The quick brown fox jumps over the lazy dog near the river bank.",
     needs_voice=True,

@@ -39,6 +39,7 @@ SPEED = Speed(
     steps_per_frame=FIRST_STAGE_BOOKS,
     frame_rate=lambda configs: FRAME_RATE,
     layers=_layers,
+    launches=(9, 30),
     reads=_reads,
     text="The quick brown fox jumps over the lazy dog near the river bank.",
     needs_voice=True,

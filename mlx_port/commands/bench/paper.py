@@ -11,9 +11,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-# launches that tests allow: in a decoder layer, and in the rest of a step
-LAUNCHES_PER_LAYER, OTHER_LAUNCHES = 22, 40
-
 
 class Chip(NamedTuple):
     """An Apple chip. memory_speed: GB/s.  smaller: that of variants with fewer cores, and its source."""
@@ -86,11 +83,6 @@ def _published() -> tuple[list[float], list[float]]:
     """Bytes and milliseconds of mlx-lm's figures."""
     bytes_read = [bits / 8 * PUBLISHED_WEIGHTS + PUBLISHED_CACHE for bits in PUBLISHED]
     return bytes_read, [1000 / rate for rate in PUBLISHED.values()]
-
-
-def launches(layers: int) -> int:
-    """Count the most launches of a step of a network with this many layers."""
-    return LAUNCHES_PER_LAYER * layers + OTHER_LAUNCHES
 
 
 def predicted_ms(step_bytes: int, count: int, chip: Chip) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mlx_port.commands.bench.cases import Case, Subject
 from mlx_port.commands.bench.measure import Measured, read_rate
-from mlx_port.commands.bench.paper import chip_of, launches, predicted_ms
+from mlx_port.commands.bench.paper import chip_of, predicted_ms
 from mlx_port.commands.doctor import version
 from mlx_port.doctor import facts
 from tts_core.memory import machine
@@ -56,7 +56,7 @@ def _case(
     subject: Subject, case: Case, measured: Measured | None, rate: float, device: str
 ) -> dict[str, Any]:
     read = step_bytes(subject.name, subject.configs, case.dtype, case.quantization)
-    chip = chip_of(device)
+    chip, count = chip_of(device), subject.speed.step_launches(subject.configs)
     known: dict[str, Any] = {
         "dtype": case.dtype,
         "bits": case.bits,
@@ -64,9 +64,7 @@ def _case(
         "batch": case.batch,
         "estimated_memory": case.estimated,
         "step_bytes": read,
-        "predicted_step_ms": None
-        if chip is None
-        else predicted_ms(read, launches(subject.speed.layers(subject.configs)), chip),
+        "predicted_step_ms": None if chip is None or count is None else predicted_ms(read, count, chip),
         "refused": case.refused,
     }
     if measured is None:
