@@ -31,6 +31,7 @@ from mlx_port.commands.verify.measure import measure
 from mlx_port.commands.verify.run import trace
 from tests.tiny import mars5, metavoice_pipeline
 from tests.tiny.dia import dac_weights, dia_config, dia_weights, published_dac_config, write_published
+from tests.tiny.dia2 import published_dia2
 from tests.tiny.published_models import sources
 from tts_core.nn.ladder import Given, Rung, ladder, sound
 from tts_core.nn.layer_order import Stage, State
@@ -57,9 +58,17 @@ def two_seconds() -> Prompt:
     return Prompt.of(audio=sound(24_000, 48_000, SEED), sample_rate=24_000)
 
 
+def _words(piece: Any) -> np.ndarray:
+    """Return the ids of all words of a piece of Dia2, in order."""
+    return np.asarray([token for entry in piece.entries for token in entry.tokens], np.int32)
+
+
 EXAMPLES = {
     "dia": Example(
         "[S1] Hello there. [S2] Oh, hello.", {"max_frames": 20}, lambda piece: {"ids": piece.tokens}
+    ),
+    "dia2": Example(
+        "[S1] Hello there. [S2] Oh, hello.", {"max_frames": 20}, lambda piece: {"ids": _words(piece)}
     ),
     "mars5": Example(mars5.TEXT, mars5.SHORT, lambda piece: {"ids": piece.prompt.tokens}, two_seconds),
     "metavoice": Example(
@@ -92,6 +101,8 @@ class Recorded(HostNoise):
 
 def publish(model: str, folder: Path) -> Published:
     """Open a small published checkpoint of a model; the random Dia is written to `folder` first."""
+    if model == "dia2":
+        return open_published(published_dia2(folder), offline=True)
     if model != "dia":
         return open_published(sources(model))
     weights = dia_weights(dia_config(), seed=3, eos=1.3)

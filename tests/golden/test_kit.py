@@ -33,6 +33,10 @@ def model(request) -> str:
     return request.param
 
 
+def test_the_kit_has_every_model():
+    assert set(kit.EXAMPLES) == set(models.NAMES)
+
+
 def test_every_layer_is_within_its_bound(folder, model):
     arrays = load_file(folder / model / "layers.safetensors")
     runs = json.loads((folder / model / "layers.json").read_text())
