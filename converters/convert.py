@@ -297,7 +297,10 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
     names = shard_names(len(files))
     written: list[Written] = []
     with ExitStack() as stack:
-        tensors = stack.enter_context(closing(_ahead(_all_tensors(part, outputs))))
+        tensors: Generator[tuple[Written, np.ndarray]] = _all_tensors(part, outputs)
+        if not part.checkpoint.mapped:
+            tensors = _ahead(tensors)
+        stack.enter_context(closing(tensors))
         followers: dict[Path, Follower] = {}
         for entries, name in zip(files, names, strict=True):
             writer = SafetensorsWriter(folder / name, entries)
@@ -326,7 +329,7 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
     return {path: one.sha256 for path, one in found.items()}
 
 
-def _all_tensors(part: Part, outputs: Sequence[Output]) -> Iterator[tuple[Written, np.ndarray]]:
+def _all_tensors(part: Part, outputs: Sequence[Output]) -> Generator[tuple[Written, np.ndarray]]:
     for output in outputs:
         for entry, tensor in zip(output.entries, _tensors(part, output), strict=True):
             yield Written.of(entry, tensor), tensor

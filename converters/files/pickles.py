@@ -58,6 +58,8 @@ class TorchCheckpoint:
     `2.model_state.conv_codec.bias`, and `metadata` is everything else.
     """
 
+    mapped = True
+
     def __init__(self, file: Path):
         self.files = (file,)
         self._identity = identity(file)

@@ -26,6 +26,8 @@ LONGEST_NAME = 255  # bytes of a file's name, on all file systems in use
 class SafetensorsCheckpoint:
     """One or several safetensors files; `metadata` is from their headers."""
 
+    mapped = False
+
     def __init__(self, files: Sequence[Path]):
         self.files = tuple(files)
         self.metadata: dict[str, Any] = {}
@@ -59,7 +61,15 @@ class SafetensorsCheckpoint:
 
 
 class Checkpoint(Protocol):
-    """Interface of all readers: tensors by name, and the data stored beside them."""
+    """Interface of all readers: tensors by name, and the data stored beside them.
+
+    mapped: tensors are views of a mapped file, which must not shrink while one is used.
+    """
+
+    @property
+    def mapped(self) -> bool:
+        """As above."""
+        ...
 
     files: tuple[Path, ...]
     metadata: dict[Any, Any]
