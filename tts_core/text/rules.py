@@ -140,8 +140,9 @@ class TextRules:
 
     @cached_property
     def _starts(self) -> re.Pattern[str]:
-        """Small letters that begin a sentence inside a text."""
-        return re.compile(rf"(?<=[{re.escape(self.ends)}] )[a-z]")
+        """Small letters that begin a sentence inside a text, unless a mark follows: "A." is a letter."""
+        marks = re.escape(self.pauses + self.ends)
+        return re.compile(rf"(?<=[{re.escape(self.ends)}] )[a-z](?![{marks}]|$)")
 
     def _strongest(self, match: re.Match[str]) -> str:
         ends = [mark for mark in match[0] if mark in self.ends]

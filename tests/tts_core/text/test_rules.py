@@ -95,6 +95,7 @@ WRITTEN = (
 )
 
 
+@example("Yes. a … Yes.")
 @given(st.lists(st.sampled_from(WRITTEN), max_size=8).map(" ".join))
 def test_nothing_changes_twice(text: str) -> None:
     assert said(said(text)) == said(text)
