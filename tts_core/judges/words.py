@@ -35,14 +35,12 @@ def untagged(text: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _decoder() -> tuple[Any, str]:
-    """Return the decoder and its first cepstral means."""
+def _decoder() -> Any:
     try:
         from pocketsphinx import Decoder  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise NotFoundError("judge: pocketsphinx is not installed; pip install 'mlx-port[judge]'") from None
-    decoder = Decoder(samprate=SAMPLE_RATE, loglevel="FATAL")
-    return decoder, decoder.get_cmn(False)
+    return Decoder(samprate=SAMPLE_RATE, loglevel="FATAL")
 
 
 def hear(samples: np.ndarray) -> list[Heard]:
@@ -50,8 +48,8 @@ def hear(samples: np.ndarray) -> list[Heard]:
 
     The decoder is reset first: it adapts to a voice, and a result should not depend on the recordings before.
     """
-    decoder, means = _decoder()
-    decoder.set_cmn(means)
+    decoder = _decoder()
+    decoder.reinit_feat()  # setting the cepstral means alone is not enough
     quiet = np.zeros(SAMPLE_RATE // 5)
     padded = np.concatenate([quiet, np.clip(samples, -1, 1) * 32767, quiet]).astype(np.int16)
     decoder.start_utt()
