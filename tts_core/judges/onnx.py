@@ -11,7 +11,7 @@ from tts_core.errors import NotFoundError
 def session(path: Path) -> Any:
     """Open a network. Raises NotFoundError if onnxruntime is not installed."""
     try:
-        import onnxruntime
+        import onnxruntime  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise NotFoundError("judge: onnxruntime is not installed; pip install 'mlx-port[judge]'") from None
     options = onnxruntime.SessionOptions()
