@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from tts_core import models
 from tts_core.errors import SpeechError
 from tts_core.files.record import CARD
 from tts_core.files.regular import read_text
+from tts_core.files.whole import whole_file
 from tts_core.printable import one_line
 from tts_core.voice import embedded
 
@@ -91,14 +90,8 @@ def add_measurements(folder: Path, lines: Sequence[str]) -> None:
     if not card.is_file():
         return
     text = read_text(card).partition(f"{MEASURED}\n")[0].rstrip()
-    handle, partial = tempfile.mkstemp(dir=folder, prefix=".card-")
-    try:
-        with open(handle, "w", encoding="utf-8", newline="") as file:
-            file.write("\n".join([text, "", MEASURED, "", *[f"- {line}" for line in lines], ""]))
-        os.chmod(partial, card.stat().st_mode & 0o777)
-        os.replace(partial, card)
-    finally:
-        Path(partial).unlink(missing_ok=True)
+    with whole_file(card, card.stat().st_mode & 0o777) as file:
+        file.write("\n".join([text, "", MEASURED, "", *[f"- {line}" for line in lines], ""]).encode())
 
 
 def license_of(part: Part) -> str | None:

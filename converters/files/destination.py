@@ -12,6 +12,7 @@ from pathlib import Path
 from converters.files.workplace import others_in, workplace
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, UsageError
 from tts_core.files.record import RECORD
+from tts_core.files.whole import sync
 
 _SPARE_BYTES = 16 * 2**20  # headers, descriptions, and what a file system rounds up
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -95,7 +96,7 @@ def appearing(destination: Path, *, replace: bool = False) -> Iterator[Path]:
                 if replace and destination.exists():
                     os.rename(destination, place.old)
                 _take_place(place.new, destination)
-                _sync_one(destination.parent)
+                sync(destination.parent)
         except BaseException:
             with contextlib.suppress(OSError):
                 for folder in created:
@@ -120,16 +121,8 @@ def _sync(folder: Path) -> None:
     """Write a folder and all that is in it to the disk."""
     for place, _, files in os.walk(folder, topdown=False):
         for name in files:
-            _sync_one(Path(place) / name)
-        _sync_one(Path(place))
-
-
-def _sync_one(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            sync(Path(place) / name)
+        sync(Path(place))
 
 
 @contextlib.contextmanager

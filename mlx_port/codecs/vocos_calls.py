@@ -8,7 +8,7 @@ import numpy as np
 
 from mlx_port.codecs.vocos import Vocos
 from mlx_port.host import Host
-from tts_core.codecs.vocos_calls import calls, most_fed
+from tts_core.codecs import vocos_calls
 
 
 def decode_pieces(
@@ -19,18 +19,11 @@ def decode_pieces(
     *,
     check: Callable[[], None] | None = None,
 ) -> list[np.ndarray]:
-    """Decode pieces (Q, F) to samples (L,) float32 each. cuts: frames → windows.
-
-    check: called before each call of the network; may raise.
-    """
+    """Decode pieces (Q, F) to samples (L,) float32 each. cuts, check: see tts_core.codecs.vocos_calls."""
     host = Host(vocoder.head.out)
-    most = most_fed(vocoder.config, vocoder.policy.max_frames, backend=host.backend)
-    made = [[np.zeros(0, np.float32)] for _ in codes]
-    for call in calls(vocoder.config, [one.shape[1] for one in codes], cuts, most=most):
-        if check is not None:
-            check()
-        fed = host.to_device(np.stack([codes[place][:, : call.last] for place in call.places]))
-        audio = host.to_host(vocoder.decode_frames(fed, call.start, call.stop, bandwidth_id))
-        for place, row in zip(call.places, audio, strict=True):
-            made[place].append(row.astype(np.float32))
-    return [np.concatenate(parts) for parts in made]
+
+    def decode(fed: np.ndarray, start: int, stop: int) -> np.ndarray:
+        return host.to_host(vocoder.decode_frames(host.to_device(fed), start, stop, bandwidth_id))
+
+    most = vocos_calls.most_fed(vocoder.config, vocoder.policy.max_frames, backend=host.backend)
+    return vocos_calls.decode_pieces(vocoder.config, codes, cuts, decode, most=most, check=check)

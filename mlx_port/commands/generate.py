@@ -54,6 +54,17 @@ def option_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def chosen_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide a command's flags: the model's options that are given, by name, and all others."""
+    prefix = "option_"
+    options = {
+        name.removeprefix(prefix): value
+        for name, value in given.items()
+        if name.startswith(prefix) and value is not None
+    }
+    return options, {name: value for name, value in given.items() if not name.startswith(prefix)}
+
+
 def _help(helps: Mapping[str, Sequence[str]]) -> str:
     """Build a flag's help. helps: models by help text."""
     if len(helps) > 1:
@@ -130,10 +141,5 @@ def generate(context: click.Context, **given: Any) -> None:
         words = "1 word" if len(context.args) == 1 else f"{len(context.args)} words"
         raise click.UsageError(f'text: {words} without a flag; put the whole text in quotes: --text "..."')
     speak = import_module("mlx_port.commands.speak").speak
-    options = {
-        name.removeprefix("option_"): value
-        for name, value in given.items()
-        if name.startswith("option_") and value is not None
-    }
-    rest = {name: value for name, value in given.items() if not name.startswith("option_")}
+    options, rest = chosen_options(given)
     speak(Flags(options=options, **rest))

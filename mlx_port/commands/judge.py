@@ -55,10 +55,10 @@ def _run(
     html_file: Path | None,
     fetch: bool,
 ) -> None:
+    from mlx_port.commands.judge_page import page
     from tts_core.audio.files import check_place
     from tts_core.errors import GenerationError, UsageError
     from tts_core.judges.judging import judged, measures, summaries
-    from tts_core.judges.page import page
     from tts_core.judges.rows import read_rows
     from tts_core.judges.wheels import install
     from tts_core.printable import json_text, lines, one_line

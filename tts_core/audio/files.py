@@ -13,6 +13,7 @@ import numpy as np
 from tts_core.audio.formats import SUFFIXES, SoundWriter
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, not_there
 from tts_core.files.regular import irregular, opened
+from tts_core.files.whole import whole_file
 
 if TYPE_CHECKING:
     import soundfile
@@ -152,21 +153,16 @@ def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: 
     """
     check_output(path)
     path = Path(path)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=path.suffix)
     try:
         with (
-            open(handle, "wb") as file,
+            whole_file(path, 0o666 & ~_umask()) as file,
             SoundWriter(file, SUFFIXES[path.suffix.lower()], sample_rate, seekable=True) as sound,
         ):
             sound.write(samples)
-        os.chmod(partial, 0o666 & ~_umask())  # mkstemp's files are private
-        os.replace(partial, path)
     except OSError as error:
         raise ResourceError(
             f"output: {path} could not be written ({error.strerror}); is the disk full?"
         ) from error
-    finally:
-        Path(partial).unlink(missing_ok=True)
 
 
 def _umask() -> int:

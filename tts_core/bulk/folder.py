@@ -14,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +23,7 @@ from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.tar import TarShard
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.files.json_object import read_json
+from tts_core.files.whole import whole_file
 from tts_core.printable import json_text
 
 SETTINGS, MANIFEST, ERRORS = "settings.json", "manifest.jsonl", "errors.jsonl"
@@ -58,7 +58,9 @@ class Output:
         self._lock(part, parts)
         self._check_settings(settings)
         self._name = f"manifest-{part}-of-{parts}.jsonl"
-        self.done = {line["key"] for line in self._recorded()}
+        recorded = list(self._recorded())
+        self.done = {line["key"] for line in recorded}
+        self._samples = {line["audio_filepath"].rpartition("/")[2].removesuffix(suffix) for line in recorded}
         self._manifest = self._open.enter_context((self.work / self._name).open("ab"))
         self._errors: list[Outcome] = []
         self._shards: dict[int, TarShard] = {}
@@ -67,8 +69,6 @@ class Output:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for shard in self._shards.values():
-            shard.close()
         self._open.close()
 
     def shard_of(self, number: int) -> int:
@@ -119,11 +119,7 @@ class Output:
 
     def _shard(self, number: int) -> TarShard:
         if number not in self._shards:
-            whole = {
-                line["audio_filepath"].rpartition("/")[2].removesuffix(self.suffix)
-                for line in self._recorded()
-            }
-            self._shards[number] = TarShard(self.audio / f"shard-{number:06d}.tar", whole)
+            self._shards[number] = TarShard(self.audio / f"shard-{number:06d}.tar", self._samples)
         return self._shards[number]
 
     def _recorded(self) -> Iterator[dict[str, Any]]:
@@ -185,14 +181,8 @@ def _encoded(line: Mapping[str, Any]) -> bytes:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that appears whole or not at all."""
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    finally:
-        Path(partial).unlink(missing_ok=True)
+    """Write a file that appears whole or not at all, and is on the disk then."""
+    with whole_file(path, 0o644) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -21,23 +21,21 @@ class TarShard:
     def __init__(self, path: Path, whole: Collection[str]):
         self.path = path
         self._end = _whole_end(path, whole)
-        self._file = path.open("r+b" if path.exists() else "w+b")
-        self._file.truncate(self._end)
+        if path.exists():
+            os.truncate(path, self._end)
 
     def add(self, name: str, content: bytes) -> None:
         """Append a file; the shard ends well after each."""
         info = tarfile.TarInfo(name)
         info.size, info.mode = len(content), 0o644
         entry = info.tobuf() + content + bytes(-len(content) % BLOCK)
-        self._file.seek(self._end)
-        self._file.write(entry + END)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        # opened for each file: rows come in another order than shards, so that all may be in use at once
+        with self.path.open("r+b" if self.path.exists() else "wb") as file:
+            file.seek(self._end)
+            file.write(entry + END)
+            file.flush()
+            os.fsync(file.fileno())
         self._end += len(entry)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 def _whole_end(path: Path, whole: Collection[str]) -> int:

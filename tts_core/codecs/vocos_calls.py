@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from tts_core.codecs.vocos import VocosConfig, decode_lookahead, decode_window
 
 # A CPU gains nothing from a call of several windows, which may round differently
@@ -37,6 +39,31 @@ def calls(
         rows = max(1, most // (last - first))
         for at in range(0, len(places), rows):
             yield Call(start, stop, last, tuple(places[at : at + rows]))
+
+
+def decode_pieces(
+    config: VocosConfig,
+    codes: Sequence[np.ndarray],
+    cuts: Callable[[int], Iterator[tuple[int, int]]],
+    decode: Callable[[np.ndarray, int, int], np.ndarray],
+    *,
+    most: int,
+    check: Callable[[], None] | None = None,
+) -> list[np.ndarray]:
+    """Decode pieces (Q, F) to samples (L,) float32 each. cuts, most: as in `calls`.
+
+    decode: codes (B, Q, frames) and the frames [start, stop) that are wanted of them → samples (B, L).
+    check: called before each call of the network; may raise.
+    """
+    made = [[np.zeros(0, np.float32)] for _ in codes]
+    for call in calls(config, [one.shape[1] for one in codes], cuts, most=most):
+        if check is not None:
+            check()
+        fed = np.stack([codes[place][:, : call.last] for place in call.places])
+        audio = decode(fed, call.start, call.stop)
+        for place, row in zip(call.places, audio, strict=True):
+            made[place].append(row.astype(np.float32))
+    return [np.concatenate(parts) for parts in made]
 
 
 def most_fed(config: VocosConfig, largest: int, *, backend: str) -> int:

@@ -23,6 +23,7 @@ from tts_core.audio.files import read_audio_at_its_rate, write_audio
 from tts_core.audio.recordings import check_recording
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, did_you_mean
 from tts_core.files.json_object import read_json
+from tts_core.files.whole import sync
 from tts_core.models import Model
 from tts_core.printable import json_text
 from tts_core.prompt import Prompt, Reference
@@ -151,7 +152,7 @@ class VoiceStore:
                 write_audio(new / f"{number}.wav", samples, rate)
             (new / RECORD).write_text(json_text(_record(voice)) + "\n", "utf-8")
             for path in (*new.iterdir(), new):
-                _sync(path)
+                sync(path)
             self._publish(new, voice.name)
         finally:
             shutil.rmtree(new, ignore_errors=True)
@@ -166,7 +167,7 @@ class VoiceStore:
             raise TakenError(
                 f"name: the voice {name} exists; remove it first, or choose another name"
             ) from None
-        _sync(self.folder)
+        sync(self.folder)
 
     def _clear(self) -> None:
         """Remove what killed processes left."""
@@ -230,11 +231,3 @@ def _parsed(name: str, record: dict[str, Any]) -> Voice:
         raise TypeError
     seconds = tuple(float(each["seconds"]) for each in recordings)
     return Voice(name, str(record["consent"]), int(record["created"]), seconds, transcripts)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

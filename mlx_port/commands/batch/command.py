@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import click
 
-from mlx_port.commands.generate import option_flags
+from mlx_port.commands.generate import chosen_options, option_flags
 
 FORMATS = ("flac", "wav", "mp3", "opus")
 
@@ -82,10 +82,5 @@ def batch(**given: Any) -> None:
     SOURCE is a .jsonl file (id, text, voice or ref_audio and ref_text, seed, options), a text file with a row
     a line, a folder with a chapter a file, or seed-tts-eval's meta.lst.
     """
-    options = {
-        name.removeprefix("option_"): value
-        for name, value in given.items()
-        if name.startswith("option_") and value is not None
-    }
-    rest = {name: value for name, value in given.items() if not name.startswith("option_")}
+    options, rest = chosen_options(given)
     import_module("mlx_port.commands.batch.run").run(Flags(options=options, **rest))

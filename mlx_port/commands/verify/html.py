@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 
+from mlx_port.commands.page import document, escape, table
 from mlx_port.commands.verify.measure import FACTOR, FLOOR, Row
 from mlx_port.commands.verify.report import METHOD, UNJUDGED, Report, loss_line
-from tts_core.printable import one_line
 
 HEIGHT, LEFT, TOP, STEP = 260, 64, 12, 18
 STYLE = """
@@ -24,11 +23,6 @@ height:.7rem;margin-right:.3rem}
 """
 
 
-def escape(text: str) -> str:
-    """Text for the page: no tags of its own, no control characters."""
-    return html.escape(one_line(text))
-
-
 def page(report: Report) -> str:
     """Build the HTML document."""
     verdict = '<b class="pass">PASS</b>' if report.passed else '<b class="fail">FAIL</b>'
@@ -36,15 +30,13 @@ def page(report: Report) -> str:
     environment = ", ".join(f"{name} {value}" for name, value in report.environment.items())
     groups = dict.fromkeys((row.part, row.dtype) for row in report.rows)
     sections = "".join(_section(report, part, dtype) for part, dtype in groups)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>verify: {escape(report.destination)}</title><style>{STYLE}</style></head><body>"
+    body = (
         f"<h1>{escape(report.source)} → {escape(report.destination)}: {verdict}</h1>"
         f"<p>{escape(report.stored_as)}; {escape(environment)}</p><ul>{failures}</ul>"
         f"<p>{METHOD} Bound: err(mlx) ≤ {FACTOR} err(torch) + {FLOOR} eps scale.</p>"
-        f"{_parts(report)}{sections}{_codes(report)}{_conversion(report)}</body></html>\n"
+        f"{_parts(report)}{sections}{_codes(report)}{_conversion(report)}"
     )
+    return document(f"verify: {report.destination}", STYLE, body)
 
 
 def _parts(report: Report) -> str:
@@ -59,7 +51,7 @@ def _parts(report: Report) -> str:
         )
         for part in report.parts()
     ]
-    return f"<h2>Parts</h2>{_cells(head, body)}"
+    return f"<h2>Parts</h2>{table(head, body)}"
 
 
 def _section(report: Report, part: str, dtype: str) -> str:
@@ -166,7 +158,7 @@ def _table(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    return _cells(head, body)
+    return table(head, body)
 
 
 def _verdict(row: Row) -> str:
@@ -189,7 +181,7 @@ def _codes(report: Report) -> str:
         )
         for one in report.choices
     ]
-    return f"<h2>Codes</h2>{_cells(head, body)}"
+    return f"<h2>Codes</h2>{table(head, body)}"
 
 
 def _conversion(report: Report) -> str:
@@ -205,10 +197,4 @@ def _conversion(report: Report) -> str:
         for one in report.tensors
     ]
     loss = "".join(f"<p>{escape(part)}, {escape(loss_line(one))}</p>" for part, one in report.losses.items())
-    return f"<h2>Conversion</h2>{_cells(head, body)}{loss}"
-
-
-def _cells(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{name}</th>" for name in head)
-    rest = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in body)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{rest}</tbody></table>"
+    return f"<h2>Conversion</h2>{table(head, body)}{loss}"

@@ -88,7 +88,7 @@ def test_everything_is_on_the_disk_before_the_folder_appears(tmp_path, monkeypat
         record(out, "config.json")
     done: list[str] = []
     handles: list[int] = []
-    sync, rename = module._sync_one, os.rename
+    sync, rename = module.sync, os.rename
 
     def synced(path):
         parts = [part for part in path.relative_to(tmp_path).parts if ".mlx" not in part]
@@ -99,7 +99,7 @@ def test_everything_is_on_the_disk_before_the_folder_appears(tmp_path, monkeypat
         done.append(f"rename {Path(source).name}")
         rename(source, target)
 
-    monkeypatch.setattr(module, "_sync_one", synced)
+    monkeypatch.setattr(module, "sync", synced)
     monkeypatch.setattr(module.os, "fsync", handles.append)
     monkeypatch.setattr(module.os, "rename", renamed)
     with appearing(out, replace=replace) as new:

@@ -1,6 +1,7 @@
 """The output folder: locks, settings, and runs that were killed at every byte."""
 
 import json
+import os
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,7 +99,16 @@ def test_a_shard_is_a_tar_file_after_every_entry(tmp_path: Path) -> None:
         shard.add(f"{number}.bin", b"x" * 511 * number)
         with tarfile.open(tmp_path / "a.tar") as archive:
             assert [member.size for member in archive] == [511 * one for one in range(number + 1)]
-    shard.close()
+
+
+def test_many_shards_hold_no_files_open(tmp_path: Path) -> None:
+    with opened(tmp_path, per_shard=1) as output:
+        before = len(os.listdir("/dev/fd"))
+        for number in range(40):
+            output.write(outcome(number))
+        assert len(os.listdir("/dev/fd")) == before
+        assert output.finish({f"k{number}": number for number in range(40)}) == 40
+    assert len(list((tmp_path / "audio").glob("*.tar"))) == 40
 
 
 def test_another_run_is_refused(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 import numpy as np
 
+from mlx_port.commands.page import document, escape, table
 from tts_core.judges.judging import Judged, Summary
-from tts_core.printable import one_line
 
 WIDTH, HEIGHT, BINS = 420, 120, 24
 STYLE = """
@@ -26,32 +25,36 @@ def page(title: str, found: Sequence[Judged], lines: Sequence[Summary]) -> str:
     """Build the document."""
     plots = "".join(_histogram(line, found) for line in lines)
     failed = "".join(
-        f'<li class="fail">{_safe(one.row.name)}: {_safe(one.error)}</li>' for one in found if one.error
+        f'<li class="fail">{escape(one.row.name)}: {escape(one.error)}</li>' for one in found if one.error
     )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>judge: {_safe(title)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{_safe(title)}: {len(found)} recordings</h1>{_sums(lines)}<ul>{failed}</ul>{plots}"
-        f"<h2>Recordings</h2><div class=wide>{_rows(found)}</div></body></html>\n"
+    body = (
+        f"<h1>{escape(title)}: {len(found)} recordings</h1>{_sums(lines)}<ul>{failed}</ul>{plots}"
+        f"<h2>Recordings</h2><div class=wide>{_rows(found)}</div>"
     )
+    return document(f"judge: {title}", STYLE, body)
 
 
 def _sums(lines: Sequence[Summary]) -> str:
     body = [
-        (line.figure, line.judge, str(line.rows), f"{line.value:.3f}", f"{line.low:.3f} to {line.high:.3f}")
+        (
+            line.figure,
+            escape(line.judge),
+            str(line.rows),
+            f"{line.value:.3f}",
+            f"{line.low:.3f} to {line.high:.3f}",
+        )
         for line in lines
     ]
-    return _table(("figure", "judge", "recordings", "value", "95 %"), body)
+    return table(("figure", "judge", "recordings", "value", "95 %"), body)
 
 
 def _rows(found: Sequence[Judged]) -> str:
     names = list(dict.fromkeys(name for one in found for name in one.figures))
     body = [
-        (one.row.name, *(f"{one.figures[name]:.3f}" if name in one.figures else "" for name in names))
+        (escape(one.row.name), *(f"{one.figures[name]:.3f}" if name in one.figures else "" for name in names))
         for one in found
     ]
-    return _table(("recording", *names), body)
+    return table(("recording", *names), body)
 
 
 def _histogram(line: Summary, found: Sequence[Judged]) -> str:
@@ -69,16 +72,6 @@ def _histogram(line: Summary, found: Sequence[Judged]) -> str:
         f'<text x="{WIDTH}" y="{HEIGHT + 14}" text-anchor="end">{edges[-1]:.3f}</text>'
     )
     return (
-        f"<h2>{_safe(line.figure)} ({_safe(line.judge)})</h2>"
+        f"<h2>{escape(line.figure)} ({escape(line.judge)})</h2>"
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT + 18}">{bars}{ends}</svg>'
     )
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{_safe(name)}</th>" for name in head)
-    rest = "".join("<tr>" + "".join(f"<td>{_safe(cell)}</td>" for cell in line) + "</tr>" for line in body)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{rest}</tbody></table>"
-
-
-def _safe(text: str | None) -> str:
-    return html.escape(one_line(text or ""))
