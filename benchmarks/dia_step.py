@@ -204,7 +204,7 @@ def nari_side(size: str, dtype: str, folder: str | None = None) -> tuple[Generat
     config: Any = import_module("dia.config")
     parts = {"encoder_config": config.EncoderConfig(), "decoder_config": config.DecoderConfig()}
     model = peer.Dia(config.DiaConfig(**parts), dtype, torch.device("cuda"), load_dac=False)
-    model._generate_output = lambda *_: [None, None]  # the codec is no part of a step
+    model._generate_output = lambda *_: [None, None]  # the codec is not part of a step
     torch.manual_seed(0)
     with torch.no_grad():
         for name, value in model.model.named_parameters():

@@ -6,7 +6,7 @@
 Weights are random at the published shapes, in bfloat16; --old names a checkout of another commit. Each
 model has one process for each tree, which stay loaded and take turns; a figure is the median over rounds of
 milliseconds per decoder step (Dia, one text or 8; 4 bits), per guided token (MetaVoice) or per id (MARS5):
-the difference of two lengths, sampling included. `linear layers`: a step's products of two rows alone.
+the difference of two lengths, sampling included. `linear layers`: only the two-row products of a step.
 --peer adds mlx-audio's Dia (`pip install mlx-audio==0.6.2`).
 """
 

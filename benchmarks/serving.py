@@ -127,7 +127,7 @@ class Bench:
         return heard
 
     def streams(self, streams: int, requests: int) -> tuple[float, list[Heard]]:
-        """Speak so many requests, `streams` at once all the time; return the seconds and what was heard."""
+        """Speak `requests` requests, `streams` at a time; return the seconds and the sounds."""
         import threading
 
         free, heard = threading.Semaphore(streams), []

@@ -127,7 +127,7 @@ def summary(part: np.ndarray) -> dict[str, float]:
 
 
 def faults(run: dict[str, Any]) -> list[str]:
-    """What grew from the third tenth to the last, and a last utterance unlike the first."""
+    """Compare memory of the last tenth with the third, and the last utterance with the first."""
     early, late = run["tenths"][SETTLED], run["tenths"][-1]
     found = ["the last utterance differs from the first"] * (not run["equal"])
     found += ["memory grew"] * (late["memory"] > GROWTH * early["memory"])

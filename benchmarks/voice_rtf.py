@@ -46,7 +46,7 @@ for _ in sys.stdin:
 
 
 class Speaker:
-    """A process that speaks when it is told to."""
+    """A process that speaks on request."""
 
     def __init__(self, tree: Path, side: str, text: str, args: argparse.Namespace):
         environment = {

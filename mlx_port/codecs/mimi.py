@@ -124,7 +124,7 @@ class Downsampling(nn.Module):
 
 
 class DepthwiseConvTranspose1d(nn.Module):
-    """A transposed convolution of each channel alone, of kernel 4 and stride 2. (B, T, C) → (B, 2T, C)."""
+    """A depthwise transposed convolution of kernel 4 and stride 2. (B, T, C) → (B, 2T, C)."""
 
     def __init__(self, channels: int):
         super().__init__()

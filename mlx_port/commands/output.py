@@ -1,4 +1,4 @@
-"""Where `mlx-port generate` writes: a file, whole or growing, or stdout."""
+"""Outputs of `mlx-port generate`: a file, whole or growing, or stdout."""
 
 from __future__ import annotations
 

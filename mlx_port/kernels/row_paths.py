@@ -1,4 +1,4 @@
-"""Which form of a product of two to four rows a chip takes, from a table of facts.
+"""Choice of the kernel for products of two to four rows, by chip, from a table of facts.
 
 Guidance makes every product of a step one of two rows, and MLX has a slow path for some of them.
 """

@@ -128,7 +128,7 @@ class Downsampling(nn.Module):
 
 
 class DepthwiseConvTranspose1d(nn.Module):
-    """A transposed convolution of each channel alone, of kernel 4 and stride 2. (B, C, T) → (B, C, 2T)."""
+    """A depthwise transposed convolution of kernel 4 and stride 2. (B, C, T) → (B, C, 2T)."""
 
     def __init__(self, channels: int):
         super().__init__()

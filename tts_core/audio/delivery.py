@@ -15,7 +15,7 @@ from tts_core.text.captions import Cue, Word
 
 @dataclass(frozen=True)
 class Pacing:
-    """How the pieces of a text follow each other.
+    """Joins between the pieces of a text.
 
     texts: of the pieces, for captions.  silences: seconds before the first piece and after each, one more
     than there are texts; None is the usual pause between pieces, nothing at both ends.  speed: of the speech

@@ -136,9 +136,9 @@ class Output:
                     raise CheckpointError(f"{path}: a line is not JSON; the folder is damaged") from None
 
     def _lock(self, part: int, parts: int) -> None:
-        """Hold the folder: alone, or as one of several parts of one division."""
+        """Lock the folder: exclusively, or as one of several parts of one division."""
         if not (0 <= part < parts):
-            raise UsageError(f"--shard: {part}/{parts} is no part; the first of two is 0/2")
+            raise UsageError(f"--shard: {part}/{parts} is not a part; the first of two is 0/2")
         own = self._open.enter_context((self.work / f"lock-{part}").open("w"))
         whole = self._open.enter_context((self.work / "lock").open("a+"))
         try:

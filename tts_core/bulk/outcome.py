@@ -1,4 +1,4 @@
-"""What became of a row: a sound with the fields of its manifest line, or the reason for having none."""
+"""Outcome of a row: a sound with the fields of its manifest line, or an error."""
 
 from __future__ import annotations
 

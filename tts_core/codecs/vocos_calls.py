@@ -25,7 +25,7 @@ class Call(NamedTuple):
 def calls(
     config: VocosConfig, frames: Sequence[int], cuts: Callable[[int], Iterator[tuple[int, int]]], *, most: int
 ) -> Iterator[Call]:
-    """Group the windows of pieces of so many frames, each piece's in order.
+    """Group the windows of pieces of these lengths, each piece's in order.
 
     cuts: frames → windows [start, stop), in order.  most: frames that a call feeds; a piece by itself may
     feed more.

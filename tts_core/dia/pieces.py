@@ -69,7 +69,7 @@ class Piece:
 
     @property
     def spoken(self) -> str:
-        """What is heard of it."""
+        """Return the text as it is spoken."""
         return self.text if self.said is None else self.said
 
     @cached_property

@@ -226,7 +226,7 @@ def request(
 
 
 def pacing(pieces: Sequence[Piece], speed: float) -> Pacing:
-    """How pieces follow each other."""
+    """Joins between pieces."""
     silences = (pieces[0].before, *(piece.after for piece in pieces))
     return Pacing(tuple(piece.spoken for piece in pieces), silences, speed)
 

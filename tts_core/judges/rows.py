@@ -1,4 +1,4 @@
-"""What is judged: recordings with their texts, from a manifest, a folder or a single file."""
+"""Rows to judge: recordings with their texts, from a manifest, a folder or a single file."""
 
 from __future__ import annotations
 

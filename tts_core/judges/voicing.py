@@ -1,4 +1,4 @@
-"""Where speech is in a recording, by Silero's voice activity detection.
+"""Voice activity detection (Silero): the spans of speech in a recording.
 
 Upstream: silero-vad 6.2.3 (MIT), 16 kHz. The network returns a probability for each 32 ms.
 """

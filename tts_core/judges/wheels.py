@@ -31,7 +31,7 @@ class Weights:
 
     @property
     def path(self) -> Path:
-        """Where the file is once it is installed."""
+        """Path of the installed file."""
         return folder() / f"{self.sha256[:16]}-{Path(self.member).name}"
 
 

@@ -52,7 +52,7 @@ class Speech:
 
     @property
     def state(self) -> State:
-        """Where the request is."""
+        """Return the request's stage."""
         if self.ended is not None:
             return "ended"
         return "queued" if self.started is None else "speaking"

@@ -1,4 +1,4 @@
-"""Which part of the rows this process speaks: from --shard, or from its rank under mlx.launch."""
+"""Division of rows between processes: from --shard, or from the rank under mlx.launch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tts_core.errors import UsageError
 
 
 class Division(NamedTuple):
-    """This part, from 0, of so many."""
+    """One part of a division. part: counted from 0.  parts: their number."""
 
     part: int
     parts: int
@@ -27,7 +27,7 @@ def division(shard: str | None) -> Division:
             raise UsageError("--shard: mlx.launch divides the rows already; leave it out")
         match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
         if match is None or not int(match[1]) < int(match[2]):
-            raise UsageError(f"--shard: {shard!r} is no part; the first of two is 0/2, the second 1/2")
+            raise UsageError(f"--shard: {shard!r} is not a part; the first of two is 0/2, the second 1/2")
         return Division(int(match[1]), int(match[2]))
     if launched:
         import mlx.core as mx

@@ -23,7 +23,7 @@ Keyed = tuple[Row, str]
 
 
 class Speaks(Protocol):
-    """What a worker process has: `worker.Worker`."""
+    """Interface of a worker process's model: `worker.Worker`."""
 
     def speak(self, rows: Iterable[Keyed]) -> Iterator[Outcome]:
         """Speak rows; yield each as it ends."""

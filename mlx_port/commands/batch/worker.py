@@ -16,7 +16,7 @@ from tts_core.serving.source import Source
 
 @dataclass(frozen=True)
 class Setting:
-    """A model and how to run it; arguments as of `mlx-port generate`. places: rows at once, at most."""
+    """A model and how to run it; arguments as for `mlx-port generate`. places: rows at once, at most."""
 
     model: str | None
     backend: Literal["mlx", "torch"]

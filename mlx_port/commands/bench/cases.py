@@ -1,4 +1,4 @@
-"""What `mlx-port bench` measures: a model, and the runs whose memory was estimated first."""
+"""Cases of `mlx-port bench`: a model, and runs whose memory is estimated before they begin."""
 
 from __future__ import annotations
 

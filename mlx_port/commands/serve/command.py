@@ -65,7 +65,7 @@ DAY = 86400.0
     help="Requests spoken at once, at most.",
 )
 @click.option(
-    "--idle-unload", type=Seconds(30 * DAY), help="Unload a model after so many seconds without use."
+    "--idle-unload", type=Seconds(30 * DAY), help="Unload a model after this many seconds without use."
 )
 @click.option(
     "--cors", metavar="ORIGIN", multiple=True, help="Web page that may call, as https://example.org; repeat."

@@ -21,7 +21,7 @@ from tts_core.serving.voices import VoiceStore, fitted
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """What the routes share."""
+    """State that the routes share."""
 
     engine: SpeechEngine
     voices: VoiceStore

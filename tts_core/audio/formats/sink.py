@@ -1,4 +1,4 @@
-"""Where encoders write: a file that can seek, or a stream in which nothing sent can be changed."""
+"""Destinations of encoders: a file that can seek, or a stream in which nothing sent can be changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Output(Protocol):
-    """A binary file; `seek` is called only if the sink is told that it can seek."""
+    """A binary file; `seek` is called only if `seekable` says so."""
 
     def write(self, data: bytes, /) -> object:
         """Take bytes at the current position."""

@@ -13,7 +13,7 @@ def test_from_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     assert division(None) == (0, 1)
     assert division("1/3") == (1, 3)
     for bad in ("3/3", "1", "a/b", "-1/2", "1/0", "1/2/3"):
-        with pytest.raises(UsageError, match="is no part"):
+        with pytest.raises(UsageError, match="is not a part"):
             division(bad)
 
 

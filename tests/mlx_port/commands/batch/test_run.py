@@ -82,7 +82,7 @@ def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[Row], ca
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (["--shard", "2/2"], "'2/2' is no part"),
+        (["--shard", "2/2"], "'2/2' is not a part"),
         (["--seed", "3"], "every row has its own"),
         (["--temperature", "-1"], "temperature"),
         (["--noise-shape", "x"], "--noise-shape"),
