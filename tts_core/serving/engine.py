@@ -132,7 +132,7 @@ class SpeechEngine:
             return replace(self._counted, queued=len(self._queue))
 
     def close(self, drain_seconds: float = 0.0) -> None:
-        """Take no more requests, finish the pending ones within `drain_seconds`, cancel the rest, and free all.
+        """Take no more requests, finish pending ones within `drain_seconds`, cancel the rest, and free all.
 
         Waits for the thread, which ends after the step under way.
         """
