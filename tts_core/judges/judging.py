@@ -17,6 +17,7 @@ from tts_core.judges.dnsmos import DnsMos
 from tts_core.judges.likeness import VoiceEncoder, cosine
 from tts_core.judges.recognizers import recognizer
 from tts_core.judges.rows import Row
+from tts_core.judges.shards import on_disk
 from tts_core.judges.statistics import ratio_interval
 from tts_core.judges.voicing import VoiceActivity
 from tts_core.judges.words import untagged, word_errors, words_of
@@ -118,7 +119,8 @@ def judged(rows: Sequence[Row], judges: Sequence[Judge]) -> Iterator[Judged]:
     """Judge every row; one that cannot be read or judged costs only itself."""
     for row in rows:
         try:
-            samples = read_audio(row.audio, SAMPLE_RATE)
+            with on_disk(row.audio) as path:
+                samples = read_audio(path, SAMPLE_RATE)
             figures: dict[str, float] = {"seconds": len(samples) / SAMPLE_RATE}
             for judge in judges:
                 figures.update(judge(row, samples))

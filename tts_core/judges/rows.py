@@ -12,6 +12,7 @@ from tts_core.errors import UsageError, not_there
 from tts_core.files.regular import opened
 
 SOUNDS = (".wav", ".flac", ".mp3", ".opus", ".ogg")
+MANIFEST = "manifest.jsonl"
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,17 @@ class Row:
 
 def read_rows(source: Path, text: str | None = None, reference: Path | None = None) -> list[Row]:
     """Read a manifest (JSON lines as NeMo's: audio_filepath, text, and optionally id and ref_audio), a folder
-    of recordings, each with its text in NAME.txt if there is one, or one recording.
+    with a manifest.jsonl, as `mlx-port batch` writes it, a folder of recordings, each with its text in
+    NAME.txt if there is one, or one recording.
 
     text: of a single recording.  reference: for rows without their own.
     Raises UsageError for a line or source that cannot be used, NotFoundError for a missing one.
     """
     if not source.exists():
         raise not_there("judge", source)
-    if source.is_dir():
+    if source.is_dir() and (source / MANIFEST).is_file():
+        rows = list(_of_manifest(source / MANIFEST))
+    elif source.is_dir():
         rows = list(_of_folder(source))
     elif source.suffix.lower() in SOUNDS:
         rows = [Row(source.name, source, text)]

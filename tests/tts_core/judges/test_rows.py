@@ -31,6 +31,13 @@ def test_a_folder(tmp_path: Path) -> None:
     ]
 
 
+def test_the_folder_of_a_batch(tmp_path: Path) -> None:
+    (tmp_path / "manifest.jsonl").write_text(
+        '{"audio_filepath": "audio/a.flac", "text": "One.", "id": "a"}\n'
+    )
+    assert read_rows(tmp_path) == [Row("a", tmp_path / "audio/a.flac", "One.")]
+
+
 def test_one_recording(tmp_path: Path) -> None:
     (tmp_path / "a.wav").touch()
     assert read_rows(tmp_path / "a.wav", "Hi.") == [Row("a.wav", tmp_path / "a.wav", "Hi.")]
