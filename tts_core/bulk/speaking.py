@@ -63,53 +63,63 @@ class Speaker:
 
     def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
         """Speak rows with their keys; yield each as it ends. The next is taken once a place is free."""
-        waiting, more = iter(rows), True
+        for ended in self.turns(rows):
+            yield from ended
+
+    def turns(self, rows: Iterable[tuple[Row, str] | None]) -> Iterator[list[Outcome]]:
+        """Speak rows with their keys; yield after each step of the session those that ended.
+
+        rows: None means that there is none at the moment; those that were taken go on.
+        """
+        source, more = iter(rows), True
         running: dict[int, _Joined] = {}  # by key of the session
         asked: _Asked | None = None  # waits for memory
         while more or asked is not None or running:
-            if more and asked is None and self.session.running < self.session.places:
-                pair = next(waiting, None)
-                if pair is None:
-                    more = False
-                    continue
-                try:
-                    asked = self._ask(*pair)
-                except Exception as error:
-                    yield _failed(*pair, error)
-                continue
-            if asked is not None:
-                try:
-                    joined = self._join(asked, running)
-                except Exception as error:
-                    yield _failed(asked.row, asked.key, error)
-                    joined = True
-                if joined:
+            ended: list[Outcome] = []
+            while asked is not None or (more and self.session.running < self.session.places):
+                if asked is not None:
+                    if not self._join(asked, running, ended):
+                        break
                     asked = None
                     continue
-            yield from self._step(running)
+                try:
+                    pair = next(source)
+                except StopIteration:
+                    more = False
+                    break
+                if pair is None:
+                    break
+                asked = self._ask(*pair, ended)
+            if running:
+                try:
+                    ended += self._step(running)
+                except Exception as error:  # ends all that ran
+                    yield [*ended, *(_failed(one.row, one.key, error) for one in running.values())]
+                    raise
+            yield ended
 
-    def _ask(self, row: Row, key: str) -> _Asked:
-        """Build a row's request. Raises SpeechError."""
-        prompt = self._prompt(row.voice, row.ref_audio, row.ref_text)
-        options = {**self.work.options, **row.options, "seed": row.seed}
-        return _Asked(row, key, self.source.request(row.text, options, prompt))
+    def _ask(self, row: Row, key: str, ended: list[Outcome]) -> _Asked | None:
+        """Build a row's request; a row that cannot be spoken has ended."""
+        try:
+            prompt = self._prompt(row.voice, row.ref_audio, row.ref_text)
+            options = {**self.work.options, **row.options, "seed": row.seed}
+            return _Asked(row, key, self.source.request(row.text, options, prompt))
+        except Exception as error:
+            ended.append(_failed(row, key, error))
+            return None
 
-    def _join(self, asked: _Asked, running: dict[int, _Joined]) -> bool:
-        """Let a request join; False if there is no room now. Raises SpeechError."""
-        if not self.session.fits(asked.request):
-            return False
-        running[self.session.join(asked.request)] = _Joined(asked.row, asked.key)
+    def _join(self, asked: _Asked, running: dict[int, _Joined], ended: list[Outcome]) -> bool:
+        """Let a request join, unless it cannot be spoken and has ended; False if there is no room now."""
+        try:
+            if not self.session.fits(asked.request):
+                return False
+            running[self.session.join(asked.request)] = _Joined(asked.row, asked.key)
+        except Exception as error:
+            ended.append(_failed(asked.row, asked.key, error))
         return True
 
     def _step(self, running: dict[int, _Joined]) -> Iterator[Outcome]:
-        try:
-            events = self.session.step()
-        except Exception as error:  # ends all that ran
-            for joined in running.values():
-                yield _failed(joined.row, joined.key, error)
-            running.clear()
-            raise
-        for event in events:
+        for event in self.session.step():
             joined = running[event.key]
             if isinstance(event, Failed):
                 del running[event.key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from tts_core.judges.shards import on_disk
 from tts_core.judges.statistics import ratio_interval
 from tts_core.judges.voicing import VoiceActivity
 from tts_core.judges.words import untagged, word_errors, words_of
+from tts_core.text import breaks
 from tts_core.text.spoken import spoken
 
 SAMPLE_RATE = 16_000  # Hz, of every judge
@@ -55,15 +56,29 @@ class Measure(NamedTuple):
     build: Callable[[], Judge]
 
 
+def judge_names() -> dict[str, str]:
+    """The judge of every figure, by the figure's name."""
+    return {figure: measure.judge for measure in measures().values() for figure in measure.figures}
+
+
+def judges_of(figures: Collection[str]) -> list[Judge]:
+    """Build the judges of some figures. Raises NotFoundError for what is not installed."""
+    wanted = set(figures)
+    return [measure.build() for measure in measures().values() if wanted.intersection(measure.figures)]
+
+
 def measures(whisper: Path | None = None) -> dict[str, Measure]:
     """All measures by name. whisper: a folder of Whisper's weights, for words."""
     hearing = recognizer(whisper)
 
     def words() -> Judge:
+        hearing.words(np.zeros(SAMPLE_RATE, np.float32))  # one that is missing is no fault of a recording
+
         def judge(row: Row, samples: np.ndarray) -> Figures:
             if row.text is None:
                 return {}
-            wanted = words_of(spoken(untagged(row.text)))
+            written = breaks.read(row.name, row.text).blanked  # pauses are not words
+            wanted = words_of(spoken(untagged(written)))
             wrong = word_errors(wanted, hearing.words(samples))
             return {"words": len(wanted), "word_errors": wrong, "wer": wrong / max(1, len(wanted))}
 

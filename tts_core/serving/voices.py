@@ -97,6 +97,10 @@ class VoiceStore:
             references.append(Reference(samples, transcript, sample_rate=rate, name=f"voice {name}"))
         return Prompt(tuple(references))
 
+    def recording(self, name: str) -> Path:
+        """Return the path of a voice's first recording."""
+        return self.folder / name / "1.wav"
+
     def add(
         self,
         name: str,

@@ -33,6 +33,9 @@ class Flags:
     engine: Literal["local", "ray"]
     workers: int | None
     gpus: float
+    reject: tuple[str, ...]
+    retries: int | None
+    judges: int | None
     dry_run: bool
     quiet: bool
     options: dict[str, Any]
@@ -72,6 +75,14 @@ class Flags:
 @click.option(
     "--gpus", type=click.FloatRange(0), default=0, show_default=True, help="Ray: GPUs an actor takes."
 )
+@click.option(
+    "--reject",
+    multiple=True,
+    metavar="CONDITION",
+    help="Speak rows again whose judged figure is bad, such as 'wer>0.3' or 'mos<3'; repeat for several.",
+)
+@click.option("--retries", type=click.IntRange(0, 20), help="Attempts after the first.  [default: 2]")
+@click.option("--judges", type=click.IntRange(1), help="Judging processes a device.  [default: by its cores]")
 @click.option("--dry-run", is_flag=True, help="Print rows, hours and disk, and speak nothing.")
 @option_flags
 @click.option("--quiet", is_flag=True, help="Print no progress.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -47,7 +47,7 @@ def _cuda_devices() -> int:
 
 def speak_locally(
     build: Callable[[], Speaks], rows: Iterable[Keyed], places: Sequence[Mapping[str, str]]
-) -> Iterator[Outcome]:
+) -> Generator[Outcome]:
     """Speak rows on all devices; yield each as it ends.
 
     build: makes a worker, in its process.  places: each worker's environment.
@@ -92,7 +92,7 @@ class _Hand:
         self.place, self.fed, self.held = place, False, dict[str, Keyed]()
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=_work, args=(build, theirs), daemon=True)
+        self.process: BaseProcess = context.Process(target=_work, args=(build, theirs))
         with _environment(place):
             self.process.start()
         theirs.close()

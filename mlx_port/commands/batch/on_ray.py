@@ -6,7 +6,7 @@ Outcomes come back to this process, which writes them; Ray repeats the rows of a
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ class Actor:
 
 def speak_on_ray(
     setting: Setting, rows: Sequence[tuple[Row, str]], workers: int | None, gpus: float
-) -> Iterator[Outcome]:
+) -> Generator[Outcome]:
     """Speak rows on a cluster: the one of RAY_ADDRESS, else one of this machine.
 
     workers: actors; None: one a GPU, or two without.  gpus: that each takes.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +22,11 @@ from mlx_port.commands.speak import check_backend, choose_options, open_model
 from tts_core.bulk.folder import Output
 from tts_core.bulk.keys import model_hash, row_key, seeded
 from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rejection import Condition, Rejection
 from tts_core.bulk.rows import Row, read_rows
 from tts_core.bulk.speaking import Work
 from tts_core.errors import GenerationError, ResourceError, UsageError, explain
+from tts_core.judges.judging import judge_names, judges_of
 from tts_core.memory.machine import free_disk_bytes
 from tts_core.printable import one_line
 from tts_core.serving.voices import voices_folder
@@ -30,6 +34,7 @@ from tts_core.text.duration import expected_seconds
 from tts_core.voice.embedded import fingerprint
 
 LINE_SECONDS = 10.0  # between two lines of progress
+RETRIES = 2  # of rejected rows, by default
 MOST_REFUSED = 10  # rows in a row that could not be written, after which the run ends
 BYTES_PER_SECOND = {"flac": 60_000, "wav": 90_000, "mp3": 20_000, "opus": 8_000}  # at 44.1 kHz, roughly
 
@@ -46,6 +51,7 @@ def run(flags: Flags) -> None:
     given = {
         field.name: getattr(options, field.name) for field in fields(options) if field.name in flags.options
     }
+    rejection = read_rejection(flags)
     if flags.dry_run:
         click.echo(one_line(plan(rows, flags)))
         return
@@ -58,10 +64,14 @@ def run(flags: Flags) -> None:
         "captions": flags.captions,
         "tar": flags.tar,
     }
+    if rejection is not None:
+        settings["reject"] = [str(condition) for condition in rejection.conditions]
+        settings["retries"] = rejection.retries
     labels = {"model": str(parts.model), "backend": flags.backend}
     voices = flags.voices or voices_folder()
     work = Work(given, voices, f".{flags.form}", flags.captions, labels)
-    setting = Setting(flags.model, flags.backend, flags.dtype, flags.places, work)
+    judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(flags.backend))))
+    setting = Setting(flags.model, flags.backend, flags.dtype, flags.places, work, rejection, judges)
     named = {name: settings[name] for name in ("model", "backend", "dtype", "options")}
     with Output(
         flags.out,
@@ -83,7 +93,8 @@ def run(flags: Flags) -> None:
                 output.write(failed)
         failures = len(broken)
         if todo:
-            failures += write_all(engine(flags, setting, todo, part), output, progress)
+            with closing(engine(flags, setting, todo, part)) as outcomes:
+                failures += write_all(outcomes, output, progress)
         whole = output.finish({key: row.number for row, key in keyed})
     click.echo(one_line(f"{whole} row(s) in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
     if failures:
@@ -92,7 +103,20 @@ def run(flags: Flags) -> None:
             raise GenerationError("batch: no row could be spoken")
 
 
-def engine(flags: Flags, setting: Setting, todo: list[tuple[Row, str]], part: Division) -> Iterator[Outcome]:
+def read_rejection(flags: Flags) -> Rejection | None:
+    """Read the conditions, and find out whether their judges are installed. Raises NotFoundError if not."""
+    if not flags.reject:
+        if flags.retries is not None:
+            raise UsageError("--retries: nothing is rejected; give --reject, such as wer>0.3")
+        return None
+    names = judge_names()
+    conditions = tuple(Condition.parse(text, names) for text in flags.reject)
+    judges = {condition.figure: names[condition.figure] for condition in conditions}
+    judges_of(judges)
+    return Rejection(conditions, RETRIES if flags.retries is None else flags.retries, judges)
+
+
+def engine(flags: Flags, setting: Setting, todo: list[tuple[Row, str]], part: Division) -> Generator[Outcome]:
     """Choose what runs the rows."""
     if flags.engine == "ray":
         from mlx_port.commands.batch.on_ray import speak_on_ray

@@ -8,32 +8,48 @@ from functools import partial
 from typing import Literal
 
 from mlx_port.commands.speak import load_pipeline, open_model
+from tts_core.bulk.choosing import ChoosingSpeaker
 from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rejection import Rejection
 from tts_core.bulk.rows import Row
 from tts_core.bulk.speaking import Speaker, Work
+from tts_core.judges.judging import judges_of
+from tts_core.judges.process import JudgeProcesses
 from tts_core.serving.source import Source
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A model and how to run it; arguments as for `mlx-port generate`. places: rows at once, at most."""
+    """A model and how to run it; arguments as for `mlx-port generate`.
+
+    places: rows at once, at most.  rejection: of spoken rows, by as many processes of `judges`.
+    """
 
     model: str | None
     backend: Literal["mlx", "torch"]
     dtype: str | None
     places: int
     work: Work
+    rejection: Rejection | None = None
+    judges: int = 1
 
 
 class Worker:
     """Loads the model when it is built."""
 
     def __init__(self, setting: Setting):
+        rejection = setting.rejection
+        judges = None  # they start while the model is loaded
+        if rejection is not None:
+            judges = JudgeProcesses(partial(judges_of, tuple(rejection.judges)), setting.judges)
         parts = open_model(setting.model, setting.backend, setting.dtype)
         load = partial(load_pipeline, parts, setting.backend)
         source = Source(str(parts.model), parts.configs, parts.documents, load)
         pipeline = load()
-        self.speaker = Speaker(source, pipeline.session(setting.places), setting.work)
+        speaker = Speaker(source, pipeline.session(setting.places), setting.work)
+        self.speaker = speaker
+        if rejection is not None and judges is not None:
+            self.speaker = ChoosingSpeaker(speaker, judges, rejection)
 
     def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
         """Speak rows with their keys, in any order; rows are taken as places become free."""

@@ -16,7 +16,9 @@ from mlx_port.commands.batch import run as work
 from mlx_port.commands.main import run
 from tts_core.bulk.folder import Output
 from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rejection import attempt_seed
 from tts_core.bulk.rows import Row
+from tts_core.errors import NotFoundError
 
 BATCH = [sys.executable, "-c", "from mlx_port.commands.main import main; main()", "batch"]
 WORDS = ("Good morning.", "The soup is hot.", "Close the door.", "We have bread.", "The train is late.")
@@ -86,6 +88,9 @@ def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[Row], ca
         (["--seed", "3"], "every row has its own"),
         (["--temperature", "-1"], "temperature"),
         (["--noise-shape", "x"], "--noise-shape"),
+        (["--reject", "wre>0.3"], "--reject: no judge gives the figure 'wre'; did you mean wer?"),
+        (["--reject", "wer"], "--reject: 'wer' is no condition"),
+        (["--retries", "1"], "--retries: nothing is rejected"),
     ],
 )
 def test_bad_flags(
@@ -94,6 +99,48 @@ def test_bad_flags(
     assert run(["batch", str(rows), "--out", str(tmp_path / "out"), *flags]) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_missing_judges_are_said_before_any_work(
+    rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def missing(figures: Any) -> None:
+        assert set(figures) == {"mos", "likeness"}
+        raise NotFoundError("judge: the weights are not installed; run `mlx-port judge --install`")
+
+    monkeypatch.setattr(work, "judges_of", missing)
+    flags = ["--reject", "mos<3", "--reject", "likeness<0.6", "--quiet"]
+    assert run(["batch", str(rows), "--out", str(tmp_path / "out"), *flags]) == 3
+    assert "run `mlx-port judge --install`" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_keeps_its_conditions(
+    rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(work, "judges_of", lambda figures: [])
+    flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
+    assert run([*flags, "--reject", "wer>0.3"]) == 0
+    assert run([*flags, "--reject", "wer>0.30", "--retries", "2"]) == 0
+    assert run([*flags, "--reject", "wer>0.2"]) == 2
+    assert "reject ['wer>0.3'], now ['wer>0.2']" in capsys.readouterr().err
+
+
+def test_rejected_rows_are_spoken_again(rows: Path, tmp_path: Path) -> None:
+    """With pocketsphinx: nothing is accepted, then everything."""
+    pytest.importorskip("pocketsphinx", reason="pocketsphinx is not installed")
+    found = {}
+    for name, condition in (("none", "wer>-1"), ("all", "wer>9")):
+        flags = ["--reject", condition, "--retries", "1", "--limit", "3", "--quiet"]
+        command = [*BATCH, str(rows), "--out", str(tmp_path / name), *flags]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        found[name] = manifest(tmp_path / name)
+    for none, every in zip(found["none"], found["all"], strict=True):
+        assert (none["attempts"], none["accepted"]) == (2, False)
+        assert (every["attempts"], every["accepted"]) == (1, True)
+        assert none["judged"]["wer"] <= every["judged"]["wer"]
+        assert none["seed"] in (every["seed"], attempt_seed(every["key"], 1))
+        assert none["judges"] == {"wer": "pocketsphinx 5 (en-us)"}
 
 
 def test_a_full_disk_costs_the_row_that_met_it(

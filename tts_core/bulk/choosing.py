@@ -1,0 +1,123 @@
+"""Speak rows, judge them, speak rejected ones again with other seeds, and keep the best of each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rejection import Rejection, attempt_seed
+from tts_core.bulk.rows import Row
+from tts_core.bulk.speaking import Speaker
+from tts_core.judges.process import JudgeProcesses, Recording, Verdict
+from tts_core.serving.voices import VoiceStore
+
+UNJUDGED = 64  # recordings that may wait for the judges before no new row is taken
+
+
+@dataclass
+class _Tried:
+    """A row with its attempts so far. heard: figures of the best."""
+
+    row: Row
+    attempts: int = 0
+    spoken: Outcome | None = None  # is being judged
+    best: Outcome | None = None
+    heard: dict[str, float] | None = None
+    unheard: str | None = None  # why the best has no figures
+
+
+class ChoosingSpeaker:
+    """A speaker that keeps the best attempt of each row.
+
+    What it yields for a row follows from the row and its key only, whatever order the judges answer in.
+    """
+
+    def __init__(self, speaker: Speaker, judges: JudgeProcesses, rejection: Rejection):
+        self.speaker, self.judges, self.rejection = speaker, judges, rejection
+        self._tried: dict[str, _Tried] = {}  # by key: being spoken, judged, or waiting to be spoken again
+        self._again: deque[tuple[Row, str]] = deque()
+        self._more = True  # fresh rows
+
+    def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
+        """As Speaker.speak; fields of an outcome have `attempts`, `judged`, `judges` and `accepted` also."""
+        self._more = True
+        for ended in self.speaker.turns(self._rows(iter(rows))):
+            for outcome in ended:
+                yield from self._ended(outcome)
+            for verdict in self.judges.verdicts(None if self._stuck() else 0):
+                yield from self._judged(verdict)
+
+    def _stuck(self) -> bool:
+        """True if nothing can be spoken before the next verdict."""
+        pending = self.judges.pending
+        speaking_or_waiting = len(self._tried) - pending
+        return pending > 0 and not speaking_or_waiting and (pending >= UNJUDGED or not self._more)
+
+    def _rows(self, fresh: Iterator[tuple[Row, str]]) -> Iterator[tuple[Row, str] | None]:
+        """Yield rows to speak, rejected ones first; None while all that is left depends on the judges."""
+        while self._more or self._tried:
+            if self._again:
+                yield self._again.popleft()
+            elif not self._more or self.judges.pending >= UNJUDGED:
+                yield None
+            elif (pair := next(fresh, None)) is None:
+                self._more = False
+            else:
+                self._tried[pair[1]] = _Tried(pair[0])
+                yield pair
+
+    def _ended(self, outcome: Outcome) -> Iterator[Outcome]:
+        """Have a spoken row judged. One that failed has ended, unless an earlier attempt is there."""
+        tried = self._tried[outcome.key]
+        tried.attempts += 1
+        if outcome.error is None:
+            tried.spoken = outcome
+            self.judges.begin(
+                Recording(
+                    outcome.key,
+                    outcome.sound,
+                    self.speaker.work.suffix,
+                    tried.row.text,
+                    self._reference(tried.row),
+                )
+            )
+        elif tried.best is None:
+            del self._tried[outcome.key]
+            yield outcome
+        else:
+            yield from self._next(outcome.key, tried)
+
+    def _judged(self, verdict: Verdict) -> Iterator[Outcome]:
+        tried, rank = self._tried[verdict.key], self.rejection.rank
+        if tried.best is None or rank(verdict.figures) < rank(tried.heard):
+            tried.best, tried.heard, tried.unheard = tried.spoken, verdict.figures, verdict.error
+        tried.spoken = None
+        yield from self._next(verdict.key, tried)
+
+    def _next(self, key: str, tried: _Tried) -> Iterator[Outcome]:
+        """End a row that is accepted or out of attempts; else let it be spoken again."""
+        accepted = self.rejection.rank(tried.heard)[0] == 0
+        if not accepted and tried.attempts <= self.rejection.retries:
+            self._again.append((replace(tried.row, seed=attempt_seed(key, tried.attempts)), key))
+            return
+        assert tried.best is not None
+        del self._tried[key]
+        heard = tried.heard or {}
+        fields = {
+            "attempts": tried.attempts,
+            "accepted": accepted,
+            "judged": {name: round(heard[name], 6) for name in self.rejection.judges if name in heard},
+            "judges": dict(self.rejection.judges),
+        }
+        if tried.unheard is not None:
+            fields["judge_error"] = tried.unheard
+        yield replace(tried.best, fields={**tried.best.fields, **fields})
+
+    def _reference(self, row: Row) -> Path | None:
+        """The recording to compare a row's voice with: of a stored voice the first."""
+        if row.voice is not None:
+            return VoiceStore(self.speaker.work.voices).recording(row.voice)
+        return None if row.ref_audio is None else Path(row.ref_audio)
