@@ -89,6 +89,7 @@ class Model:
     example: str  # flags of `mlx-port generate`, after --model
     published_dtype: str = "float32"  # of the large networks in the published files
     extras: tuple[str, ...] = ()  # optional parts, left out by default
+    speakers: int = 1  # that a text may tag, as [S1]
     fed: bool = False  # takes text while it speaks
     needs_voice: bool = False  # speaks only with a recording
     # facts that a user may state about its files, each a flag of convert-weights → function that applies the

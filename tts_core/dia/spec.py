@@ -103,5 +103,6 @@ MODEL = Model(
     references=1,
     transcript="needed",
     example='--text "[S1] Hello there. [S2] Hi!"',
+    speakers=2,
     hints={"cross_rope": with_cross_rope},
 )

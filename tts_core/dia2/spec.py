@@ -81,4 +81,5 @@ MODEL = Model(
     references=2,
     transcript="needed",
     example='--text "[S1] Hello there. [S2] Hi!"',
+    speakers=2,
 )

@@ -12,6 +12,8 @@ from starlette.routing import Route
 
 from mlx_port.commands.serve import routes, voices
 from mlx_port.commands.serve.batch import batch
+from mlx_port.commands.serve.captions import captions
+from mlx_port.commands.serve.encode import encode
 from mlx_port.commands.serve.errors import ApiError, api_error
 from mlx_port.commands.serve.guard import Guard
 from mlx_port.commands.serve.service import Service
@@ -20,10 +22,12 @@ from tts_core.errors import SpeechError, did_you_mean
 _ROUTES = [
     Route("/v1/audio/speech", routes.speech, methods=["POST"]),
     Route("/v1/audio/speech/batch", batch, methods=["POST"]),
+    Route("/v1/audio/encode", encode, methods=["POST"]),
+    Route("/v1/audio/captions", captions, methods=["POST"]),
     Route("/v1/audio/voices", voices.list_voices, methods=["GET"]),
     Route("/v1/audio/voices", voices.add_voice, methods=["POST"]),
     Route("/v1/audio/voices/{id}", voices.delete_voice, methods=["DELETE"]),
-    Route("/v1/audio/models", routes.list_models, methods=["GET"]),
+    Route("/v1/audio/models", routes.describe_models, methods=["GET"]),
     Route("/v1/models", routes.list_models, methods=["GET"]),
     Route("/v1/models/{id}", routes.one_model, methods=["GET"]),
     Route("/health", routes.health, methods=["GET"]),

@@ -12,12 +12,15 @@ from starlette.requests import Request
 
 from mlx_port.commands.serve.errors import ApiError, invalid
 from mlx_port.commands.serve.names import DEFAULT_VOICE
+from mlx_port.commands.serve.prompts import read_prompt
 from mlx_port.commands.serve.settings import Limits
 from tts_core.audio.formats import FORMATS, Format
 from tts_core.errors import UsageError, did_you_mean
 from tts_core.options import info, options_class
+from tts_core.prompt import Prompt
 
 STANDARD = ("input", "model", "voice", "response_format", "speed", "instructions", "stream_format")
+OURS = ("pieces", "prompt")  # of every model, besides the standard
 OF_MODELS = ("speed", "instructions")  # standard fields that a model may have as options
 STREAMS = ("audio", "sse")
 
@@ -26,7 +29,8 @@ STREAMS = ("audio", "sse")
 class Asked:
     """A speech that is asked for, its fields of the right types. options: of the model, by name.
 
-    voice: its name.  model: as sent; None if it was not.
+    voice: its name.  model: as sent; None if it was not.  pieces: an event for each piece of the text.
+    prompt: speech to continue, in place of the voice's recording.
     """
 
     text: str
@@ -35,6 +39,8 @@ class Asked:
     form: Format
     sse: bool
     rest: Mapping[str, Any]
+    pieces: bool = False
+    prompt: Prompt | None = None
 
 
 async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
@@ -82,14 +88,34 @@ def read_speech(body: Mapping[str, Any], limits: Limits) -> Asked:
     model = _string(given, "model", "", 200) or None
     if "model" in given and model is None:
         raise invalid("model", "model: empty; give a name of GET /v1/models")
+    sse = _choice(given, "stream_format", STREAMS, "audio") == "sse"
+    pieces = given.get("pieces", False)
+    if not isinstance(pieces, bool) or (pieces and not sse):
+        raise invalid("pieces", "pieces: give true or false; they are events, so send stream_format sse, too")
     return Asked(
         text=text,
         model=model,
         voice=_voice(given.get("voice", DEFAULT_VOICE)),
-        form=_format(_choice(given, "response_format", tuple(FORMATS), "mp3")),
-        sse=_choice(given, "stream_format", STREAMS, "audio") == "sse",
-        rest={name: value for name, value in given.items() if name in OF_MODELS or name not in STANDARD},
+        form=read_format(given),
+        sse=sse,
+        rest={
+            name: value
+            for name, value in given.items()
+            if name in OF_MODELS or name not in (*STANDARD, *OURS)
+        },
+        pieces=pieces,
+        prompt=read_prompt(given["prompt"], limits.text) if "prompt" in given else None,
     )
+
+
+def read_format(given: Mapping[str, Any]) -> Format:
+    """Read the format of an answer. Raises ApiError 400 for one that is unknown, or not installed."""
+    name = _choice(given, "response_format", tuple(FORMATS), "mp3")
+    try:
+        FORMATS[name].check()
+    except UsageError as fault:
+        raise invalid("response_format", f"response_format: {fault}") from None
+    return FORMATS[name]
 
 
 def model_options(asked: Asked, model: str, limits: Limits) -> dict[str, Any]:
@@ -104,7 +130,7 @@ def model_options(asked: Asked, model: str, limits: Limits) -> dict[str, Any]:
         if name not in known:
             if name == "speed" and _is_one(value):
                 continue
-            raise invalid(name, _unknown(name, model, [*STANDARD, *known]), "unknown_field")
+            raise invalid(name, _unknown(name, model, [*STANDARD, *OURS, *known]), "unknown_field")
         if isinstance(value, list | dict):
             raise invalid(name, f"{name}: give a single value")
         options[name] = None if value == known[name].unset and not isinstance(value, bool) else value
@@ -147,14 +173,6 @@ def _choice(given: Mapping[str, Any], name: str, choices: tuple[str, ...], defau
         shown = f"{value!r:.40}"
         raise invalid(name, f"{name}: {shown} is not one of {', '.join(choices)}")
     return value
-
-
-def _format(name: str) -> Format:
-    try:
-        FORMATS[name].check()
-    except UsageError as fault:
-        raise invalid("response_format", f"response_format: {fault}") from None
-    return FORMATS[name]
 
 
 def _voice(value: Any) -> str:

@@ -16,7 +16,6 @@ from tts_core.audio.formats import StreamEncoder
 from tts_core.errors import GenerationError
 from tts_core.results import GenerationResult
 from tts_core.serving.speech import Speech
-from tts_core.text.captions import Word
 
 PCM_RATE = 24000  # Hz; clients take pcm at this rate
 
@@ -55,15 +54,24 @@ class Flow:
         """Seed of the speech; known after `start`."""
         return None if self.speech is None else self.speech.seed
 
-    async def encoded(self) -> AsyncIterator[tuple[bytes, tuple[Word, ...]]]:
-        """Yield encoded bytes, maybe none, with the words timed in them. Raises the errors of the speech."""
+    @property
+    def expected_seconds(self) -> float:
+        """Estimated duration of the speech; known after `submit`."""
+        assert self.speech is not None
+        return self.speech.request.seconds
+
+    async def encoded(self) -> AsyncIterator[tuple[bytes, GenerationResult | None]]:
+        """Yield the encoded bytes of each part, maybe none, with the part; None with the last bytes.
+
+        Raises the errors of the speech.
+        """
         part, self._first = self._first, None
         while part is not None:
             assert self.encoder is not None
-            yield await to_thread.run_sync(self.encoder.add, part.audio), part.words
+            yield await to_thread.run_sync(self.encoder.add, part.audio), part
             part = await self._next()
         assert self.encoder is not None
-        yield await to_thread.run_sync(self.encoder.finish), ()
+        yield await to_thread.run_sync(self.encoder.finish), None
 
     def close(self) -> None:
         """Drop the speech if it has not ended, and the encoder, whose memory Python does not see."""

@@ -25,7 +25,7 @@ from tts_core.printable import one_line
 
 _LOG = logging.getLogger("mlx_port.serve")
 OPEN = ("/health",)  # no key is asked
-EXPOSED = "x-request-id, x-seed, x-sample-rate, retry-after"
+EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after"
 SENT = "authorization, content-type"
 METHODS = "GET, POST, DELETE"
 

@@ -8,11 +8,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mlx_port.commands.serve.body import read_json, read_speech
+from mlx_port.commands.serve.describe import describe
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.flow import Flow
 from mlx_port.commands.serve.names import choose_model
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.streaming import NOBODY, GoneError, SpeechResponse, unless_gone
+from tts_core.audio.formats import FORMATS
 
 OWNER = "mlx-port"
 
@@ -44,9 +46,30 @@ async def _begin(flow: Flow) -> None:
 
 
 async def list_models(request: Request) -> Response:
-    """GET /v1/models, and /v1/audio/models, which Open WebUI asks."""
+    """GET /v1/models."""
     models = [_model(request, name) for name in service_of(request).names]
     return JSONResponse({"object": "list", "data": models, "models": models})
+
+
+async def describe_models(request: Request) -> Response:
+    """GET /v1/audio/models, which Open WebUI asks: the models with their options, formats, limits."""
+    service = service_of(request)
+    models = [{**_model(request, name), **describe(_kind(service, name))} for name in service.names]
+    limits = service.settings.limits
+    return JSONResponse(
+        {
+            "object": "list",
+            "data": models,
+            "models": models,
+            "formats": [name for name, form in FORMATS.items() if form.is_installed],
+            "limits": {
+                "input": limits.text,
+                "seconds": limits.audio_seconds,
+                "upload_bytes": limits.upload,
+                "upload_seconds": limits.upload_seconds,
+            },
+        }
+    )
 
 
 async def one_model(request: Request) -> Response:
@@ -62,9 +85,14 @@ def _model(request: Request, name: str) -> dict[str, Any]:
         "object": "model",
         "created": request.app.state.started,
         "owned_by": OWNER,
-        "model": service.engine.models[served].model,
+        "model": _kind(service, served),
         "loaded": served in service.engine.statistics().loaded,
     }
+
+
+def _kind(service: Service, name: str) -> str:
+    """Return the name of a served model's spec."""
+    return service.engine.models[name].model
 
 
 async def health(request: Request) -> Response:

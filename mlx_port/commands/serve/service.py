@@ -50,11 +50,18 @@ class Service:
         known = self.voices.names()
         check_voice(asked.voice, known)
         options = model_options(asked, spec.name, self.settings.limits)
-        recording = recording_for(asked.voice, known, needed=spec.needs_voice)
-        prompt = None if recording is None else fitting(self.voices, recording, spec)
+        prompt = asked.prompt
+        if prompt is None:
+            recording = recording_for(asked.voice, known, needed=spec.needs_voice)
+            prompt = None if recording is None else fitting(self.voices, recording, spec)
         if prompt is None and has_seed(spec.name):
             options.setdefault("seed", seed_of(asked.voice))
-        return self.engine.submit(name, asked.text, options=options, prompt=prompt, on_part=on_part)
+        try:
+            return self.engine.submit(name, asked.text, options=options, prompt=prompt, on_part=on_part)
+        except UsageError as error:
+            if asked.prompt is not None and str(error).startswith("prompt: "):
+                raise invalid("prompt", str(error)) from None
+            raise
 
 
 def fitting(store: VoiceStore, name: str, spec: Model) -> Prompt:

@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mlx_port.commands.serve.errors import api_error
 from mlx_port.commands.serve.flow import Flow
+from mlx_port.commands.serve.pieces import Pieces, timed
 from tts_core.errors import CancelledError, explain
 from tts_core.printable import json_text
 
@@ -83,6 +84,7 @@ class SpeechResponse:
         named = {"content-type": kind, "cache-control": "no-store", "x-sample-rate": str(encoder.rate)}
         if self.flow.seed is not None:
             named["x-seed"] = str(self.flow.seed)
+        named["x-expected-seconds"] = f"{self.flow.expected_seconds:.1f}"
         return [(name.encode(), value.encode()) for name, value in named.items()]
 
     async def _bytes(self) -> AsyncIterator[bytes]:
@@ -90,14 +92,18 @@ class SpeechResponse:
             yield data
 
     async def _events(self) -> AsyncIterator[bytes]:
-        """An event a piece of sound, an event a word where the model times them, and one with the usage."""
-        async for data, words in self.flow.encoded():
-            for word in words:
-                yield _event(
-                    {"type": "speech.audio.word", "text": word.text, "start": word.start, "end": word.end}
-                )
+        """An event a part of the sound, an event a word where the model times them, an event a piece if they
+        are asked for, after its sound, and one with the usage.
+        """
+        pieces = Pieces(self.flow.service, self.flow.asked)
+        async for data, part in self.flow.encoded():
+            for word in () if part is None else part.words:
+                yield _event({"type": "speech.audio.word", **timed(word)})
             if data:
                 yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
+            if part is not None and self.flow.asked.pieces:
+                for piece in pieces.ended(part):
+                    yield _event({"type": "speech.audio.piece", **piece})
         yield _event({"type": "speech.audio.done", "usage": usage(self.flow)})
 
 

@@ -24,6 +24,11 @@ class Said:
     words: tuple[str, ...]
     seed: int = 0
 
+    @property
+    def seconds(self) -> float:
+        """Length of the speech."""
+        return len(self.words) * SAMPLES / RATE
+
 
 def sound(word: str) -> np.ndarray:
     """(L,) float32, the same for the same word."""

@@ -43,9 +43,14 @@ class Format:
     encoder: str | None = None
     with_pyav: str | None = None
 
+    @property
+    def is_installed(self) -> bool:
+        """True if a library that writes the format is installed."""
+        return self.encoder is not None or _has_pyav()
+
     def check(self) -> None:
         """Raise UsageError, naming the extra, if the format's library is not installed."""
-        if self.encoder is None and not _has_pyav():
+        if not self.is_installed:
             raise UsageError(f"{self.name}: {INSTALL}")
 
     def rate(self, sample_rate: int) -> int:

@@ -119,7 +119,7 @@ def served(
         yield Served(f"http://127.0.0.1:{port}", service, server)
     finally:
         for each in sources.values():
-            if each.gate is not None:
+            if isinstance(each, Talk) and each.gate is not None:
                 each.gate.release(100_000)
         engine.close()
         server.should_exit = True

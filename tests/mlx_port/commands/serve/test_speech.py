@@ -280,7 +280,8 @@ def test_health_and_models(tmp_path) -> None:
             ("talk", "model", "dia"),
             ("other", "model", "mars5"),
         ]
-        assert server.get("/v1/audio/models").json()["models"] == found["data"]
+        described = server.get("/v1/audio/models").json()["models"]
+        assert [{name: one[name] for name in found["data"][0]} for one in described] == found["data"]
         assert server.get("/v1/models/other").json()["owned_by"] == "mlx-port"
         missing = server.get("/v1/models/othr")
         assert missing.status_code == 404

@@ -1,0 +1,64 @@
+"""GET /v1/audio/models: what a form needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from mlx_port.commands.serve.describe import describe
+from tests.mlx_port.commands.serve.served import Served
+from tts_core import models
+from tts_core.audio.formats import names
+from tts_core.options import info, options_class
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_every_option_of_a_request_is_described(name: str) -> None:
+    """As JSON, with a default that the model takes."""
+    found = json.loads(json.dumps(describe(name), allow_nan=False))
+    options = {field.name: field for field in fields(options_class(name)) if info(field).flags}
+    assert [one["name"] for one in found["options"]] == [*options]
+    for one in found["options"]:
+        assert one["type"] in ("bool", "int", "float", "str")
+        assert one["help"].endswith(".")
+        assert one["default"] == options[one["name"]].default
+        options_class(name)(**{one["name"]: one["default"]})
+        if "min" in one and one["default"] is not None and not isinstance(one["default"], str):
+            assert one["min"] <= one["default"] <= one.get("max", float("inf"))
+
+
+def test_facts_of_models() -> None:
+    speakers = {name: describe(name)["speakers"] for name in models.NAMES}
+    assert speakers == {"dia": 2, "dia2": 2, "mars5": 1, "metavoice": 1}
+    assert [name for name in models.NAMES if describe(name)["needs_voice"]] == ["mars5", "metavoice"]
+    options = {one["name"]: one for one in describe("dia")["options"]}
+    assert options["speed"] == {
+        "name": "speed",
+        "type": "float",
+        "default": 1.0,
+        "help": info(next(one for one in fields(options_class("dia")) if one.name == "speed")).help,
+        "min": 0.5,
+        "max": 2,
+    }
+    assert (options["piece_seconds"]["choices"], options["piece_seconds"]["unset"]) == (["auto"], 0)
+    assert options["top_p"]["above"] == 0
+    assert "min" not in options["top_p"]
+
+
+def test_the_route(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = server.get("/v1/audio/models").json()
+    assert found["data"] == found["models"]
+    [model] = found["models"]
+    assert (model["id"], model["model"], model["title"]) == ("talk", "dia", "Dia")
+    assert found["limits"] == {
+        "input": 4096,
+        "seconds": 900,
+        "upload_bytes": 32 << 20,
+        "upload_seconds": 120,
+    }
+    assert found["formats"][0] == "wav"
+    monkeypatch.setattr(names, "find_spec", lambda name: None)
+    assert server.get("/v1/audio/models").json()["formats"] == ["wav", "flac", "mp3", "opus", "pcm"]
+    assert "options" not in server.get("/v1/models").json()["data"][0]
