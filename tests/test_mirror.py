@@ -24,6 +24,8 @@ ALONE = {
     "torch_ref/dia/fused.py:runs": "kernels for CUDA; MLX has one form for every device",
     "torch_ref/dia/plain_slots.py": "slots for devices without the kernels; MLX's run everywhere",
     "torch_ref/dia/step.py": "the forms of devices without the kernels; MLX has one form for every device",
+    "torch_ref/dia2/plain_slots.py": "slots for devices without the kernels; MLX's run everywhere",
+    "mlx_port/dia2/slots.py": "slots for every device; torch has plain_slots.py",
     "torch_ref/mars5/step.py:GraphStep": "CUDA graph: torch's way to launch a step at once",
     "torch_ref/mars5/step.py:KernelStep": "the captured step on kernels",
     "torch_ref/mars5/row.py": "part of GraphStep: the position is on the device",

@@ -14,8 +14,10 @@ from mlx import nn
 from mlx_port.layers.attention import scaled_dot_product_attention
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layers.rope import Rotation, rotate
+from mlx_port.layers.row_cache import RowCache
 from tts_core.dia2.config import StackConfig
 
+Cache = KeyValueCache | RowCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): queries and keys are normalized
 
 
@@ -94,7 +96,7 @@ class MLP(nn.Module):
 
 
 def attend(
-    queries: mx.array, keys: mx.array, values: mx.array, rotation: Rotation | None, cache: KeyValueCache
+    queries: mx.array, keys: mx.array, values: mx.array, rotation: Rotation | None, cache: Cache
 ) -> mx.array:
     """Attend from new rows to the cached ones and themselves, each only to itself and earlier rows.
 

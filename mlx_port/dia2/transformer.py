@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 from mlx import nn
 
-from mlx_port.dia2.blocks import MLP, RMSNorm, TextEmbedding, add, attend, project, split_heads
+from mlx_port.dia2.blocks import MLP, Cache, RMSNorm, TextEmbedding, add, attend, project, split_heads
 from mlx_port.layers.cache import KeyValueCache
 from mlx_port.layers.rope import RotaryPositions, Rotation
 from tts_core.dia2.config import Dia2Config, StackConfig
@@ -32,7 +32,7 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(config.head_dim, eps)
         self.k_norm = RMSNorm(config.head_dim, eps)
 
-    def __call__(self, x: mx.array, rotation: Rotation, cache: KeyValueCache) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation, cache: Cache) -> mx.array:
         queries = self.q_norm(split_heads(project(self.q_proj, x), self.head_dim))
         keys = self.k_norm(split_heads(project(self.k_proj, x), self.head_dim))
         values = split_heads(project(self.v_proj, x), self.head_dim)
@@ -49,7 +49,7 @@ class TransformerLayer(nn.Module):
         self.post_norm = RMSNorm(config.hidden_size, eps)
         self.mlp = MLP(config)
 
-    def __call__(self, x: mx.array, rotation: Rotation, cache: KeyValueCache) -> mx.array:
+    def __call__(self, x: mx.array, rotation: Rotation, cache: Cache) -> mx.array:
         x = x + self.attn(self.pre_norm(x), rotation, cache)
         return x + self.mlp(self.post_norm(x))
 
@@ -89,10 +89,11 @@ class Transformer(nn.Module):
             x = add(x, embedding(tokens[..., 2 + stream]))
         return x
 
-    def __call__(self, tokens: mx.array, start: int, cache: Sequence[KeyValueCache]) -> mx.array:
+    def __call__(self, tokens: mx.array, start: int | mx.array, cache: Sequence[Cache]) -> mx.array:
         """Read steps. tokens: (R, T, 2 + Q) → (R, T, D) after the last norm.
 
-        start: position of the first one; after a prefix not the number of cached rows.
+        start: position of the first one, for single steps also (R, 1, 1); after a prefix not the number of
+        cached rows.
         """
         x, rotation = self.embed(tokens), self.rotary(start, tokens.shape[1])
         for layer, rows in zip(self.layers, cache, strict=True):

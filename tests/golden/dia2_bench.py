@@ -25,8 +25,10 @@ from tts_core.dia2.run import Run
 from tts_core.dia2.sampling import Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.shapes import parameter_shapes
+from tts_core.dia2.slots import Joining
 from tts_core.dia2.tokenizer import FILE, Tokenizer
 from tts_core.files.json_object import read_json
+from tts_core.nn.noise import HostNoise
 
 
 @dataclass
@@ -94,21 +96,27 @@ class Dia2Side(Side):
 
     def speak(self, run: Run, sampling: Sampling, picks: Iterator[int] | None = None) -> Ran:
         """Run to the end. picks: ids drawn by the original, in order; None is greedy."""
-        frames = self.module("dia2.frames").Frames(self.network, sampling)
-        made, warm = Ran(run), run.warm_up()
+        slots, made, warm = self.slots(), Ran(run), run.warm_up()
+        slots.join(0, Joining(warm, run.start, sampling, HostNoise(0)))
         if len(warm):
-            frames.read(self.array(warm), 0)
-            keys, values = (self.numpy(part)[:, :, : len(warm)] for part in frames.cache[0].buffers)
+            keys, values = (self.numpy(part)[:, :, : len(warm)] for part in slots.cache[0])
             made.cache = keys, values
         with self._picking(picks):
             while not run.is_done:
-                frames.read(self.array(run.tokens()[None]), run.step)
-                made.actions.append(int(self.numpy(frames.action(None))[0]))
+                made.actions.append(slots.act({0: run.tokens()})[0])
                 main, second = run.act(made.actions[-1])
                 made.main.append(main)
                 made.second.append(second)
-                run.accept(self.numpy(frames.codes(main, second, None)))
+                run.accept(slots.read(slots.draw({0: (main, second)}))[0])
         return made
+
+    def slots(self) -> Any:
+        """Slots that run on a CPU."""
+        module = self._slots_module()
+        return (module.Slots if self.kind == "mlx" else module.PlainSlots)(self.network)
+
+    def _slots_module(self) -> Any:
+        return self.module("dia2.slots" if self.kind == "mlx" else "dia2.plain_slots")
 
     @contextmanager
     def _picking(self, picks: Iterator[int] | None) -> Iterator[None]:
@@ -116,20 +124,20 @@ class Dia2Side(Side):
         if picks is None:
             yield
             return
-        frames, sampling = self.module("dia2.frames"), self.module("dia2.sampling")
-        original = frames.choose
+        slots, sampling = self._slots_module(), self.module("dia2.sampling")
+        original = slots.choose
 
         def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:
             logits = sampling.candidates(cond, uncond, choice, is_code)
             drawn.append(self.numpy(logits)[0])
-            return self.array(np.array([next(picks)], np.int32))
+            return self.array(np.array([next(picks)]))
 
         drawn.clear()
-        frames.choose = choose
+        slots.choose = choose
         try:
             yield
         finally:
-            frames.choose = original
+            slots.choose = original
 
     def _wide(self, x: Any) -> Any:
         """bfloat16 as float32."""

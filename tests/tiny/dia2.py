@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from tests.golden.cases import DEFAULT
 from tests.tiny.weights import Weights
 from tts_core.dia2.config import Dia2Config, StackConfig
 from tts_core.dia2.shapes import is_norm, parameter_shapes
 from tts_core.dia2.tokenizer import FILE, Tokenizer
+from tts_core.prompt import Prompt, Reference, Word
 
 GOLDEN = DEFAULT / "dia2"
 CODECS = {"v_main": "mimi", "v_text": "mimi_odd"}
@@ -151,3 +152,16 @@ def write_published(folder: Path, weights: Weights[Dia2Config]) -> Path:
     (folder / "config.json").write_text(json.dumps(written))
     save_file(weights.tensors, folder / "model.safetensors")
     return folder
+
+
+def recording(name: str = "v_main") -> Prompt:
+    """Two speakers with the times of their words."""
+    vectors = load_file(GOLDEN / f"{name}_prefix" / "golden.safetensors")
+    words = (Word("Hello", 0.05), Word("there,", 0.33), Word("friend.", 0.55, 0.9)), (Word("Oh,", 0.1, 0.2),)
+    rate = 24000 if name == "v_main" else 750
+    return Prompt(
+        tuple(
+            Reference(vectors[f"{key}.audio"], None, sample_rate=rate, words=said)
+            for key, said in zip("ab", words, strict=True)
+        )
+    )

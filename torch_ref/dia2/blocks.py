@@ -16,8 +16,10 @@ from torch_ref.layers.attention import scaled_dot_product_attention
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import at_least_float32
 from torch_ref.layers.rope import Rotation, rotate
+from torch_ref.layers.row_cache import RowCache
 from tts_core.dia2.config import StackConfig
 
+Cache = KeyValueCache | RowCache
 SCALE = 1.0  # attention scores are not divided by sqrt(E): queries and keys are normalized
 
 
@@ -95,9 +97,7 @@ class MLP(nn.Module):
         return project(self.wo, first(gate) * second(up))
 
 
-def attend(
-    queries: Tensor, keys: Tensor, values: Tensor, rotation: Rotation | None, cache: KeyValueCache
-) -> Tensor:
+def attend(queries: Tensor, keys: Tensor, values: Tensor, rotation: Rotation | None, cache: Cache) -> Tensor:
     """Attend from new rows to the cached ones and themselves, each only to itself and earlier rows.
 
     (B, H, T, E) and (B, K, T, E) twice → (B, T, H·E).  rotation: None without rotary positions.

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from torch_ref.codecs.mimi import DecodeMemory, Mimi
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.frames import Frames
 from torch_ref.dia2.guard import fault
+from torch_ref.dia2.plain_slots import PlainSlots
 from torch_ref.host import Host
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
-from tts_core.dia2.run import Run
-from tts_core.dia2.sampling import Sampling
-from tts_core.nn.noise import Noise
+from tts_core.dia2 import slots
+from tts_core.errors import GenerationError
 
 
 class Dia2Engine:
@@ -31,28 +28,13 @@ class Dia2Engine:
         """The codec's windows."""
         return self.codec.policy
 
-    def steps(self, run: Run, sampling: Sampling, noise: Noise) -> Iterator[Run]:
-        """Read the prefix, then run step by step; yield the run before its first step and after each."""
-        config, frames = self.network.config, Frames(self.network, sampling)
-        shape = (1 + config.n_streams, max(config.audio_vocab_size, config.action_vocab_size))
-        read = [run.warm_up()]
-        if len(read[0]):
-            frames.read(self.host.to_device(read[0]), 0)
-        yield run
-        while not run.is_done:
-            read.append(run.tokens()[None])
-            frames.read(self.host.to_device(read[-1]), run.step)
-            uniform = None if sampling.is_greedy else noise.uniform(run.step - run.start, shape)
-            drawn = None if uniform is None else self.host.to_device(uniform)
-            acted = frames.action(None if drawn is None else drawn[0, : config.action_vocab_size])
-            action = int(self.host.to_host(acted)[0])
-            text = run.act(max(action, 0))
-            drawn = None if drawn is None else drawn[1:, : config.audio_vocab_size]
-            codes = self.host.to_host(frames.codes(*text, drawn))
-            if action < 0 or codes.min() < 0:
-                raise fault(self.network, self.host.to_device(np.concatenate(read)), text)
-            run.accept(codes)
-            yield run
+    def slots(self, texts: int, rows: int, *, guided: bool) -> slots.Slots:
+        """Open a running batch for texts that read at most `rows` steps. guided: some may be."""
+        return PlainSlots(self.network)
+
+    def fault(self, tokens: np.ndarray, text: tuple[int, int]) -> GenerationError:
+        """Build the error for logits that are not all finite; arguments as in guard.py."""
+        return fault(self.network, self.host.to_device(tokens), text)
 
     def encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode samples. (L,) float32 → codes (Q, P) int32."""

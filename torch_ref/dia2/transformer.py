@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from torch_ref.dia2.blocks import MLP, RMSNorm, TextEmbedding, add, attend, project, split_heads
+from torch_ref.dia2.blocks import MLP, Cache, RMSNorm, TextEmbedding, add, attend, project, split_heads
 from torch_ref.layers.cache import KeyValueCache
 from torch_ref.layers.norm import at_least_float32
 from torch_ref.layers.rope import RotaryPositions, Rotation
@@ -33,7 +33,7 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(config.head_dim, eps)
         self.k_norm = RMSNorm(config.head_dim, eps)
 
-    def forward(self, x: Tensor, rotation: Rotation, cache: KeyValueCache) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation, cache: Cache) -> Tensor:
         queries = self.q_norm(split_heads(project(self.q_proj, x), self.head_dim))
         keys = self.k_norm(split_heads(project(self.k_proj, x), self.head_dim))
         values = split_heads(project(self.v_proj, x), self.head_dim)
@@ -50,7 +50,7 @@ class TransformerLayer(nn.Module):
         self.post_norm = RMSNorm(config.hidden_size, eps)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor, rotation: Rotation, cache: KeyValueCache) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation, cache: Cache) -> Tensor:
         x = x + self.attn(self.pre_norm(x), rotation, cache)
         return x + self.mlp(self.post_norm(x))
 
@@ -90,10 +90,11 @@ class Transformer(nn.Module):
             x = add(x, embedding(tokens[..., 2 + stream]))
         return x
 
-    def forward(self, tokens: Tensor, start: int, cache: Sequence[KeyValueCache]) -> Tensor:
+    def forward(self, tokens: Tensor, start: int | Tensor, cache: Sequence[Cache]) -> Tensor:
         """Read steps. tokens: (R, T, 2 + Q) → (R, T, D) after the last norm.
 
-        start: position of the first one; after a prefix not the number of cached rows.
+        start: position of the first one, for single steps also (R, 1, 1); after a prefix not the number of
+        cached rows.
         """
         x, rotation = self.embed(tokens), self.rotary(start, tokens.shape[1])
         for layer, rows in zip(self.layers, cache, strict=True):

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+FREE = -1  # in place of a code that is not known to the host
+
 
 def apply_delay(codes: np.ndarray, delays: Sequence[int], pad: int) -> np.ndarray:
     """Shift stream c right by delays[c]. (Q, T) → (Q, T + max(delays)), `pad` where nothing is."""
@@ -27,18 +29,22 @@ def revert_delay(grid: np.ndarray, delays: Sequence[int]) -> np.ndarray:
 class CodeGrid:
     """Columns of one text, written one at a time. Host integers only.
 
-    columns: most to write.  prefix: (Q, P) int32 codes that are read first; empty without one.
+    prefix: (Q, P) int32 codes that are read first; empty without one.  columns: in total, with the prefix's.
     """
 
     def __init__(self, delays: Sequence[int], prefix: np.ndarray, columns: int, *, bos: int, pad: int):
-        self.delays, self.bos, self.pad = np.asarray(delays), bos, pad
-        delayed = apply_delay(prefix.astype(np.int32), delays, pad) if prefix.shape[1] else prefix
-        self.codes = np.full((len(delays), columns + delayed.shape[1]), pad, np.int32)
-        self.codes[:, : delayed.shape[1]] = delayed
+        self.delays, self.bos = np.asarray(delays), bos
+        known = max(1, prefix.shape[1])  # without a prefix the first column is read as BOS
+        self.codes = np.full((len(delays), columns), FREE, np.int32)
+        self.codes[:, :known] = pad
+        if prefix.shape[1]:
+            self.codes[:, :known] = apply_delay(prefix.astype(np.int32), delays, pad)[:, :known]
         self.filled = 0  # columns that the result has
 
     def read(self, column: int) -> np.ndarray:
-        """Return the audio ids of a step; BOS in a stream that has not begun. (Q,)."""
+        """Return the audio ids of a step, (Q,): BOS in a stream that has not begun, FREE where no code is
+        written.
+        """
         return np.where(column < self.delays, self.bos, self.codes[:, column])
 
     def write(self, column: int, codes: np.ndarray) -> None:

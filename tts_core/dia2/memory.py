@@ -6,7 +6,7 @@ Sizes come from the tables that the networks are built from (shapes.py, codecs/m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,16 +26,29 @@ CACHE_CHUNK = 256  # rows by which a cache grows
 
 @dataclass(frozen=True)
 class Dia2Job:
-    """An upper bound on a run. frames: of speech, without the prefix.  guided: unconditional rows run too."""
+    """An upper bound on runs that share steps. frames: of speech, without the prefix.  guided: unconditional
+    rows run too.  texts: runs.
+    """
 
     frames: int
     prefix_frames: int = 0
     guided: bool = True
+    texts: int = 1
+
+    @classmethod
+    def together(cls, jobs: Sequence[Dia2Job]) -> Dia2Job:
+        """Bound runs that share steps."""
+        return cls(
+            max(job.frames for job in jobs),
+            max(job.prefix_frames for job in jobs),
+            any(job.guided for job in jobs),
+            sum(job.texts for job in jobs),
+        )
 
     @property
     def rows(self) -> int:
         """Rows of the transformer."""
-        return 2 if self.guided else 1
+        return self.texts * (1 + self.guided)
 
 
 def estimate(
@@ -101,16 +114,18 @@ def _cache(config: Dia2Config, job: Dia2Job, size: int) -> Term:
     stack, steps = config.transformer, cached_rows(config, job)
     capacity = -(-steps // CACHE_CHUNK) * CACHE_CHUNK
     layer = 2 * job.rows * stack.num_key_value_heads * stack.head_dim * size * capacity
-    why = f"keys and values of {steps} steps, capacity {capacity}, {job.rows} row(s); a buffer while it grows"
-    return Term("cache", stack.num_hidden_layers * layer + layer // 2, why)
+    why = (
+        f"keys and values of {steps} steps, capacity {capacity}, {job.rows} row(s); a layer's while it grows"
+    )
+    return Term("cache", (stack.num_hidden_layers + 1) * layer, why)
 
 
 def _activations(config: Dia2Config, job: Dia2Job, size: int) -> Term:
-    stack, first = config.transformer, max(1, job.prefix_frames)
-    read = job.rows * first * _row(stack, size)
-    read += scores(job.rows * stack.num_attention_heads * first, cached_rows(config, job))
+    stack = config.transformer
+    most = max(job.rows, (1 + job.guided) * job.prefix_frames)  # prefixes are read one by one
+    read = most * _row(stack, size) + scores(most * stack.num_attention_heads, cached_rows(config, job))
     logits = LOGITS * 4 * job.rows * config.audio_vocab_size
-    return Term("activations", read + logits, f"one layer of {first} step(s); logits and their candidates")
+    return Term("activations", read + logits, f"one layer of {most} row(s); logits and their candidates")
 
 
 def _row(stack: StackConfig, size: int) -> int:
@@ -127,7 +142,9 @@ def _decoding(
     steps = STEPS * min(job.frames, policy.max_frames)
     return (
         _live("codec", size * _widest(codec, fed), fed, backend),
-        Term("codec state", _kept(codec, steps, size), "keys and values of the codec's transformer"),
+        Term(
+            "codec state", job.texts * _kept(codec, steps, size), "keys and values of the codec's transformer"
+        ),
     )
 
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tts_core.dia2.script import SPEAKERS, Entry, Reader
 from tts_core.errors import UsageError
@@ -63,32 +63,34 @@ def _break(reader: Reader, seconds: float) -> Iterator[Entry]:
 
 
 class Feed:
-    """Text that comes in pieces: entries as soon as their words are whole. pieces: of text."""
+    """Text that comes in pieces: entries as soon as their words are whole. said: what was read so far."""
 
-    def __init__(self, reader: Reader, pieces: Iterable[str]):
-        self.reader, self._pieces = reader, iter(pieces)
+    def __init__(self, reader: Reader):
+        self.reader, self.said = reader, ""
         self._rest, self._is_first = "", True
-        self.said, self.is_open = "", True
 
-    def more(self) -> list[Entry]:
-        """Wait for the next words. Returns none only at the end of the text; raises UsageError as `read`."""
-        while self.is_open:
-            piece = next(self._pieces, None)
-            if piece is not None and not isinstance(piece, str):
-                raise UsageError(f"text: a piece is {piece!r:.40}, not text")
-            self.is_open = piece is not None
-            self._rest += piece or ""
-            stop = len(self._rest) if not self.is_open else self._last_space()
-            whole, rest = self._rest[:stop], self._rest[stop:]
-            if _has_words(whole):
-                self._rest, self.said = rest, self.said + whole
-                entries = [*_entries(self.reader, whole, is_first=self._is_first)]
-                self._is_first = False
-                return entries
+    def add(self, piece: str) -> list[Entry]:
+        """Take the next piece; returns the words that it completes. Raises UsageError as `read`."""
+        if not isinstance(piece, str):
+            raise UsageError(f"text: a piece is {piece!r:.40}, not text")
+        self._rest += piece
+        return self._read(self._last_space())
+
+    def end(self) -> list[Entry]:
+        """Take the end of the text; returns the last entries. Raises UsageError as `read`."""
+        entries = self._read(len(self._rest))
         if self._is_first:
             check_words("text", "")
         rest, self._rest = self._rest, ""
-        return [*_break(self.reader, sum(breaks.read("text", rest).silences))]
+        return [*entries, *_break(self.reader, sum(breaks.read("text", rest).silences))]
+
+    def _read(self, stop: int) -> list[Entry]:
+        whole, rest = self._rest[:stop], self._rest[stop:]
+        if not _has_words(whole):
+            return []
+        entries = [*_entries(self.reader, whole, is_first=self._is_first)]
+        self._rest, self.said, self._is_first = rest, self.said + whole, False
+        return entries
 
     def _last_space(self) -> int:
         """Return the place after the last white space that ends a word; a mark belongs to the next word."""

@@ -73,10 +73,12 @@ class Recording:
 class Request:
     """One text as it will be spoken. Lists have one entry per piece.
 
-    max_frames: of all pieces together; None for no such limit.  notes: remarks for the caller, a line each.
+    text: as given.  max_frames: of all pieces together; None for no such limit.  notes: remarks for the
+    caller, a line each.
     """
 
     facts: Facts
+    text: str
     pieces: tuple[Piece, ...]
     recordings: tuple[Recording, ...]
     sampling: Sampling
@@ -87,6 +89,21 @@ class Request:
     noise: list[Noise]
     pacing: Pacing
     notes: tuple[str, ...]
+    as_written: bool
+
+    def opened(self) -> Request:
+        """Return the request of a text that goes on: one piece whose words are still to come.
+
+        Raises UsageError if it is read as the original does, which needs all of it.
+        """
+        if self.as_written:
+            raise UsageError(
+                "as_written: text that comes in pieces is read by the house's rules; leave it out"
+            )
+        pacing = Pacing(("",), (None, None), self.pacing.speed)
+        return replace(
+            self, pieces=(Piece((), ""),), seeds=self.seeds[:1], noise=self.noise[:1], pacing=pacing
+        )
 
     @property
     def seconds(self) -> float:
@@ -100,8 +117,8 @@ class Request:
     @property
     def voice_frames(self) -> int:
         """Most frames of the first piece that the others continue."""
-        most = MOST_PREFIX * self.facts.config.max_context_steps
-        return round(min(most, VOICE_SECONDS * self.facts.codec.frame_rate))
+        most = longest_prefix(self.facts.config)
+        return min(most, round(VOICE_SECONDS * self.facts.codec.frame_rate))
 
     def prefix(self, encode: Callable[[np.ndarray], np.ndarray]) -> Prefix | None:
         """Encode the recordings and align their words; None without recordings."""
@@ -128,6 +145,11 @@ class Request:
 def longest_frames(config: Dia2Config) -> int:
     """Count the frames of the longest run."""
     return config.max_context_steps + 1 - config.longest_delay
+
+
+def longest_prefix(config: Dia2Config) -> int:
+    """Count the frames of the longest recordings."""
+    return round(MOST_PREFIX * config.max_context_steps)
 
 
 def ask(
@@ -158,6 +180,7 @@ def request(facts: Facts, text: str | None, options: Dia2Options, prompt: Prompt
     seeds = [piece_seed(check_seed(seed), place) for place in range(len(pieces))]
     return Request(
         facts,
+        text or "",
         tuple(pieces),
         tuple(recordings),
         choose_sampling(options),
@@ -168,6 +191,7 @@ def request(facts: Facts, text: str | None, options: Dia2Options, prompt: Prompt
         per_text(options.noise, seeds),
         Pacing(tuple(piece.text for piece in pieces), (None,) * (len(pieces) + 1), options.speed),
         tuple(notes),
+        options.as_written,
     )
 
 
@@ -238,7 +262,7 @@ def read_recordings(facts: Facts, prompt: PromptLike) -> tuple[list[Recording], 
                 f"{where}: its words have no times; they are spread over the recording by their lengths, so "
                 "the speech may follow it less closely"
             )
-    most = round(MOST_PREFIX * facts.config.max_context_steps)
+    most = longest_prefix(facts.config)
     if (frames := sum(one.frames for one in found)) > most:
         rate = facts.codec.frame_rate
         raise UsageError(

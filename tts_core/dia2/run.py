@@ -56,8 +56,10 @@ class Run:
             bos=config.audio_bos_id,
             pad=config.audio_pad_id,
         )
-        self.step = self.start
+        self.step = self.start  # the next to run
+        self.accepted = self.start  # the next whose codes come
         self.text = config.text_bos_id, config.text_pad_id  # ids of both streams, input of the next step
+        self.texts: list[tuple[int, int]] = []  # those of all steps that were run, a prefix's first
         self.cutoff: int | None = None
         self.first_word: int | None = None
 
@@ -67,28 +69,46 @@ class Run:
         for step in range(self.prefix.frames if self.prefix else 0):
             assert self.prefix is not None
             rows.append([*self.text, *self.grid.read(step)])
+            self.texts.append(self.text)
             emitted = self.machine.step(step, int(step in self.prefix.steps), is_forced=True)
             self.text = emitted.main, emitted.second
         return np.array(rows, np.int32).reshape(-1, 2 + self.config.n_streams)
 
     def tokens(self) -> np.ndarray:
-        """Return the inputs of the next step. (2 + Q,) int32."""
+        """Return the inputs of the next step; FREE for a code of the step before that was not accepted yet.
+
+        (2 + Q,) int32.
+        """
         return np.array([*self.text, *self.grid.read(self.step)], np.int32)
 
     def act(self, action: int) -> tuple[int, int]:
-        """Take the step's action; returns the new ids of both text streams."""
+        """Take the step's action and go on to the next step; returns the new ids of both text streams."""
         emitted = self.machine.step(self.step, action)
+        self.texts.append(self.text)
         self.text = emitted.main, emitted.second
         if self.first_word is None and emitted.main == self.config.text_new_word_id:
             self.first_word = self.step - self.initial_padding
-        return self.text
-
-    def accept(self, codes: np.ndarray) -> None:
-        """Take the step's codes, (Q,), and go on to the next step."""
-        self.grid.write(self.step + 1, codes)
         if self.machine.end is not None and self.cutoff is None:
             self.cutoff = self.machine.end + self.config.longest_delay + MORE_FRAMES
         self.step += 1
+        return self.text
+
+    def accept(self, codes: np.ndarray) -> None:
+        """Take the codes, (Q,), of the first step whose codes have not come."""
+        self.accepted += 1
+        self.grid.write(self.accepted, codes)
+
+    def history(self) -> tuple[np.ndarray, tuple[int, int]]:
+        """Return the inputs of all steps up to the first whose codes have not come, (T, 2 + Q) int32, and the
+        ids of both text streams after it.
+        """
+        columns = [*range(self.prefix.frames if self.prefix else 0), *range(self.start, self.accepted + 1)]
+        texts = [*self.texts, self.text]
+        rows = [
+            [*text, *self.grid.read(column)]
+            for text, column in zip(texts[: len(columns)], columns, strict=True)
+        ]
+        return np.array(rows, np.int32), texts[len(columns)]
 
     def extend(self, entries: Iterable[Entry]) -> None:
         """Add entries of text that came while the run went on."""
@@ -104,12 +124,17 @@ class Run:
     @property
     def waits(self) -> bool:
         """True if the next step may need text that has not come."""
-        return self.is_open and self.machine.needs_more()
+        return self.has_step and self.is_open and self.machine.needs_more()
+
+    @property
+    def has_step(self) -> bool:
+        """True if a step is left to run."""
+        return self.step < self.last and (self.cutoff is None or self.step < self.cutoff)
 
     @property
     def is_done(self) -> bool:
-        """True if no step is left."""
-        return self.step >= self.last or (self.cutoff is not None and self.step >= self.cutoff)
+        """True if no step is left, and the codes of all have come."""
+        return not self.has_step and self.accepted == self.step
 
     @property
     def finish_reason(self) -> Literal["stop", "length"]:

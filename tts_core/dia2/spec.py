@@ -80,6 +80,7 @@ MODEL = Model(
     on_mps=("float32", "the original computes in float32 there"),
     references=2,
     transcript="needed",
+    fed=True,
     example='--text "[S1] Hello there. [S2] Hi!"',
     speakers=2,
 )

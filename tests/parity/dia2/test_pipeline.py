@@ -5,8 +5,6 @@ Everything but the networks is one pipeline for both sides: what does not concer
 
 import logging
 import threading
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -20,10 +18,10 @@ import torch_ref
 from converters.convert import Quantization, convert
 from converters.published import open_published
 from mlx_port.dia2.pipeline import Dia2Pipeline as MlxPipeline
-from tests.golden.cases import DEFAULT
-from tests.tiny.dia2 import dia2_weights, published_dia2, wide_config, write_published
+from tests.tiny.dia2 import dia2_weights, recording, wide_config, write_published
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
+from tts_core.dia2 import speaking
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
 from tts_core.prompt import Prompt, Reference, Word
@@ -33,32 +31,6 @@ TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
 LONG = " ".join(
     f"[S{1 + n % 2}] This is turn {n}, it has some words. And a second sentence." for n in range(6)
 )
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory) -> Callable[[str], Path]:
-    return cache(lambda name: published_dia2(tmp_path_factory.mktemp("dia2") / name, name))
-
-
-@pytest.fixture(scope="module")
-def converted(published, tmp_path_factory) -> Callable[..., Path]:
-    @cache
-    def make(name: str, dtype: str = "float32", quantization: Quantization | None = None) -> Path:
-        folder = tmp_path_factory.mktemp("converted") / name
-        convert(open_published(published(name)), folder, dtype=dtype, quantization=quantization)
-        return folder
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def both(published, converted) -> Callable[[str], tuple[TorchPipeline, MlxPipeline]]:
-    return cache(
-        lambda name: (
-            TorchPipeline.load(published(name), device="cpu", dtype="float32"),
-            MlxPipeline.load(converted(name)),
-        )
-    )
 
 
 @pytest.fixture(scope="module")
@@ -75,21 +47,6 @@ def usual(pipeline) -> GenerationResult:
 def long(both) -> tuple[GenerationResult, GenerationResult]:
     first, second = (each.generate(LONG, seed=3) for each in both("v_main"))
     return first, second
-
-
-def recording(name: str = "v_main") -> Prompt:
-    """Two speakers with the times of their words."""
-    from safetensors.numpy import load_file
-
-    vectors = load_file(DEFAULT / "dia2" / f"{name}_prefix" / "golden.safetensors")
-    words = (Word("Hello", 0.05), Word("there,", 0.33), Word("friend.", 0.55, 0.9)), (Word("Oh,", 0.1, 0.2),)
-    rate = 24000 if name == "v_main" else 750
-    return Prompt(
-        tuple(
-            Reference(vectors[f"{key}.audio"], None, sample_rate=rate, words=said)
-            for key, said in zip("ab", words, strict=True)
-        )
-    )
 
 
 def same(one: GenerationResult, other: GenerationResult) -> None:
@@ -141,7 +98,7 @@ def test_a_stream_adds_up_to_the_whole(pipeline, usual):
     assert [part.segment_idx for part in parts] == list(range(len(parts)))
     assert [part.is_final_chunk for part in parts] == [False] * (len(parts) - 1) + [True]
     sizes = [part.codes.shape[1] for part in parts]
-    assert sizes[:3] == [2, 4, 8]
+    assert sizes[:6] == [2, 2, 3, 3, 4, 5]
     rate, end = pipeline.codec_config.frame_rate, 0.0
     for part in parts[:-1]:  # words come with the sound in which they begin
         end += part.audio_seconds
@@ -173,13 +130,13 @@ def test_a_long_text_is_spoken_in_pieces_with_one_voice(long):
 
 
 def test_recordings_are_the_voice_of_every_piece(pipeline, monkeypatch):
-    seen, steps = [], pipeline.engine.steps
+    seen, made = [], speaking.Run
 
-    def watch(run, sampling, noise):
-        seen.append(run.prefix)
-        return steps(run, sampling, noise)
+    def run(*given, prefix, **options):
+        seen.append(prefix)
+        return made(*given, prefix=prefix, **options)
 
-    monkeypatch.setattr(pipeline.engine, "steps", watch)
+    monkeypatch.setattr(speaking, "Run", run)
     pipeline.generate(LONG, seed=3, prompt=recording())
     assert len(seen) > 1
     assert all(prefix is seen[0] and prefix is not None for prefix in seen)
@@ -284,7 +241,7 @@ def test_progress(pipeline):
 
 def test_too_little_memory_is_refused_before_any_network_runs(pipeline, monkeypatch):
     monkeypatch.setattr(pipeline.engine.host, "free_bytes", lambda: 10**5)
-    monkeypatch.setattr(pipeline.engine, "steps", lambda *_: pytest.fail("a network ran"))
+    monkeypatch.setattr(pipeline.engine, "slots", lambda *_, **options: pytest.fail("a network ran"))
     with pytest.raises(ResourceError, match=r"of speech take .* beside the weights"):
         pipeline.stream(TEXT, seed=1)
 

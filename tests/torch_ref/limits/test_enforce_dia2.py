@@ -12,12 +12,14 @@ from tests.golden.dia2_bench import build
 from tests.tiny.dia2 import dia2_config, dia2_weights, tokenizer
 from tests.torch_ref.limits.stand_ins import stand_ins
 from torch_ref.dia2.dia2 import Dia2
-from torch_ref.dia2.frames import Frames
+from torch_ref.dia2.plain_slots import PlainSlots
 from torch_ref.limits import Backend, enforce
 from tts_core.dia2.run import Run
 from tts_core.dia2.sampling import Choice, Sampling
 from tts_core.dia2.script import Reader
+from tts_core.dia2.slots import Joining
 from tts_core.dia2.spec import DIA2_2B
+from tts_core.nn.noise import HostNoise
 
 # full widths; more layers would repeat the same calls
 WIDE = replace(
@@ -36,16 +38,16 @@ def network() -> Dia2:
 
 
 @pytest.mark.parametrize("backend", stand_ins("without LSTM"), ids=str)
-def test_full_size(network: Dia2, backend: Backend) -> None:
+def test_full_size(network: Dia2, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long prefix, then a step with all codes."""
     streams = DIA2_2B.n_streams
-    noise = torch.full((1 + streams, DIA2_2B.audio_vocab_size), 0.5, device="meta")
+    before = np.zeros((700, 2 + streams), np.int32)
     with enforce(backend) as watch:
-        frames = Frames(network, USUAL)
-        frames.read(torch.zeros(700, 2 + streams, dtype=torch.int32, device="meta"), 0)
-        frames.read(torch.zeros(1, 2 + streams, dtype=torch.int32, device="meta"), 699)
-        assert frames.action(noise[0, :2]).shape == (1,)
-        assert frames.codes(2, 3, noise[1:]).shape == (streams,)
+        slots = PlainSlots(network)
+        monkeypatch.setattr(slots.host, "to_host", lambda x: np.zeros(x.shape, np.int64))  # shapes only
+        slots.join(0, Joining(before, 699, USUAL, HostNoise(1)))
+        assert slots.act({0: before[0]}) == {0: 0}
+        assert slots.read(slots.draw({0: (2, 3)}))[0].shape == (streams,)
     assert watch.calls > 0
 
 

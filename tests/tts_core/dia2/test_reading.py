@@ -78,33 +78,24 @@ TEXT = '[S1] Hello there, friend. [pause:0.5] It\'s [S2] Oh! <break time="1s"/> 
 def test_text_in_pieces_is_the_whole_text(cuts):
     """Cut anywhere: within words, tags and breaks."""
     pieces = [TEXT[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(TEXT)], strict=True)]
-    feed, entries = Feed(READER, pieces), []
-    while feed.is_open:
-        entries += feed.more()
+    feed = Feed(READER)
+    entries = [entry for piece in pieces for entry in feed.add(piece)] + feed.end()
     assert entries == read(READER, TEXT)
     assert "".join(feed.said.split()) == "".join(TEXT.split())
 
 
-def test_words_come_before_the_next_piece_is_asked_for():
-    asked = []
-
-    def pieces():
-        for piece in ("[S1] One two", " three [S", "2] four"):
-            asked.append(piece)
-            yield piece
-
-    feed = Feed(READER, pieces())
-    assert words(feed.more()) == ["One"]
-    assert asked == ["[S1] One two"]
-    assert words(feed.more()) == ["two", "three"]
-    last = feed.more()
-    assert (words(last), last[0].tokens[0], feed.is_open) == (["four"], S2, False)
-    assert feed.more() == []
+def test_words_come_as_soon_as_they_are_whole():
+    feed = Feed(READER)
+    assert words(feed.add("[S1] One two")) == ["One"]
+    assert words(feed.add(" three [S")) == ["two", "three"]
+    assert words(feed.add("2] four")) == []
+    last = feed.end()
+    assert (words(last), last[0].tokens[0]) == (["four"], S2)
 
 
 def test_a_piece_that_is_no_text_is_refused():
     with pytest.raises(UsageError, match="a piece is 3, not text"):
-        Feed(READER, iter([3])).more()  # pyright: ignore[reportArgumentType]
+        Feed(READER).add(3)  # pyright: ignore[reportArgumentType]
 
 
 SCRIPT = " ".join(

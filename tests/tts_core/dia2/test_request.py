@@ -139,7 +139,7 @@ def test_memory_of_the_published_size():
     assert whole["codec weights"].bytes == 4 * (96_151_393 - 32 * 2049)
     half = estimate(CONFIGS, plan(CONFIGS, None, None, 1), dtype="bfloat16", backend="torch-cpu")
     rows = 2 * 57_344 * 2 * 1536
-    assert half["cache"].bytes == rows + rows // 28 // 2
+    assert half["cache"].bytes == rows + rows // 28
     assert half["weights"].bytes == pytest.approx(whole["weights"].bytes / 2, rel=0.001)
 
 
@@ -149,6 +149,9 @@ def test_memory_falls_with_what_is_left_out():
 
     job = Dia2Job(1483, 300)
     assert running(Dia2Job(1483, 300, guided=False)) < running(job)
+    several = Dia2Job.together([job, Dia2Job(10, guided=False)])
+    assert several == Dia2Job(1483, 300, texts=2)
+    assert running(several) > running(job)
     assert running(Dia2Job(100)) < running(Dia2Job(1483)) < running(Dia2Job(1483, 700))
 
 

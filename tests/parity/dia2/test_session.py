@@ -1,0 +1,203 @@
+"""Dia2's running batch: the speech of a request does not depend on its neighbors, whoever comes and goes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.parity.arrivals import serve
+from tests.tiny.dia2 import recording
+from tts_core.dia2.options import Dia2Options
+from tts_core.errors import UsageError
+from tts_core.results import GenerationResult, join
+from tts_core.serving.session import Failed, Part
+
+TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
+LONG = " ".join(
+    f"[S{1 + n % 2}] This is turn {n}, it has some words. And a second sentence." for n in range(6)
+)
+ASKED: list[tuple[str, dict[str, Any], Any]] = [
+    (TEXT, {}, None),
+    ("[S2] A second one. [pause:0.8] It waits.", {}, None),
+    (LONG, {}, None),
+    ("[S1] Without guidance.", {"cfg_scale": 1.0, "temperature": 1.1}, None),
+    ("[S1] And then?", {"include_prefix": True}, recording()),
+    ("[S1] Greedy.", {"temperature": 0, "action_temperature": 0, "cfg_filter_k": 3}, None),
+    (TEXT, {"max_frames": 9, "speed": 1.5}, recording()),
+    ("Ends soon.", {"initial_padding": 0, "top_k": 3}, None),
+]
+
+every_side = pytest.mark.parametrize("side", ["torch", "mlx"])
+
+
+@pytest.fixture(scope="module")
+def pipeline(both: Any) -> Any:
+    return cache(lambda side: both("v_main")[side == "mlx"])
+
+
+@pytest.fixture(scope="module")
+def asked(pipeline: Any) -> Any:
+    def requests(side: str) -> list[Any]:
+        return [
+            pipeline(side).request(text, Dia2Options(seed=place, **options), prompt)
+            for place, (text, options, prompt) in enumerate(ASKED)
+        ]
+
+    return cache(requests)
+
+
+@pytest.fixture(scope="module")
+def alone(pipeline: Any, asked: Any) -> Any:
+    return cache(lambda side: [join(list(pipeline(side).speak(one))) for one in asked(side)])
+
+
+def same(one: GenerationResult, other: GenerationResult) -> None:
+    np.testing.assert_array_equal(one.codes, other.codes)
+    assert (one.words, one.cues, one.finish_reason) == (other.words, other.cues, other.finish_reason)
+    assert (one.seed, one.token_count) == (other.seed, other.token_count)
+    np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=1e-6)
+
+
+@every_side
+@pytest.mark.parametrize("places", [2, 5])
+def test_codes_are_those_of_the_request_alone(pipeline, asked, alone, side, places):
+    """Other settings, recordings, pieces and limits in each slot; words, captions and sound, too."""
+    found = serve(pipeline(side).session(places), asked(side), seed=places)
+    assert sorted(found) == list(range(len(ASKED)))
+    for place, expected in enumerate(alone(side)):
+        same(found[place], expected)
+
+
+@every_side
+def test_those_who_stay_do_not_hear_those_who_leave(pipeline, asked, alone, side):
+    found = serve(pipeline(side).session(4), asked(side), seed=3, leaving=0.02)
+    assert 0 < len(found) < len(ASKED)
+    for place, result in found.items():
+        same(result, alone(side)[place])
+
+
+def test_both_sides_say_the_same(alone):
+    for one, other in zip(alone("torch"), alone("mlx"), strict=True):
+        np.testing.assert_array_equal(one.codes, other.codes)
+        assert one.words == other.words
+
+
+@every_side
+def test_the_rehearsal_gives_sound(pipeline, side):
+    session = pipeline(side).session(1)
+    session.join(session.rehearsal())
+    parts = []
+    while session.running:
+        parts += [event.result for event in session.step()]
+    assert join(parts).codes.shape[1] == 2
+
+
+@every_side
+def test_the_first_part_is_small_and_early(pipeline, side):
+    """Two frames, a step after their last codes; parts then grow by a quarter of what was heard."""
+    session, config = pipeline(side).session(2), pipeline(side).config
+    session.join(pipeline(side).request(TEXT, Dia2Options(seed=4)))
+    steps, sizes = 0, []
+    while session.running:
+        events = session.step()
+        steps += not sizes
+        sizes += [event.result.codes.shape[1] for event in events]
+    assert steps == config.longest_delay + 2  # its codes are read a step later
+    assert sizes[:6] == [2, 2, 3, 3, 4, 5]
+
+
+@every_side
+@pytest.mark.parametrize("cut", [1, 9])
+def test_text_that_is_fed_is_the_same_speech(pipeline, alone, side, cut):
+    """Beside a neighbor that has all of its text; steps are withheld until their words are there."""
+    session = pipeline(side).session(2)
+    request = pipeline(side).request(TEXT[:15], Dia2Options(seed=0))
+    key = session.join(request, more=True)
+    other = session.join(pipeline(side).request(*ASKED[1][:1], Dia2Options(seed=1)))
+    pieces = [TEXT[start : start + cut] for start in range(15, len(TEXT), cut)]
+    parts: dict[int, list[GenerationResult]] = {key: [], other: []}
+    waited = False
+    while session.running:
+        for event in session.step():
+            parts[event.key].append(event.result)
+        while session.waiting and session.running:
+            waited = True
+            if pieces:
+                session.feed(key, pieces.pop(0))
+            else:
+                session.end(key)
+    assert waited
+    same(join(parts[key]), alone(side)[0])
+    same(join(parts[other]), alone(side)[1])
+
+
+def test_words_come_with_the_sound_in_which_they_begin(pipeline):
+    session = pipeline("mlx").session(1)
+    session.join(pipeline("mlx").request(TEXT, Dia2Options(seed=4)))
+    heard, told = 0.0, []
+    while session.running:
+        for event in session.step():
+            heard += event.result.audio_seconds
+            told += [(word, heard) for word in event.result.words]
+    assert [word.text for word, _ in told][:2] == ["Hello", "there"]
+    assert all(word.start < heard for word, heard in told)
+
+
+def test_text_that_cannot_be_fed_is_refused(pipeline):
+    session = pipeline("mlx").session(1)
+    key = session.join(pipeline("mlx").request("[S1] Hello there", Dia2Options(seed=0)), more=True)
+    with pytest.raises(UsageError, match=r"\[S3\] is not a speaker"):
+        session.feed(key, " you. [S3] Who? ")
+    session.leave(key)
+    assert (session.running, session.waiting, session.promised) == (0, True, 0)
+    exact = pipeline("mlx").request("[S1] Hello", Dia2Options(as_written=True))
+    with pytest.raises(UsageError, match="as_written"):
+        session.join(exact, more=True)
+    with pytest.raises(UsageError, match="as_written"):
+        pipeline("mlx").stream(iter(["Hello"]), as_written=True)
+    assert session.running == 0
+
+
+@every_side
+def test_a_fault_ends_its_own_request_only(pipeline, asked, alone, side, monkeypatch):
+    session = pipeline(side).session(2)
+    bad, good = (session.join(asked(side)[place]) for place in (0, 1))
+    read, steps = session.slots.read, []
+
+    def broken(drawn: Any) -> dict[int, np.ndarray]:
+        codes = read(drawn)
+        steps.append(codes)
+        return {
+            slot: np.full_like(one, -1) if slot == 0 and len(steps) == 5 else one
+            for slot, one in codes.items()
+        }
+
+    monkeypatch.setattr(session.slots, "read", broken)
+    found: dict[int, list[Any]] = {bad: [], good: []}
+    while session.running:
+        for event in session.step():
+            found[event.key].append(event)
+    [failed] = found[bad]
+    assert isinstance(failed, Failed)
+    assert "row 5)" in str(failed.error)
+    same(join([event.result for event in found[good] if isinstance(event, Part)]), alone(side)[1])
+
+
+def test_requests_wait_for_memory(pipeline, asked, monkeypatch):
+    """By the plan: the cache of all rows together, as long as the longest may become."""
+    session, host = pipeline("mlx").session(8), pipeline("mlx").engine.host
+    jobs = [one.job() for one in asked("mlx")[:2]]
+    needed = session._takes(jobs)
+    monkeypatch.setattr(host, "free_bytes", lambda: needed)
+    assert session.fits(asked("mlx")[0])
+    session.join(asked("mlx")[0])
+    assert session.fits(asked("mlx")[1])
+    assert not session.fits(asked("mlx")[1], promised=1)
+    session.join(asked("mlx")[1])
+    assert not session.fits(asked("mlx")[3])
+    assert session.promised == needed
+    session.close()
+    assert session.running == 0

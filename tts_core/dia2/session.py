@@ -1,0 +1,193 @@
+"""Dia2's running batch: the steps of all requests together, each with its own state machine and codec.
+
+The host is needed between a step's action and its codes: the next step acts before the codes of the last one
+are read, so the device has work meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tts_core.config import config_of
+from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.memory import Dia2Job, cached_rows, check_running, estimate
+from tts_core.dia2.reading import Feed
+from tts_core.dia2.request import Request, longest_frames, longest_prefix
+from tts_core.dia2.speaking import Speaking
+from tts_core.errors import SpeechError
+from tts_core.serving.session import Event, Failed, Part
+
+if TYPE_CHECKING:
+    from tts_core.dia2.pipeline import Engine
+
+
+@dataclass(eq=False)
+class _Spoken:
+    """A request that has joined. slot: of its piece; none before it begins and after its last step."""
+
+    key: int
+    job: Dia2Job
+    speaking: Speaking
+    slot: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """A step whose codes are not read yet. actions: by slot."""
+
+    codes: Any
+    acted: list[_Spoken]
+    actions: dict[int, int]
+
+
+class Dia2Session:
+    """A running batch of at most `places` requests; it follows tts_core.serving.session.Session.
+
+    rehearsal: builds a short request.  job: the only one that will join; None for any.
+    """
+
+    def __init__(
+        self, engine: Engine, places: int, rehearsal: Callable[[], Request], *, job: Dia2Job | None = None
+    ):
+        self.engine, self.places, self._rehearsal = engine, places, rehearsal
+        config = config_of(engine.configs, "dia2", Dia2Config)
+        longest = job or Dia2Job(longest_frames(config), longest_prefix(config))
+        self.slots = engine.slots(places, cached_rows(config, longest), guided=longest.guided)
+        self.spoken: dict[int, _Spoken] = {}
+        self._drawn: _Drawn | None = None
+        self._joined = 0  # requests so far
+        self._free = engine.host.free_bytes()
+        engine.host.reset_peak()
+
+    @property
+    def running(self) -> int:
+        """As in Session."""
+        return len(self.spoken)
+
+    @property
+    def waiting(self) -> bool:
+        """As in Session."""
+        return self._drawn is None and not self._acting()
+
+    @property
+    def promised(self) -> int:
+        """As in Session."""
+        return self._takes([one.job for one in self.spoken.values()]) if self.spoken else 0
+
+    def rehearsal(self) -> Request:
+        """As in Session."""
+        return self._rehearsal()
+
+    def fits(self, request: Request, *, promised: int = 0) -> bool:
+        """As in Session."""
+        if not self.spoken:
+            self._free = self.engine.host.free_bytes()
+            check_memory(self.engine, request.job(), self._free)
+        jobs = [*(one.job for one in self.spoken.values()), request.job()]
+        fits = self._free is None or self._takes(jobs) + promised <= self._free
+        return fits and self.running < self.places
+
+    def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+        """As in Session. Recordings are encoded here."""
+        feed = Feed(request.facts.reader) if more else None
+        speaking = Speaking(self.engine, request.opened() if more else request, feed)
+        if more:
+            speaking.hear(request.text)
+        one = _Spoken(self._joined + 1, request.job(), speaking, -1)
+        self._begin(one)
+        self._joined = one.key
+        self.spoken[one.key] = one
+        return one.key
+
+    def feed(self, key: int, text: str) -> None:
+        """As in Session."""
+        self.spoken[key].speaking.hear(text)
+
+    def end(self, key: int) -> None:
+        """As in Session."""
+        if key in self.spoken:
+            self.spoken[key].speaking.hear(None)
+
+    def step(self) -> list[Event]:
+        """As in Session: a step of every request whose words have come; then the codes of the step before,
+        and the windows that they complete.
+        """
+        before, self._drawn = self._drawn, self._act()
+        events: list[Event] = []
+        if before is None:
+            return events
+        codes = self.slots.read(before.codes)
+        for one in before.acted:
+            if one.key not in self.spoken:
+                continue
+            try:
+                events += self._accept(one, codes[one.slot], before.actions[one.slot])
+            except SpeechError as error:
+                self.leave(one.key)
+                events.append(Failed(one.key, error))
+        return events
+
+    def leave(self, key: int) -> None:
+        """As in Session."""
+        one = self.spoken.pop(key, None)
+        if one is not None:
+            self.slots.leave(one.slot)
+
+    def close(self) -> None:
+        """As in Session. Nothing can join afterwards."""
+        self.spoken.clear()
+        self._drawn = None
+        del self.slots
+
+    def _acting(self) -> list[_Spoken]:
+        runs = [(one, one.speaking.run) for one in self.spoken.values()]
+        return [one for one, run in runs if run.has_step and not run.waits]
+
+    def _act(self) -> _Drawn | None:
+        """Run the next step of all requests that have one, up to their codes."""
+        acting = self._acting()
+        if not acting:
+            return None
+        actions = self.slots.act({one.slot: one.speaking.run.tokens() for one in acting})
+        texts = {one.slot: one.speaking.run.act(max(actions[one.slot], 0)) for one in acting}
+        return _Drawn(self.slots.draw(texts), acting, actions)
+
+    def _accept(self, one: _Spoken, codes: Any, action: int) -> list[Event]:
+        """Take the codes of a request's step. Raises GenerationError if they come from NaN or infinity."""
+        run = one.speaking.run
+        if action < 0 or codes.min() < 0:
+            raise self.engine.fault(*run.history())
+        run.accept(codes)
+        if run.is_done:
+            self.slots.leave(one.slot)
+        events: list[Event] = [Part(one.key, part) for part in one.speaking.parts()]
+        if run.is_done and one.speaking.is_last:
+            del self.spoken[one.key]
+        elif run.is_done:
+            one.speaking.next()
+            self._begin(one)
+        return events
+
+    def _begin(self, one: _Spoken) -> None:
+        """Let a piece take the lowest free slot."""
+        taken = {other.slot for other in self.spoken.values() if other is not one}
+        one.slot = min(set(range(self.places)) - taken)
+        self.slots.join(one.slot, one.speaking.joining())
+
+    def _takes(self, jobs: Sequence[Dia2Job]) -> int:
+        host = self.engine.host
+        together = Dia2Job.together(jobs)
+        return estimate(
+            self.engine.configs, together, dtype=host.dtype, backend=host.backend, policy=self.engine.policy
+        ).running
+
+
+def check_memory(engine: Engine, job: Dia2Job, free: int | None) -> None:
+    """Raise ResourceError, with what would fit, unless a request fits in `free` bytes. None passes."""
+    host = engine.host
+    check_running(
+        engine.configs, job, dtype=host.dtype, backend=host.backend, free=free, policy=engine.policy
+    )
