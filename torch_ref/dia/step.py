@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.dia.dia import Cache, Dia, Source
-from torch_ref.dia.few_rows import FewRows
+from torch_ref.dia.few_rows import few_rows, one_thread
 from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.guard import marked
 from torch_ref.layers.cache import KeyValueCache
@@ -27,20 +28,21 @@ class Step:
     def __init__(self, network: Dia, source: Source, sampling: Sampling, *, guided: bool):
         self.network, self.source, self.sampling, self.guided = network, source, sampling, guided
         self.cache: list[KeyValueCache] = network.new_cache()
-        self.few = FewRows(network)
+        self.few = few_rows(network)
 
     def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
         """Draw ids for the row after the last of `rows`; -1 for a text whose logits are not all finite.
 
         (B, T, C), (B, C, V) or None for greedy → (B, C).
         """
-        return self.compute(rows, uniform, self.cache, self.source)
+        with one_thread() if self.few is not None and self.few.small else nullcontext():
+            return self.compute(rows, uniform, self.cache, self.source)
 
     def compute(self, rows: Tensor, uniform: Tensor | None, cache: Sequence[Cache], source: Source) -> Tensor:
         """Compute the step with any kind of cache."""
         texts, config = rows.shape[0], self.network.config
         tokens = torch.cat((rows, rows)) if self.guided else rows
-        decoder = self.few if self.few.fits(tokens, cache) else self.network
+        decoder = self.few if self.few is not None and self.few.fits(tokens, cache) else self.network
         logits = decoder.next_logits(tokens, cache, source)
         candidates = candidates_v01 if config.cross_rope else candidates_0626
         # without guidance both are the conditional rows, which guidance leaves unchanged

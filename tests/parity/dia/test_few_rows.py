@@ -9,22 +9,31 @@ import torch
 from tests.sides import ORACLE, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tolerance import assert_within
+from torch_ref import DiaPipeline
 from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.dia import few_rows
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.few_rows import FewRows
+from torch_ref.dia.step import Step
+from torch_ref.layers import half_weights
 
 TEXTS = [[49, 32, 50], [51] * 9, [52, 53, 54, 55]]
 
 
-def network(side: Side, *, cross_rope: bool) -> Dia:
+def network(side: Side, *, cross_rope: bool, half: bool = False) -> Dia:
+    """half: weights that float16 holds."""
     weights = dia_weights(dia_config(cross_rope=cross_rope), seed=4)
+    if half:
+        for name, tensor in weights.tensors.items():
+            weights.tensors[name] = tensor.astype(np.float16).astype(np.float32)
     return compose(side, weights, dac_weights(dac_config())).engine.network
 
 
-def logits(side: Side, texts: list[list[int]], *, cross_rope: bool, guided: bool, few: bool) -> np.ndarray:
+def logits(
+    side: Side, texts: list[list[int]], *, cross_rope: bool, half: bool, guided: bool, few: bool
+) -> np.ndarray:
     """Logits of 20 rows after a first one of two, (20, R, C, V)."""
-    plain = network(side, cross_rope=cross_rope)
+    plain = network(side, cross_rope=cross_rope, half=half)
     decoder, random = FewRows(plain), np.random.default_rng(5)
     rows, channels = len(texts) * (2 if guided else 1), plain.config.decoder_config.num_channels
     found = []
@@ -43,10 +52,13 @@ def logits(side: Side, texts: list[list[int]], *, cross_rope: bool, guided: bool
 @pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
 @pytest.mark.parametrize("guided", [False, True], ids=["free", "guided"])
 @pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS], ids=["one", "unequal"])
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "half"])
 def test_logits_are_those_of_the_plain_decoder(
-    texts: list[list[int]], guided: bool, cross_rope: bool
+    half: bool, texts: list[list[int]], guided: bool, cross_rope: bool
 ) -> None:
-    how = {"cross_rope": cross_rope, "guided": guided}
+    if half and not half_weights.supported():
+        pytest.skip("needs torch with FBGEMM and a CPU that it supports")
+    how = {"cross_rope": cross_rope, "half": half, "guided": guided}
     truth = logits(ORACLE, texts, **how, few=False).astype(np.float64)
     known = logits(YARDSTICK, texts, **how, few=False)
     assert_within(logits(YARDSTICK, texts, **how, few=True), known, truth, "few rows")
@@ -62,7 +74,31 @@ def test_other_runs_take_the_plain_decoder() -> None:
     assert not decoder.fits(one.expand(-1, 2, -1), cache)
     nothing = torch.zeros(1)
     assert not decoder.fits(one, [FixedCache(nothing, nothing, nothing, nothing)])
-    assert not FewRows(network(ORACLE, cross_rope=False)).fits(one, cache)
+    assert few_rows.few_rows(plain) is not None
+    assert few_rows.few_rows(network(ORACLE, cross_rope=False)) is None
+
+
+def codes(pipeline: DiaPipeline) -> np.ndarray:
+    [found] = pipeline.generate_codes(["[S1] One."], max_frames=30, seed=1)
+    return found
+
+
+def test_changed_weights_are_packed_again() -> None:
+    """In place, as training changes them, and replaced; unchanged ones are not."""
+    weights = dia_weights(dia_config(), seed=4)
+    changed = dia_weights(dia_config(), seed=5)
+    same = {name: tensor for name, tensor in weights.tensors.items() if ".encoder." in name}
+    changed.tensors.update(same)  # the engine encodes the empty text only once
+    pipeline, other = (compose(YARDSTICK, each, dac_weights(dac_config())) for each in (weights, changed))
+    before, after = codes(pipeline), codes(other)
+    dia = pipeline.engine.network
+    packed = few_rows.few_rows(dia)
+    assert few_rows.few_rows(dia) is packed
+    assert not np.array_equal(before, after)
+    dia.load_state_dict(other.engine.network.state_dict())
+    np.testing.assert_array_equal(codes(pipeline), after)
+    dia.load_state_dict(network(YARDSTICK, cross_rope=False).state_dict(), assign=True)
+    np.testing.assert_array_equal(codes(pipeline), before)
 
 
 @pytest.mark.parametrize("small", [True, False])
@@ -70,18 +106,19 @@ def test_only_a_small_network_runs_in_one_thread(monkeypatch: pytest.MonkeyPatch
     """And torch's own number of threads comes back, also after an error."""
     plain = network(YARDSTICK, cross_rope=False)
     monkeypatch.setattr(few_rows, "SMALL", 2**40 if small else 0)
-    decoder, before = FewRows(plain), torch.get_num_threads()
-    seen = []
+    before, seen = torch.get_num_threads(), []
+    source, sampling = plain.read([torch.tensor([49])]), plain.config.sampling
+    step = Step(plain, source, sampling, guided=False)
 
     def compute(*given: object) -> None:
         seen.append(torch.get_num_threads())
         raise ArithmeticError
 
-    monkeypatch.setattr(decoder, "_compute", compute)
+    monkeypatch.setattr(step, "compute", compute)
     torch.set_num_threads(3)
     try:
         with pytest.raises(ArithmeticError):
-            decoder.next_logits(torch.zeros(1, 1, 4), [], None)  # pyright: ignore[reportArgumentType]
+            step(torch.zeros(1, 1, 4), None)
         assert seen == [1 if small else 3]
         assert torch.get_num_threads() == 3
     finally:
