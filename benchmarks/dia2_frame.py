@@ -1,0 +1,312 @@
+"""Measure milliseconds per frame of Dia2, and seconds to the first sound: both sides, and the original.
+
+    python benchmarks/dia2_frame.py [--size 2b|1b|tiny] [--side torch,mlx,nari,nari-graphs]
+        [--dtype bfloat16] [--texts 1,8] [--frames 40,140] [--guidance 2] [--runs 3] [--nari FOLDER]
+
+Weights are random at the published shape; `tiny` runs anywhere. A frame is a step of the transformer, its
+action, and a code of every stream, for all texts together; random numbers, the state machine and the reads of
+a session are included, the codec is not. The time is the difference of two lengths, so that captures and
+compilations cancel out; `start` reports these, in seconds. `sound` is the time from the first three words to
+the first sound, codec included, in a process that has spoken; further words follow as they are asked for.
+Real time is 80 ms a frame.
+
+nari is nari-labs/dia2 from a folder, eager or with its CUDA graphs: one text, float32 weights with TF32 and
+bfloat16 arithmetic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tts_core.codecs.mimi import MIMI_24KHZ
+from tts_core.dia2.config import GATED, Dia2Config, StackConfig
+from tts_core.dia2.options import Dia2Options
+from tts_core.dia2.request import choose_sampling
+from tts_core.dia2.run import Run
+from tts_core.dia2.script import Entry
+from tts_core.dia2.shapes import is_norm
+from tts_core.dia2.slots import Joining
+from tts_core.dia2.spec import DIA2_1B, DIA2_2B
+from tts_core.dia2.speed import SPEED
+from tts_core.dia2.tokenizer import FILE
+from tts_core.nn.noise import HostNoise
+
+TINY = replace(
+    DIA2_2B,
+    transformer=StackConfig(2, 64, 96, 4, 2, 16, GATED),
+    depformer=StackConfig(1, 32, 64, 2, 2, 16, GATED),
+    low_rank_dim=64,
+    text_vocab_size=400,
+)
+TINY_CODEC = replace(MIMI_24KHZ, hidden_size=32, num_filters=2, intermediate_size=32, num_hidden_layers=1)
+SIZES = {"2b": DIA2_2B, "1b": DIA2_1B, "tiny": TINY}
+WORDS = [Entry((40 + n % 90, 41 + n % 80), "word", 2) for n in range(600)]  # more than any run speaks
+THREE = "[S1] Hello there my "
+MORE = ["friend, ", *["it goes on. "] * 20]
+Frames = Callable[[int, int], None]  # texts, frames
+Sound = Callable[[], float]  # seconds
+
+
+def engine(side: str, config: Dia2Config, dtype: str) -> tuple[Any, str]:
+    """Build a side's engine with random weights; the codec's are float32."""
+    codec = TINY_CODEC if config is TINY else MIMI_24KHZ
+    tokenizer = SPEED.documents({"dia2": config, "mimi": codec})["dia2"][FILE]
+    package = "mlx_port" if side == "mlx" else "torch_ref"
+    network_class = import_module(f"{package}.dia2.dia2").Dia2
+    codec_class = import_module(f"{package}.codecs.mimi").Mimi
+    engine_class = import_module(f"{package}.dia2.engine").Dia2Engine
+    if side == "mlx":
+        import mlx.core as mx
+        from mlx.utils import tree_flatten
+
+        mx.random.seed(0)
+        network: Any = network_class(config)
+        parameters: Any = tree_flatten(network.parameters())
+        for name, value in parameters:
+            kind = mx.float32 if is_norm(name) else getattr(mx, dtype)
+            network.load_weights([(name, value.astype(kind))], strict=False)
+            mx.eval(network.parameters())
+        where = f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
+        return engine_class(network, codec_class(codec), tokenizer), where
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    with torch.device(device):
+        network = network_class(config).eval().requires_grad_(False)
+        built = codec_class(codec).eval().requires_grad_(False)
+    for name, value in network.named_parameters():
+        value.data = value.data.to(torch.float32 if is_norm(name) else getattr(torch, dtype))
+    where = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    return engine_class(network, built, tokenizer), f"torch_ref {torch.__version__} {where}"
+
+
+def frames_of(built: Any, config: Dia2Config, guidance: float) -> Frames:
+    """Run frames as a session does: a step acts before the codes of the last one are read."""
+    sampling = choose_sampling(Dia2Options(cfg_scale=guidance))
+
+    def frames(texts: int, count: int) -> None:
+        slots = built.slots(texts, count + config.longest_delay, guided=sampling.is_guided)
+        runs = [Run(config, WORDS, max_frames=count) for _ in range(texts)]
+        for slot, run in enumerate(runs):
+            slots.join(slot, Joining(run.warm_up(), run.start, sampling, HostNoise(slot)))
+        drawn = None
+        while runs[0].has_step:
+            actions = slots.act({slot: run.tokens() for slot, run in enumerate(runs)})
+            before, drawn = (
+                drawn,
+                slots.draw({slot: run.act(actions[slot]) for slot, run in enumerate(runs)}),
+            )
+            if before is not None:
+                accept(runs, slots.read(before))
+        accept(runs, slots.read(drawn))
+        assert all(run.frames == count for run in runs)
+
+    return frames
+
+
+def accept(runs: list[Run], codes: dict[int, np.ndarray]) -> None:
+    for slot, run in enumerate(runs):
+        run.accept(codes[slot])
+
+
+def sound_of(side: str, built: Any, guidance: float) -> Sound:
+    package = "mlx_port" if side == "mlx" else "torch_ref"
+    pipeline = import_module(f"{package}.dia2.pipeline").Dia2Pipeline(built)
+
+    def sound() -> float:
+        came = [0.0]
+
+        def words() -> Iterator[str]:
+            came[0] = time.perf_counter()
+            yield THREE
+            yield from MORE
+
+        for part in pipeline.stream(words(), seed=1, max_frames=30, cfg_scale=guidance):
+            if part.samples:
+                return time.perf_counter() - came[0]
+        raise SystemExit("no sound")
+
+    return sound
+
+
+def nari(config: Dia2Config, guidance: float, folder: str, *, graphs: bool) -> tuple[Frames, str]:
+    """The original's own loop on random weights; what it imports for downloads and recordings is left out."""
+    import torch
+
+    sys.path.insert(0, folder)
+    for name in ("transformers", "huggingface_hub", "sphn"):
+        try:
+            import_module(name)
+        except ImportError:
+            sys.modules[name] = mock.MagicMock()
+    context, loop = (import_module(f"dia2.runtime.{name}") for name in ("context", "generator"))
+    state, settings = import_module("dia2.runtime.state_machine"), import_module("dia2.generation")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    precision = import_module("dia2.core.precision").resolve_precision("bfloat16", device)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "config.json"
+        path.write_text(json.dumps(published(config)))
+        sizes = import_module("dia2.config").load_config(path)
+    torch.manual_seed(0)
+    model = import_module("dia2.core.model").Dia2Model(sizes, precision, device=device).eval()
+    ids = state.TokenIds(
+        card=config.text_vocab_size,
+        new_word=config.text_new_word_id,
+        pad=config.text_pad_id,
+        bos=config.text_bos_id,
+        zero=config.text_zero_id,
+        spk1=config.text_new_word_id,
+        spk2=config.text_new_word_id,
+        audio_pad=config.audio_pad_id,
+        audio_bos=config.audio_bos_id,
+    )
+    machine = state.StateMachine(
+        token_ids=ids, second_stream_ahead=config.second_stream_ahead, initial_padding=2
+    )
+    options = settings.GenerationConfig(cfg_scale=guidance, use_cuda_graph=graphs)
+
+    def frames(texts: int, count: int) -> None:
+        assert texts == 1, "the original speaks one text at a time"
+        runtime = context.RuntimeContext(
+            config=replace(sizes, runtime=replace(sizes.runtime, max_context_steps=count)),
+            model=model,
+            precision=precision,
+            tokenizer=None,
+            mimi=None,
+            device=device,
+            machine=machine,
+            transformer_step=model.transformer.forward_step,
+            depformer_step=model.depformer.forward_step,
+            constants=ids,
+            audio_delays=list(config.delay_pattern),
+            audio_delay_tensor=torch.tensor(config.delay_pattern, device=device),
+            frame_rate=12.5,
+        )
+        spoken = machine.new_state(
+            [state.Entry(list(word.tokens), word.text, word.padding) for word in WORDS]
+        )
+        generation = loop.build_initial_state(runtime)
+        _, codes = loop.run_generation_loop(runtime, state=spoken, generation=generation, config=options)
+        assert int(codes.shape[-1]) == count + 1  # waits for the device
+
+    form = "its CUDA graphs" if graphs else "eager"
+    return frames, f"nari-labs/dia2 {form}, torch {torch.__version__}"
+
+
+def published(config: Dia2Config) -> dict[str, Any]:
+    """Write sizes in the form of the published config.json."""
+
+    def stack(one: StackConfig) -> dict[str, int]:
+        return {
+            "n_layer": one.num_hidden_layers,
+            "n_embd": one.hidden_size,
+            "n_hidden": one.intermediate_size,
+            "gqa_query_heads": one.num_attention_heads,
+            "kv_heads": one.num_key_value_heads,
+            "gqa_head_dim": one.head_dim,
+        }
+
+    return {
+        "data": {
+            "channels": config.n_streams + 2,
+            "text_vocab_size": config.text_vocab_size,
+            "audio_vocab_size": config.audio_vocab_size,
+            "action_vocab_size": config.action_vocab_size,
+            "text_pad_token_id": config.text_pad_id,
+            "text_new_word_token_id": config.text_new_word_id,
+            "text_zero_token_id": config.text_zero_id,
+            "audio_pad_token_id": config.audio_pad_id,
+            "audio_bos_token_id": config.audio_bos_id,
+            "action_pad_token_id": 0,
+            "action_new_word_token_id": 1,
+            "delay_pattern": list(config.delay_pattern),
+            "first_word_min_start": 0,
+            "max_pad": 0,
+            "second_stream_ahead": config.second_stream_ahead,
+        },
+        "model": {
+            "decoder": {**stack(config.transformer), "low_rank_dim": None},
+            "depformer": {**stack(config.depformer), "apply_rope": True, "text_embedding": False},
+            "linear": {},
+            "rope_min_timescale": config.rope_min_timescale,
+            "rope_max_timescale": config.rope_max_timescale,
+            "normalization_layer_epsilon": config.norm_eps,
+        },
+        "runtime": {
+            "weights_schedule": list(config.weights_schedule),
+            "max_context_steps": config.max_context_steps,
+        },
+    }
+
+
+def measure(frames: Frames, texts: int, lengths: tuple[int, int], runs: int) -> tuple[float, float]:
+    """Return milliseconds per frame and seconds of everything else in the first run."""
+    times: dict[int, list[float]] = {length: [] for length in lengths}
+    started = time.perf_counter()
+    frames(texts, lengths[0])
+    first = time.perf_counter() - started
+    for _ in range(runs):
+        for length in lengths:
+            started = time.perf_counter()
+            frames(texts, length)
+            times[length].append(time.perf_counter() - started)
+    short, long = (statistics.median(times[length]) for length in lengths)
+    frame = (long - short) / (lengths[1] - lengths[0])
+    return 1000 * frame, first - frame * lengths[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--size", choices=tuple(SIZES), default="tiny")
+    parser.add_argument("--side", default="torch,mlx")
+    parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--texts", default="1,8")
+    parser.add_argument("--frames", default="40,140")
+    parser.add_argument("--guidance", type=float, default=2.0)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--nari", metavar="FOLDER")
+    args = parser.parse_args()
+    config, counts = SIZES[args.size], [int(one) for one in args.texts.split(",")]
+    short, long = map(int, args.frames.split(","))
+    print(f"{platform.platform()}, Python {platform.python_version()}, numpy {np.__version__}")
+    print(
+        f"Dia2 {args.size}, {args.dtype}, guidance {args.guidance:g}, frames {short} to {long}, "
+        f"median of {args.runs} runs"
+    )
+    print(f"{'side':<52} {'texts':>5} {'ms/frame':>9} {'start s':>8} {'sound s':>8}")
+    for side in args.side.split(","):
+        if side.startswith("nari"):
+            if args.nari is None:
+                raise SystemExit("nari: name its folder with --nari")
+            frames, name = nari(config, args.guidance, args.nari, graphs=side == "nari-graphs")
+            sound = None
+        else:
+            built, name = engine(side, config, args.dtype)
+            frames, sound = frames_of(built, config, args.guidance), sound_of(side, built, args.guidance)
+        for texts in counts if sound else [1]:
+            frame, start = measure(frames, texts, (short, long), args.runs)
+            heard = ""
+            if sound and texts == 1:
+                heard = f"{statistics.median([sound() for _ in range(1 + args.runs)][1:]):.3f}"
+            print(f"{name:<52} {texts:>5} {frame:>9.3f} {start:>8.2f} {heard:>8}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
