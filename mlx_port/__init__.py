@@ -9,6 +9,7 @@ from mlx_port.blas import load_blas
 
 if TYPE_CHECKING:
     from mlx_port.api import generate as generate
+    from mlx_port.api import stream as stream
     from mlx_port.dia.pipeline import DiaPipeline as DiaPipeline
     from mlx_port.dia2.pipeline import Dia2Pipeline as Dia2Pipeline
     from mlx_port.loading import load as load
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "generate": "mlx_port.api",
+    "stream": "mlx_port.api",
     "load": "mlx_port.loading",
     "DiaPipeline": "mlx_port.dia.pipeline",
     "Dia2Pipeline": "mlx_port.dia2.pipeline",
@@ -104,6 +106,7 @@ __all__ = [
     "generate",
     "load",
     "read_audio",
+    "stream",
 ]
 
 load_blas()  # before any module of this package imports MLX

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -39,12 +39,36 @@ def generate(
     their fields, as seed=1.  progress, cancel: see tts_core.pipeline.
     Raises UsageError for an option that the model does not have, and the errors of the model's `generate`.
     """
-    pipeline = embedded_voice() if model is None else model
-    if isinstance(pipeline, str | Path):
-        pipeline = load(pipeline)
-    return pipeline.generate(
+    return _pipeline(model).generate(
         text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
     )
+
+
+def stream(
+    text: str | Iterable[str],
+    model: Pipeline | str | Path | None = None,
+    *,
+    prompt: PromptLike = None,
+    options: Any = None,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Any,
+) -> Iterator[GenerationResult]:
+    """Speak a text part by part.
+
+    text: or an iterable of its pieces, cut anywhere, as a language model writes them: each sentence is spoken
+    as soon as it is complete; a model that reads while it speaks does not wait for sentences.
+    Other arguments and errors as in `generate`; errors of the pieces are raised as they come.
+    """
+    return _pipeline(model).stream(
+        text, prompt=prompt, options=options, progress=progress, cancel=cancel, **changes
+    )
+
+
+def _pipeline(model: Pipeline | str | Path | None) -> Pipeline:
+    if isinstance(model, str | Path):
+        return load(model)
+    return embedded_voice() if model is None else model
 
 
 @lru_cache(maxsize=1)

@@ -40,7 +40,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("files",),
         ("config", "models", "options"),
         ("audio", "memory", "nn", "text", "voice"),
-        ("pipeline", "prompt", "results", "serving", "speed"),
+        ("live", "pipeline", "prompt", "results", "serving", "speed"),
         ("bulk", "judges"),
         ("codecs",),
         MODELS,

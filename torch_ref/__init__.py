@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch_ref.api import generate as generate
+    from torch_ref.api import stream as stream
     from torch_ref.dia.pipeline import DiaPipeline as DiaPipeline
     from torch_ref.dia2.pipeline import Dia2Pipeline as Dia2Pipeline
     from torch_ref.loading import load as load
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "generate": "torch_ref.api",
+    "stream": "torch_ref.api",
     "load": "torch_ref.loading",
     "DiaPipeline": "torch_ref.dia.pipeline",
     "Dia2Pipeline": "torch_ref.dia2.pipeline",
@@ -102,6 +104,7 @@ __all__ = [
     "generate",
     "load",
     "read_audio",
+    "stream",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -107,7 +107,7 @@ class Pipeline(Protocol):
 
     def stream(
         self,
-        text: str,
+        text: str | Iterable[str],
         *,
         prompt: PromptLike = None,
         options: Any = None,
@@ -115,7 +115,11 @@ class Pipeline(Protocol):
         cancel: threading.Event | None = None,
         **changes: Any,
     ) -> Iterator[GenerationResult]:
-        """Speak one text part by part; arguments and errors as in `generate`, raised at the call."""
+        """Speak one text part by part; arguments and errors as in `generate`, raised at the call.
+
+        text: or an iterable of its pieces, spoken while the next one is awaited; errors are raised as they
+        come, those of the iterable, too.
+        """
         ...
 
     def generate_batch(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Unpack
 
@@ -24,6 +24,7 @@ from tts_core.dia.long_text import SIDE_BY_SIDE, Script
 from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
 from tts_core.dia.request import (
+    VOICES,
     Batch,
     Request,
     check_prompts,
@@ -35,6 +36,7 @@ from tts_core.dia.request import (
 )
 from tts_core.dia.session import DiaSession
 from tts_core.dia.speaking import Speaking
+from tts_core.live.stream import stream
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.results import GenerationResult, Meter, join
@@ -81,7 +83,7 @@ class DiaPipeline:
 
     def stream(
         self,
-        text: str,
+        text: str | Iterable[str],
         *,
         prompt: PromptLike = None,
         options: DiaOptions | None = None,
@@ -91,15 +93,18 @@ class DiaPipeline:
     ) -> Iterator[GenerationResult]:
         """Speak one text part by part, each as soon as the frames that its samples depend on are known.
 
+        text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live).
         prompt: a voice to continue, with its transcript.  options: settings; `changes` replace some of their
         fields.  All pieces of a long text have the same voices: the prompt's, else those of the first piece
         (tts_core.dia.pieces). Their seeds are derived from the first; noise may be one source per piece.
         progress: called after every part.  cancel: once set, the stream ends with CancelledError.
         Raises UsageError for a text or value that cannot be used and ResourceError for too little memory,
-        both at the call, before any network runs.
+        both at the call, before any network runs; for pieces of text, as they come.
         """
-        asked = self.request(text, changed(options or DiaOptions(), changes), prompt)
-        return self.speak(asked, progress=progress, cancel=cancel)
+        asked = changed(options or DiaOptions(), changes)
+        if not isinstance(text, str):
+            return stream(self, text, asked, VOICES(prompt), progress=progress, cancel=cancel)
+        return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
     def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""

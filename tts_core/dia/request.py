@@ -14,6 +14,7 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.dac import DacConfig
 from tts_core.config import Configs, config_of
 from tts_core.dia.config import DiaConfig
+from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.memory import Job
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.pieces import Piece, bare, read, seconds
@@ -29,14 +30,16 @@ from tts_core.text.duration import longest_frames
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and characters that UTF-8 cannot encode
+VOICES = Dialogue  # of a text that arrives in pieces
 ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """A checked reference: samples (L,) float32, not yet encoded, or codes (Q, P) int32.
+    """A checked reference: samples (L,) float32, not yet encoded, or codes (Q, P) int32, or codes that
+    follow samples.
 
-    frames: P.  transcript: None if the text already contains it.
+    frames: of both.  transcript: None if the text already contains it.
     """
 
     frames: int
@@ -49,6 +52,8 @@ class Voice:
         if self.samples is None:
             return self
         codes = encode(self.samples)
+        if self.codes is not None:
+            codes = np.concatenate([codes, self.codes], axis=1)
         assert codes.shape[1] == self.frames, "the codec encodes a frame per started hop"
         return replace(self, samples=None, codes=codes)
 
@@ -346,6 +351,19 @@ def together(options: Sequence[DiaOptions]) -> DiaOptions:
     )
 
 
+def _continued(first: Voice | None, then: Voice | None) -> Voice:
+    assert first is not None
+    assert then is not None
+    assert then.codes is not None
+    codes = [then.codes] if first.codes is None else [first.codes, then.codes]
+    return replace(
+        first,
+        frames=first.frames + then.frames,
+        codes=np.concatenate(codes, axis=1),
+        transcript=f"{first.transcript} {then.transcript}",
+    )
+
+
 def _heard(voice: Voice | None, rules: TextRules, options: DiaOptions) -> Voice | None:
     """The voice with its transcript as it is read."""
     if voice is None or voice.transcript is None or rules == NO_RULES:
@@ -456,12 +474,16 @@ def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
 def read_voice(
     config: DiaConfig, codec: DacConfig, prompt: PromptLike, where: str | None = None
 ) -> Voice | None:
-    """Check a prompt for Dia. An array is taken as codes whose transcript the text already contains.
+    """Check a prompt for Dia. An array is taken as codes whose transcript the text already contains. A second
+    reference, as codes with a transcript, continues the first.
 
     where: name in messages; None uses the prompt's own. Raises UsageError for a reference Dia cannot use.
     """
     if prompt is None:
         return None
+    if isinstance(prompt, Prompt) and len(prompt.references) == 2 and prompt.references[1].codes is not None:
+        first, then = (read_voice(config, codec, Prompt((one,)), where) for one in prompt.references)
+        return _continued(first, then)
     if isinstance(prompt, str | bytes):
         raise UsageError(f"{where or 'prompt'}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
     given = prompt.one if isinstance(prompt, Prompt) else None

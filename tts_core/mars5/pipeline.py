@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, Unpack
 
 import numpy as np
 
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.vocos import VocosConfig
+from tts_core.live.stream import stream
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
-from tts_core.mars5.request import STAGES, Piece, Request, request, request_batch
+from tts_core.mars5.request import STAGES, VOICES, Piece, Request, request, request_batch
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.session import Mars5Session
 from tts_core.mars5.speech import (
@@ -137,7 +138,7 @@ class Mars5Pipeline:
 
     def stream(
         self,
-        text: str,
+        text: str | Iterable[str],
         *,
         prompt: PromptLike = None,
         options: Mars5Options | None = None,
@@ -147,6 +148,8 @@ class Mars5Pipeline:
     ) -> Iterator[GenerationResult]:
         """Speak one text piece by piece, each as soon as its audio is decoded and trimmed.
 
+        text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live), and
+        errors in them are raised as they come.
         prompt: the voice, or its (Q, P) codes. With a transcript the clone is deep (the networks read the
         reference's words and continue it) unless deep_clone is False.  options: settings; `changes` replace
         some of their fields.  Seeds of the pieces are derived from the first; noise may be one source per
@@ -158,8 +161,10 @@ class Mars5Pipeline:
         memory, both at the call, before any network runs. One exception: whether a deep clone's reference
         leaves room for the text is checked after the codec has encoded it.
         """
-        asked = self.request(text, changed(options or Mars5Options(), changes), prompt)
-        return self.speak(asked, progress=progress, cancel=cancel)
+        asked = changed(options or Mars5Options(), changes)
+        if not isinstance(text, str):
+            return stream(self, text, asked, VOICES(prompt), progress=progress, cancel=cancel)
+        return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
     def request(self, text: str, options: Mars5Options, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""

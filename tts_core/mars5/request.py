@@ -14,6 +14,7 @@ from tts_core.audio.delivery import Pacing
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
+from tts_core.live.voices import SameVoices
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.diffusion import Diffusion
 from tts_core.mars5.memory import Mars5Job
@@ -30,6 +31,7 @@ from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.sentences import split
 
 BANDWIDTH_ID = 1  # of the vocoder's norms: 3 kbps as in upstream, although the codes have 6 kbps
+VOICES = SameVoices  # of a text that arrives in pieces
 STAGES = ("codec", "AR", "NAR", "vocoder")
 OwnNoise = Noise | Sequence[Noise] | None  # of one text: a source, or one per piece
 

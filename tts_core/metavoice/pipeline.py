@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol, Unpack
@@ -19,12 +19,14 @@ import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.errors import UsageError
+from tts_core.live.stream import stream
 from tts_core.metavoice.config import FIRST_STAGE_BOOKS
 from tts_core.metavoice.memory import MetaVoiceJob, check_running
 from tts_core.metavoice.options import Decoder, MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     FRAME_RATE,
     STAGES,
+    VOICES,
     Batch,
     Facts,
     Piece,
@@ -140,7 +142,7 @@ class MetaVoicePipeline:
 
     def stream(
         self,
-        text: str,
+        text: str | Iterable[str],
         *,
         prompt: PromptLike = None,
         options: MetaVoiceOptions | None = None,
@@ -150,6 +152,8 @@ class MetaVoicePipeline:
     ) -> Iterator[GenerationResult]:
         """Speak one text piece by piece, each as soon as it is finished, at -14 LUFS.
 
+        text: or an iterable of its pieces; sentences are spoken as they become complete (tts_core.live), and
+        errors in them are raised as they come.
         prompt: the voice: one or more recordings of it, or a vector from `speaker`.  options: settings;
         `changes` replace some of their fields. The seed is the first piece's; the others' are derived from
         it.  progress: called as every stage of a piece begins and ends.  cancel: once set, the stream ends
@@ -157,8 +161,10 @@ class MetaVoicePipeline:
         Raises UsageError for a text, voice or value that cannot be used and ResourceError for too little
         memory, both at the call, before any network runs.
         """
-        asked = self.request(text, changed(options or MetaVoiceOptions(), changes), prompt)
-        return self.speak(asked, progress=progress, cancel=cancel)
+        asked = changed(options or MetaVoiceOptions(), changes)
+        if not isinstance(text, str):
+            return stream(self, text, asked, VOICES(prompt), progress=progress, cancel=cancel)
+        return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
     def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""

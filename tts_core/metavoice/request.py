@@ -20,6 +20,7 @@ from tts_core.audio.speaker_slices import TRIM_DB
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.config import Configs, config_of
 from tts_core.errors import UsageError
+from tts_core.live.voices import SameVoices
 from tts_core.metavoice.codes import flattened, most_frames
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS, FirstStageConfig, SecondStageConfig
 from tts_core.metavoice.memory import MetaVoiceJob
@@ -38,6 +39,7 @@ from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.sentences import split
 from tts_core.text.spoken import SIGNS, spoken
 
+VOICES = SameVoices  # of a text that arrives in pieces
 STAGES = ("speaker", "first stage", "second stage", "decoder")
 BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, the rate of 8 codebooks
 FRAME_RATE = 75  # frames per second

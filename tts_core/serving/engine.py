@@ -106,8 +106,8 @@ class SpeechEngine:
         """Queue a text; its speech begins as soon as a place is free.
 
         model: a name of `models`.  options: changes of the model's options, by name.  prompt: reference
-        speech.  more: the text goes on, with `Speech.feed`; only where the source is `fed`.  on_part: see
-        Speech.
+        speech.  more: the text goes on, with `Speech.feed`. A source that is not `fed` speaks each text as a
+        piece of its own, so give whole sentences.  on_part: see Speech.
         Raises, before anything is queued: NotFoundError for an unknown model, UsageError for a text, option
         or prompt that cannot be used, BusyError for a full queue, ResourceError while closing.
         """
@@ -115,10 +115,9 @@ class SpeechEngine:
         if source is None:
             hint = did_you_mean(model, self.models) or f"there is {', '.join(self.models)}"
             raise NotFoundError(f"model: {model} is not served; {hint}")
-        if more and not source.fed:
-            raise UsageError("text: this model reads its text at once; give all of it")
         self._check_room()
-        request = source.request(text, options, prompt)
+        ask = source.live if more and not source.fed else source.request
+        request = ask(text, options, prompt)
         speech = Speech(model, request, more=more, on_part=on_part, wake=self._wake)
         with self._changed:
             self._check_room()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tts_core.errors import ResourceError
 from tts_core.pipeline import Pipeline
+from tts_core.serving.live_session import LiveSession
 from tts_core.serving.session import Failed, Session
 from tts_core.serving.source import Source
 from tts_core.serving.speech import Speech
@@ -58,7 +59,7 @@ class Shelf:
         while True:
             try:
                 pipeline = self.sources[name].load()
-                found = Loaded(name, pipeline, pipeline.session(self.places))
+                found = Loaded(name, pipeline, self._session(name, pipeline))
                 break
             except ResourceError:
                 if not self._loaded:
@@ -76,7 +77,7 @@ class Shelf:
         """Replace a model's batch after an error in it; a batch that cannot be opened unloads the model."""
         try:
             found.session.close()
-            found.session = found.pipeline.session(self.places)
+            found.session = self._session(found.name, found.pipeline)
         except Exception:
             _LOG.exception("serving: %s is unloaded: its batch cannot be opened again", found.name)
             del self._loaded[found.name]
@@ -92,6 +93,10 @@ class Shelf:
         for one in [*self]:
             if not one.session.running and time.perf_counter() - one.used >= seconds:
                 self.unload(one.name)
+
+    def _session(self, name: str, pipeline: Pipeline) -> Session:
+        session = pipeline.session(self.places)
+        return session if self.sources[name].fed else LiveSession(session)
 
     def close(self) -> None:
         """Unload all models."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from tts_core import models
+from tts_core.live.chain import Chain
 from tts_core.models import Configs, Documents
 from tts_core.options import changed, options_class
 from tts_core.pipeline import Pipeline, PromptLike
+from tts_core.serving.live_session import LiveRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,17 @@ class Source:
         chosen = changed(options_class(self.model)(), options)
         ask = import_module(f"tts_core.{self.model}.request").ask
         return ask(self.configs, self.documents, text, chosen, prompt)
+
+    def live(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> LiveRequest:
+        """Check the first piece of a text that arrives in pieces, for a model that is not `fed`.
+
+        Further pieces are spoken one after the other, in the same voices. Raises UsageError.
+        """
+        chosen = changed(options_class(self.model)(), options)
+        module = import_module(f"tts_core.{self.model}.request")
+        ask = partial(module.ask, self.configs, self.documents)
+        chain = Chain(ask, chosen, module.VOICES(prompt))
+        return LiveRequest(chain, chain.next(text))
 
     @property
     def fed(self) -> bool:

@@ -38,7 +38,7 @@ def split(text: str, most: int) -> list[str]:
         return []
     pieces, start = [], 0
     while len(text) - start > most:
-        stop = start + _cut(text[start : start + most + LOOK_BEHIND], most)
+        stop = start + best_place(text[start : start + most + LOOK_BEHIND], most)
         pieces.append(text[start:stop].rstrip())
         start = stop
         while start < len(text) and text[start].isspace():
@@ -46,8 +46,8 @@ def split(text: str, most: int) -> list[str]:
     return [piece for piece in (*pieces, text[start:]) if piece]
 
 
-def _cut(text: str, most: int) -> int:
-    """The last of the best places that leave at most `most` characters before them, words among these.
+def best_place(text: str, most: int) -> int:
+    """Return the last of the best places that leave at most `most` characters before them, words among these.
 
     If there is no word before any place, marks become a piece of their own, without a part of the next word.
     """
@@ -77,6 +77,13 @@ def places(text: str) -> list[tuple[int, int]]:
     return found
 
 
+def next_word(text: str, place: int) -> int:
+    """Return the place after the white space, quotes and brackets that follow `place`."""
+    found = _OPENERS.match(text, place)
+    assert found is not None, "the pattern matches nothing, too"
+    return found.end()
+
+
 def _in_space(match: re.Match[str]) -> list[tuple[int, int]]:
     """The place in white space: a sentence's end at an empty line, otherwise a word's."""
     if match[0].count("\n") > 1:
@@ -86,9 +93,8 @@ def _in_space(match: re.Match[str]) -> list[tuple[int, int]]:
 
 def _ends(text: str, match: re.Match[str]) -> bool:
     """Decide whether marks end a sentence: not before a small letter; full stops not after a short form."""
-    following = _OPENERS.match(text, match.end())
-    assert following is not None, "the pattern matches nothing, too"
-    if text[following.end() : following.end() + 1].islower():
+    following = next_word(text, match.end())
+    if text[following : following + 1].islower():
         return False
     if match["end"][0] != ".":
         return True

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tts_core.audio.delivery import Pacing
 from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
 from tts_core.results import GenerationResult, Meter
 from tts_core.serving.session import Event, Failed, Part
@@ -23,6 +24,11 @@ class Said:
 
     words: tuple[str, ...]
     seed: int = 0
+
+    @property
+    def pacing(self) -> Pacing:
+        """Without pauses."""
+        return Pacing((" ".join(self.words),), (None, None))
 
     @property
     def seconds(self) -> float:

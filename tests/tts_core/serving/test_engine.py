@@ -133,8 +133,6 @@ def test_a_stream_serves_as_a_session() -> None:
     with engine(Alone(), warm_up=True) as speaking:
         speeches = [speaking.submit("song", text) for text in ("a b", "c")]
         assert [len(list(speech)) for speech in speeches] == [2, 1]
-        with pytest.raises(UsageError, match="reads its text at once"):
-            speaking.submit("song", "a", more=True)
     assert len(talker.threads) == 4
     assert len(set(talker.threads)) == 1
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, Unpack
 
 import numpy as np
 
 from tts_core.audio.delivery import Delivery
 from tts_core.codecs.dac import DacConfig
+from tts_core.live.stream import stream
+from tts_core.live.voices import SameVoices
 from tts_core.memory.fits import check_running
 from tts_core.nn.host import Host
 from tts_core.options import changed
@@ -72,7 +74,7 @@ class ParrotPipeline:
 
     def stream(
         self,
-        text: str,
+        text: str | Iterable[str],
         *,
         prompt: PromptLike = None,
         options: ParrotOptions | None = None,
@@ -81,8 +83,10 @@ class ParrotPipeline:
         **changes: Unpack[ParrotChanges],
     ) -> Iterator[GenerationResult]:
         """Speak one text word by word."""
-        asked = self.request(text, changed(options or ParrotOptions(), changes), prompt)
-        return self.speak(asked, progress=progress, cancel=cancel)
+        asked = changed(options or ParrotOptions(), changes)
+        if not isinstance(text, str):
+            return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
+        return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
     def generate_batch(
         self,

@@ -24,8 +24,11 @@ from tests.tts_core.serving.talkers import Said, Singers
 from tts_core import models
 from tts_core.audio.formats import FORMATS, StreamEncoder
 from tts_core.errors import UsageError
+from tts_core.live.chain import Chain
+from tts_core.live.voices import SameVoices
 from tts_core.options import changed, options_class
 from tts_core.serving.engine import SpeechEngine
+from tts_core.serving.live_session import LiveRequest
 from tts_core.serving.source import Source
 from tts_core.serving.voices import VoiceStore
 from tts_core.text.checks import check_words
@@ -49,9 +52,18 @@ class Talk:
     def request(self, text: str, options: Mapping[str, Any], prompt: Any) -> Said:
         """Check a text."""
         chosen = changed(options_class(self.model)(), options)
-        check_words("text", text)
         if models.model(self.model).needs_voice and prompt is None:
             raise UsageError("prompt: the model needs a reference voice")
+        return self.said(text, chosen, prompt)
+
+    def live(self, text: str, options: Mapping[str, Any], prompt: Any) -> LiveRequest:
+        """Check the first piece of a text that arrives in pieces."""
+        chain = Chain(self.said, changed(options_class(self.model)(), options), SameVoices(prompt))
+        return LiveRequest(chain, chain.next(text))
+
+    def said(self, text: str, chosen: Any, prompt: Any) -> Said:
+        """Check a text whose options are checked."""
+        check_words("text", text)
         self.asked.append((text, chosen, prompt))
         return Said(tuple(text.split()), chosen.seed or 0)
 

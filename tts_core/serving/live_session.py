@@ -1,0 +1,170 @@
+"""Text that arrives while it is spoken, for models that read a text at once: each piece joins the running
+batch when the one before has left it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from tts_core.errors import SpeechError
+from tts_core.live.chain import Chain
+from tts_core.serving.session import Event, Failed, Part, Session
+
+
+@dataclass(frozen=True, eq=False)
+class LiveRequest:
+    """A request whose text goes on. first: the request of its first piece, from its chain."""
+
+    chain: Chain
+    first: Any
+
+
+@dataclass(eq=False)
+class _Live:
+    """A live request that has joined. texts: still to speak.  next: the request of the first of them, once it
+    is built.  is_speaking: a piece is in the batch.  is_open: more text may come.
+    """
+
+    chain: Chain
+    cancel: threading.Event | None
+    is_open: bool
+    texts: deque[str] = field(default_factory=deque)
+    next: Any = None
+    is_speaking: bool = True
+
+    @property
+    def is_due(self) -> bool:
+        """True if a piece waits for a place."""
+        return not self.is_speaking and (self.next is not None or bool(self.texts))
+
+    @property
+    def is_done(self) -> bool:
+        """True if all is spoken."""
+        return not (self.is_speaking or self.is_due or self.is_open)
+
+
+class LiveSession:
+    """A session around another, which also takes live requests; it follows
+    tts_core.serving.session.Session.
+
+    A live request whose next text has not arrived holds no place of the batch; when it arrives, it joins
+    before all that are queued.
+    """
+
+    def __init__(self, session: Session):
+        self.session = session
+        self._joined = 0  # requests so far
+        self._keys: dict[int, int] = {}  # of the inner session → ours
+        self._lives: dict[int, _Live] = {}
+
+    @property
+    def places(self) -> int:
+        """As in Session."""
+        return self.session.places
+
+    @property
+    def running(self) -> int:
+        """As in Session, with live requests that wait for their text."""
+        return self.session.running + sum(not live.is_speaking for live in self._lives.values())
+
+    @property
+    def waiting(self) -> bool:
+        """As in Session."""
+        return self.session.waiting and not any(live.is_due or live.is_done for live in self._lives.values())
+
+    @property
+    def promised(self) -> int:
+        """As in Session."""
+        return self.session.promised
+
+    def fits(self, request: Any, *, promised: int = 0) -> bool:
+        """As in Session."""
+        if any(live.is_due for live in self._lives.values()):
+            return False
+        asked = request.first if isinstance(request, LiveRequest) else request
+        return self.session.fits(asked, promised=promised)
+
+    def join(self, request: Any, *, more: bool = False, cancel: threading.Event | None = None) -> int:
+        """As in Session. more: with a LiveRequest only."""
+        asked = request.first if isinstance(request, LiveRequest) else request
+        inner = self.session.join(asked, cancel=cancel)
+        self._joined += 1
+        self._keys[inner] = self._joined
+        if isinstance(request, LiveRequest):
+            self._lives[self._joined] = _Live(request.chain, cancel, more)
+        return self._joined
+
+    def feed(self, key: int, text: str) -> None:
+        """As in Session. A text that cannot be spoken ends the request when its turn comes."""
+        self._lives[key].texts.append(text)
+
+    def end(self, key: int) -> None:
+        """As in Session."""
+        if key in self._lives:
+            self._lives[key].is_open = False
+
+    def step(self) -> list[Event]:
+        """As in Session."""
+        events: list[Event] = []
+        for key, live in [*self._lives.items()]:
+            if live.is_due:
+                events += self._go_on(key, live)
+            if live.is_done:
+                events.append(self._finish(key, live))
+        if not self.session.waiting:
+            for event in self.session.step():
+                events += self._ours(event)
+        return events
+
+    def leave(self, key: int) -> None:
+        """As in Session."""
+        self._lives.pop(key, None)
+        for inner, ours in [*self._keys.items()]:
+            if ours == key:
+                del self._keys[inner]
+                self.session.leave(inner)
+
+    def rehearsal(self) -> Any:
+        """As in Session."""
+        return self.session.rehearsal()
+
+    def close(self) -> None:
+        """As in Session."""
+        self._keys.clear()
+        self._lives.clear()
+        self.session.close()
+
+    def _go_on(self, key: int, live: _Live) -> list[Event]:
+        """Let the next piece of a live request join, if there is a place."""
+        try:
+            while live.next is None and live.texts:
+                live.next = live.chain.next(live.texts.popleft())
+            if live.next is not None and self.session.fits(live.next):
+                self._keys[self.session.join(live.next, cancel=live.cancel)] = key
+                live.next, live.is_speaking = None, True
+        except SpeechError as error:
+            self.leave(key)
+            return [Failed(key, error)]
+        return []
+
+    def _ours(self, event: Event) -> list[Event]:
+        """Turn an event of the inner session into ours."""
+        key = self._keys[event.key]
+        live = self._lives.get(key)
+        if isinstance(event, Failed):
+            self.leave(key)
+            return [Failed(key, event.error)]
+        if event.result.is_final_chunk:
+            del self._keys[event.key]
+        if live is None:
+            return [Part(key, event.result)]
+        live.is_speaking = not event.result.is_final_chunk
+        part = Part(key, live.chain.part(event.result))
+        return [part, self._finish(key, live)] if live.chain.is_full or live.is_done else [part]
+
+    def _finish(self, key: int, live: _Live) -> Part:
+        self.leave(key)
+        return Part(key, live.chain.finish())
