@@ -13,9 +13,17 @@ import numpy as np
 
 from converters.files.dtypes import stored_type
 from converters.files.writer import Entry, SafetensorsWriter
+from tts_core.dia2.config import Dia2Config, StackConfig
+from tts_core.dia2.spec import DIA2_1B, DIA2_2B
+from tts_core.dia2.speed import SPEED
 
 KEYS = Path(__file__).parents[1] / "tests/data/keys"
-FORMS = {"dia": ("safetensors", "pth"), "mars5": ("safetensors", "pt"), "metavoice": ("pt",)}
+FORMS = {
+    "dia": ("safetensors", "pth"),
+    "mars5": ("safetensors", "pt"),
+    "metavoice": ("pt",),
+    "dia2": ("1b", "2b"),
+}
 
 DIA_CONFIG = {
     "version": "0.1",
@@ -55,6 +63,17 @@ DAC_CONFIG = {
     "codebook_size": 1024,
     "codebook_dim": 8,
 }
+MIMI_CONFIG = {
+    **{"model_type": "mimi", "sampling_rate": 24000, "frame_rate": 12.5, "audio_channels": 1},
+    **{"hidden_size": 512, "num_filters": 64, "num_residual_layers": 1, "dilation_growth_rate": 2},
+    **{"kernel_size": 7, "last_kernel_size": 3, "residual_kernel_size": 3, "compress": 2},
+    **{"num_hidden_layers": 8, "intermediate_size": 2048, "num_attention_heads": 8, "head_dim": 64},
+    **{"num_key_value_heads": 8, "norm_eps": 1e-5, "rope_theta": 10000.0, "sliding_window": 250},
+    **{"codebook_size": 2048, "codebook_dim": 256, "vector_quantization_hidden_dimension": 256},
+    **{"num_quantizers": 32, "num_semantic_quantizers": 1, "upsample_groups": 512, "normalize": False},
+    **{"use_causal_conv": True, "use_conv_shortcut": False, "pad_mode": "constant", "trim_right_ratio": 1.0},
+    **{"hidden_act": "gelu", "attention_bias": False, "upsampling_ratios": [8, 6, 5, 4]},
+}
 VOCOS_CONFIG = """feature_extractor:
   class_path: vocos.feature_extractors.EncodecFeatures
   init_args: {encodec_model: encodec_24khz, bandwidths: [1.5, 3.0, 6.0, 12.0], train_codebooks: false}
@@ -84,6 +103,8 @@ def make_checkpoint(folder: Path, model: str, form: str) -> Path:
     folder.mkdir(parents=True)
     if model == "dia":
         return _make_dia(folder, form)
+    if model == "dia2":
+        return _make_dia2(folder, form)
     (folder / "vocos").mkdir()
     (folder / "vocos/config.yaml").write_text(VOCOS_CONFIG)
     _pickle(folder / "vocos/pytorch_model.bin", "vocos_charactr")
@@ -101,6 +122,64 @@ def _make_dia(folder: Path, form: str) -> Path:
     if form == "pth":
         return _pickle(folder / "dia-v0_1.pth", "dia_nari")
     return write_random(folder / "model.safetensors", "dia_nari")
+
+
+def _make_dia2(folder: Path, form: str) -> Path:
+    """Write a Dia2 of one of its sizes with its tokenizer's form, and Mimi in transformers' form; float32."""
+    config = {"1b": DIA2_1B, "2b": DIA2_2B}[form]
+    (folder / "codec").mkdir()
+    (folder / "config.json").write_text(json.dumps(dia2_config(config)))
+    (folder / "tokenizer.json").write_text(SPEED.documents({})["dia2"]["tokenizer.json"])
+    (folder / "tokenizer_config.json").write_text("{}")
+    (folder / "codec/config.json").write_text(json.dumps(MIMI_CONFIG))
+    write_random(folder / "codec/model.safetensors", "mimi_transformers")
+    return write_random(folder / "model.safetensors", f"dia2_{form}")
+
+
+def dia2_config(config: Dia2Config) -> dict[str, Any]:
+    """Write the sizes of a Dia2 as its published config.json."""
+
+    def stack(one: StackConfig) -> dict[str, int]:
+        return {
+            "n_layer": one.num_hidden_layers,
+            "n_embd": one.hidden_size,
+            "n_hidden": one.intermediate_size,
+            "gqa_query_heads": one.num_attention_heads,
+            "kv_heads": one.num_key_value_heads,
+            "gqa_head_dim": one.head_dim,
+        }
+
+    return {
+        "data": {
+            "channels": config.n_streams + 2,
+            "text_vocab_size": config.text_vocab_size,
+            "audio_vocab_size": config.audio_vocab_size,
+            "action_vocab_size": config.action_vocab_size,
+            "text_pad_token_id": config.text_pad_id,
+            "text_new_word_token_id": config.text_new_word_id,
+            "text_zero_token_id": config.text_zero_id,
+            "audio_pad_token_id": config.audio_pad_id,
+            "audio_bos_token_id": config.audio_bos_id,
+            "action_pad_token_id": 0,
+            "action_new_word_token_id": 1,
+            "delay_pattern": list(config.delay_pattern),
+            "first_word_min_start": 0,
+            "max_pad": 0,
+            "second_stream_ahead": config.second_stream_ahead,
+        },
+        "model": {
+            "decoder": {**stack(config.transformer), "low_rank_dim": None},
+            "depformer": {**stack(config.depformer), "apply_rope": True, "text_embedding": False},
+            "linear": {},
+            "rope_min_timescale": config.rope_min_timescale,
+            "rope_max_timescale": config.rope_max_timescale,
+            "normalization_layer_epsilon": config.norm_eps,
+        },
+        "runtime": {
+            "weights_schedule": list(config.weights_schedule),
+            "max_context_steps": config.max_context_steps,
+        },
+    }
 
 
 def _make_mars5(folder: Path, form: str) -> Path:

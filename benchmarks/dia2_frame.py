@@ -31,6 +31,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from checkpoints import dia2_config
 
 from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.config import GATED, Dia2Config, StackConfig
@@ -162,7 +163,7 @@ def nari(config: Dia2Config, guidance: float, folder: str, *, graphs: bool) -> t
     precision = import_module("dia2.core.precision").resolve_precision("bfloat16", device)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "config.json"
-        path.write_text(json.dumps(published(config)))
+        path.write_text(json.dumps(dia2_config(config)))
         sizes = import_module("dia2.config").load_config(path)
     torch.manual_seed(0)
     model = import_module("dia2.core.model").Dia2Model(sizes, precision, device=device).eval()
@@ -208,52 +209,6 @@ def nari(config: Dia2Config, guidance: float, folder: str, *, graphs: bool) -> t
 
     form = "its CUDA graphs" if graphs else "eager"
     return frames, f"nari-labs/dia2 {form}, torch {torch.__version__}"
-
-
-def published(config: Dia2Config) -> dict[str, Any]:
-    """Write sizes in the form of the published config.json."""
-
-    def stack(one: StackConfig) -> dict[str, int]:
-        return {
-            "n_layer": one.num_hidden_layers,
-            "n_embd": one.hidden_size,
-            "n_hidden": one.intermediate_size,
-            "gqa_query_heads": one.num_attention_heads,
-            "kv_heads": one.num_key_value_heads,
-            "gqa_head_dim": one.head_dim,
-        }
-
-    return {
-        "data": {
-            "channels": config.n_streams + 2,
-            "text_vocab_size": config.text_vocab_size,
-            "audio_vocab_size": config.audio_vocab_size,
-            "action_vocab_size": config.action_vocab_size,
-            "text_pad_token_id": config.text_pad_id,
-            "text_new_word_token_id": config.text_new_word_id,
-            "text_zero_token_id": config.text_zero_id,
-            "audio_pad_token_id": config.audio_pad_id,
-            "audio_bos_token_id": config.audio_bos_id,
-            "action_pad_token_id": 0,
-            "action_new_word_token_id": 1,
-            "delay_pattern": list(config.delay_pattern),
-            "first_word_min_start": 0,
-            "max_pad": 0,
-            "second_stream_ahead": config.second_stream_ahead,
-        },
-        "model": {
-            "decoder": {**stack(config.transformer), "low_rank_dim": None},
-            "depformer": {**stack(config.depformer), "apply_rope": True, "text_embedding": False},
-            "linear": {},
-            "rope_min_timescale": config.rope_min_timescale,
-            "rope_max_timescale": config.rope_max_timescale,
-            "normalization_layer_epsilon": config.norm_eps,
-        },
-        "runtime": {
-            "weights_schedule": list(config.weights_schedule),
-            "max_context_steps": config.max_context_steps,
-        },
-    }
 
 
 def measure(frames: Frames, texts: int, lengths: tuple[int, int], runs: int) -> tuple[float, float]:

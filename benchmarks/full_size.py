@@ -1,12 +1,14 @@
-"""Plan, convert and run a full-size random Dia (1.6 B), MARS5 (0.76 and 0.45 B) or MetaVoice (1.2 B).
+"""Plan, convert and run a full-size random Dia (1.6 B), MARS5 (0.76 and 0.45 B), MetaVoice (1.2 B) or Dia2.
 
 One decoder step of each side, or one call of MARS5's diffusion, is compared with float64.
 
-    python benchmarks/full_size.py [--model dia|mars5|metavoice] [--kind safetensors|pth|pt] [--folder DIR]
+    python benchmarks/full_size.py [--model dia|mars5|metavoice|dia2] [--kind safetensors|pth|pt|1b|2b]
+        [--folder DIR]
 
 Each side runs in a process of its own, one after the other; float64 takes 13 GB of memory (MARS5 7, MetaVoice
-10). DIR needs 20 GB (26 for pth, MARS5 8, MetaVoice 16). Exits with 1 if mlx_port's error exceeds 16 times
-torch_ref's float32 error plus 4 units in the last place of the largest logit.
+10, Dia2 9 or 16). DIR needs 20 GB (26 for pth, MARS5 8, MetaVoice 16, Dia2 10 or 17). Exits with 1 if
+mlx_port's error exceeds 16 times torch_ref's float32 error plus 4 units in the last place of the largest
+logit.
 """
 
 from __future__ import annotations
@@ -102,8 +104,30 @@ def mars5_call(network: Any, array: Array) -> Iterator[Any]:
     yield network(array(codes), source, array(np.array([T])))
 
 
-STEPS = {"dia": dia_steps, "metavoice": metavoice_steps, "mars5": mars5_steps, "mars5_nar": mars5_call}
-NETWORKS = {"dia": ("dia",), "mars5": ("mars5", "mars5_nar"), "metavoice": ("metavoice",)}
+def dia2_frames(network: Any, array: Array) -> Iterator[Any]:
+    """Yield the logits of the last code of ROWS frames; those before it are given."""
+    rng, config = np.random.default_rng(0), network.config
+    cache = network.transformer.new_cache()
+    for row in range(ROWS):
+        codes = rng.integers(0, config.codebook_size, (1, config.n_streams))
+        text = rng.integers(0, config.text_vocab_size, (2, 2))
+        tokens = array(np.concatenate([text, np.repeat(codes, 2, axis=0)], axis=1)[:, None])
+        hidden = network.transformer(tokens, row, cache)[:, 0]
+        stages = network.depformer.new_cache()
+        for stage in range(config.n_streams - 1):
+            previous = array(np.repeat(codes[:, stage], 2))
+            logits = network.depformer(stage, hidden, previous, (previous, previous), stages)
+        yield logits
+
+
+STEPS = {
+    "dia": dia_steps,
+    "metavoice": metavoice_steps,
+    "mars5": mars5_steps,
+    "mars5_nar": mars5_call,
+    "dia2": dia2_frames,
+}
+NETWORKS = {"dia": ("dia",), "mars5": ("mars5", "mars5_nar"), "metavoice": ("metavoice",), "dia2": ("dia2",)}
 
 
 def logits(side: str, kind: str, folder: str, dtype: str) -> tuple[np.ndarray, float, float]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -19,6 +18,7 @@ from mlx_port.layers.chain import chain
 from mlx_port.layers.joining import joined
 from mlx_port.layers.kept import kept
 from mlx_port.layers.norm import RMSNorm
+from mlx_port.layers.row_keys import seen_keys, written
 from mlx_port.layers.rows import product
 from mlx_port.layers.spin import Spins, turn, turn_queries
 
@@ -67,14 +67,6 @@ class Memory:
         return cls(*made, lengths=np.ones(texts, np.int32))
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Keys that rows see. most: of any row.  mask: (R, 1, 1, most), True at keys to see; None if all are."""
-
-    most: int
-    mask: mx.array | None
-
-
 class FusedDecoder:
     """The decoder's weights, applied to one row of each text.
 
@@ -108,11 +100,11 @@ class FusedDecoder:
         tokens: (B, C), the last known row of each text.  places: (B,), their positions; `memory` takes them.
         """
         both = np.tile(places, self.copies)
-        spin, seen, heard = self.spins(both), _seen(both + 1), _seen(memory.lengths)
+        spin, seen, heard = self.spins(both), seen_keys(both + 1), seen_keys(memory.lengths)
         source_spin = () if self.source_spins is None else (self.source_spins(places),)
         x, queries, fresh = self.start(tokens, spin)
         for index, (middle, end) in enumerate(zip(self.middles, self.ends, strict=True)):
-            own = _written(memory.own[index], fresh, both)
+            own = written(memory.own[index], fresh, both)
             memory.own[index] = own
             attended = attend_row(
                 queries, own[0, :, :, : seen.most], own[1, :, :, : seen.most], seen.mask, SCALE
@@ -165,24 +157,6 @@ class FusedDecoder:
         self, x: mx.array, added: mx.array, norm: RMSNorm, rest: mx.array | None
     ) -> tuple[mx.array, mx.array]:
         return add_norm(x, added, norm, x.dtype, rest=rest)
-
-
-def _seen(counts: np.ndarray) -> Seen:
-    """Let each row see its first `counts` keys. (R,)."""
-    most = int(counts.max())
-    if (counts == most).all():
-        return Seen(most, None)
-    seen: Any = np.arange(most) < counts[:, None]
-    return Seen(most, mx.array(seen)[:, None, None])
-
-
-def _written(cache: mx.array, fresh: mx.array, places: np.ndarray) -> mx.array:
-    """Put new keys and values at the rows' positions, in place. (2, R, K, rows, E), (2, R, K, 1, E), (R,)."""
-    place = int(places[0])
-    if (places == place).all():
-        cache[:, :, :, place : place + 1] = fresh
-        return cache
-    return mx.put_along_axis(cache, mx.array(places)[None, :, None, None, None], fresh, axis=3)
 
 
 def join(network: Dia) -> None:

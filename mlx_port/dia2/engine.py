@@ -6,6 +6,7 @@ import numpy as np
 
 from mlx_port.codecs.mimi import DecodeMemory, Mimi
 from mlx_port.dia2.dia2 import Dia2
+from mlx_port.dia2.fused import join
 from mlx_port.dia2.guard import fault
 from mlx_port.dia2.slots import Slots
 from mlx_port.host import Host
@@ -18,6 +19,7 @@ class Dia2Engine:
     """A Dia2 and its codec. tokenizer: the text of its file."""
 
     def __init__(self, network: Dia2, codec: Mimi, tokenizer: str):
+        join(network)
         self.network, self.codec, self.tokenizer = network, codec, tokenizer
         self.configs: Configs = {"dia2": network.config, "mimi": codec.config}
         self.host = Host(network.transformer.text_embed.embedding)

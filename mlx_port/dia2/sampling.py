@@ -24,15 +24,20 @@ def picked(cond: mx.array, uncond: mx.array, choice: Choice) -> mx.array:
     if not choice.is_guided:
         return mx.ones_like(cond).astype(mx.bool_)
     guided = guide(cond, uncond, choice.cfg_scale)
-    edge = mx.topk(guided, min(choice.cfg_filter_k, guided.shape[-1]), axis=-1).min(axis=-1, keepdims=True)
-    return guided >= edge
+    return guided >= kth_largest(guided, min(choice.cfg_filter_k, guided.shape[-1]))
+
+
+def kth_largest(x: mx.array, k: int) -> mx.array:
+    """Return the k-th largest number of each row. (..., V) → (..., 1)."""
+    place = x.shape[-1] - k
+    return mx.partition(x, place, axis=-1)[..., place : place + 1]
 
 
 def keep_top_k(logits: mx.array, top_k: int) -> mx.array:
     """Keep the `top_k` largest of a row, else -inf; of equal ones the first. (..., V)."""
     if not 0 < top_k < logits.shape[-1]:
         return logits
-    edge = mx.topk(logits, top_k, axis=-1).min(axis=-1, keepdims=True)
+    edge = kth_largest(logits, top_k)
     above, ties = logits > edge, logits == edge
     room = top_k - above.sum(axis=-1, keepdims=True)
     return mx.where(above | (ties & (mx.cumsum(ties.astype(mx.int32), axis=-1) <= room)), logits, -mx.inf)

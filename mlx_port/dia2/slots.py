@@ -1,6 +1,8 @@
 """Slots for texts that decode in parallel: one step for all, which each text joins and leaves.
 
-Rows of the batch are those of the texts in progress; their memory is copied when a text joins or leaves.
+Rows of the batch are those of the texts in progress; their memory is copied when a text joins or leaves. A
+step's codes are submitted with its transformer where they do not depend on the new text, so that the device
+has work while the host moves the state machines on; codes stay on the device for the next step.
 """
 
 from __future__ import annotations
@@ -12,12 +14,17 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_port.dia2.dia2 import Dia2
-from mlx_port.dia2.sampling import choose
-from mlx_port.guard import marked
+from mlx_port.dia2.drawing import Drawing
+from mlx_port.dia2.fused import fused
+from mlx_port.kernels.noise import trial, uniform
+from mlx_port.kernels.source import passes
 from mlx_port.layers.cache import CHUNK
-from mlx_port.layers.row_cache import RowCache, RowPositions
-from tts_core.dia2.sampling import Choice, Sampling
-from tts_core.dia2.slots import Joining
+from tts_core.dia2.sampling import Sampling
+from tts_core.dia2.slots import Joining, noise_shape
+from tts_core.nn.noise import HostNoise
+
+STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
+FORMS_KEPT = 16  # compiled draws, one for each mixture of settings
 
 
 @dataclass(eq=False)
@@ -42,18 +49,16 @@ class Slots:
     """Any number of slots; a text takes memory only while it is there."""
 
     def __init__(self, network: Dia2):
-        self.network = network
+        self.network, self.fused, self.ticks = network, fused(network), 0
         self.running: dict[int, Text] = {}  # by slot, in the order of their rows
         config = network.config
-        stack, kind = config.transformer, network.transformer.text_embed.embedding.weight.dtype
-        empty = 0, stack.num_key_value_heads, 0, stack.head_dim
-        kind = network.transformer.compute or kind
-        self.cache = [(mx.zeros(empty, kind), mx.zeros(empty, kind)) for _ in network.transformer.layers]
+        empty = 0, config.transformer.num_key_value_heads, 0, config.transformer.head_dim
+        kind = self.fused.kind
+        self.cache = [[mx.zeros(empty, kind), mx.zeros(empty, kind)] for _ in network.transformer.layers]
         self.last = mx.zeros((0, config.n_streams), mx.int32)  # codes of each text
-        self.hidden, self.noise = mx.zeros(0), mx.zeros(0)
+        self.codes, self.hidden, self.noise = self.last, mx.zeros(0), mx.zeros(0)
         self.nothing = mx.array([config.text_zero_id, config.text_pad_id])
-        ids = mx.arange(config.audio_vocab_size)
-        self.is_code = (ids != config.audio_pad_id) & (ids != config.audio_bos_id)
+        self.drawings: dict[tuple[Sampling, ...], Drawing] = {}
         self._place()
 
     def join(self, slot: int, text: Joining) -> None:
@@ -64,11 +69,12 @@ class Slots:
             tokens = mx.repeat(mx.array(text.before)[None], one.rows, axis=0)
             tokens[1:, :, :2] = self.nothing
             transformer(tokens, 0, cache)
-        for index, (keys, values) in enumerate(self.cache):
-            nothing = mx.zeros((one.rows, keys.shape[1], 0, keys.shape[3]), keys.dtype)
-            read = cache[index].buffers or (nothing, nothing)
-            fresh = [part[:, :, : one.length] for part in read]
-            self.cache[index] = _joined(keys, fresh[0]), _joined(values, fresh[1])
+        for held, read in zip(self.cache, cache, strict=True):
+            nothing = mx.zeros((one.rows, held[0].shape[1], 0, held[0].shape[3]), held[0].dtype)
+            fresh = (part[:, :, : one.length] for part in read.buffers or (nothing, nothing))
+            held[:] = (_joined(each, new) for each, new in zip(held, fresh, strict=True))
+            read.buffers = None
+            mx.eval(held)
         self.last = mx.concatenate([self.last, mx.zeros((1, self.last.shape[1]), mx.int32)])
         self.running[slot] = one
         self._place()
@@ -82,97 +88,94 @@ class Slots:
         others = mx.array(np.delete(np.arange(len(self.last)), place))
         del self.running[slot]
         length = _chunks(max((text.length for text in self.running.values()), default=0))
-        for index, (keys, values) in enumerate(self.cache):
-            self.cache[index] = keys[kept][:, :, :length], values[kept][:, :, :length]
+        for held in self.cache:
+            held[:] = (each[kept][:, :, :length] for each in held)
+            mx.eval(held)
         self.last = self.last[others]
         self._place()
 
     def act(self, inputs: Mapping[int, np.ndarray]) -> dict[int, int]:
         """Run a step of the transformer, and wait for the actions."""
-        config, transformer = self.network.config, self.network.transformer
-        nothing = np.zeros(2 + config.n_streams, np.int32)
-        given = mx.array(np.stack([inputs.get(slot, nothing) for slot in self.running]))
-        codes = mx.where(given[:, 2:] < 0, self.last, given[:, 2:])
-        rows = mx.concatenate([given[:, :2], codes], axis=1)[mx.array(self.owner)]
-        rows[:, :2] = mx.where(self.is_bare[:, None], self.nothing, rows[:, :2])
-        texts = [*self.running.values()]
-        lengths = np.array([text.length for text in texts], np.int32)
-        seen = int(lengths.max()) + 1
-        self._make_room(seen)
-        at = RowPositions(self.cache[0][0].shape[2])
-        at.move(mx.array(lengths[self.owner]), seen)
-        places = np.array([text.joining.start + text.steps for text in texts], np.int32)
-        cache = [RowCache(keys, values, at) for keys, values in self.cache]
-        positions = mx.array(places[self.owner])[:, None, None]
-        self.hidden = transformer(rows[:, None], positions, cache)[:, 0]
-        self.cache = [(one.keys, one.values) for one in cache]
-        self.noise = mx.array(np.stack([text.joining.uniform(text.steps, config) for text in texts]))
-        drawn = self._choose(transformer.actions(self.hidden), 0, None)
-        actions = np.array(drawn).tolist()
+        actions = np.array(self._step(inputs)).tolist()
         return {slot: action for slot, action in zip(self.running, actions, strict=True) if slot in inputs}
 
     def draw(self, texts: Mapping[int, tuple[int, int]]) -> tuple[list[int], mx.array]:
-        """Draw the step's codes; waits for nothing. Returns the slots, and their codes (N, Q)."""
-        network, pad = self.network, self.network.config.text_pad_id
-        said = np.array([texts.get(slot, (pad, pad)) for slot in self.running], np.int32)[self.owner]
-        main, second, owner = mx.array(said[:, 0]), mx.array(said[:, 1]), mx.array(self.owner)
-        logits, cache = network.transformer.codes(self.hidden), network.depformer.new_cache()
-        found = [self._choose(logits, 1, self.is_code)]
-        for stage in range(network.config.n_streams - 1):
-            previous = mx.maximum(found[-1], 0)[owner]
-            logits = network.depformer(stage, self.hidden, previous, (main, second), cache)
-            found.append(self._choose(logits, stage + 2, None))
-        codes = mx.stack(found, axis=1)
-        self.last = mx.maximum(codes, 0)
+        """Draw the step's codes; waits for nothing. Returns the slots, and the codes of all texts (N, Q)."""
+        if self.network.config.depformer_has_text:
+            pad = self.network.config.text_pad_id
+            self._draw(mx.array(np.array([texts.get(slot, (pad, pad)) for slot in self.running], np.int32)))
+        self.last = self.codes
         for slot in texts:
             self.running[slot].steps += 1
-        slots = [slot for slot in self.running if slot in texts]
-        places = [place for place, slot in enumerate(self.running) if slot in texts]
-        codes = codes[mx.array(places)]
-        mx.async_eval(codes)
-        return slots, codes
+        self.ticks += 1
+        if self.ticks % STEPS_KEPT == 0:
+            mx.clear_cache()
+        return [slot if slot in texts else -1 for slot in self.running], self.codes
 
     def read(self, drawn: tuple[list[int], mx.array]) -> dict[int, np.ndarray]:
         """Wait for codes. → (Q,) int32 by slot, -1 where logits were not all finite."""
         slots, codes = drawn
-        return dict(zip(slots, np.array(codes), strict=True))
+        return {slot: row for slot, row in zip(slots, np.array(codes), strict=True) if slot >= 0}
 
-    def _choose(self, logits: mx.array, place: int, is_code: mx.array | None) -> mx.array:
-        """Choose an id for each text, those of equal settings together. (R, V) → (N,).
+    def _step(self, inputs: Mapping[int, np.ndarray]) -> mx.array:
+        """Submit a step, with its codes if they do not depend on the new text. → actions (N,)."""
+        config, texts = self.network.config, [*self.running.values()]
+        nothing = np.zeros(2 + config.n_streams, np.int32)
+        given = np.stack([inputs.get(slot, nothing) for slot in self.running])[self.owner]
+        given[self.is_bare, :2] = config.text_zero_id, config.text_pad_id
+        lengths = np.array([text.length for text in texts], np.int32)[self.owner]
+        places = np.array([text.joining.start + text.steps for text in texts], np.int32)[self.owner]
+        self._make_room(int(lengths.max()) + 1)
+        self.hidden = self.fused.hidden(self._tokens(given), places, lengths, self.cache)
+        self.noise = self._uniform(texts)
+        drawn = self.drawing.action(self.hidden, self.noise)
+        mx.async_eval(drawn, self.cache)
+        if not config.depformer_has_text:
+            self._draw(mx.zeros((len(texts), 2), mx.int32))
+        return drawn
 
-        place: of its random numbers: 0 is the action.
-        """
-        cond, uncond = logits[self.first], logits[self.other]
-        ids = mx.zeros(len(cond), mx.int32)
-        for sampling, rows in self.groups:
-            noise = self.noise[rows, place, : logits.shape[-1]]
-            choice: Choice = sampling.audio if place else sampling.action
-            ids[rows] = choose(cond[rows], uncond[rows], choice, noise, is_code).astype(mx.int32)
-        return marked(ids[:, None], mx.concatenate([cond, uncond])[:, None])[:, 0]
+    def _draw(self, text: mx.array) -> None:
+        self.codes = self.drawing.codes(self.hidden, self.noise, text)
+        mx.async_eval(self.codes)
+
+    def _tokens(self, given: np.ndarray) -> mx.array:
+        """Put the last codes in place of those that the host does not know. (R, 2 + Q)."""
+        tokens = mx.array(given)
+        if (given >= 0).all():
+            return tokens
+        last = mx.pad(mx.maximum(self.last, 0), [(0, 0), (2, 0)])[mx.array(self.owner)]
+        return mx.where(tokens < 0, last, tokens)
+
+    def _uniform(self, texts: list[Text]) -> mx.array:
+        """Draw the random numbers of a step. (N, 1 + Q, ids)."""
+        config, noise = self.network.config, [text.joining.noise for text in texts]
+        seeds = [one.seed for one in noise if isinstance(one, HostNoise)]
+        if len(seeds) == len(noise) and passes(trial):
+            return uniform(seeds, [text.steps for text in texts], noise_shape(config))
+        return mx.array(np.stack([text.joining.uniform(text.steps, config) for text in texts]))
 
     def _place(self) -> None:
-        """Assign rows to texts. owner: text of each row.  is_bare: rows without text.  first, other: both
-        rows of each text, the same one without guidance.  groups: texts by their settings.
-        """
+        """Assign rows to texts. owner: text of each row.  is_bare: rows without text."""
         texts = [*self.running.values()]
-        counts = np.array([text.rows for text in texts], np.int32)
-        first = np.cumsum(counts) - counts
+        counts = [text.rows for text in texts]
         self.owner = np.repeat(np.arange(len(texts)), counts)
-        self.first, self.other = mx.array(first), mx.array(first + counts - 1)
-        bare = np.ones(len(self.owner), bool)
-        bare[first] = False
-        self.is_bare = mx.array(bare)
-        groups: dict[Sampling, list[int]] = {}
-        for place, text in enumerate(texts):
-            groups.setdefault(text.joining.sampling, []).append(place)
-        self.groups = [(sampling, mx.array(rows)) for sampling, rows in groups.items()]
+        self.is_bare = np.zeros(len(self.owner), bool)
+        self.is_bare[1:] = self.owner[1:] == self.owner[:-1]
+        settings = tuple(text.joining.sampling for text in texts)
+        if texts and settings not in self.drawings:
+            if len(self.drawings) == FORMS_KEPT:
+                del self.drawings[next(iter(self.drawings))]
+            self.drawings[settings] = Drawing(self.fused, settings)
+        if texts:
+            self.drawing = self.drawings[settings]
 
     def _make_room(self, length: int) -> None:
         """Let the buffers of keys and values grow to hold so many of each row."""
         short = _chunks(length) - self.cache[0][0].shape[2]
         if short > 0:
-            room = [(0, 0), (0, 0), (0, short), (0, 0)]
-            self.cache = [(mx.pad(keys, room), mx.pad(values, room)) for keys, values in self.cache]
+            for held in self.cache:
+                held[:] = (mx.pad(each, [(0, 0), (0, 0), (0, short), (0, 0)]) for each in held)
+                mx.eval(held)
 
 
 def _chunks(rows: int) -> int:

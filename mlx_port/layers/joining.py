@@ -1,4 +1,4 @@
-"""Parallel linear layers of one input as one product."""
+"""Parallel linear layers of one input as one product, and tables that are read together as one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 import mlx.core as mx
 from mlx import nn
 
-Layer = nn.Linear | nn.QuantizedLinear
+Layer = nn.Linear | nn.QuantizedLinear | nn.Embedding
 BY_ROW = ("weight", "scales", "biases", "bias")  # parameters with one row per output
 
 

@@ -112,11 +112,9 @@ class Dia2Side(Side):
 
     def slots(self) -> Any:
         """Slots that run on a CPU."""
-        module = self._slots_module()
-        return (module.Slots if self.kind == "mlx" else module.PlainSlots)(self.network)
-
-    def _slots_module(self) -> Any:
-        return self.module("dia2.slots" if self.kind == "mlx" else "dia2.plain_slots")
+        if self.kind == "mlx":
+            return self.module("dia2.slots").Slots(self.network)
+        return self.module("dia2.plain_slots").PlainSlots(self.network)
 
     @contextmanager
     def _picking(self, picks: Iterator[int] | None) -> Iterator[None]:
@@ -124,8 +122,8 @@ class Dia2Side(Side):
         if picks is None:
             yield
             return
-        slots, sampling = self._slots_module(), self.module("dia2.sampling")
-        original = slots.choose
+        draws = self.module("dia2.drawing" if self.kind == "mlx" else "dia2.plain_slots")
+        sampling, original = self.module("dia2.sampling"), draws.choose
 
         def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:
             logits = sampling.candidates(cond, uncond, choice, is_code)
@@ -133,11 +131,11 @@ class Dia2Side(Side):
             return self.array(np.array([next(picks)]))
 
         drawn.clear()
-        slots.choose = choose
+        draws.choose = choose
         try:
             yield
         finally:
-            slots.choose = original
+            draws.choose = original
 
     def _wide(self, x: Any) -> Any:
         """bfloat16 as float32."""

@@ -17,6 +17,8 @@ from mlx.utils import tree_flatten
 from mlx_port.dia.dia import Dia
 from mlx_port.dia.fused import FusedDecoder
 from mlx_port.dia.slots import Slots
+from mlx_port.dia2.dia2 import Dia2
+from mlx_port.dia2.slots import Slots as Dia2Slots
 from mlx_port.mars5 import step as mars5_step
 from mlx_port.mars5.codec_lm import CodecLM
 from mlx_port.metavoice import step as metavoice_step
@@ -25,6 +27,11 @@ from tests.mlx_port.launches import as_on_metal, bytes_read, launches
 from tests.tiny.dia import SAMPLING, dia_config
 from tests.tiny.mars5_ar import ar_config, deep_prompt, reference, sequence_of
 from tts_core.dia.joining import Joining
+from tts_core.dia2.config import GATED, StackConfig
+from tts_core.dia2.grid import FREE
+from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.slots import Joining as Dia2Joining
+from tts_core.dia2.spec import DIA2_2B
 from tts_core.mars5.options import Mars5Options
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.spec import METAVOICE_FIRST_STAGE
@@ -93,6 +100,34 @@ def mars5(layers: int, dtype: mx.Dtype) -> tuple[Any, Step]:
     return step, lambda: (step(0.5), step.recent, step.tokens)
 
 
+def dia2(layers: int, dtype: mx.Dtype, *, depth: int = 1) -> tuple[Any, Step]:
+    """One guided text, some frames in, with as many streams as published. layers: of the transformer."""
+    config = replace(
+        DIA2_2B,
+        transformer=StackConfig(layers, 64, 96, 4, 2, 64, GATED),
+        depformer=StackConfig(depth, 64, 96, 2, 2, 64, GATED),
+        low_rank_dim=64,
+        text_vocab_size=40,
+        audio_vocab_size=70,
+        audio_pad_id=69,
+        audio_bos_id=68,
+    )
+    network = Dia2(config)
+    cast(network, "dia2", dtype)
+    slots, ids = Dia2Slots(network), np.zeros(2 + config.n_streams, np.int32)
+    choice = Choice(2.0, 50, 0.8, 50)
+    slots.join(0, Dia2Joining(np.zeros((0, len(ids)), np.int32), 0, Sampling(choice, choice), HostNoise(1)))
+    for _ in range(2):
+        slots.act({0: ids})
+        slots.read(slots.draw({0: (3, 3)}))
+    ids[2:] = FREE
+    return slots, lambda: (
+        slots._step({0: ids}),
+        slots.codes,
+        *(each for held in slots.cache for each in held),
+    )
+
+
 MODELS: dict[str, Callable[[int, mx.Dtype], tuple[Any, Step]]] = {
     "dia 0626": dia,
     "dia v0.1": lambda layers, dtype: dia(layers, dtype, cross_rope=True),
@@ -117,6 +152,27 @@ def test_launches_of_a_step(model: str, dtype: mx.Dtype) -> None:
     assert 20 <= rest.total() <= REST, rest
     if dtype == mx.bfloat16 and model != "dia v0.1":
         assert (layer.total(), rest.total()) == speed(model.partition(" ")[0]).launches
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
+def test_launches_of_a_frame(dtype: mx.Dtype) -> None:
+    """Dia2: a layer of the transformer, of the depformer at each stage, and all else, draws included."""
+
+    def counted(layers: int, depth: int) -> Counter[str]:
+        _, step = dia2(layers, dtype, depth=depth)
+        with as_on_metal(), mock.patch.object(mx, "async_eval"):
+            return launches(*step())
+
+    base, stages = counted(2, 1), DIA2_2B.n_streams - 1
+    layer, depth = counted(3, 1) - base, counted(2, 2) - base
+    rest = base - layer - layer - depth
+    assert 9 <= layer.total() <= LAYER, layer
+    assert 9 * stages <= depth.total() <= 15 * stages, depth
+    assert rest.total() <= REST + 19 * stages, rest
+    if dtype == mx.bfloat16:
+        sizes = DIA2_2B.transformer.num_hidden_layers, DIA2_2B.depformer.num_hidden_layers
+        whole = sizes[0] * layer.total() + sizes[1] * depth.total() + rest.total()
+        assert whole == speed("dia2").step_launches({"dia2": DIA2_2B}), (layer, depth, rest)
 
 
 def test_a_step_reads_its_weights_once() -> None:

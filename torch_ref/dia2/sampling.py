@@ -26,15 +26,19 @@ def picked(cond: Tensor, uncond: Tensor, choice: Choice) -> Tensor:
     if not choice.is_guided:
         return torch.ones_like(cond, dtype=torch.bool)
     guided = guide(cond, uncond, choice.cfg_scale)
-    edge = guided.topk(min(choice.cfg_filter_k, guided.shape[-1]), dim=-1).values.amin(dim=-1, keepdim=True)
-    return guided >= edge
+    return guided >= kth_largest(guided, min(choice.cfg_filter_k, guided.shape[-1]))
+
+
+def kth_largest(x: Tensor, k: int) -> Tensor:
+    """Return the k-th largest number of each row. (..., V) → (..., 1)."""
+    return x.topk(k, dim=-1).values.amin(dim=-1, keepdim=True)
 
 
 def keep_top_k(logits: Tensor, top_k: int) -> Tensor:
     """Keep the `top_k` largest of a row, else -inf; of equal ones the first. (..., V)."""
     if not 0 < top_k < logits.shape[-1]:
         return logits
-    edge = logits.topk(top_k, dim=-1).values.amin(dim=-1, keepdim=True)
+    edge = kth_largest(logits, top_k)
     above, ties = logits > edge, logits == edge
     room = top_k - above.sum(dim=-1, keepdim=True)
     return logits.masked_fill(~(above | (ties & (ties.int().cumsum(dim=-1) <= room))), -torch.inf)

@@ -1,0 +1,164 @@
+"""Dia2's step in MLX: the numbers of the layers, submitted before the host needs them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx import nn
+from mlx.utils import tree_flatten
+
+from mlx_port.dia2.dia2 import Dia2
+from mlx_port.dia2.fused import FusedDia2, fused
+from mlx_port.dia2.slots import Slots
+from mlx_port.layers.cache import KeyValueCache
+from tests.golden.dia2_bench import build
+from tests.tiny.dia2 import dia2_config, dia2_weights, other_config
+from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.grid import FREE
+from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.shapes import is_norm
+from tts_core.dia2.slots import Joining
+from tts_core.nn.noise import HostNoise
+
+USUAL = Sampling(Choice(2.0, 5, 0.6, 2), Choice(2.0, 5, 0.8, 5))
+
+
+@cache
+def network(config: Dia2Config, dtype: mx.Dtype, compute: mx.Dtype | None = None) -> Dia2:
+    made = build("mlx", dia2_weights(config, seed=2)).network
+    parameters: Any = tree_flatten(made.parameters())
+    made.load_weights([(name, value if is_norm(name) else value.astype(dtype)) for name, value in parameters])
+    made.transformer.compute = compute
+    return made
+
+
+def numbers(x: mx.array) -> np.ndarray:
+    return np.array(x.astype(mx.float32))
+
+
+@pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["gaps", "plain"])
+@pytest.mark.parametrize(
+    ("dtype", "compute"),
+    [(mx.float32, None), (mx.bfloat16, None), (mx.float16, None), (mx.float32, mx.bfloat16)],
+    ids=str,
+)
+def test_a_step_has_the_numbers_of_the_layers(
+    config: Dia2Config, dtype: mx.Dtype, compute: mx.Dtype | None
+) -> None:
+    """To the bit on a CPU, also for rounded sums of embeddings and norms, at unequal positions."""
+    built = network(config, dtype, compute)
+    steps, random = FusedDia2(built), np.random.default_rng(1)
+    text = random.integers(0, config.text_vocab_size, (3, 6, 2))
+    text[1, :, 1] = config.text_pad_id
+    ids = np.concatenate([text, random.integers(0, config.audio_vocab_size, (3, 6, config.n_streams))], -1)
+    tokens, starts = mx.array(ids.astype(np.int32)), np.array([0, 4, 4], np.int32)
+    stack = config.transformer
+    room = 3, stack.num_key_value_heads, 12, stack.head_dim
+    held = [[mx.zeros(room, steps.kind), mx.zeros(room, steps.kind)] for _ in steps.layers]
+    caches = [built.transformer.new_cache() for _ in range(3)]
+    for row in (1, 2):  # four steps before
+        before = mx.array(random.integers(0, 30, (1, 4, 2 + config.n_streams)).astype(np.int32))
+        built.transformer(before, 0, caches[row])
+        for layer, known in zip(held, caches[row], strict=True):
+            assert known.buffers is not None
+            for mine, theirs in zip(layer, known.buffers, strict=True):
+                mine[row, :, :4] = theirs[0, :, :4]
+    hidden = mx.zeros(0)
+    for step in range(6):
+        hidden = steps.hidden(tokens[:, step], starts + step, starts + step, held)
+        for row in range(3):
+            known = built.transformer(
+                tokens[row : row + 1, step : step + 1], int(starts[row]) + step, caches[row]
+            )
+            np.testing.assert_array_equal(numbers(hidden)[row], numbers(known)[0, 0])
+    np.testing.assert_array_equal(numbers(steps.actions(hidden)), numbers(built.transformer.actions(hidden)))
+    np.testing.assert_array_equal(numbers(steps.codes(hidden)), numbers(built.transformer.codes(hidden)))
+    projected, stages = steps.stages(hidden), steps.new_stages(3)
+    depth: list[KeyValueCache] = built.depformer.new_cache()
+    main, second = tokens[:, 0, 0], tokens[:, 0, 1]
+    for stage in range(config.n_streams - 1):
+        previous = mx.array(random.integers(0, config.codebook_size, 3).astype(np.int32))
+        read = built.depformer.audio_embeds[stage](previous).astype(steps.kind)
+        if stage == 0 and built.depformer.text_embed is not None:
+            read = read + built.depformer.text_embed(main, second).astype(steps.kind)
+        own = steps.stage(stage, projected, read, stages)
+        known = built.depformer(stage, hidden, previous, (main, second), depth)
+        np.testing.assert_array_equal(numbers(own), numbers(known), f"stage {stage}")
+
+
+def test_weights_are_stored_once() -> None:
+    """Joined products and tables are the network's own tensors; a replaced one builds the form again."""
+    built = build("mlx", dia2_weights(dia2_config(), seed=5)).network
+    first = fused(built)
+    assert fused(built) is first
+    table = first.table
+    assert isinstance(table, nn.Embedding)
+    name = "transformer.audio_embeds.1.weight"
+    np.testing.assert_array_equal(
+        numbers(built.transformer.audio_embeds[1].weight),
+        numbers(table.weight)[dia2_config().audio_vocab_size :][: dia2_config().audio_vocab_size],
+    )
+    built.load_weights([(name, mx.zeros_like(built.transformer.audio_embeds[1].weight))], strict=False)
+    assert fused(built) is not first
+
+
+def running(config: Dia2Config) -> tuple[Slots, np.ndarray]:
+    slots, ids = Slots(network(config, mx.float32)), np.ones(2 + config.n_streams, np.int32)
+    slots.join(0, Joining(np.zeros((0, len(ids)), np.int32), 0, USUAL, HostNoise(1)))
+    return slots, ids
+
+
+@pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["reads text", "without text"])
+def test_codes_are_submitted_before_the_action_is_read(
+    config: Dia2Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the depformer reads the new text: then they follow the state machine's answer."""
+    slots, ids = running(config)
+    done: list[str] = []
+    submit, draw = mx.async_eval, slots._draw
+    monkeypatch.setattr(mx, "async_eval", lambda *arrays: done.append("submit") or submit(*arrays))
+    monkeypatch.setattr(slots, "_draw", lambda text: done.append("draw") or draw(text))
+    slots.act({0: ids})
+    assert done == (["submit"] if config.depformer_has_text else ["submit", "draw", "submit"])
+    codes = slots.draw({0: (3, 3)})
+    assert done == ["submit", "draw", "submit"]
+    assert slots.read(codes)[0].shape == (config.n_streams,)
+
+
+def test_codes_stay_on_the_device() -> None:
+    """FREE ids are the codes that the slot drew last: the same step as with the ids themselves."""
+    (one, ids), (other, _) = running(other_config()), running(other_config())
+    for slots in (one, other):
+        slots.act({0: ids})
+    drawn, known = one.draw({0: (5, 3)}), other.read(other.draw({0: (5, 3)}))[0]
+    waiting = np.array([5, 3, *[FREE] * len(known)], np.int32)
+    assert one.act({0: waiting}) == other.act({0: np.array([5, 3, *known], np.int32)})
+    np.testing.assert_array_equal(one.read(drawn)[0], known)
+    np.testing.assert_array_equal(numbers(one.hidden), numbers(other.hidden))
+
+
+def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+    slots, ids = running(other_config())
+    monkeypatch.setattr("mlx_port.dia2.slots.STEPS_KEPT", 3)
+    monkeypatch.setattr("mlx.core.clear_cache", lambda: freed.append(slots.ticks))
+    for _ in range(7):
+        slots.act({0: ids})
+        slots.read(slots.draw({0: (3, 3)}))
+    assert freed == [3, 6]
+
+
+def test_compiled_draws_of_old_mixtures_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlx_port.dia2.slots.FORMS_KEPT", 2)
+    slots, ids = running(other_config())
+    for k in range(4):
+        choice = Choice(1.0, 0, 0.5, k)
+        text = Joining(np.zeros((0, len(ids)), np.int32), 0, Sampling(choice, choice), HostNoise(1))
+        slots.join(1, text)
+        slots.leave(1)
+    assert len(slots.drawings) <= 2
+    assert slots.act({0: ids}).keys() == {0}
