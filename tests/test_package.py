@@ -84,6 +84,14 @@ def test_the_source_archive_carries_no_tests():
     assert not {"tests", "Makefile"} & set(held)
 
 
+def test_the_wheel_carries_the_page_of_the_server():
+    """Its files are no modules, and hatch leaves out what git ignores."""
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds the package")
+    held = {each.distribution_path for each in wheel.WheelBuilder(str(ROOT)).recurse_included_files()}
+    folder = ROOT / "mlx_port/commands/serve/web"
+    assert {str(path.relative_to(ROOT)) for path in folder.iterdir()} <= held
+
+
 def test_urls_come_from_the_repository_that_builds(monkeypatch):
     hook = pytest.importorskip("hatchling.metadata.plugin.interface", reason="hatchling builds the package")
     assert hook

@@ -1,4 +1,4 @@
-"""The application: routes, errors, guard. It has no page of its own and loads nothing from elsewhere."""
+"""The application: routes, errors, guard. It loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from mlx_port.commands.serve.captions import captions
 from mlx_port.commands.serve.encode import encode
 from mlx_port.commands.serve.errors import ApiError, api_error
 from mlx_port.commands.serve.guard import Guard
+from mlx_port.commands.serve.page import page
 from mlx_port.commands.serve.service import Service
 from tts_core.errors import SpeechError, did_you_mean
 
 _ROUTES = [
+    Route("/", page, methods=["GET"]),
+    Route("/page/{name}", page, methods=["GET"]),
     Route("/v1/audio/speech", routes.speech, methods=["POST"]),
     Route("/v1/audio/speech/batch", batch, methods=["POST"]),
     Route("/v1/audio/encode", encode, methods=["POST"]),

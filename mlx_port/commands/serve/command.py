@@ -107,6 +107,9 @@ DAY = 86400.0
     show_default=True,
     help="Seconds to finish requests after SIGTERM.",
 )
+@click.option(
+    "--open", "open_page", is_flag=True, help="Open the page in the browser, once the server is ready."
+)
 @click.option("--quiet", is_flag=True, help="Log warnings only.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def serve(**given: Any) -> int:
@@ -125,6 +128,7 @@ def serve(**given: Any) -> int:
         idle_unload=given["idle_unload"],
         warm_up=given["warm_up"],
         drain_seconds=given["drain"],
+        open_page=given["open_page"],
         access=Access(given["host"], _key(given["api_key"]), _origins(given["cors"]), given["allow_host"]),
         limits=Limits(
             text=given["max_text"], audio_seconds=given["max_audio"], request_seconds=given["timeout"]

@@ -20,11 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mlx_port.commands.serve.errors import ApiError
 from mlx_port.commands.serve.metrics import Metrics
+from mlx_port.commands.serve.page import contents
 from mlx_port.commands.serve.settings import Access
 from tts_core.printable import one_line
 
 _LOG = logging.getLogger("mlx_port.serve")
-OPEN = ("/health",)  # no key is asked
+OPEN = ("/health",)  # no key is asked, nor for the page's own files
 EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after"
 SENT = "authorization, content-type"
 METHODS = "GET, POST, DELETE"
@@ -60,7 +61,7 @@ class Guard:
             if origin is not None and scope["method"] == "OPTIONS":
                 await self._preflight(scope, receive, answer)
                 return
-            if scope["path"] not in OPEN:
+            if scope["path"] not in OPEN and scope["path"] not in contents():
                 self._check_key(_one(headers, "authorization"))
         except ApiError as error:
             self.metrics.errors.labels(error.code).inc()

@@ -13,6 +13,7 @@ import click
 import uvicorn
 
 from mlx_port.commands.serve.app import build
+from mlx_port.commands.serve.browser import open_page, page_url
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.settings import Settings
@@ -94,6 +95,9 @@ def _serve(service: Service) -> int:
         if engine.ready and not told:
             told = True
             _LOG.info("ready: %s", one_line(", ".join(service.names)))
+            if settings.open_page:
+                port = server.servers[0].sockets[0].getsockname()[1]
+                open_page(page_url(settings.access.host, port))
         if engine.error is not None:
             server.should_exit = True
 

@@ -54,5 +54,6 @@ class Settings:
     idle_unload: float | None = None
     warm_up: bool = True
     drain_seconds: float = 30.0
+    open_page: bool = False
     access: Access = field(default_factory=Access)
     limits: Limits = field(default_factory=Limits)

@@ -121,7 +121,7 @@ def test_other_content_types(server: Served) -> None:
         ("PUT", "/v1/models", 405, "it takes GET, HEAD"),
         ("GET", "/docs", 404, "no such route"),
         ("GET", "/openapi.json", 404, "no such route"),
-        ("GET", "/", 404, "no such route"),
+        ("GET", "/page", 404, "no such route"),
         ("POST", "/v1/audio/speach", 404, "did you mean /v1/audio/speech?"),
         ("GET", "/v1/models/", 404, "no such route"),
         ("GET", "/v1/audio/voices/../../../etc/passwd", 404, ""),

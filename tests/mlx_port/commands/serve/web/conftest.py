@@ -1,0 +1,41 @@
+"""Chromium on the page of a server with the embedded voice; without Chromium or selenium, skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mlx_port.commands.serve.web.chromium import Page, chromium
+
+if TYPE_CHECKING:
+    from tests.mlx_port.commands.serve.served import Served
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of the embedded voice."""
+    pytest.importorskip("mlx.core", reason="MLX is not installed")
+    from mlx_port.commands.serve.run import sources
+    from mlx_port.commands.serve.settings import Settings
+    from tests.mlx_port.commands.serve.served import served
+
+    source = sources(Settings())["embedded"]
+    with served(tmp_path_factory.mktemp("voices"), {"embedded": source}) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A tab of the browser."""
+    with chromium(tmp_path_factory.mktemp("downloads")) as found:
+        yield found
+
+
+@pytest.fixture
+def page(tab: Page, embedded: Served) -> Iterator[Page]:
+    """The page of the embedded voice. At the end the console has no complaints, such as of the policy."""
+    tab.open(embedded.url)
+    yield tab
+    assert tab.errors() == []

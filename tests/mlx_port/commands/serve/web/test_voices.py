@@ -1,0 +1,76 @@
+"""Voices are uploaded, recorded, used and removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.mlx_port.commands.serve.served import Served
+from tests.mlx_port.commands.serve.web.chromium import QUIET, Page, level
+
+pytestmark = pytest.mark.browser
+SAID = "[S1] Hello there, this is a voice."
+
+
+def test_a_voice_is_uploaded_used_and_removed(page: Page, embedded: Served, tmp_path: Path) -> None:
+    file = tmp_path / "own.wav"
+    file.write_bytes(embedded.post(input=SAID, seed=1, response_format="wav").content)
+    page.click("add-voice")
+    page.fill("voice-name", "own")
+    page.the("recording-1").send_keys(str(file))
+    page.fill("recording-1-text", SAID)
+    page.fill("consent", "It is a voice of our own.")
+    page.wait("document.querySelector('#recordings audio').readyState > 0")
+    page.click("voice-save")
+    page.wait("document.getElementById('voice').value === 'own'")
+    assert embedded.service.voices.voice("own").transcripts == (SAID,)
+    assert "-F 'name=own'" in page.text("code")
+    page.fill("option-seed", "2")
+    page.speak("[S1] Good morning.")
+    assert '"voice": "own"' in page.text("code")
+    body = {"input": "[S1] Good morning.", "seed": 2, "response_format": "wav"}
+    own = embedded.post(**body, voice="own").content
+    np.testing.assert_array_equal(page.sound(), np.frombuffer(own[44:], "<i2"))
+    assert own != embedded.post(**body).content
+    page.click("remove-voice")
+    page.driver.switch_to.alert.accept()
+    page.wait("document.getElementById('voice').value !== 'own'")
+    assert embedded.service.voices.names() == []
+
+
+def test_a_voice_is_recorded(page: Page, embedded: Served) -> None:
+    """With the browser's fake microphone, which beeps."""
+    page.click("add-voice")
+    page.fill("voice-name", "beeps")
+    page.driver.find_element("css selector", ".record").click()
+    page.wait("/Stop recording, 0:0[2-9]/.test(document.querySelector('.record').textContent)")
+    page.driver.find_element("css selector", ".record").click()
+    page.wait("document.querySelector('#recordings audio').readyState > 0")
+    page.fill("recording-1-text", "[S1] Beep beep beep.")
+    page.fill("consent", "It is a machine.")
+    page.click("voice-save")
+    page.wait("document.getElementById('voice').value === 'beeps'")
+    assert 2 <= embedded.service.voices.voice("beeps").seconds[0] < 6
+    samples, _ = soundfile.read(embedded.service.voices.folder / "beeps" / "1.wav")
+    assert level(samples) > QUIET
+    embedded.service.voices.remove("beeps")
+
+
+def test_an_upload_that_is_refused_says_why(page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "no.wav"
+    file.write_bytes(b"not a sound" * 99)
+    page.click("add-voice")
+    page.fill("voice-name", "no")
+    page.fill("recording-1-text", SAID)
+    page.fill("consent", "yes")
+    page.click("voice-save")
+    assert page.text("voice-error") == "Choose a file, or record one."
+    page.the("recording-1").send_keys(str(file))
+    page.click("voice-save")
+    page.wait("document.getElementById('voice-error').textContent.startsWith('audio_sample: ')")
+    page.click("voice-cancel")
+    page.run("arguments[0].value = ''", page.the("recording-1"))
+    assert [one for one in page.errors() if "no.wav" in one] == []
