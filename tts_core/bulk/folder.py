@@ -23,7 +23,7 @@ from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.tar import TarShard
 from tts_core.errors import CheckpointError, UsageError
 from tts_core.files.json_object import read_json
-from tts_core.files.whole import whole_file
+from tts_core.files.whole import append, whole_file
 from tts_core.printable import json_text
 
 SETTINGS, MANIFEST, ERRORS = "settings.json", "manifest.jsonl", "errors.jsonl"
@@ -61,7 +61,9 @@ class Output:
         recorded = list(self._recorded())
         self.done = {line["key"] for line in recorded}
         self._samples = {line["audio_filepath"].rpartition("/")[2].removesuffix(suffix) for line in recorded}
-        self._manifest = self._open.enter_context((self.work / self._name).open("ab"))
+        self._manifest = self.work / self._name
+        self._manifest.touch()
+        self._end = self._manifest.stat().st_size
         self._errors: list[Outcome] = []
         self._shards: dict[int, TarShard] = {}
 
@@ -76,17 +78,23 @@ class Output:
         return number if self.per_shard is None else number // self.per_shard
 
     def write(self, outcome: Outcome) -> None:
-        """Write a sound and its line, or keep an error for the end. Raises OSError if the disk refuses."""
+        """Write a sound and its line, or keep an error for the end.
+
+        Raises OSError if the disk refuses; nothing of the row is then left that a later run would miss.
+        """
         if outcome.error is not None:
             self._errors.append(outcome)
             return
-        line = {"audio_filepath": self._write_sound(outcome), **outcome.fields, "key": outcome.key}
-        if outcome.captions is not None:
-            _replace(self.folder / "captions" / f"{outcome.id}.{self.captions}", outcome.captions.encode())
-        self._manifest.write(_encoded({"number": outcome.number, **line}))
-        self._manifest.flush()
-        os.fsync(self._manifest.fileno())
-        self.done.add(outcome.key)
+        if self.per_shard is None:
+            self._record(outcome, self._write_file(outcome))
+            return
+        shard = self._shard(outcome.number // self.per_shard)
+        before = shard.end
+        try:
+            self._record(outcome, self._add_sample(shard, outcome))
+        except OSError:
+            shard.cut(before)
+            raise
 
     def finish(self, keys: Mapping[str, int]) -> int:
         """Write the manifest of all writers' rows, and this run's errors; return the rows of the manifest.
@@ -106,12 +114,22 @@ class Output:
             errors.unlink(missing_ok=True)
         return len(ordered)
 
-    def _write_sound(self, outcome: Outcome) -> str:
+    def _record(self, outcome: Outcome, sound: str) -> None:
+        """Write captions and the manifest's line. sound: where it is, from the folder."""
+        if outcome.captions is not None:
+            _replace(self.folder / "captions" / f"{outcome.id}.{self.captions}", outcome.captions.encode())
+        line = {"audio_filepath": sound, **outcome.fields, "key": outcome.key}
+        content = _encoded({"number": outcome.number, **line})
+        append(self._manifest, content, self._end)
+        self._end += len(content)
+        self.done.add(outcome.key)
+
+    def _write_file(self, outcome: Outcome) -> str:
         name = f"{outcome.id}{self.suffix}"
-        if self.per_shard is None:
-            _replace(self.audio / name, outcome.sound)
-            return f"audio/{name}"
-        shard = self._shard(outcome.number // self.per_shard)
+        _replace(self.audio / name, outcome.sound)
+        return f"audio/{name}"
+
+    def _add_sample(self, shard: TarShard, outcome: Outcome) -> str:
         shard.add(f"{outcome.number:08d}{self.suffix}", outcome.sound)
         text = json_text(outcome.fields, indent=None)
         shard.add(f"{outcome.number:08d}.json", text.encode())

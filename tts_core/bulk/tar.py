@@ -8,6 +8,8 @@ import tarfile
 from collections.abc import Collection
 from pathlib import Path
 
+from tts_core.files.whole import append
+
 BLOCK = 512  # bytes
 END = bytes(2 * BLOCK)
 
@@ -20,22 +22,24 @@ class TarShard:
 
     def __init__(self, path: Path, whole: Collection[str]):
         self.path = path
-        self._end = _whole_end(path, whole)
+        self.end = _whole_end(path, whole)
         if path.exists():
-            os.truncate(path, self._end)
+            os.truncate(path, self.end)
 
     def add(self, name: str, content: bytes) -> None:
-        """Append a file; the shard ends well after each."""
+        """Append a file; the shard ends well after each. Raises OSError, and the shard is as before."""
         info = tarfile.TarInfo(name)
         info.size, info.mode = len(content), 0o644
         entry = info.tobuf() + content + bytes(-len(content) % BLOCK)
         # opened for each file: rows come in another order than shards, so that all may be in use at once
-        with self.path.open("r+b" if self.path.exists() else "wb") as file:
-            file.seek(self._end)
-            file.write(entry + END)
-            file.flush()
-            os.fsync(file.fileno())
-        self._end += len(entry)
+        append(self.path, entry + END, self.end)
+        self.end += len(entry)
+
+    def cut(self, end: int) -> None:
+        """Remove what was added since the shard's `end` was this."""
+        self.end = end
+        if self.path.exists():
+            os.truncate(self.path, end)
 
 
 def _whole_end(path: Path, whole: Collection[str]) -> int:

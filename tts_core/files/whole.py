@@ -1,11 +1,11 @@
-"""Files that appear under their names whole, or not at all."""
+"""Files that appear under their names whole, or not at all, and files that grow by whole entries."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +24,24 @@ def whole_file(path: Path, mode: int) -> Iterator[BinaryIO]:
         os.replace(partial, path)
     finally:
         Path(partial).unlink(missing_ok=True)
+
+
+def append(path: Path, content: bytes, at: int) -> None:
+    """Write content at the offset `at`, where the file ends then, and wait until it is on the disk.
+
+    Raises OSError; the file then ends at `at`.
+    """
+    try:
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.seek(at)
+            file.truncate()
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with suppress(FileNotFoundError):
+            os.truncate(path, at)
+        raise
 
 
 def sync(path: Path) -> None:

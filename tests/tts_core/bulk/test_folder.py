@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Calls
+from tts_core.bulk import folder, tar
 from tts_core.bulk.folder import Output
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.tar import TarShard, read_shard
 from tts_core.errors import CheckpointError, UsageError
+from tts_core.files import whole
 
 KEYS = {f"k{number}": number for number in range(5)}
 
@@ -109,6 +112,49 @@ def test_many_shards_hold_no_files_open(tmp_path: Path) -> None:
         assert len(os.listdir("/dev/fd")) == before
         assert output.finish({f"k{number}": number for number in range(40)}) == 40
     assert len(list((tmp_path / "audio").glob("*.tar"))) == 40
+
+
+@pytest.mark.parametrize("refused", range(3))
+def test_a_row_that_the_disk_refuses_leaves_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """Sound, its fields or its line is refused; rows after it stay, in this run and the next."""
+    asked, write = [0], whole.append
+
+    def full(path: Path, content: bytes, at: int) -> None:
+        asked[0] += 1
+        if asked[0] == 3 + refused + 1:
+            raise OSError(28, "No space left on device")
+        write(path, content, at)
+
+    monkeypatch.setattr(tar, "append", full)
+    monkeypatch.setattr(folder, "append", full)
+    with opened(tmp_path, per_shard=9) as output:
+        output.write(outcome(0))
+        with pytest.raises(OSError, match="No space"):
+            output.write(outcome(1))
+        output.write(outcome(2))
+        assert output.finish(KEYS) == 2
+    shard = tmp_path / "audio/shard-000000.tar"
+    assert [*read_shard(shard)] == ["00000000.flac", "00000000.json", "00000002.flac", "00000002.json"]
+    with opened(tmp_path, per_shard=9) as output:
+        assert output.done == {"k0", "k2"}
+        output.write(outcome(1))
+        assert output.finish(KEYS) == 3
+    assert [*read_shard(shard)][2:] == ["00000002.flac", "00000002.json", "00000001.flac", "00000001.json"]
+
+
+def test_resuming_reads_the_record_once(tmp_path: Path, calls: Calls) -> None:
+    calls.watch(Output, "_recorded")
+    with opened(tmp_path, per_shard=1) as output:
+        for number in range(3):
+            output.write(outcome(number))
+        output.finish(KEYS)
+    assert calls["_recorded"] == 2, "at the start, and for the manifest"
+    with opened(tmp_path, per_shard=1) as output:
+        for number in range(3, 5):
+            output.write(outcome(number))
+        assert calls["_recorded"] == 3
 
 
 def test_another_run_is_refused(tmp_path: Path) -> None:

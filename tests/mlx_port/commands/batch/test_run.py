@@ -169,7 +169,7 @@ def test_a_disk_that_stays_full_ends_the_run(
 ) -> None:
     (tmp_path / "rows.txt").write_text("[S1] Hello.\n" * 30)
     monkeypatch.setattr(
-        Output, "_write_sound", lambda self, outcome: (_ for _ in ()).throw(OSError(28, "full"))
+        Output, "_write_file", lambda self, outcome: (_ for _ in ()).throw(OSError(28, "full"))
     )
     assert run(["batch", str(tmp_path / "rows.txt"), "--out", str(tmp_path / "out"), "--quiet"]) == 5
     assert "10 rows could not be written" in capsys.readouterr().err
