@@ -46,7 +46,7 @@ def collect(
     sinks: list[Sink] = []
     done: list[GenerationResult] = []
     with ExitStack() as stack:
-        grows = flags.stream or (output is not None and output.path is None)
+        grows = as_it_comes(flags, output)
         if output is not None and grows:
             place, sound = stack.enter_context(output.growing(rate))
             stack.enter_context(_keeping(place, done))
@@ -70,6 +70,11 @@ def collect(
         if output is not None and not grows:
             place = output.write(result.audio, rate)
     return Spoken(result, place, as_it_came=bool(sinks))
+
+
+def as_it_comes(flags: Flags, output: Output | None) -> bool:
+    """True if parts of the speech are written before its end."""
+    return flags.stream or (output is not None and output.path is None)
 
 
 @contextmanager

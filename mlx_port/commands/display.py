@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from mlx_port.commands.generate import Flags
+from mlx_port.commands.pace import LEAST_SECONDS
 from mlx_port.commands.report import speed
 from tts_core.pipeline import Progress
 from tts_core.printable import one_line
 from tts_core.results import GenerationResult
 from tts_core.text.duration import expected_seconds
 
+FIRST_SECONDS = 1.0  # of speech: less of it is no measure of the rest
 LINE_SECONDS = 10.0  # between two lines where there is no terminal
 BAR = "{desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}] {postfix}"
 
@@ -28,11 +30,14 @@ class Display:
     """
 
     def __init__(self, request: Any):
-        self.request, self.parts = request, 0
+        self.request = request
 
     def begin(self, stage: str) -> None:
         """Name a stage that reports nothing by itself."""
         self.tell(Progress(stage, 0, self.request.seconds))
+
+    def plan(self, measure: Callable[[], float | None]) -> None:
+        """Say how long a long text takes. measure: returns the seconds, if they can be measured."""
 
     def tell(self, now: Progress) -> None:
         """Show where the generation is; the `progress` of a pipeline."""
@@ -45,27 +50,39 @@ class Display:
 
 
 class _Shown(Display):
-    """A display that prints lines. With a long text, the first speech is the measure of all."""
+    """A display that prints lines, and with a long text how long all of it will take."""
 
     def __init__(self, request: Any, *, lists: bool):
         super().__init__(request)
         self.started = time.perf_counter()
+        self.planned, self.made = False, 0.0  # seconds of speech
         if len(request.pieces) > 1:
             self.say(f"{len(request.pieces)} pieces, about {request.seconds:.0f} s of speech")
         if lists:
             for number, text in enumerate(request.pacing.texts, start=1):
                 self.say(f"{number:>4}  {expected_seconds(text):5.1f} s  {text}")
 
+    def plan(self, measure: Callable[[], float | None]) -> None:
+        """Measure if the text is long."""
+        if len(self.request.pieces) > 1 and self.request.seconds >= LEAST_SECONDS:
+            self.begin("measuring the speed")
+            seconds = measure()
+            if seconds is not None:
+                self.planned = True
+                self.say(f"about {duration(seconds)} to compute, by a short measurement")
+
     def say(self, line: str) -> None:
         """Print a line that stays."""
         click.echo(one_line(line), err=True)
 
     def add(self, part: GenerationResult) -> None:
-        """Say after the first speech of a long text how long all of it takes."""
-        self.parts += 1
-        if self.parts == 1 and not part.is_final_chunk and len(self.request.pieces) > 1 and part.samples:
-            seconds = part.real_time_factor * self.request.seconds
-            self.say(f"about {duration(seconds)} to compute, by the first {part.audio_seconds:.1f} s of it")
+        """Say by the first speech of a long text how long all of it takes, if nothing was measured."""
+        self.made += part.audio_seconds
+        if self.planned or part.is_final_chunk or len(self.request.pieces) < 2 or self.made < FIRST_SECONDS:
+            return
+        self.planned = True
+        seconds = part.real_time_factor * self.request.seconds
+        self.say(f"about {duration(seconds)} to compute, by the first {self.made:.1f} s of it")
 
 
 class Lines(_Shown):

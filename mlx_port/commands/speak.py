@@ -6,14 +6,16 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from mlx_port.commands.collect import collect
+from mlx_port.commands.collect import as_it_comes, collect
 from mlx_port.commands.display import open_display
 from mlx_port.commands.generate import Flags
 from mlx_port.commands.output import choose_output
+from mlx_port.commands.pace import seconds_to_compute
 from mlx_port.commands.report import report
 from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.config import Configs
@@ -51,14 +53,16 @@ def speak(flags: Flags) -> None:
     parts = open_model(flags.model, flags.backend, flags.dtype)
     name = str(parts.model)
     model, options = model_of(name), choose_options(name, flags.options)
-    asked = import_module(f"tts_core.{name}.request").ask(
-        parts.configs, parts.documents, text, options, read_prompt(flags, model)
-    )
+    ask, prompt = import_module(f"tts_core.{name}.request").ask, read_prompt(flags, model)
+    asked = ask(parts.configs, parts.documents, text, options, prompt)
     if output is not None:
         output.check_space(asked.seconds)
     with open_display(asked, flags) as display:
         display.begin("loading")
         pipeline = load_pipeline(parts, flags.backend)
+        if not as_it_comes(flags, output):  # a listener would wait for the measurement
+            like = partial(ask, parts.configs, parts.documents, options=options, prompt=prompt)
+            display.plan(partial(seconds_to_compute, pipeline, like, asked.seconds))
         spoken = collect(pipeline, asked, flags, output, display)
     if captions is not None:
         spoken.result.captions().save(captions)

@@ -13,7 +13,7 @@ from tts_core.results import GenerationResult, SpokenPiece
 class FakePipeline:
     """Three pieces of a tone at the embedded voice's rate.
 
-    asked: the last request.  options: those of the flags.
+    asked: the last request.  all_asked: every request, in order.  options: those of the flags.
     """
 
     sample_rate = 16000
@@ -21,6 +21,7 @@ class FakePipeline:
     def __init__(self, pieces=3, seconds=0.5, level=0.5, error=None):
         self.pieces, self.seconds, self.level, self.error = pieces, seconds, level, error
         self.asked: Any = None
+        self.all_asked: list[Any] = []
         self.options: Any = None
         self.loaded, self.stages = [], {}
         self.end: Any = "stop"
@@ -28,8 +29,9 @@ class FakePipeline:
         self.cues = ()  # of the whole speech
         self.bad = None  # a sample of the second piece
 
-    def speak(self, request, *, progress):
+    def speak(self, request, *, progress=lambda now: None):
         self.asked = request
+        self.all_asked.append(request)
         self.tell = progress
         return self._pieces()
 

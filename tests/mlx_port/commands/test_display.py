@@ -72,13 +72,27 @@ def test_a_line_now_and_then_without_a_terminal(pipeline, capsys, monkeypatch):
 
 @pytest.mark.parametrize("at", ["terminal", "file"])
 def test_the_plan_of_a_long_text(pipeline, capsys, monkeypatch, at):
-    """Pieces and speech at once; the time to compute after the first speech, by its speed."""
+    """Pieces and speech at once; the time to compute by a short measurement before the first speech."""
     made = stderr(monkeypatch, Terminal() if at == "terminal" else io.StringIO())
     assert run(capsys, "-t", LONG)[0] == 0
     shown = made.getvalue()
     seconds = pipeline.asked.seconds
     assert f"{len(pipeline.asked.pieces)} pieces, about {seconds:.0f} s of speech\n" in shown
-    assert f"about {0.42 * seconds:.0f} s to compute, by the first 0.5 s of it\n" in shown
+    assert f"about {0.42 * seconds:.0f} s to compute, by a short measurement\n" in shown
+    assert shown.count("to compute") == 1
+
+
+def test_nothing_is_measured_where_nobody_reads_it_or_somebody_listens(pipeline, capsys, tmp_path):
+    short = "[S1] One. [pause:1] Two and more."
+    for flags in (["-t", LONG, "--quiet"], ["-t", LONG, "--json"], ["-t", LONG, "--stream"], ["-t", short]):
+        pipeline.all_asked.clear()
+        code, _, err = run(capsys, *flags)
+        assert code == 0
+        assert len(pipeline.all_asked) == 1
+        assert "measurement" not in err
+        if "--stream" in flags:
+            seconds = 0.42 * pipeline.asked.seconds
+            assert err.count(f"about {seconds:.0f} s to compute, by the first 1.0 s of it\n") == 1
 
 
 def test_pieces_are_listed_where_that_is_asked_for(pipeline, capsys):
