@@ -25,75 +25,28 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from checkpoints import dia2_config
+from dia2_networks import SIZES, engine
 
-from tts_core.codecs.mimi import MIMI_24KHZ
-from tts_core.dia2.config import GATED, Dia2Config, StackConfig
+from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.request import choose_sampling
 from tts_core.dia2.run import Run
 from tts_core.dia2.script import Entry
-from tts_core.dia2.shapes import is_norm
 from tts_core.dia2.slots import Joining
-from tts_core.dia2.spec import DIA2_1B, DIA2_2B
-from tts_core.dia2.speed import SPEED
-from tts_core.dia2.tokenizer import FILE
 from tts_core.nn.noise import HostNoise
 
-TINY = replace(
-    DIA2_2B,
-    transformer=StackConfig(2, 64, 96, 4, 2, 16, GATED),
-    depformer=StackConfig(1, 32, 64, 2, 2, 16, GATED),
-    low_rank_dim=64,
-    text_vocab_size=400,
-)
-TINY_CODEC = replace(MIMI_24KHZ, hidden_size=32, num_filters=2, intermediate_size=32, num_hidden_layers=1)
-SIZES = {"2b": DIA2_2B, "1b": DIA2_1B, "tiny": TINY}
 WORDS = [Entry((40 + n % 90, 41 + n % 80), "word", 2) for n in range(600)]  # more than any run speaks
 THREE = "[S1] Hello there my "
 MORE = ["friend, ", *["it goes on. "] * 20]
 Frames = Callable[[int, int], None]  # texts, frames
 Sound = Callable[[], float]  # seconds
-
-
-def engine(side: str, config: Dia2Config, dtype: str) -> tuple[Any, str]:
-    """Build a side's engine with random weights; the codec's are float32."""
-    codec = TINY_CODEC if config is TINY else MIMI_24KHZ
-    tokenizer = SPEED.documents({"dia2": config, "mimi": codec})["dia2"][FILE]
-    package = "mlx_port" if side == "mlx" else "torch_ref"
-    network_class = import_module(f"{package}.dia2.dia2").Dia2
-    codec_class = import_module(f"{package}.codecs.mimi").Mimi
-    engine_class = import_module(f"{package}.dia2.engine").Dia2Engine
-    if side == "mlx":
-        import mlx.core as mx
-        from mlx.utils import tree_flatten
-
-        mx.random.seed(0)
-        network: Any = network_class(config)
-        parameters: Any = tree_flatten(network.parameters())
-        for name, value in parameters:
-            kind = mx.float32 if is_norm(name) else getattr(mx, dtype)
-            network.load_weights([(name, value.astype(kind))], strict=False)
-            mx.eval(network.parameters())
-        where = f"mlx_port {metadata.version('mlx')} {mx.default_device()}"
-        return engine_class(network, codec_class(codec), tokenizer), where
-    import torch
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.manual_seed(0)
-    with torch.device(device):
-        network = network_class(config).eval().requires_grad_(False)
-        built = codec_class(codec).eval().requires_grad_(False)
-    for name, value in network.named_parameters():
-        value.data = value.data.to(torch.float32 if is_norm(name) else getattr(torch, dtype))
-    where = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    return engine_class(network, built, tokenizer), f"torch_ref {torch.__version__} {where}"
 
 
 def frames_of(built: Any, config: Dia2Config, guidance: float) -> Frames:

@@ -17,11 +17,14 @@ from tts_core.errors import ResourceError
 
 FORMATS = (".srt", ".vtt")
 LINE = 42  # characters of a line on the screen, as broadcasters set it
+SCREEN = 2  # lines of a cue whose words have times
 
 _UNSEEN = "\u200b"  # a space without width: takes marks apart that a reader would act on
 _SRT_MARKS = re.compile(r"(?<=--)(?=>)|(?<=<)(?=[A-Za-z/])|(?<=\{)(?=\\)")
 _VTT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _TURN = re.compile(r"\s+(?=\[S\d\])")
+_TAG = re.compile(r"\[S\d\]")
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\Z")
 
 
 class Word(NamedTuple):
@@ -55,7 +58,10 @@ class Cue:
 
 @dataclass(frozen=True)
 class Captions:
-    """Cues in order; `str` of them for each format, `save` for a file."""
+    """Cues in order; `str` of them for each format, `save` for a file.
+
+    In files a cue whose words have times is cut where it takes more than SCREEN lines.
+    """
 
     cues: tuple[Cue, ...]
 
@@ -69,15 +75,20 @@ class Captions:
         """SubRip: numbered cues."""
         return "\n".join(
             f"{number}\n{_time(cue.start, ',')} --> {_time(cue.end, ',')}\n{_srt_text(cue)}\n"
-            for number, cue in enumerate(self.cues, start=1)
+            for number, cue in enumerate(self._screens(), start=1)
         )
 
     def vtt(self) -> str:
         """WebVTT; where words have times, each is marked with the moment at which it begins."""
         blocks = [
-            f"{_time(cue.start, '.')} --> {_time(cue.end, '.')}\n{_vtt_text(cue)}\n" for cue in self.cues
+            f"{_time(cue.start, '.')} --> {_time(cue.end, '.')}\n{_vtt_text(cue)}\n"
+            for cue in self._screens()
         ]
         return "\n".join(["WEBVTT\n", *blocks])
+
+    def _screens(self) -> Iterator[Cue]:
+        for cue in self.cues:
+            yield from _cut(cue)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the format of the suffix, .srt or .vtt, as UTF-8.
@@ -123,6 +134,43 @@ def _wrapped(words: Sequence[str]) -> list[str]:
     return lines
 
 
+def _said(cue: Cue) -> list[str]:
+    """Its words as its text writes them, with the tag of a turn that they begin."""
+    said, tag = [], ""
+    for part in cue.text.split():
+        if _TAG.fullmatch(part):
+            tag = f"{part} "
+        else:
+            said.append(tag + part)
+            tag = ""
+    return said if len(said) == len(cue.words) else [word.text.strip() for word in cue.words]
+
+
+def _cut(cue: Cue) -> Iterator[Cue]:
+    """Cut a cue whose words have times into screens: before a turn, else after a sentence, else anywhere."""
+    if not cue.words:
+        yield cue
+        return
+    said, start = _said(cue), 0
+    while start < len(said):
+        stop = start + 1
+        while stop < len(said) and _lines(" ".join(said[start : stop + 1])).count("\n") < SCREEN:
+            stop += 1
+        if stop < len(said):
+            stop = _best_stop(said, start, stop)
+        begin = cue.words[start].start if start else cue.start
+        end = cue.words[stop].start if stop < len(said) else cue.end
+        yield Cue(" ".join(said[start:stop]), begin, end, cue.words[start:stop])
+        start = stop
+
+
+def _best_stop(said: Sequence[str], start: int, stop: int) -> int:
+    places = range(stop, start, -1)
+    turns = (place for place in places if _TAG.match(said[place]))
+    sentences = (place for place in places if _SENTENCE_END.search(said[place - 1]))
+    return next(turns, None) or next(sentences, None) or stop
+
+
 def _srt_text(cue: Cue) -> str:
     return _SRT_MARKS.sub(_UNSEEN, _lines(cue.text))
 
@@ -132,8 +180,8 @@ def _vtt_text(cue: Cue) -> str:
     if not cue.words:
         return _lines(cue.text).translate(_VTT_ESCAPES)
     said, last = [], _milliseconds(cue.start)
-    for word in cue.words:
-        now, text = _milliseconds(word.start), word.text.strip().translate(_VTT_ESCAPES)
+    for word, written in zip(cue.words, _said(cue), strict=True):
+        now, text = _milliseconds(word.start), written.translate(_VTT_ESCAPES)
         if last < now < _milliseconds(cue.end):
             text, last = f"<{_time(word.start, '.')}>{text}", now
         said.append(text)

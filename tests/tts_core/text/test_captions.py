@@ -65,6 +65,35 @@ def test_words_are_marked_with_their_times() -> None:
     assert Captions((cue,)).srt().splitlines()[2] == "Hello <\u200byou> and me. !"
 
 
+def test_long_cues_with_timed_words_are_cut_into_screens() -> None:
+    """Two lines at most, cut before a turn or after a sentence where there is one; words keep their times."""
+    text = (
+        "[S1] Hello there my friend. [S2] Oh, hello! It is a long way from here to the inn, and then some "
+        "more of it follows until the end of this one sentence without any stop"
+    )
+    spoken = [word for word in text.split() if not word.startswith("[")]
+    words = tuple(Word(word, 1 + 0.5 * place) for place, word in enumerate(spoken))
+    captions = Captions((Cue(text, 0.5, 30.0, words),))
+    assert len(captions) == 1
+    blocks = captions.srt().split("\n\n")
+    assert [block.splitlines()[2:] for block in blocks] == [
+        ["[S1] Hello there my friend."],
+        ["[S2] Oh, hello!"],
+        ["It is a long way from here to the inn, and", "then some more of it follows until the end"],
+        ["of this one sentence without any stop"],
+    ]
+    times = [block.splitlines()[1] for block in blocks]
+    assert times[0] == "00:00:00,500 --> 00:00:03,000"
+    assert times[1] == "00:00:03,000 --> 00:00:04,000"
+    assert times[-1].endswith("00:00:30,000")
+    vtt = captions.vtt()
+    assert "[S1] <00:00:01.500>" not in vtt
+    assert "<00:00:01.000>[S1] Hello <00:00:01.500>there" in vtt
+    assert vtt.count(" --> ") == 4
+    other = Cue("Numbers: 12.", 0.0, 2.0, (Word("Numbers", 0.1), Word("twelve", 0.8), Word(".", 1.2)))
+    assert "Numbers <00:00:00.800>twelve" in Captions((other,)).vtt()
+
+
 def test_a_word_ends_where_the_next_begins() -> None:
     words = (Word("Hello", 1.0), Word("you", 1.5, 1.8), Word("all.", 2.0))
     assert [word.end for word in Cue("Hello you all.", 1.0, 3.0, words).timed()] == [1.5, 1.8, 3.0]

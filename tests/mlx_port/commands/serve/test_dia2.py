@@ -1,0 +1,101 @@
+"""Dia2 behind the server: words with their times as events, and several speeches in one batch."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.mlx_port.commands.serve.served import SOON, Served, served
+from tests.mlx_port.commands.serve.spoken import events, pieces_of, sound_of
+from tests.tiny.dia2 import published_dia2
+from tts_core.results import join
+
+TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mlx.core", reason="MLX is not installed")
+    from converters.convert import convert
+    from converters.published import open_published
+
+    made = tmp_path_factory.mktemp("dia2") / "model"
+    convert(
+        open_published(published_dia2(tmp_path_factory.mktemp("dia2") / "published")), made, dtype="float32"
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def dia2(folder: Path, tmp_path_factory: pytest.TempPathFactory):
+    from mlx_port.dia2.pipeline import assemble
+    from mlx_port.loading import open_parts
+    from tts_core.serving.source import Source
+
+    parts = open_parts(folder)
+    source = Source("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
+    with served(tmp_path_factory.mktemp("voices"), source) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> Any:
+    from mlx_port import Dia2Pipeline
+
+    return Dia2Pipeline.load(folder)
+
+
+def speak(server: Served, text: str, **more: Any) -> list[dict[str, Any]]:
+    return events(server.post(input=text, response_format="wav", stream_format="sse", **more))
+
+
+def test_words_are_events_with_their_times(dia2: Served, alone: Any) -> None:
+    """Before the sound in which they begin; a piece has them all, with ends."""
+    found = speak(dia2, TEXT, seed=5, pieces=True)
+    words = [event for event in found if event["type"] == "speech.audio.word"]
+    expected = alone.generate(TEXT, seed=5)
+    assert [(one["text"], one["start"]) for one in words] == [(one.text, one.start) for one in expected.words]
+    first = next(place for place, event in enumerate(found) if event["type"] == "speech.audio.delta")
+    assert found.index(words[-1]) > first  # not all at once
+    [piece] = pieces_of(found)
+    assert [word["text"] for word in piece["words"]] == [word["text"] for word in words]
+    assert all(word["end"] >= word["start"] for word in piece["words"])
+    assert len(sound_of(found)) == len(expected.audio)
+
+
+def test_speeches_of_a_batch_are_those_of_the_text_alone(dia2: Served, alone: Any) -> None:
+    found: dict[int, list[dict[str, Any]]] = {}
+
+    def ask(seed: int) -> None:
+        found[seed] = speak(dia2, TEXT, seed=seed)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+    for seed, answer in found.items():
+        expected = alone.generate(TEXT, seed=seed)
+        clipped = np.round(expected.audio * 32767)
+        assert np.abs(sound_of(answer) - clipped).max() <= 2
+    assert len(found) == 3
+
+
+def test_text_that_is_fed_is_spoken_before_it_ends(dia2: Served, alone: Any) -> None:
+    """Words, not sentences: the first sound comes while the text goes on."""
+    speech = dia2.service.engine.submit("talk", "[S1] Hello there fri", options={"seed": 5}, more=True)
+    speech.feed("end. [S2] Oh, hello!")
+    parts = [speech.get(SOON)]
+    assert parts[0] is not None
+    assert speech.state == "speaking"
+    speech.feed(" (laughs) I can't wait.")
+    speech.end()
+    parts += [*speech]
+    whole = join([part for part in parts if part is not None])
+    expected = alone.generate(TEXT, seed=5)
+    np.testing.assert_array_equal(whole.codes, expected.codes)
+    assert whole.words == expected.words
