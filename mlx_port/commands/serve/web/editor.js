@@ -1,4 +1,5 @@
-// The script: a text field over a copy of its text in which every turn has its speaker's color.
+// The script: a text field over a copy of its text in which every turn has its speaker's color. The copy sets the
+// height, and both scroll together.
 
 import { byId, element } from "./dom.js";
 
@@ -27,7 +28,6 @@ export class Editor {
     this.most = Infinity;
     this.field.value = sessionStorage.getItem(DRAFT) ?? "";
     this.field.addEventListener("input", () => this.refresh());
-    this.field.addEventListener("scroll", () => (this.shown.scrollTop = this.field.scrollTop));
   }
 
   get text() {

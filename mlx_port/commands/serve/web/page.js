@@ -1,6 +1,7 @@
 // The page: what its parts do together.
 
 import { ApiError, askJson } from "./api.js";
+import { Code } from "./code.js";
 import { byId, element, icon, show } from "./dom.js";
 import { saveCaptions, saveSound } from "./download.js";
 import { Editor } from "./editor.js";
@@ -15,7 +16,7 @@ import { Voices } from "./voices.js";
 import { Waveform } from "./waveform.js";
 
 const [editor, options, voices, newVoice] = [new Editor(), new Options(), new Voices(), new NewVoice()];
-const [player, waveform, list] = [new Player(), new Waveform(), new PieceList()];
+const [player, waveform, list, code] = [new Player(), new Waveform(), new PieceList(), new Code()];
 const [play, status] = [byId("play"), byId("status")];
 
 let server = null; // the description of its models, formats and limits
@@ -24,9 +25,6 @@ let heard = null; // its sound: as it arrives, then joined from the kept takes
 let cues = null; // times of the pieces in it
 let selected = null; // seconds of the piece that plays
 let stopping = null; // an AbortController while something is spoken
-let code = { curl: "", python: "" };
-let language = "curl";
-let shownCode = () => code;
 
 const model = () => server.models.find((each) => each.id === byId("model").value);
 const message = (text) => (status.textContent = text);
@@ -126,8 +124,7 @@ function heardSpeech(arriving, event) {
     [speech, heard, cues, selected] = [arriving, arriving.sound, null, null];
     byId("speech-card").hidden = false;
     const asked = withSeed(speech);
-    shownCode = (format) => ofSpeech(asked, format);
-    showCode();
+    code.show((format) => ofSpeech(asked, format));
     explain();
     ready();
     player.play(heard);
@@ -166,8 +163,7 @@ async function speakAgain({ place }) {
   list.show(speech, cues, false);
   playTake({ place, number: piece.takes.length - 1 });
   const asked = withSeed(speech);
-  shownCode = (format) => ofPiece(asked, place, seed, format);
-  showCode();
+  code.show((format) => ofPiece(asked, place, seed, format));
 }
 
 function playTake({ place, number }) {
@@ -210,13 +206,6 @@ function explain() {
   const seconds = heard.complete ? `${(heard.length / heard.rate).toFixed(1)} s, ` : "";
   const seed = speech.seed === null ? "" : `, seed ${speech.seed}`;
   byId("facts").textContent = `${seconds}${(heard.rate / 1000).toFixed(1)} kHz${seed}`;
-}
-
-function showCode() {
-  byId("code-card").hidden = false;
-  code = shownCode(byId("format").value);
-  byId("code").textContent = code[language];
-  for (const name of ["curl", "python"]) byId(name).setAttribute("aria-pressed", String(name === language));
 }
 
 /** Show what is heard, as long as something plays. */
@@ -262,8 +251,7 @@ voices.addEventListener("failed", ({ detail }) => failed(detail));
 newVoice.addEventListener("added", async ({ detail: { name, form } }) => {
   await voices.refresh(name);
   message(`The voice ${name} is added.`);
-  shownCode = () => ofVoice(form);
-  showCode();
+  code.show(() => ofVoice(form));
 });
 byId("model").addEventListener("change", fitModel);
 byId("speak").addEventListener("click", speakScript);
@@ -272,17 +260,7 @@ play.addEventListener("click", toggle);
 byId("download").addEventListener("click", () => saved(() => saveSound(heard, byId("format").value)));
 byId("srt").addEventListener("click", () => saved(() => saveCaptions(cues, "srt")));
 byId("vtt").addEventListener("click", () => saved(() => saveCaptions(cues, "vtt")));
-byId("format").addEventListener("change", showCode);
-for (const name of ["curl", "python"]) {
-  byId(name).addEventListener("click", () => {
-    language = name;
-    showCode();
-  });
-}
-byId("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText(byId("code").textContent);
-  message("Copied.");
-});
+code.addEventListener("copied", () => message("Copied."));
 document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]")) return;
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

@@ -101,6 +101,17 @@ def test_a_voice_that_is_uploaded_speaks(tmp_path: Path) -> None:
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "voice")
 
 
+def test_open_starts_the_browser_once_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    visited = tmp_path / "visited"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {visited}.new && mv {visited}.new {visited}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    with started(tmp_path, "--no-warm-up", "--open") as (_, url, _):
+        until(visited.exists)
+        assert visited.read_text() == f"{url}/"
+
+
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     with started(tmp_path, "--no-warm-up") as (process, _, _):
         process.send_signal(signal.SIGINT)

@@ -37,8 +37,22 @@ return low;
 """
 
 
+WIDE = """
+const wide = [];
+for (const box of document.querySelectorAll(".card, dialog[open], fieldset, .code, .wave")) {
+  const {left, right} = box.getBoundingClientRect();
+  for (const one of box.querySelectorAll("*")) {
+    const own = one.getBoundingClientRect();
+    if (!one.checkVisibility() || own.width <= 1 || one.closest(".hidden, svg, audio")) continue;
+    if (own.left < left - 1 || own.right > right + 1) wide.push(`${one.tagName} ${one.id} in ${box.id}`);
+  }
+}
+return wide;
+"""
+
+
 def test_screens_and_schemes(page: Page) -> None:
-    """Nothing is wider than the screen, text has a contrast of 4.5 (WCAG AA), the dark scheme is dark."""
+    """Nothing is wider than its box or the screen, text has a contrast of 4.5 (WCAG AA), dark is dark."""
     page.speak(SCRIPT)
     page.click("again-0")
     page.finish()
@@ -50,6 +64,7 @@ def test_screens_and_schemes(page: Page) -> None:
                 if button is not None:
                     page.click(button)
                 assert page.run("return document.documentElement.scrollWidth") <= width
+                assert page.run(WIDE) == []
                 assert page.run(CONTRAST) == []
             page.click("voice-cancel")
             ground = page.run("return getComputedStyle(document.body).backgroundColor").removeprefix("rgb(")

@@ -64,6 +64,20 @@ def test_marks_are_inserted_at_the_cursor(page: Page) -> None:
     assert page.the("script").get_property("value") == "[S1] One.\n[S1] [S2] [pause:0.5] "
 
 
+def test_a_long_script_scrolls_with_its_colors(page: Page) -> None:
+    """The field is as high as its colored copy, and the cursor stays in view."""
+    page.run("arguments[0].value = arguments[1]", page.the("script"), "[S1] One line.\n[S2] Another.\n" * 40)
+    page.the("script").send_keys("[S1] The end.")
+    sizes = "return ['script', 'shown'].map(name => document.getElementById(name).getBoundingClientRect())"
+    field, shown = page.run(sizes)
+    assert {name: field[name] for name in ("x", "y", "height")} == {
+        name: shown[name] for name in ("x", "y", "height")
+    }
+    box = page.run("return document.querySelector('.editor').getBoundingClientRect()")
+    assert field["height"] > 2 * box["height"]
+    assert field["bottom"] - box["bottom"] < 80
+
+
 def test_every_format_and_the_captions_are_saved(page: Page) -> None:
     page.speak(SCRIPT)
     length = len(page.sound()) / RATE
