@@ -99,6 +99,7 @@ OPTIONAL = {
     "anyio",
     "uvicorn",
     "prometheus_client",
+    "h11",
 }  # of extras, or the user's own
 
 NETWORK = {

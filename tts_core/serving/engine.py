@@ -101,13 +101,14 @@ class SpeechEngine:
         options: Mapping[str, Any] = NOTHING,
         prompt: PromptLike = None,
         more: bool = False,
+        ahead: float | None = None,
         on_part: Callable[[Speech], None] | None = None,
     ) -> Speech:
         """Queue a text; its speech begins as soon as a place is free.
 
         model: a name of `models`.  options: changes of the model's options, by name.  prompt: reference
         speech.  more: the text goes on, with `Speech.feed`. A source that is not `fed` speaks each text as a
-        piece of its own, so give whole sentences.  on_part: see Speech.
+        piece of its own, so give whole sentences.  ahead, on_part: see Speech.
         Raises, before anything is queued: NotFoundError for an unknown model, UsageError for a text, option
         or prompt that cannot be used, BusyError for a full queue, ResourceError while closing.
         """
@@ -118,7 +119,7 @@ class SpeechEngine:
         self._check_room()
         ask = source.live if more and not source.fed else source.request
         request = ask(text, options, prompt)
-        speech = Speech(model, request, more=more, on_part=on_part, wake=self._wake)
+        speech = Speech(model, request, more=more, on_part=on_part, wake=self._wake, ahead=ahead)
         with self._changed:
             self._check_room()
             self._queue.append(speech)
@@ -227,12 +228,15 @@ class SpeechEngine:
                 self._feed(one, key, speech)
 
     def _feed(self, one: Loaded, key: int, speech: Speech) -> None:
+        if not one.wants_text(key):
+            return
         try:
             for text in speech.take_texts():
                 if text is None:
                     one.session.end(key)
                 else:
                     one.session.feed(key, text)
+            self._news |= speech.has_texts
         except SpeechError as error:
             one.session.leave(key)
             self._end(one, key, error)
@@ -288,6 +292,7 @@ class SpeechEngine:
                 continue
             speech = one.speeches[event.key]
             speech.give(event.result)
+            self._news |= speech.has_texts
             if event.result.finish_reason is not None:
                 del one.speeches[event.key]
                 self._record(speech)

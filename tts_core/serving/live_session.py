@@ -97,6 +97,11 @@ class LiveSession:
             self._lives[self._joined] = _Live(request.chain, cancel, more)
         return self._joined
 
+    def wants(self, key: int) -> bool:
+        """Return True once a request has spoken all of its text."""
+        live = self._lives[key]
+        return not (live.is_speaking or live.is_due)
+
     def feed(self, key: int, text: str) -> None:
         """As in Session. A text that cannot be spoken ends the request when its turn comes."""
         self._lives[key].texts.append(text)

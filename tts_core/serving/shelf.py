@@ -31,6 +31,10 @@ class Loaded:
     speeches: dict[int, Speech] = field(default_factory=dict)
     used: float = field(default_factory=time.perf_counter)
 
+    def wants_text(self, key: int) -> bool:
+        """Return True if a request can take further text now."""
+        return not isinstance(self.session, LiveSession) or self.session.wants(key)
+
 
 class Shelf:
     """All models of an engine, loaded or not. For the thread that speaks only.

@@ -22,7 +22,8 @@ class Speech:
     model: its name in the engine.  more: its text goes on, with `feed` and `end`.
     on_part: called with the speech after every part and once more after the end, by the thread that speaks;
     it must return at once, such as `lambda speech: loop.call_soon_threadsafe(event.set)`.
-    wake: called after a change by the caller.
+    wake: called after a change by the caller.  ahead: seconds of sound that nobody has taken, beyond which no
+    further text is read; None reads all.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Speech:
         more: bool,
         on_part: Callable[[Speech], None] | None,
         wake: Callable[[], None],
+        ahead: float | None = None,
     ):
         self.model, self.request, self.more = model, request, more
         self._complete = not more
@@ -44,7 +46,8 @@ class Speech:
         self.finish_reason: FinishReason | None = None
         self.error: Exception | None = None
         self.cancelled = threading.Event()
-        self.samples = self.token_count = self.sample_rate = 0
+        self.samples = self.token_count = self.sample_rate = self._taken = 0
+        self._ahead = ahead
         self._on_part, self._wake = on_part, wake
         self._changed = threading.Condition()
         self._parts: deque[GenerationResult] = deque()
@@ -67,7 +70,12 @@ class Speech:
             if not self._changed.wait_for(lambda: self._parts or self.ended is not None, timeout):
                 raise TimeoutError("speech: no part yet")
             if self._parts:
-                return self._parts.popleft()
+                part = self._parts.popleft()
+                was_behind = self._is_behind
+                self._taken += part.samples
+                if was_behind and not self._is_behind:
+                    self._wake()
+                return part
             if self.error is not None:
                 raise self.error
             return None
@@ -100,12 +108,24 @@ class Speech:
             self._texts.append(None)
             self._wake()
 
+    @property
+    def has_texts(self) -> bool:
+        """For the thread that speaks: True if `take_texts` has any."""
+        return bool(self._texts) and not self._is_behind
+
     def take_texts(self) -> list[str | None]:
-        """For the thread that speaks: text fed since this was last asked; None is its end."""
-        texts = []
-        while self._texts:
+        """For the thread that speaks: text fed since this was last asked; None is its end. One at a time, and
+        none while the listener is behind, where `ahead` is given.
+        """
+        texts: list[str | None] = []
+        while self.has_texts and not (texts and self._ahead is not None):
             texts.append(self._texts.popleft())
         return texts
+
+    @property
+    def _is_behind(self) -> bool:
+        unheard = self.samples - self._taken
+        return self._ahead is not None and unheard > self._ahead * self.sample_rate
 
     def begin(self) -> None:
         """For the thread that speaks: the request has joined a batch."""

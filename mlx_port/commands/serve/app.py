@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 
 from mlx_port.commands.serve import routes, voices
 from mlx_port.commands.serve.batch import batch
@@ -16,6 +16,7 @@ from mlx_port.commands.serve.captions import captions
 from mlx_port.commands.serve.encode import encode
 from mlx_port.commands.serve.errors import ApiError, api_error
 from mlx_port.commands.serve.guard import Guard
+from mlx_port.commands.serve.live.websocket import LiveSpeech
 from mlx_port.commands.serve.page import page
 from mlx_port.commands.serve.service import Service
 from tts_core.errors import SpeechError, did_you_mean
@@ -25,6 +26,7 @@ _ROUTES = [
     Route("/page/{name}", page, methods=["GET"]),
     Route("/v1/audio/speech", routes.speech, methods=["POST"]),
     Route("/v1/audio/speech/batch", batch, methods=["POST"]),
+    WebSocketRoute("/v1/audio/speech/stream", LiveSpeech()),
     Route("/v1/audio/encode", encode, methods=["POST"]),
     Route("/v1/audio/captions", captions, methods=["POST"]),
     Route("/v1/audio/voices", voices.list_voices, methods=["GET"]),

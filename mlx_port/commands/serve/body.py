@@ -49,12 +49,18 @@ async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
     if kind != "application/json":
         raise invalid(None, f"content-type: {kind!r} is not application/json; send JSON with that header")
     body = await read_bytes(request, limits.body, limits.body_seconds)
+    return parse(body, "body")
+
+
+def parse(text: bytes | str, where: str) -> dict[str, Any]:
+    """Parse a JSON object. where: in messages. Raises ApiError 400, also for NaN and fields given twice."""
     try:
-        content = json.loads(body.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_once)
+        given = text.decode("utf-8") if isinstance(text, bytes) else text
+        content = json.loads(given, parse_constant=_refuse, object_pairs_hook=_once)
     except (ValueError, RecursionError) as fault:
-        raise invalid(None, f"body: not readable as JSON: {fault}", "invalid_json") from None
+        raise invalid(None, f"{where}: not readable as JSON: {fault}", "invalid_json") from None
     if not isinstance(content, dict):
-        raise invalid(None, "body: not a JSON object", "invalid_json")
+        raise invalid(None, f"{where}: not a JSON object", "invalid_json")
     return content
 
 
@@ -83,6 +89,23 @@ def read_speech(body: Mapping[str, Any], limits: Limits) -> Asked:
     text = _string(given, "input", None, limits.text)
     if not text.strip():
         raise invalid("input", "input: empty; give the text to speak")
+    return _fields(given, text, limits)
+
+
+def read_live(body: Mapping[str, Any], limits: Limits) -> Asked:
+    """Check the fields of a speech whose text follows; its sound is pcm. Raises ApiError 400 naming one."""
+    given = {name: value for name, value in body.items() if value is not None}
+    if "input" in given:
+        raise invalid("input", "input: send the text in messages of type text")
+    for name in ("stream_format", "pieces"):
+        if name in given:
+            raise invalid(name, f"{name}: not for a speech over a WebSocket; leave it out")
+    return _fields(
+        {**given, "response_format": _choice(given, "response_format", ("pcm",), "pcm")}, "", limits
+    )
+
+
+def _fields(given: Mapping[str, Any], text: str, limits: Limits) -> Asked:
     if len(_string(given, "instructions", "", limits.text)) and not given["instructions"].strip():
         raise invalid("instructions", "instructions: blank; leave it out")
     model = _string(given, "model", "", 200) or None

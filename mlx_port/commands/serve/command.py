@@ -18,6 +18,7 @@ LIBRARIES = {
     "uvicorn": "uvicorn",
     "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
+    "websockets": "websockets",
 }
 DAY = 86400.0
 

@@ -82,9 +82,12 @@ class Flow:
 
     def _submit(self) -> None:
         """Keep the speech at once: a request that is abandoned meanwhile must not leave it behind."""
-        self.speech = self.service.submit(self.asked, self._notice)
+        self.speech = self._queued()
         if self._closed:
             self.speech.cancel()
+
+    def _queued(self) -> Speech:
+        return self.service.queue(self.service.order(self.asked), self._notice)
 
     async def _next(self) -> GenerationResult | None:
         """Return the next part; None after the last."""

@@ -29,6 +29,7 @@ OPEN = ("/health",)  # no key is asked, nor for the page's own files
 EXPOSED = "x-request-id, x-seed, x-sample-rate, x-expected-seconds, retry-after"
 SENT = "authorization, content-type"
 METHODS = "GET, POST, DELETE"
+ANSWERS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
 
 
 class Guard:
@@ -36,33 +37,36 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, metrics: Metrics):
         self.app, self.access, self.metrics = app, access, metrics
-        self._key = None if access.api_key is None else _digest(access.api_key)
         own = platform.node().lower()
         self._hosts = {"localhost", own, f"{own}.local", access.host.lower(), *map(str.lower, access.hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request (ASGI)."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
         number, started = f"req_{secrets.token_hex(12)}", time.perf_counter()
         headers, origin, status = _headers(scope), None, 0
+        is_socket = scope["type"] == "websocket"
 
         async def answer(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], *self._added(number, origin)]
+            if message["type"] in ANSWERS:
+                status = message.get("status", 101)
+                message["headers"] = [*message.get("headers", []), *self._added(number, origin)]
             await send(message)
 
         try:
             origin = _one(headers, "origin")
             self._check_origin(_one(headers, "host"), origin)
-            if origin is not None and scope["method"] == "OPTIONS":
+            if origin is not None and not is_socket and scope["method"] == "OPTIONS":
                 await self._preflight(scope, receive, answer)
                 return
             if scope["path"] not in OPEN and scope["path"] not in contents():
-                self._check_key(_one(headers, "authorization"))
+                authorization = _one(headers, "authorization")
+                scope["has_key"] = not is_socket or authorization is not None  # its first message may have it
+                if scope["has_key"]:
+                    self._check_key(authorization)
         except ApiError as error:
             self.metrics.errors.labels(error.code).inc()
             await error.response()(scope, receive, answer)
@@ -79,7 +83,7 @@ class Guard:
         if origin not in own:
             message = "origin: web pages of other sites may not use this server; --cors ORIGIN lets one"
             raise ApiError(403, message, code="origin_refused")
-        if self._key is None and not self._is_ours(host):
+        if self.access.api_key is None and not self._is_ours(host):
             message = "host: not a name of this server; start it with --allow-host NAME, or with --api-key"
             raise ApiError(403, message, code="host_refused")
 
@@ -95,10 +99,11 @@ class Guard:
 
     def _check_key(self, authorization: str | None) -> None:
         """Raise ApiError 401 for a missing or wrong key. Takes the same time for every key."""
-        if self._key is None:
+        if self.access.api_key is None:
             return
         scheme, _, given = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(_digest(given.strip()), self._key):
+        assert self.access.api_key is not None
+        if scheme.lower() != "bearer" or not is_key(given.strip(), self.access.api_key):
             challenge = {"www-authenticate": "Bearer"}
             message = "api key: missing or wrong; send it as Authorization: Bearer KEY"
             raise ApiError(401, message, code="invalid_api_key", headers=challenge)
@@ -120,9 +125,10 @@ class Guard:
         return added
 
     def _note(self, scope: Scope, number: str, status: int, seconds: float) -> None:
-        endpoint = getattr(scope.get("endpoint"), "__name__", "none")
-        self.metrics.answers.labels(endpoint, status).inc()
-        path = one_line(f"{scope['method']} {scope['path']}"[:200])
+        endpoint = scope.get("endpoint")
+        name = getattr(endpoint, "__name__", "none" if endpoint is None else type(endpoint).__name__)
+        self.metrics.answers.labels(name, status).inc()
+        path = one_line(f"{scope.get('method', 'WS')} {scope['path']}"[:200])
         _LOG.info("%s %d in %.2f s, %s", path, status, seconds, number)
 
 
@@ -148,5 +154,10 @@ def _name(host: str) -> str:
     return host.partition(":")[0].lower().rstrip(".")
 
 
+def is_key(given: str, key: str) -> bool:
+    """Compare a key with the server's, in the same time for every one."""
+    return hmac.compare_digest(_digest(given), _digest(key))
+
+
 def _digest(key: str) -> bytes:
-    return sha256(key.encode()).digest()
+    return sha256(key.encode("utf-8", "surrogatepass")).digest()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import psutil
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -55,6 +58,8 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.live = LiveFigures(self.registry)
+
     def watch(self, statistics: Callable[[], Statistics]) -> None:
         """Report an engine's figures."""
         self.registry.register(_Engine(statistics))
@@ -72,6 +77,38 @@ class Metrics:
     def text(self) -> bytes:
         """All figures in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+@dataclass
+class Visit:
+    """A connection. number: of those of its kind that are open.  outcome: how it ended, for the counter."""
+
+    number: int
+    outcome: str = "failed"
+
+
+class LiveFigures:
+    """Connections over which text arrives while it is spoken."""
+
+    def __init__(self, registry: CollectorRegistry):
+        self._numbers: Counts[str] = Counts()
+        self._open = Gauge("mlx_port_live_connections", "Open now.", ["kind"], registry=registry)
+        self._ended = Counter(
+            "mlx_port_live", "Connections that ended.", ["kind", "outcome"], registry=registry
+        )
+
+    @contextmanager
+    def open(self, kind: str) -> Iterator[Visit]:
+        """Count a connection while it lasts. For one thread. kind: websocket or wyoming."""
+        self._numbers[kind] += 1
+        self._open.labels(kind).set(self._numbers[kind])
+        visit = Visit(self._numbers[kind])
+        try:
+            yield visit
+        finally:
+            self._numbers[kind] -= 1
+            self._open.labels(kind).set(self._numbers[kind])
+            self._ended.labels(kind, visit.outcome).inc()
 
 
 class _Engine(Collector):

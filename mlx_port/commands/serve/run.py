@@ -14,6 +14,7 @@ import uvicorn
 
 from mlx_port.commands.serve.app import build
 from mlx_port.commands.serve.browser import open_page, page_url
+from mlx_port.commands.serve.live.protocols import HttpConnection, WebSocketConnection
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.settings import Settings
@@ -129,8 +130,10 @@ def http(service: Service, look: Callable[[], Awaitable[None]]) -> uvicorn.Confi
         build(service),
         host=settings.access.host,
         port=settings.port,
-        http="h11",
-        ws="none",
+        http=HttpConnection,
+        ws=WebSocketConnection,
+        ws_max_size=4 * settings.limits.message,  # between the two the client is told
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,

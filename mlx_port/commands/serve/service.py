@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mlx_port.commands.serve.body import Asked, has_seed, model_options
 from mlx_port.commands.serve.errors import invalid
@@ -17,6 +18,17 @@ from tts_core.prompt import Prompt
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.speech import Speech
 from tts_core.serving.voices import VoiceStore, fitted
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A speech as the engine takes it. model: its name there.  is_own: the prompt came with the request."""
+
+    model: str
+    text: str
+    options: Mapping[str, Any]
+    prompt: Prompt | None
+    is_own: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +51,8 @@ class Service:
         check_voice(asked.voice, self.voices.names())
         model_options(asked, self.engine.models[name].model, self.settings.limits)
 
-    def submit(self, asked: Asked, on_part: Callable[[Speech], None]) -> Speech:
-        """Queue a speech. Raises ApiError, and as SpeechEngine.submit.
+    def order(self, asked: Asked) -> Order:
+        """Choose model, voice and options of a speech. Raises ApiError naming the field.
 
         A voice is steady: a configured one is its recording; without one, its name gives the seed unless the
         request does.
@@ -56,10 +68,29 @@ class Service:
             prompt = None if recording is None else fitting(self.voices, recording, spec)
         if prompt is None and has_seed(spec.name):
             options.setdefault("seed", seed_of(asked.voice))
+        return Order(name, asked.text, options, prompt, is_own=asked.prompt is not None)
+
+    def queue(
+        self,
+        order: Order,
+        on_part: Callable[[Speech], None],
+        *,
+        more: bool = False,
+        ahead: float | None = None,
+    ) -> Speech:
+        """Queue a speech. more, ahead: as in SpeechEngine.submit. Raises ApiError, and as it does."""
         try:
-            return self.engine.submit(name, asked.text, options=options, prompt=prompt, on_part=on_part)
+            return self.engine.submit(
+                order.model,
+                order.text,
+                options=order.options,
+                prompt=order.prompt,
+                more=more,
+                ahead=ahead,
+                on_part=on_part,
+            )
         except UsageError as error:
-            if asked.prompt is not None and str(error).startswith("prompt: "):
+            if order.is_own and str(error).startswith("prompt: "):
                 raise invalid("prompt", str(error)) from None
             raise
 

@@ -14,6 +14,11 @@ class Limits:
     text: characters of an input or of instructions.  audio_seconds: of a speech.  request_seconds: from a
     request's arrival to its last byte.  body, upload: bytes.  upload_seconds: of a recording.
     body_seconds: for a body to arrive.  batch: texts of a batch.
+
+    Of speech whose text arrives late: sockets: open at once.  message: bytes of one.  message_rate: messages
+    a second.  start_seconds: to the first message.  idle_seconds: to the next one, while the text goes on.
+    stall_seconds: a listener may take for a frame of sound.  ahead_seconds: of sound that nobody has heard,
+    beyond which no more text is passed on.
     """
 
     text: int = 4096
@@ -24,6 +29,13 @@ class Limits:
     upload_seconds: float = 120.0
     body_seconds: float = 60.0
     batch: int = 32
+    sockets: int = 128
+    message: int = 1 << 16
+    message_rate: int = 1000
+    start_seconds: float = 10.0
+    idle_seconds: float = 60.0
+    stall_seconds: float = 20.0
+    ahead_seconds: float = 20.0
 
 
 @dataclass(frozen=True)

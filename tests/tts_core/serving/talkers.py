@@ -13,6 +13,7 @@ from tts_core.audio.delivery import Pacing
 from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
 from tts_core.results import GenerationResult, Meter
 from tts_core.serving.session import Event, Failed, Part
+from tts_core.text.captions import Cue
 
 RATE = 1000
 SAMPLES = 250  # of a word
@@ -44,7 +45,7 @@ def sound(word: str) -> np.ndarray:
 
 def part(meter: Meter, request: Said, place: int) -> GenerationResult:
     """Speak a word. The word "choke" fails."""
-    word = request.words[place]
+    word, last = request.words[place], place == len(request.words) - 1
     if word == "choke":
         raise GenerationError("talker: choked")
     audio = sound(word)
@@ -56,7 +57,8 @@ def part(meter: Meter, request: Said, place: int) -> GenerationResult:
         token_count=place + 1,
         peak_bytes=0,
         segment_idx=place,
-        finish_reason="stop" if place == len(request.words) - 1 else None,
+        finish_reason="stop" if last else None,
+        cues=[Cue(" ".join(request.words), 0, (place + 1) * SAMPLES / RATE)] if last else (),
     )
 
 

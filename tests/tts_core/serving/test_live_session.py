@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.tts_core.live.speaker import Options, Speaker
-from tests.tts_core.serving.test_engine import SOON, engine, until
+from tests.tts_core.serving.test_engine import SOON, Singing, engine, until
 from tts_core.errors import UsageError
 from tts_core.live.chain import Chain
 from tts_core.live.stream import stream
@@ -167,3 +168,21 @@ def test_failures_are_ours_and_closing_forgets() -> None:
     held.join(live(pipeline, FIRST), more=True)
     held.close()
     assert held.running == 0
+
+
+def test_a_listener_who_is_behind_gets_no_further_text_spoken() -> None:
+    """Also where the session takes words at any time."""
+    source = Spoken()
+    for one in (source, Singing()):
+        with engine(one) as speaking:
+            speech = speaking.submit("song", "One two three four", more=True, ahead=1.0)
+            for _ in range(30):
+                speech.feed("five six seven eight")
+            speech.end()
+            seen = 0
+            while not seen or speech.samples > seen:
+                seen = speech.samples
+                time.sleep(0.1)
+            assert seen < 8 * speech.sample_rate
+            assert len(join(list(speech)).audio) > seen
+            assert speech.finish_reason == "stop"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-for name in ("starlette", "uvicorn", "prometheus_client", "python_multipart", "httpx"):
+for name in ("starlette", "uvicorn", "prometheus_client", "python_multipart", "websockets", "httpx"):
     pytest.importorskip(name, reason=f"{name} is not installed: extra serve")
 
 

@@ -1,0 +1,101 @@
+"""One speech whose text is still arriving: its pieces on their way in, its sound on the way out."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from anyio import to_thread
+
+from mlx_port.commands.serve.body import Asked, has_seed
+from mlx_port.commands.serve.errors import invalid
+from mlx_port.commands.serve.flow import Flow
+from mlx_port.commands.serve.service import Order, Service
+from tts_core.results import GenerationResult
+from tts_core.serving.speech import Speech
+from tts_core.text.arriving import Sentences, Words
+
+FRAME = 1 << 14  # bytes of sound that are sent at a time
+PROBE = "Yes."  # every model speaks it: voice and options are checked with it, before any text has come
+
+
+class LiveFlow(Flow):
+    """A flow that is fed with text: `prepare`, then `add` and `end`, and meanwhile `pieces`."""
+
+    def __init__(self, service: Service, asked: Asked):
+        super().__init__(service, asked)
+        self._texts: deque[str] = deque()  # before the speech is queued
+        self._length = 0  # characters so far
+        self.is_complete = False
+
+    async def prepare(self) -> None:
+        """Check all but the text, and choose the seed. Raises ApiError and UsageError naming the field."""
+        self._order = await to_thread.run_sync(self._checked)
+        self._cutter = Words() if self.service.engine.models[self._order.model].fed else Sentences()
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the speech; known after `prepare`."""
+        return self._order.options.get("seed")
+
+    def add(self, text: str) -> None:
+        """Take a fragment of text. Raises ApiError 400 for too much, or after the end."""
+        if self.is_complete:
+            raise invalid("input", "text: it has ended; open another connection for another text")
+        self._length += len(text)
+        most = self.service.settings.limits.text
+        if self._length > most:
+            raise invalid("input", f"text: more than {most} characters")
+        self._texts += self._cutter.add(text)
+        self._pour()
+
+    def end(self) -> None:
+        """Take the end of the text; a second time does nothing."""
+        if not self.is_complete:
+            self.is_complete = True
+            self._texts += self._cutter.end()
+            self._pour()
+
+    async def pieces(self) -> AsyncIterator[tuple[bytes, GenerationResult | None]]:
+        """Wait for the first piece of text, queue it, and yield frames of sound with their part.
+
+        Each part comes with its last frame, which may be empty. Raises the errors of the speech.
+        """
+        while not self._texts and not self.is_complete:
+            self._news.clear()
+            await self._news.wait()
+        if not self._texts:
+            raise invalid("input", "text: there are no words in it; write the words to speak")
+        self._order = replace(self._order, text=self._texts.popleft())
+        await self.submit()
+        self._pour()
+        await self.start()
+        async for data, part in self.encoded():
+            while len(data) > FRAME:
+                yield data[:FRAME], None
+                data = data[FRAME:]
+            yield data, part
+
+    def _checked(self) -> Order:
+        order = self.service.order(self.asked)
+        source = self.service.engine.models[order.model]
+        if has_seed(source.model) and order.options.get("seed") is None:
+            order = replace(order, options={**order.options, "seed": secrets.randbits(32)})
+        source.request(PROBE, order.options, order.prompt)
+        return order
+
+    def _queued(self) -> Speech:
+        ahead = self.service.settings.limits.ahead_seconds
+        return self.service.queue(self._order, self._notice, more=True, ahead=ahead)
+
+    def _pour(self) -> None:
+        """Pass text on, once there is a speech that takes it."""
+        self._news.set()
+        if self.speech is None:
+            return
+        while self._texts:
+            self.speech.feed(self._texts.popleft())
+        if self.is_complete:
+            self.speech.end()
