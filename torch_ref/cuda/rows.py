@@ -21,16 +21,13 @@ from torch_ref.cuda.launch import INTERPRETED, jit, launch, processors, tl, trit
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 CAPABILITY = (8, 0)  # the lowest that Triton supports
 MOST_ROWS = 3  # of x at once
-# Measured on an H200 in bfloat16, microseconds of a layer's four products: one row of MARS5 21.6, with tiles
-# twice as large, as many warps and half the programs 23.3, others 21.8 to 26.7; two rows of MetaVoice, whose
-# widest rows double both, 42.2, all with small tiles 44.7, others 42.5 to 56.5. Asking the L2 cache for later
-# tiles (bulk prefetch) costs 1 to 25 %.
+# Measured on an H200 in bfloat16, milliseconds of Dia's step of one text: 1.03; with parts of 8,192 numbers
+# 1.09, of 4,096 1.10, with tiles of a part half as large 1.10, with half the programs and larger tiles 1.11.
+# Asking the L2 cache for the next kernels' weights costs 4 to 12 %, for later tiles 1 to 25 %.
 TILE_BYTES = 16384  # of a weight per step of a program, whole rows of it
-WARPS = 2
+WARPS = 4
 PROGRAMS = 4  # per multiprocessor
-WIDE = (
-    4096  # numbers of a row: longer ones take tiles twice as large, four times the warps, half the programs
-)
+PART = 2048  # numbers of a row that are summed at a time, where no norm needs the whole row
 
 
 def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
@@ -63,19 +60,27 @@ def add_linear(x: Tensor, hidden: Tensor, weight: Tensor, rest: Tensor | None = 
 
     rest: (N,), added to the rows of x after those of hidden.
     """
-    grid, sizes = _programs(hidden, weight)
+    grid, sizes = _programs(hidden, weight, most=PART)
     more = 0 if rest is None else len(x) - len(hidden)
-    _add_linear[grid](x, hidden, weight, weight if rest is None else rest, *weight.shape, MORE=more, **sizes)
+    _add_linear[grid](
+        x, hidden, weight, weight if rest is None else rest, *weight.shape,
+        MORE=more, PARTS=triton.cdiv(weight.shape[1], sizes["BLOCK"]), **sizes,
+    )  # fmt: skip
 
 
-def _programs(x: Tensor, weight: Tensor, *, weights: int = 1) -> tuple[tuple[int], dict[str, Any]]:
-    """Return the grid of a weight's programs, and the sizes of the tile that each takes at a time."""
+def _programs(
+    x: Tensor, weight: Tensor, *, weights: int = 1, most: int | None = None
+) -> tuple[tuple[int], dict[str, Any]]:
+    """Return the grid of a weight's programs, and the sizes of the tile that each takes at a time.
+
+    most: numbers of a row in a tile at most; None for whole rows.
+    """
     rows, width = weight.shape
     block = triton.next_power_of_2(width)
-    more = 2 if block > WIDE else 1
-    each = max(1, more * TILE_BYTES // (block * weights * weight.element_size()))
-    count = min(triton.cdiv(rows, each), PROGRAMS // more * processors(weight.device))
-    sizes = {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": WARPS * more**2}
+    block = block if most is None else min(block, most)
+    each = max(1, TILE_BYTES // (block * weights * weight.element_size()))
+    count = min(triton.cdiv(rows, each), PROGRAMS * processors(weight.device))
+    sizes = {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": WARPS}
     return (count,), sizes | launch(weight.device)
 
 
@@ -136,29 +141,45 @@ def _gated_linear(
 @jit
 def _add_linear(
     x, hidden, weight, rest, rows, width,
-    R: tl.constexpr, MORE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+    R: tl.constexpr, MORE: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     first, step, tiles = tl.program_id(0), tl.num_programs(0), tl.cdiv(rows, ROWS)
     col = tl.arange(0, BLOCK)
     tile = _tile(weight, first, rows, width, col, ROWS)
     if PDL:
         tl.extra.cuda.gdc_wait()
-    a, b, c = _rows(hidden, col, width, R)
-    if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-    a, b, c = a.to(tl.float32), b.to(tl.float32), c.to(tl.float32)
+    if PARTS == 1:
+        a, b, c = _rows(hidden, col, width, R)
     for place in range(first, tiles, step):
-        following = _tile(weight, place + step, rows, width, col, ROWS)
         row = place * ROWS + tl.arange(0, ROWS)
-        ya, yb, yc = _products(tile, a, b, c, R)
-        _add(x, row, rows, ya.to(tile.dtype))
+        kind = tile.dtype
+        inside = row < rows
+        old_a = tl.load(x + row, mask=inside, other=0.0)  # here, so that no sum waits for it
+        old_b = tl.load(x + rows + row, mask=inside, other=0.0) if R > 1 else old_a
+        old_c = tl.load(x + 2 * rows + row, mask=inside, other=0.0) if R > 2 else old_a
+        if MORE:
+            more = tl.load(rest + row, mask=inside, other=0.0)
+            for r in tl.static_range(MORE):
+                others = x + (R + r) * rows + row
+                tl.store(others, _added(tl.load(others, mask=inside, other=0.0), more, kind), mask=inside)
+        ya = tl.zeros([ROWS], dtype=tl.float32)
+        yb, yc = ya, ya
+        for part in range(PARTS):
+            after = tl.where(part + 1 < PARTS, place, place + step)
+            at = (part + 1) % PARTS * BLOCK + col
+            following = _tile(weight, after, rows, width, at, ROWS)
+            if PARTS > 1:
+                a, b, c = _rows(hidden, part * BLOCK + col, width, R)
+            more_a, more_b, more_c = _products(tile, a.to(tl.float32), b.to(tl.float32), c.to(tl.float32), R)
+            ya, yb, yc = ya + more_a, yb + more_b, yc + more_c
+            tile = following
+        tl.store(x + row, _added(old_a, ya, kind), mask=inside)
         if R > 1:
-            _add(x + rows, row, rows, yb.to(tile.dtype))
+            tl.store(x + rows + row, _added(old_b, yb, kind), mask=inside)
         if R > 2:
-            _add(x + 2 * rows, row, rows, yc.to(tile.dtype))
-        for r in tl.static_range(MORE):
-            _add(x + (R + r) * rows, row, rows, tl.load(rest + row, mask=row < rows, other=0.0))
-        tile = following
+            tl.store(x + 2 * rows + row, _added(old_c, yc, kind), mask=inside)
 
 
 @jit
@@ -195,13 +216,26 @@ def _normed(x, factor, width, eps, kind: tl.constexpr):
 def _products(tile, a, b, c, R: tl.constexpr):
     """Multiply the tile's rows by each of up to three rows."""
     wide = tile.to(tl.float32)
-    ya = tl.sum(wide * a[None, :], axis=1)
-    yb, yc = ya, ya
-    if R > 1:
-        yb = tl.sum(wide * b[None, :], axis=1)
-    if R > 2:
-        yc = tl.sum(wide * c[None, :], axis=1)
+    ya = wide * a[None, :]
+    if R == 1:
+        ya = tl.sum(ya, axis=1)
+        yb, yc = ya, ya
+    elif R == 2:
+        ya, yb = tl.reduce((ya, wide * b[None, :]), 1, _plus2)
+        yc = ya
+    else:
+        ya, yb, yc = tl.reduce((ya, wide * b[None, :], wide * c[None, :]), 1, _plus3)
     return ya, yb, yc
+
+
+@jit
+def _plus2(a, b, more_a, more_b):
+    return a + more_a, b + more_b
+
+
+@jit
+def _plus3(a, b, c, more_a, more_b, more_c):
+    return a + more_a, b + more_b, c + more_c
 
 
 @jit
@@ -223,7 +257,6 @@ def _put(out, row, rows, ya, yb, yc, R: tl.constexpr):
 
 
 @jit
-def _add(x, row, rows, y):
-    """Add y, already in the network's dtype, to x at `row`."""
-    old = tl.load(x + row, mask=row < rows, other=0.0)
-    tl.store(x + row, (old.to(tl.float32) + y.to(tl.float32)).to(old.dtype), mask=row < rows)
+def _added(old, y, kind: tl.constexpr):
+    """Add y, rounded to `kind` first."""
+    return (old.to(tl.float32) + y.to(kind).to(tl.float32)).to(old.dtype)

@@ -38,8 +38,9 @@ TEXTS = pytest.mark.parametrize("texts", [1, 2, 3])  # rows of x
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several programs for the small weights here, with several rows of them each or with one."""
+    """Several programs for the small weights here, of several rows or one each; long rows in parts."""
     monkeypatch.setattr(rows_of, "TILE_BYTES", 256)
+    monkeypatch.setattr(rows_of, "PART", 32)
 
 
 @torch.inference_mode()
