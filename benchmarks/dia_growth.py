@@ -57,6 +57,9 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
     parser.add_argument("--plot", metavar="FILE")
     args = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("dia_growth: nothing measured; the captured step needs an NVIDIA GPU")
+        return
     network = full_network(args.dtype)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {args.dtype}")
     found: dict[str, list[float]] = {}
