@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from converters.maps.layouts import Found, Layout
 from converters.rules.plan import Drop, Rule
+from tts_core.codecs.mimi import NETWORK
 from tts_core.dia2.config import Dia2Config, read_published
 from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Tokenizer, bos_id
+from tts_core.errors import CheckpointError
 
 NAMES = (
     r"transformer\.(audio_embeds\.\d|text_embed\.|layers\.\d+\.(pre_norm|attn|post_norm|mlp)|norm\.|action_head\.)"
     r"|transformer\.cb0_head\.|depformer\.(audio_embeds|text_embed|depformer_in|layers|norm|logits)\."
 )
+
+ASSETS = "dia2_assets.json"
+READ = {
+    "config": "config.json",
+    "weights": "model.safetensors",
+    "tokenizer": None,
+    "mimi": NETWORK.repository,
+}
 
 _LAYER = ("pre_norm", "post_norm", "mlp.wi", "mlp.wo")
 _TEXT = tuple(f"text_embed.{part}.weight" for part in ("embedding", "main_proj", "second_proj"))
@@ -42,6 +52,21 @@ def rules(config: Dia2Config) -> list[Rule | Drop]:
     return found
 
 
+def check_assets(found: Found) -> None:
+    """Check the list of the release's files, where there is one. Raises CheckpointError if it names others
+    than those that are read.
+    """
+    listed = found.json(ASSETS)
+    faults = [f"{name!r:.40} is unknown" for name in listed if name not in READ]
+    for name, read in READ.items():
+        if read is not None and listed.get(name, read) != read:
+            faults.append(f"{name} is {listed[name]!r:.60}, read is {read}")
+    if faults:
+        raise CheckpointError(
+            f"{ASSETS}: {'; '.join(faults)}; put the files in place (the codec with --codec) and remove it"
+        )
+
+
 def config_missing(found: Found) -> str | None:
     """Return config.json if there is none."""
     return None if found.json("config.json") else "config.json"
@@ -49,6 +74,7 @@ def config_missing(found: Found) -> str | None:
 
 def read(found: Found) -> Dia2Config:
     """Read config.json, and BOS from the tokenizer's files."""
+    check_assets(found)
     tokenizer = Tokenizer(found.text(FILE))
     return read_published(found.json("config.json"), text_bos_id=bos_id(tokenizer, found.json(CONFIG_FILE)))
 

@@ -112,6 +112,20 @@ def test_a_published_folder_is_read(tmp_path):
     found.check_fits()
 
 
+def test_the_list_of_files_is_checked(tmp_path):
+    """As published it agrees; a list that names other files would be passed over."""
+    folder = published_dia2(tmp_path / "dia2")
+    listed = {"config": "config.json", "weights": "model.safetensors"}
+    listed |= {"tokenizer": "nari-labs/Dia2-2B", "mimi": "kyutai/mimi"}
+    file = folder / "dia2_assets.json"
+    file.write_text(json.dumps(listed))
+    assert open_published(folder).model == "dia2"
+    for name, value in (("weights", "other.safetensors"), ("mimi", "me/mimi"), ("vocoder", "x")):
+        file.write_text(json.dumps({**listed, name: value}))
+        with pytest.raises(CheckpointError, match=rf"dia2_assets.json: '?{name}"):
+            open_published(folder)
+
+
 @pytest.mark.parametrize(
     ("file", "named"),
     [

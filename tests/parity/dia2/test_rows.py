@@ -1,0 +1,79 @@
+"""A text's row does not depend on the batch: draws from the same history, together and one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.golden.dia2_bench import Dia2Side, build
+from tests.tiny.dia2 import dia2_weights, other_config
+from tts_core.dia2.sampling import Choice, Sampling
+from tts_core.dia2.slots import Joining
+from tts_core.nn.noise import HostNoise
+
+CONFIG = other_config()
+TEXTS, STEPS = 8, 60
+SAMPLING = Sampling(Choice(2.0, 9, 0.6, 2), Choice(2.0, 9, 0.8, 9))
+NEAR = 1e-4  # distance of two scores that float32 sums of another order may exchange; they are of size 1 to 9
+IDS = np.random.default_rng(3).integers(0, 30, (TEXTS, STEPS, 2 + CONFIG.n_streams)).astype(np.int32)
+
+
+@dataclass
+class Draws:
+    """ids: (texts, steps, 1 + Q), actions first.  scores: that each draw compared, in order."""
+
+    ids: np.ndarray
+    scores: list[np.ndarray]
+
+
+@contextmanager
+def noted(side: Dia2Side, scores: list[np.ndarray]) -> Iterator[None]:
+    """Note the scores of all draws: logits of the candidates with their Gumbel numbers."""
+    draws = side.module("dia2.drawing" if side.kind == "mlx" else "dia2.plain_slots")
+    sampling, original = side.module("dia2.sampling"), draws.choose
+
+    def choose(cond: Any, uncond: Any, choice: Any, uniform: Any, is_code: Any = None) -> Any:
+        kept = side.numpy(sampling.candidates(cond, uncond, choice, is_code))
+        scores.append(kept - np.log(-np.log(side.numpy(uniform))))
+        return original(cond, uncond, choice, uniform, is_code)
+
+    draws.choose = choose
+    try:
+        yield
+    finally:
+        draws.choose = original
+
+
+def drawn(side: Dia2Side, members: list[int]) -> Draws:
+    slots, found = side.slots(), Draws(np.zeros((len(members), STEPS, 1 + CONFIG.n_streams), np.int32), [])
+    for slot, one in enumerate(members):
+        nothing = np.zeros((0, 2 + CONFIG.n_streams), np.int32)
+        slots.join(slot, Joining(nothing, 0, SAMPLING, HostNoise(one)))
+    with noted(side, found.scores):
+        for step in range(STEPS):
+            actions = slots.act({slot: IDS[one, step] for slot, one in enumerate(members)})
+            codes = slots.read(slots.draw({slot: (5, 3) for slot in range(len(members))}))
+            for slot in range(len(members)):
+                found.ids[slot, step] = [actions[slot], *codes[slot]]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["torch", "mlx"])
+def test_a_row_does_not_depend_on_the_batch(kind: str) -> None:
+    """Equal but for near-ties; after one, the frame's other codes follow from another one."""
+    side = build(kind, dia2_weights(CONFIG, seed=6))
+    together, ties = drawn(side, [*range(TEXTS)]), 0
+    for one in range(TEXTS):
+        single = drawn(side, [one])
+        for step in np.flatnonzero((together.ids[one] != single.ids[0]).any(axis=1)):
+            place = int(np.flatnonzero(together.ids[one, step] != single.ids[0, step])[0])
+            [scores] = single.scores[step * (1 + CONFIG.n_streams) + place]
+            first, second = together.ids[one, step, place], single.ids[0, step, place]
+            assert abs(scores[first] - scores[second]) < NEAR, (one, step, place)
+            ties += 1
+    assert ties <= 2  # of 480 frames
