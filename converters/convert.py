@@ -4,51 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 from converters.card import card_of
 from converters.files.destination import appearing, check_destination, check_space
-from converters.files.dtypes import FLOATS, narrow
-from converters.files.read_back import Follower, check_written
+from converters.files.dtypes import FLOATS
 from converters.files.workplace import clear_leftovers
-from converters.files.writer import (
-    Entry,
-    SafetensorsWriter,
-    Written,
-    shard_names,
-    shards,
-    write_json,
-)
+from converters.files.writer import shard_names, shards, write_json
 from converters.published import Part, Published, open_published
 from converters.rules.dequantize import Quantization
-from converters.rules.original_quant import stored as stored_original
+from converters.tensors import Output, import_mlx, output_of, write_tensors
 from tts_core import models
 from tts_core.config import FORMAT_VERSION
-from tts_core.errors import CheckpointError, UsageError
+from tts_core.errors import UsageError
 from tts_core.files.record import CARD, RECORD
 from tts_core.files.regular import opened
 from tts_core.printable import one_line
-
-Made = TypeVar("Made")
-
-
-@dataclass(frozen=True)
-class Output:
-    """Entries to write for one canonical tensor: one, or weight, scales (and biases) if quantized."""
-
-    name: str
-    entries: list[Entry]
-    quantization: Quantization | None = None
 
 
 @dataclass(frozen=True)
@@ -212,7 +189,7 @@ def _title(part: Part) -> str:
 def _plan(part: Part, dtype: str | None, quantization: Quantization | None) -> Plan:
     kind = models.network(part.kind)
     chosen = (dtype or part.dtype) if kind.takes_dtype else "float32"
-    outputs = [_output(part, name, FLOATS[chosen], quantization) for name in part.names()]
+    outputs = [output_of(part, name, FLOATS[chosen], quantization) for name in part.names()]
     has_layers = any(kind.is_large(name) for name in part.names())
     return Plan(part, chosen, outputs, quantization if has_layers else None)
 
@@ -253,7 +230,7 @@ def write(
     destination, quantization = Path(destination), whole.quantization
     files = [file for plan in whole.plans for file in plan.part.files]
     if quantization is not None and not quantization.original:
-        _mlx()
+        import_mlx()
     clear_leftovers(destination.absolute().parent)
     check_destination(destination, force=force, sources=files)
     check_space(destination.absolute().parent, whole.nbytes)
@@ -287,7 +264,7 @@ def write(
 
 
 def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> dict[Path, str]:
-    """Write a part's files, and read each back meanwhile. Return the sha256 of those with weights."""
+    """Write a part's files. Return the sha256 of those with weights."""
     part, outputs = plan.part, plan.outputs
     folder.mkdir(exist_ok=True)
     write_json(folder / "config.json", plan.config())
@@ -295,27 +272,8 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
         (folder / name).write_text(text, "utf-8", newline="")
     files = shards([output.entries for output in outputs])
     names = shard_names(len(files))
-    written: list[Written] = []
-    with ExitStack() as stack:
-        tensors: Generator[tuple[Written, np.ndarray]] = _all_tensors(part, outputs)
-        if not part.checkpoint.mapped:
-            tensors = _ahead(tensors)
-        stack.enter_context(closing(tensors))
-        followers: dict[Path, Follower] = {}
-        for entries, name in zip(files, names, strict=True):
-            writer = SafetensorsWriter(folder / name, entries)
-            stack.callback(writer.abort)
-            follower = followers[folder / name] = stack.enter_context(Follower(folder / name))
-            for one, tensor in islice(tensors, len(entries)):
-                written.append(one)
-                writer.write(one.entry.name, tensor)
-                del tensor  # not beside the next one
-                follower.written(one.entry.name)
-                progress(one.entry.nbytes)
-            writer.close()
-            follower.complete()
-        found = {path: follower.found() for path, follower in followers.items()}
-    check_written(written, found.values())
+    paths = [folder / name for name in names]
+    hashes = write_tensors(part, outputs, dict(zip(paths, files, strict=True)), progress)
     index = {
         "metadata": {
             "total_size": sum(entry.nbytes for entries in files for entry in entries),
@@ -326,83 +284,7 @@ def _write_part(plan: Plan, folder: Path, progress: Callable[[int], object]) -> 
         },
     }
     write_json(folder / "model.safetensors.index.json", index)
-    return {path: one.sha256 for path, one in found.items()}
-
-
-def _all_tensors(part: Part, outputs: Sequence[Output]) -> Generator[tuple[Written, np.ndarray]]:
-    for output in outputs:
-        for entry, tensor in zip(output.entries, _tensors(part, output), strict=True):
-            yield Written.of(entry, tensor), tensor
-
-
-def _ahead(items: Iterator[Made]) -> Generator[Made]:
-    """Make each item in a thread while the one before is used. Faults are raised in their item's place."""
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(next, items, None)
-        while (item := following.result()) is not None:
-            following = pool.submit(next, items, None)
-            yield item
-            del item
-
-
-def _output(part: Part, name: str, code: str, quantization: Quantization | None) -> Output:
-    kind, shape = models.network(part.kind), part.shape(name)
-    axes = kind.mlx_axes(part.config, name, len(shape))
-    stored = tuple(shape[axis] for axis in axes) if axes else shape
-    if kind.stays_float32(name):
-        return Output(name, [Entry(name, "F32", stored)])
-    if quantization is None or not kind.is_large(name) or shape[-1] % quantization.group_size:
-        return Output(name, [Entry(name, code, stored)])
-    layer, (rows, columns) = name.removesuffix(".weight"), shape
-    groups = (rows, columns // quantization.group_size)
-    scale = code if quantization.has_biases else "U8"
-    entries = [
-        Entry(name, "U32", (rows, columns * quantization.bits // 32)),
-        Entry(f"{layer}.scales", scale, groups),
-        *[Entry(f"{layer}.biases", scale, groups)] * quantization.has_biases,
-    ]
-    return Output(name, entries, quantization)
-
-
-def _tensors(part: Part, output: Output) -> Iterator[np.ndarray]:
-    """Yield the stored arrays of one output, in the order of its entries."""
-    values = part.read(output.name)
-    code = output.entries[-1].dtype
-    if not np.isfinite(values).all():
-        raise CheckpointError(
-            f"{part.files[0]}: {output.name} contains NaN or infinite numbers; the checkpoint is damaged"
-        )
-    if output.quantization is not None:
-        make = stored_original if output.quantization.original else _quantized
-        yield from make(values, code, output.quantization)
-        return
-    axes = models.network(part.kind).mlx_axes(part.config, output.name, values.ndim)
-    stored = narrow(values.transpose(axes) if axes else values, code)
-    if code == "F16" and np.isinf(stored).any():
-        raise CheckpointError(
-            f"{part.files[0]}: {output.name} does not fit in float16; choose --dtype bfloat16"
-        )
-    yield stored
-
-
-def _mlx() -> Any:
-    try:
-        import mlx.core as mx
-    except ImportError:
-        raise UsageError("-q: quantization needs MLX; on Linux: pip install 'mlx-port[cpu]'") from None
-    return mx
-
-
-def _quantized(values: np.ndarray, scale_code: str, how: Quantization) -> Iterator[np.ndarray]:
-    mx = _mlx()
-    weight = mx.array(values)
-    if scale_code in ("F16", "BF16"):  # affine scales have the weight's dtype; the other modes round once
-        weight = weight.astype(mx.float16 if scale_code == "F16" else mx.bfloat16)
-    arrays = mx.quantize(weight, group_size=how.group_size, bits=how.bits, mode=how.mode)
-    for array in arrays:
-        yield np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array)
-    del weight, arrays
-    mx.clear_cache()
+    return hashes
 
 
 class _Hashes:

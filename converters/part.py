@@ -14,6 +14,7 @@ import numpy as np
 
 from converters.files.dtypes import FLOAT_NAMES, FLOATS
 from converters.files.hub import Located
+from converters.files.pieces import Memory
 from converters.files.readers import Checkpoint
 from converters.maps import mlx
 from converters.maps.layouts import Found, layouts
@@ -65,9 +66,17 @@ class Part(Generic[Config]):
         """Return True if a tensor stays float32 for every requested dtype."""
         return models.network(self.kind).stays_float32(name)
 
-    def read(self, name: str) -> np.ndarray:
-        """Read one canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantized."""
+    def read(self, name: str, memory: Memory | None = None) -> np.ndarray:
+        """Read one canonical tensor: float32, C-contiguous, PyTorch's axis order, dequantized.
+
+        memory: where the tensor may be put.
+        """
         move = self.moves[name]
+        if memory is not None and move.how.gradual is not None:
+            [source], gradual = move.sources, move.how.gradual
+            tensor = memory.array(move.shape)
+            gradual.fill(tensor, self.checkpoint.pieces(source, gradual.size))
+            return tensor
         sources = [self.checkpoint.read(source) for source in move.sources]
         try:
             return np.ascontiguousarray(move.how.apply(*sources))

@@ -52,7 +52,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("part",),
         ("search",),
         ("published",),
-        ("card", "summary", "usage"),
+        ("card", "summary", "tensors", "usage"),
         ("convert",),
         ("cli",),
     ],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from converters.files.pieces import pieces
+
 FLOATS = {
     "float64": "F64",
     "float32": "F32",
@@ -36,6 +38,13 @@ def narrow(values: np.ndarray, code: str) -> np.ndarray:
     if code != "BF16":
         with np.errstate(over="ignore"):
             return values.astype(stored_type(code), copy=False)
+    stored = np.empty(values.shape, np.uint16)
+    for part, target in zip(pieces(values), pieces(stored), strict=True):
+        target[:] = _bfloat16(part)
+    return stored
+
+
+def _bfloat16(values: np.ndarray) -> np.ndarray:
     bits = values.view(np.uint32)
     rounded = bits + (np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1)))
     rounded >>= 16

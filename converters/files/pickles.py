@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 
 from converters.files.pickle_bounds import Bounds, measure
 from converters.files.pickle_child import try_in_child
+from converters.files.pieces import pieces
 from converters.files.plain import Plain
 from converters.files.stand_ins import stand_ins
 from converters.files.torch_archive import (
@@ -58,8 +59,6 @@ class TorchCheckpoint:
     `2.model_state.conv_codec.bias`, and `metadata` is everything else.
     """
 
-    mapped = True
-
     def __init__(self, file: Path):
         self.files = (file,)
         self._identity = identity(file)
@@ -75,6 +74,10 @@ class TorchCheckpoint:
         self.check_unchanged()  # a mapped file that shrinks would end the process
         tensor = self._tensors[name].detach()
         return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+
+    def pieces(self, name: str, size: int) -> Iterator[np.ndarray]:
+        """Read one tensor's floats as float32, `size` numbers at a time."""
+        return pieces(self.read(name), size)
 
     def check_unchanged(self) -> None:
         """Raise CheckpointError if the file is not the one that was opened."""

@@ -1,102 +1,99 @@
-"""Read a safetensors file back while it is written: one pass for its tensors' checksums and its sha256."""
+"""Read a safetensors file back while it is written: compare tensors, and compute the sha256 in a thread."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-import zlib
-from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
 
-from converters.files.writer import Entry, Written
+import numpy as np
+
+from converters.files.pieces import pieces
+from converters.files.writer import Entry, octets
 from tts_core.errors import CheckpointError
 from tts_core.files.header import read_header
 
 _PIECE_BYTES = 2**20  # read at a time
 
 
-class Found(NamedTuple):
-    """The contents of a file on the disk."""
+class ReadBack:
+    """A file that is being written. Its thread hashes the file in order, each tensor once it was compared.
 
-    tensors: list[Written]
-    sha256: str  # of the whole file
-
-
-class Follower:
-    """A thread that reads a file in order, each tensor once it is written.
-
-    The file must have its header and its full size. Leaving the block without `complete` ends the thread.
+    The file must have its header and its full size. Leaving the block before all tensors are written ends
+    the thread.
     """
 
     def __init__(self, path: Path):
         self._path, self._news = path, threading.Condition()
-        self._written: set[str] = set()
-        self._complete = self._stopped = False
+        self._places = read_header(path)[0]
+        self._compared: set[str] = set()
+        self._stopped = False
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115  closed on exit
+        self._piece = np.empty(_PIECE_BYTES, np.uint8)
         self._pool = ThreadPoolExecutor(1)
-        self._found = self._pool.submit(self._read)
+        self._digest = self._pool.submit(self._hash)
 
-    def written(self, name: str) -> None:
-        """Report a tensor that is in the file."""
+    def compare(self, entry: Entry, tensor: np.ndarray) -> None:
+        """Compare a tensor that was written. Raises CheckpointError if the file does not contain it."""
+        stored = self._places.get(entry.name)
+        if (
+            stored is None
+            or (stored.dtype, stored.shape) != (entry.dtype, entry.shape)
+            or not self._equal(stored.begin, np.frombuffer(octets(tensor), np.uint8))
+        ):
+            raise CheckpointError(
+                f"--mlx-path: {entry.name}: not on the disk as written; check the disk, or give another place"
+            )
         with self._news:
-            self._written.add(name)
+            self._compared.add(entry.name)
             self._news.notify()
 
-    def complete(self) -> None:
-        """Report that all tensors are."""
-        with self._news:
-            self._complete = True
-            self._news.notify()
+    def sha256(self) -> str:
+        """Wait for the file's hash; all its tensors were compared."""
+        assert self._compared == self._places.keys(), (
+            f"never compared: {self._places.keys() - self._compared}"
+        )
+        return self._digest.result()
 
-    def found(self) -> Found:
-        """Wait for the end of the file. Raises what reading it raises."""
-        return self._found.result()
-
-    def __enter__(self) -> Follower:
+    def __enter__(self) -> ReadBack:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._news:
-            self._stopped = not self._complete
+            self._stopped = self._compared != self._places.keys()
             self._news.notify()
         self._pool.shutdown()
+        self._file.close()
 
-    def _read(self) -> Found:
-        digest, tensors = hashlib.sha256(), list[Written]()
-        places = sorted(read_header(self._path)[0].items(), key=lambda each: each[1].begin)
+    def _equal(self, begin: int, expected: np.ndarray) -> bool:
+        self._file.seek(begin)
+        for part in pieces(expected, _PIECE_BYTES):
+            found = self._piece[: len(part)]
+            if not _filled(self._file, found.data) or not np.array_equal(found, part):
+                return False
+        return True
+
+    def _hash(self) -> str:
+        digest = hashlib.sha256()
         with open(self._path, "rb", buffering=0) as file:
-            for name, stored in places:
-                self._wait(name)
-                self._take(file, stored.begin - file.tell(), digest)  # the header
-                crc = self._take(file, stored.end - stored.begin, digest)
-                tensors.append(Written(Entry(name, stored.dtype, stored.shape), crc))
+            for name, stored in sorted(self._places.items(), key=lambda each: each[1].begin):
+                with self._news:
+                    self._news.wait_for(lambda name=name: name in self._compared or self._stopped)
+                self._take(file, stored.end - file.tell(), digest)  # with the header, before the first
             self._take(file, self._path.stat().st_size - file.tell(), digest)
-        return Found(tensors, digest.hexdigest())
+        return digest.hexdigest()
 
-    def _wait(self, name: str) -> None:
-        with self._news:
-            self._news.wait_for(lambda: name in self._written or self._complete or self._stopped)
-
-    def _take(self, file: FileIO, left: int, digest: hashlib._Hash) -> int:
-        """Read the next bytes. Returns their CRC-32."""
-        piece, crc = bytearray(_PIECE_BYTES), 0
-        while left and not self._stopped and (count := file.readinto(memoryview(piece)[:left])):
-            view = memoryview(piece)[:count]
-            digest.update(view)
-            crc = zlib.crc32(view, crc)
+    def _take(self, file: FileIO, left: int, digest: hashlib._Hash) -> None:
+        piece = memoryview(bytearray(_PIECE_BYTES))
+        while left and not self._stopped and (count := file.readinto(piece[:left])):
+            digest.update(piece[:count])
             left -= count
-        return crc
 
 
-def check_written(expected: Sequence[Written], found: Iterable[Found]) -> None:
-    """Raise CheckpointError unless the files contain exactly these tensors."""
-    wanted = {each.entry.name: each for each in expected}
-    there = {each.entry.name: each for file in found for each in file.tensors}
-    wrong = [name for name in wanted | there if wanted.get(name) != there.get(name)]
-    if wrong:
-        raise CheckpointError(
-            f"--mlx-path: {', '.join(wrong[:3])}: not on the disk as written ({len(wrong)} tensors); "
-            "check the disk, or give another place"
-        )
+def _filled(file: FileIO, target: memoryview) -> bool:
+    """Read until `target` is full; False at the file's end."""
+    while target and (count := file.readinto(target)):
+        target = target[count:]
+    return not target

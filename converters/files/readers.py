@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,8 +25,6 @@ LONGEST_NAME = 255  # bytes of a file's name, on all file systems in use
 
 class SafetensorsCheckpoint:
     """One or several safetensors files; `metadata` is from their headers."""
-
-    mapped = False
 
     def __init__(self, files: Sequence[Path]):
         self.files = tuple(files)
@@ -54,6 +52,18 @@ class SafetensorsCheckpoint:
             read_into(file, flat.view(np.uint8).data, tensor.file)
         return widen(flat, tensor.dtype).reshape(tensor.shape)
 
+    def pieces(self, name: str, size: int) -> Iterator[np.ndarray]:
+        """Read one tensor's floats as float32, `size` numbers at a time; valid until the next piece."""
+        tensor = self._stored[name]
+        left, buffer = math.prod(tensor.shape), np.empty(size, stored_type(tensor.dtype))
+        with opened(tensor.file, self._identities[tensor.file]) as file:
+            file.seek(tensor.begin)
+            while left:
+                piece = buffer[:left]
+                read_into(file, piece.view(np.uint8).data, tensor.file)
+                yield widen(piece, tensor.dtype)
+                left -= len(piece)
+
     def check_unchanged(self) -> None:
         """Raise CheckpointError if a file is not the one that was opened."""
         for file, expected in self._identities.items():
@@ -61,15 +71,7 @@ class SafetensorsCheckpoint:
 
 
 class Checkpoint(Protocol):
-    """Interface of all readers: tensors by name, and the data stored beside them.
-
-    mapped: tensors are views of a mapped file, which must not shrink while one is used.
-    """
-
-    @property
-    def mapped(self) -> bool:
-        """As above."""
-        ...
+    """Interface of all readers: tensors by name, and the data stored beside them."""
 
     files: tuple[Path, ...]
     metadata: dict[Any, Any]
@@ -79,6 +81,10 @@ class Checkpoint(Protocol):
 
     def read(self, name: str) -> np.ndarray:
         """Read one tensor: floats as float32, other types as stored."""
+        ...
+
+    def pieces(self, name: str, size: int) -> Iterator[np.ndarray]:
+        """Read one tensor's floats as float32, `size` numbers at a time; valid until the next piece."""
         ...
 
     def check_unchanged(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -30,19 +29,6 @@ class Entry:
     def nbytes(self) -> int:
         """Size in the file."""
         return prod(self.shape) * ITEM_SIZES[self.dtype]
-
-
-@dataclass(frozen=True)
-class Written:
-    """A tensor that a file must contain. crc: CRC-32 of its bytes, computed before they are written."""
-
-    entry: Entry
-    crc: int
-
-    @classmethod
-    def of(cls, entry: Entry, tensor: np.ndarray) -> Written:
-        """Build an entry with the checksum of `tensor`."""
-        return cls(entry, zlib.crc32(_octets(tensor)))
 
 
 class SafetensorsWriter:
@@ -82,7 +68,7 @@ class SafetensorsWriter:
             entry,
         )
         self._file.seek(self._data + at)
-        self._write(_octets(tensor))
+        self._write(octets(tensor))
 
     def close(self) -> None:
         """Close a complete file."""
@@ -100,7 +86,7 @@ class SafetensorsWriter:
             view = view[self._file.write(view) :]
 
 
-def _octets(tensor: np.ndarray) -> memoryview:
+def octets(tensor: np.ndarray) -> memoryview:
     """Return the bytes of an array in C order."""
     return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
 

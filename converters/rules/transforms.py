@@ -6,23 +6,39 @@ A shape function raises ValueError with the expected shape if the sources do not
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from converters.files.pieces import PIECE, pieces
 from tts_core.errors import CheckpointError
 
 Shape = tuple[int, ...]
+ROWS = 16  # of float32, a cache line
+
+
+@dataclass(frozen=True)
+class Gradual:
+    """A transform of one source that fills its result from pieces of `size` numbers: the source need not
+    exist as a whole.
+    """
+
+    size: int
+    fill: Callable[[np.ndarray, Iterable[np.ndarray]], None]
 
 
 @dataclass(frozen=True)
 class Transform:
-    """Named operation: `apply` takes the source arrays in the rule's order, `shape` their shapes."""
+    """Named operation: `apply` takes the source arrays in the rule's order, `shape` their shapes.
+
+    gradual: the same operation on pieces, if there is one.
+    """
 
     name: str
     apply: Callable[..., np.ndarray]
     shape: Callable[..., Shape]
+    gradual: Gradual | None = None
 
 
 def _same(tensor: np.ndarray) -> np.ndarray:
@@ -33,7 +49,14 @@ def _same_shape(shape: Shape) -> Shape:
     return shape
 
 
-SAME = Transform("same", _same, _same_shape)
+def _fill(result: np.ndarray, parts: Iterable[np.ndarray]) -> None:
+    flat, first = result.reshape(-1), 0
+    for part in parts:
+        flat[first : first + len(part)] = part
+        first += len(part)
+
+
+SAME = Transform("same", _same, _same_shape, Gradual(PIECE, _fill))
 
 
 def dense(into: Shape, out: Shape) -> Transform:
@@ -42,27 +65,32 @@ def dense(into: Shape, out: Shape) -> Transform:
     Shapes must match exactly, because (heads, width) and (width, heads) have the same product.
     """
     rows, columns = math.prod(out), math.prod(into)
+    gradual = Gradual(ROWS * rows, _transpose)
 
     def apply(kernel: np.ndarray) -> np.ndarray:
-        return _transposed(kernel.reshape(columns, rows))
+        result = np.empty((rows, columns), kernel.dtype)
+        gradual.fill(result, pieces(kernel, gradual.size))
+        return result
 
     def shape(kernel: Shape) -> Shape:
         if kernel != (*into, *out):
             raise ValueError(f"shape {kernel}, expected {(*into, *out)}")
         return rows, columns
 
-    return Transform(f"dense{(*into, *out)}", apply, shape)
+    return Transform(f"dense{(*into, *out)}", apply, shape, gradual)
 
 
-def _transposed(matrix: np.ndarray, rows: int = 16) -> np.ndarray:
-    """Transpose `rows` rows at a time, which fill a cache line of the result.
+def _transpose(result: np.ndarray, parts: Iterable[np.ndarray]) -> None:
+    """Fill (rows, columns) with the columns that are the rows of the parts; ROWS of them at a time fill a
+    cache line of the result.
 
     2048 x 16384 in 0.07 s; in square blocks 0.28 s, NumPy's copy 0.36 s.
     """
-    result = np.empty(matrix.shape[::-1], matrix.dtype)
-    for first in range(0, len(matrix), rows):
-        result[:, first : first + rows] = matrix[first : first + rows].T
-    return result
+    first = 0
+    for part in parts:
+        columns = part.reshape(-1, len(result)).T
+        result[:, first : first + columns.shape[1]] = columns
+        first += columns.shape[1]
 
 
 def _concat_rows(*tensors: np.ndarray) -> np.ndarray:

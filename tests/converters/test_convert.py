@@ -17,6 +17,7 @@ from converters import convert as converting
 from converters.convert import convert, outline
 from converters.files import destination, writer
 from converters.files.dtypes import narrow, widen
+from converters.files.pieces import Memory
 from converters.files.writer import SafetensorsWriter
 from converters.published import open_published
 from converters.rules.dequantize import BITS, Quantization
@@ -394,6 +395,13 @@ def test_each_fault_of_a_disk_has_its_exit_code(source, tmp_path, monkeypatch, n
     assert left_in(tmp_path) == []
 
 
+def test_tensors_are_the_same_in_memory_that_is_used_again(source):
+    memory = Memory()
+    for part in source.parts.values():
+        for name in part.names():
+            np.testing.assert_array_equal(part.read(name, memory), part.read(name))
+
+
 def test_progress_adds_up_to_the_outline(source, tmp_path):
     written: list[int] = []
     convert(source, tmp_path / "out", progress=written.append)
@@ -404,12 +412,9 @@ def test_progress_adds_up_to_the_outline(source, tmp_path):
 def test_numbers_that_are_none(source, tmp_path, monkeypatch, value):
     read = type(source.parts["dia"]).read
 
-    def damaged(self, name):
-        return (
-            np.where(np.arange(24) == 3, np.float32(value), read(self, name))
-            if "norm" in name
-            else read(self, name)
-        )
+    def damaged(self, name, memory):
+        tensor = read(self, name, memory)
+        return np.where(np.arange(24) == 3, np.float32(value), tensor) if "norm" in name else tensor
 
     monkeypatch.setattr(type(source.parts["dia"]), "read", damaged)
     published = open_published(V_0626_HF, codec=DAC_HF)
@@ -429,9 +434,7 @@ def test_a_converted_folder_takes_the_hint_as_published_files_do(source, tmp_pat
 
 def test_weights_too_large_for_float16(source, tmp_path, monkeypatch):
     read = type(source.parts["dia"]).read
-    monkeypatch.setattr(
-        type(source.parts["dia"]), "read", lambda self, name: read(self, name) * np.float32(1e6)
-    )
+    monkeypatch.setattr(type(source.parts["dia"]), "read", lambda *given: read(*given) * np.float32(1e6))
     with pytest.raises(CheckpointError, match="does not fit in float16; choose --dtype bfloat16"):
         convert(source, tmp_path / "out", dtype="float16")
 

@@ -79,20 +79,18 @@ def test_forty_kills(tmp_path, capsys, caplog):
     assert kills(40, 1, tmp_path, capsys, caplog) > 10
 
 
-STAGES = ["write", "check_written", "fsync", "rename", "rename again", "rmtree"]
+STAGES = ["write", "compare", "fsync", "rename", "rename again", "rmtree"]
 STOP = """
 import os, signal, shutil, sys
 from converters import cli
-from converters.files import destination, workplace, writer
+from converters.files import destination, read_back, workplace, writer
 
 count = iter(range(10))
 def stop(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 match sys.argv[1]:
     case "write": writer.SafetensorsWriter.write = stop
-    case "check_written":
-        import converters.convert
-        converters.convert.check_written = stop
+    case "compare": read_back.ReadBack.compare = stop
     case "fsync": os.fsync = stop
     case "rename": os.rename = stop
     case "rename again":

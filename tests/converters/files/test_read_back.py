@@ -1,4 +1,4 @@
-"""Files that are read back while they are written, and tensors made ahead."""
+"""Files that are read back while they are written."""
 
 import hashlib
 import threading
@@ -6,9 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from converters.convert import _ahead
-from converters.files.read_back import Follower, check_written
-from converters.files.writer import Entry, SafetensorsWriter, Written
+from converters.files.read_back import ReadBack
+from converters.files.writer import Entry, SafetensorsWriter
 from tts_core.errors import CheckpointError
 
 ENTRIES = [
@@ -26,57 +25,60 @@ TENSORS = {
 
 
 @pytest.mark.parametrize("order", ["abcd", "dcba", "badc"])
-def test_a_file_is_read_once_in_its_own_order(tmp_path, order):
-    """Whatever the order of writing: every tensor's checksum, and the hash of the whole file."""
-    path = tmp_path / "x.safetensors"
+def test_a_file_has_the_hash_of_its_bytes(tmp_path, order):
+    """Whatever the order of writing."""
+    path, entries = tmp_path / "x.safetensors", {entry.name: entry for entry in ENTRIES}
     writer = SafetensorsWriter(path, ENTRIES)
-    with Follower(path) as follower:
+    with ReadBack(path) as back:
         for name in order:
             writer.write(name, TENSORS[name])
-            follower.written(name)
+            back.compare(entries[name], TENSORS[name])
         writer.close()
-        follower.complete()
-        found = follower.found()
-    assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    expected = [Written.of(entry, TENSORS[entry.name]) for entry in ENTRIES]
-    assert sorted(found.tensors, key=str) == sorted(expected, key=str)
-    check_written(expected, [found])
-    with pytest.raises(CheckpointError, match=r"b: not on the disk as written \(1 tensors\)"):
-        check_written([*expected[:1], *expected[2:]], [found])
+        assert back.sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("place", [0, 262_143, 262_144, 299_999])
+def test_one_changed_number_is_found(tmp_path, place):
+    """At the ends, and where the pieces meet that are compared."""
+    path, before = tmp_path / "x.safetensors", threading.active_count()
+    writer, other = SafetensorsWriter(path, ENTRIES), TENSORS["b"].copy()
+    other[place] += 0.25
+    writer.write("b", other)
+    with (
+        ReadBack(path) as back,
+        pytest.raises(CheckpointError, match=r"^--mlx-path: b: not on the disk as written;"),
+    ):
+        back.compare(ENTRIES[1], TENSORS["b"])
+    writer.abort()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("entry", [Entry("b", "I32", (300_000,)), Entry("b", "F32", (1, 300_000))])
+def test_the_header_is_compared_too(tmp_path, entry):
+    path = tmp_path / "x.safetensors"
+    writer = SafetensorsWriter(path, ENTRIES)
+    writer.write("b", TENSORS["b"])
+    with ReadBack(path) as back, pytest.raises(CheckpointError, match="not on the disk"):
+        back.compare(entry, TENSORS["b"])
+    writer.abort()
+
+
+def test_a_file_that_became_shorter(tmp_path):
+    path = tmp_path / "x.safetensors"
+    writer = SafetensorsWriter(path, ENTRIES)
+    writer.write("b", TENSORS["b"])
+    with ReadBack(path) as back:
+        writer._file.truncate(1000)
+        with pytest.raises(CheckpointError, match="not on the disk"):
+            back.compare(ENTRIES[1], TENSORS["b"])
+    writer.abort()
 
 
 def test_leaving_early_ends_the_thread(tmp_path):
     """It waits for a tensor that never comes."""
     path, before = tmp_path / "x.safetensors", threading.active_count()
     writer = SafetensorsWriter(path, ENTRIES)
-    with pytest.raises(ZeroDivisionError), Follower(path):
+    with pytest.raises(ZeroDivisionError), ReadBack(path):
         raise ZeroDivisionError
     writer.abort()
     assert threading.active_count() == before
-
-
-def test_a_tensor_is_made_while_the_one_before_is_used():
-    made = threading.Semaphore(0)
-
-    def items():
-        for number in range(3):
-            made.release()
-            yield number
-        raise CheckpointError("damaged")
-
-    ahead = _ahead(items())
-    assert next(ahead) == 0
-    assert made.acquire(timeout=5)
-    assert made.acquire(timeout=5), "the second was not begun"
-    assert next(ahead) == 1
-    assert next(ahead) == 2
-    with pytest.raises(CheckpointError, match="damaged"):
-        next(ahead)
-
-
-def test_tensors_that_nobody_takes_are_not_made():
-    made = []
-    ahead = _ahead(made.append(number) or number for number in range(9))
-    next(ahead)
-    ahead.close()
-    assert len(made) <= 2

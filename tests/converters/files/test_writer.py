@@ -38,9 +38,7 @@ def test_a_writer_that_corrupts_a_tensor_is_found_out(source, tmp_path, monkeypa
         write(self, name, octets.view(tensor.dtype).reshape(tensor.shape))
 
     monkeypatch.setattr(SafetensorsWriter, "write", corrupt)
-    with pytest.raises(
-        CheckpointError, match=rf"^--mlx-path: {victim}: not on the disk as written \(1 tensors"
-    ):
+    with pytest.raises(CheckpointError, match=rf"^--mlx-path: {victim}: not on the disk as written;"):
         convert(source, tmp_path / "out")
     assert left_in(tmp_path) == []
 
@@ -56,7 +54,7 @@ def test_a_writer_that_swaps_two_tensors_of_one_shape_is_found_out(source, tmp_p
             places[at + one], places[at + two] = places[at + two], places[at + one]
 
     monkeypatch.setattr(SafetensorsWriter, "__init__", swapped)
-    with pytest.raises(CheckpointError, match=rf"{at}{one}, {at}{two}: not on the disk"):
+    with pytest.raises(CheckpointError, match=rf"{at}({one}|{two}): not on the disk"):
         convert(source, tmp_path / "out")
     assert left_in(tmp_path) == []
 

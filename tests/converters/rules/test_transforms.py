@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from converters.files.pieces import pieces
 from converters.rules.transforms import (
     CONCAT_ROWS,
     FOLD_WEIGHT_NORM,
+    ROWS,
     SAME,
     chain,
     dense,
@@ -44,6 +46,17 @@ def test_dense_slots_become_rows_gate_first():
     gate_up = apply(dense((5,), (2, 7)), kernel)
     np.testing.assert_array_equal(gate_up[:7], kernel[:, 0].T)
     np.testing.assert_array_equal(gate_up[7:], kernel[:, 1].T)
+
+
+@pytest.mark.parametrize("columns", [1, ROWS - 1, ROWS, ROWS + 1, 5 * ROWS])
+@pytest.mark.parametrize("same", [False, True])
+def test_a_result_that_is_filled_from_pieces(columns, same):
+    transform, kernel = SAME if same else dense((columns,), (2, 7)), random(columns, 2, 7)
+    assert transform.gradual is not None
+    expected = apply(transform, kernel)
+    found = np.full_like(expected, np.nan)
+    transform.gradual.fill(found, pieces(kernel, transform.gradual.size))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_dense_refuses_swapped_axes_of_the_same_size():

@@ -1,0 +1,137 @@
+"""Tensors of a conversion: threads make, write and compare them, while others hash the files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from converters.files.dtypes import narrow
+from converters.files.pieces import Memory, all_finite
+from converters.files.read_back import ReadBack
+from converters.files.writer import Entry, SafetensorsWriter
+from converters.part import Part
+from converters.rules.dequantize import Quantization
+from converters.rules.original_quant import stored as stored_original
+from tts_core import models
+from tts_core.errors import CheckpointError, UsageError
+
+MAKERS = 2  # threads, each with memory for one tensor; one takes longer than writing and hashing
+
+
+@dataclass(frozen=True)
+class Output:
+    """Entries to write for one canonical tensor: one, or weight, scales (and biases) if quantized."""
+
+    name: str
+    entries: list[Entry]
+    quantization: Quantization | None = None
+
+
+def output_of(part: Part, name: str, code: str, quantization: Quantization | None) -> Output:
+    """Plan the entries of one canonical tensor. code: safetensors name of its dtype."""
+    kind, shape = models.network(part.kind), part.shape(name)
+    axes = kind.mlx_axes(part.config, name, len(shape))
+    stored = tuple(shape[axis] for axis in axes) if axes else shape
+    if kind.stays_float32(name):
+        return Output(name, [Entry(name, "F32", stored)])
+    if quantization is None or not kind.is_large(name) or shape[-1] % quantization.group_size:
+        return Output(name, [Entry(name, code, stored)])
+    layer, (rows, columns) = name.removesuffix(".weight"), shape
+    groups = (rows, columns // quantization.group_size)
+    scale = code if quantization.has_biases else "U8"
+    entries = [
+        Entry(name, "U32", (rows, columns * quantization.bits // 32)),
+        Entry(f"{layer}.scales", scale, groups),
+        *[Entry(f"{layer}.biases", scale, groups)] * quantization.has_biases,
+    ]
+    return Output(name, entries, quantization)
+
+
+def write_tensors(
+    part: Part,
+    outputs: Sequence[Output],
+    files: Mapping[Path, Sequence[Entry]],
+    progress: Callable[[int], object],
+) -> dict[Path, str]:
+    """Write the tensors of a part to new files, and read each back. Return the files' sha256.
+
+    files: their entries, together those of `outputs`.  progress: called with the bytes written since its last
+    call, from one thread at a time.
+    """
+    memory, turn = Memory(), threading.Lock()
+    with ExitStack() as stack:
+        writers: dict[Path, SafetensorsWriter] = {}
+        backs: dict[Path, ReadBack] = {}
+        for path, entries in files.items():
+            writers[path] = SafetensorsWriter(path, entries)
+            stack.callback(writers[path].abort)
+            backs[path] = stack.enter_context(ReadBack(path))
+        places = {entry.name: path for path, entries in files.items() for entry in entries}
+
+        def write(output: Output) -> None:
+            tensors = _made(part, output, memory)
+            with turn:
+                for entry, tensor in zip(output.entries, tensors, strict=True):
+                    path = places[entry.name]
+                    writers[path].write(entry.name, tensor)
+                    backs[path].compare(entry, tensor)
+                    progress(entry.nbytes)
+
+        quantized = any(output.quantization for output in outputs)  # MLX computes in one thread
+        pool = ThreadPoolExecutor(1 if quantized else MAKERS)
+        stack.callback(pool.shutdown, cancel_futures=True)
+        for done in [pool.submit(write, output) for output in outputs]:
+            done.result()
+        for writer in writers.values():
+            writer.close()
+        return {path: back.sha256() for path, back in backs.items()}
+
+
+def _made(part: Part, output: Output, memory: Memory) -> list[np.ndarray]:
+    """Make the stored arrays of one output, in the order of its entries; each is contiguous, and valid until
+    the memory is used again.
+    """
+    values = part.read(output.name, memory)
+    code = output.entries[-1].dtype
+    if not all_finite(values):
+        raise CheckpointError(
+            f"{part.files[0]}: {output.name} contains NaN or infinite numbers; the checkpoint is damaged"
+        )
+    if output.quantization is not None:
+        make = stored_original if output.quantization.original else _quantized
+        return list(make(values, code, output.quantization))
+    axes = models.network(part.kind).mlx_axes(part.config, output.name, values.ndim)
+    stored = narrow(values.transpose(axes) if axes else values, code)
+    if code == "F16" and np.isinf(stored).any():
+        raise CheckpointError(
+            f"{part.files[0]}: {output.name} does not fit in float16; choose --dtype bfloat16"
+        )
+    return [np.ascontiguousarray(stored)]
+
+
+def import_mlx() -> Any:
+    """Import MLX, which quantizes. Raises UsageError if it is not installed."""
+    try:
+        import mlx.core as mx
+    except ImportError:
+        raise UsageError("-q: quantization needs MLX; on Linux: pip install 'mlx-port[cpu]'") from None
+    return mx
+
+
+def _quantized(values: np.ndarray, scale_code: str, how: Quantization) -> Iterator[np.ndarray]:
+    mx = import_mlx()
+    weight = mx.array(values)
+    if scale_code in ("F16", "BF16"):  # affine scales have the weight's dtype; the other modes round once
+        weight = weight.astype(mx.float16 if scale_code == "F16" else mx.bfloat16)
+    arrays = mx.quantize(weight, group_size=how.group_size, bits=how.bits, mode=how.mode)
+    for array in arrays:
+        yield np.array(array.view(mx.uint16) if array.dtype == mx.bfloat16 else array)
+    del weight, arrays
+    mx.clear_cache()
