@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.mlx_port.commands.serve.served import SOON, Served, served
+from tests.mlx_port.commands.serve.served import SOON, Served, recording, served
 from tests.mlx_port.commands.serve.spoken import events, pieces_of, sound_of
 from tests.tiny.dia2 import published_dia2
 from tts_core.results import join
@@ -99,3 +99,22 @@ def test_text_that_is_fed_is_spoken_before_it_ends(dia2: Served, alone: Any) -> 
     expected = alone.generate(TEXT, seed=5)
     np.testing.assert_array_equal(whole.codes, expected.codes)
     assert whole.words == expected.words
+
+
+LONG = "[S1] Hello there friend. [S2] Oh, hello! I can't wait. " * 6
+
+
+def test_pieces_are_spoken_again_with_a_recording(dia2: Served) -> None:
+    """The same sound with the piece's own seed; without a recording only the whole text has its voice."""
+    found = pieces_of(speak(dia2, LONG, seed=5, pieces=True))
+    assert len(found) > 1
+    assert [piece["again"] for piece in found] == [None] * len(found)
+    dia2.service.voices.add("own", [recording(2.0)], ["These are twenty letters."], "yes")
+    told = speak(dia2, LONG, seed=5, pieces=True, voice="own")
+    sound, last = sound_of(told), pieces_of(told)[-1]
+    again = sound_of(events(dia2.post(**last["again"], response_format="wav", stream_format="sse")))
+    rate = 24000
+    start, end = round(last["start"] * rate), round(last["end"] * rate)
+    assert len(again) == end - start
+    fade = round(0.02 * rate)
+    np.testing.assert_array_equal(again[fade:], sound[start + fade : end])
