@@ -17,7 +17,7 @@ from tts_core.text.duration import expected_seconds
 
 
 def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) -> Dia2Job:
-    """Return the longest run that the flags allow; texts of a batch run one after the other.
+    """Return the longest run that the flags allow; texts of a batch share their steps.
 
     Raises UsageError for more seconds than one run has.
     """
@@ -33,11 +33,12 @@ def plan(configs: Configs, text: str | None, seconds: float | None, batch: int) 
         frames = math.ceil(seconds * rate)
     if frames > most:
         raise UsageError(f"seconds: {seconds:g} is more than this model's limit, {most / rate:.1f}")
-    return Dia2Job(frames)
+    return Dia2Job(frames, texts=batch)
 
 
 def headline(job: Dia2Job, configs: Configs) -> tuple[str, str]:
     """Return the lines above and below the table."""
     seconds = job.frames / config_of(configs, "mimi", MimiConfig).frame_rate
-    above = f"MB at the peak of a text of {seconds:.1f} s of speech"
+    what = "a text" if job.texts == 1 else f"{job.texts} texts"
+    above = f"MB at the peak of {what} of {seconds:.1f} s of speech"
     return above, "Only the larger of activations and codec is counted; they are never live at once."

@@ -10,7 +10,7 @@ from tests.tiny.dia2 import GOLDEN, dia2_config
 from tts_core.codecs.mimi import MIMI_24KHZ
 from tts_core.dia2.memory import Dia2Job, estimate
 from tts_core.dia2.options import Dia2Options
-from tts_core.dia2.outlook import plan
+from tts_core.dia2.outlook import headline, plan
 from tts_core.dia2.request import Facts, one_each, request, spread
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.errors import UsageError
@@ -158,5 +158,7 @@ def test_memory_falls_with_what_is_left_out():
 def test_an_estimate_beyond_the_context_is_refused():
     assert plan(CONFIGS, "[S1] Hello there.", None, 1).frames < 100
     assert plan(CONFIGS, None, 20, 1).frames == 250
+    assert plan(CONFIGS, None, 20, 4) == Dia2Job(250, texts=4)
+    assert headline(Dia2Job(250, texts=4), CONFIGS)[0] == "MB at the peak of 4 texts of 20.0 s of speech"
     with pytest.raises(UsageError, match=r"seconds: 200 is more than this model's limit, 118\.6"):
         plan(CONFIGS, None, 200, 1)
