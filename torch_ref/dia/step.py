@@ -35,19 +35,19 @@ class Step:
 
         (B, T, C), (B, C, V) or None for greedy → (B, C).
         """
-        with one_thread() if self.few is not None and self.few.small else nullcontext():
-            return self.compute(rows, uniform, self.cache, self.source)
+        return self.compute(rows, uniform, self.cache, self.source)
 
     def compute(self, rows: Tensor, uniform: Tensor | None, cache: Sequence[Cache], source: Source) -> Tensor:
         """Compute the step with any kind of cache."""
         texts, config = rows.shape[0], self.network.config
         tokens = torch.cat((rows, rows)) if self.guided else rows
-        decoder = self.few if self.few is not None and self.few.fits(tokens, cache) else self.network
-        logits = decoder.next_logits(tokens, cache, source)
+        few = self.few if self.few is not None and self.few.fits(tokens, cache) else None
         candidates = candidates_v01 if config.cross_rope else candidates_0626
-        # without guidance both are the conditional rows, which guidance leaves unchanged
-        kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
-        return marked(first_largest(kept) if uniform is None else draw(kept, uniform), logits)
+        with nullcontext() if few is None or not few.small else one_thread():
+            logits = (self.network if few is None else few).next_logits(tokens, cache, source)
+            # without guidance both are the conditional rows, which guidance leaves unchanged
+            kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
+            return marked(first_largest(kept) if uniform is None else draw(kept, uniform), logits)
 
 
 class GraphStep(Step):

@@ -7,6 +7,7 @@ one thread): 0.7 ms, torch's float32 products 2.3 ms. A row's numbers do not dep
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 
 import torch
@@ -17,8 +18,9 @@ Product = Callable[[Tensor], Tensor]  # (R, D) → (R, N)
 
 def supported() -> bool:
     """Return True if this build of torch, on this CPU, has the kernels."""
-    ops = torch.ops.quantized
-    return "fbgemm" in torch.backends.quantized.supported_engines and hasattr(ops, "linear_dynamic_fp16")
+    x86 = platform.machine() in ("x86_64", "AMD64")
+    has_kernels = "fbgemm" in torch.backends.quantized.supported_engines
+    return x86 and has_kernels and hasattr(torch.ops.quantized, "linear_dynamic_fp16")
 
 
 def exact(weights: Sequence[Tensor]) -> bool:

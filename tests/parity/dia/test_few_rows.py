@@ -12,6 +12,7 @@ from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.dia import few_rows
+from torch_ref.dia import step as steps
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.few_rows import FewRows
 from torch_ref.dia.step import Step
@@ -101,25 +102,29 @@ def test_changed_weights_are_packed_again() -> None:
     np.testing.assert_array_equal(codes(pipeline), before)
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_only_a_small_network_runs_in_one_thread(monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
-    """And torch's own number of threads comes back, also after an error."""
+@pytest.mark.parametrize(
+    ("small", "rows", "threads"), [(True, 1, 1), (False, 1, 3), (True, few_rows.MOST_ROWS + 1, 3)]
+)
+def test_few_rows_of_a_small_network_run_in_one_thread(
+    monkeypatch: pytest.MonkeyPatch, small: bool, rows: int, threads: int
+) -> None:
+    """Their draws too; and torch's own number of threads comes back, also after an error."""
     plain = network(YARDSTICK, cross_rope=False)
     monkeypatch.setattr(few_rows, "SMALL", 2**40 if small else 0)
     before, seen = torch.get_num_threads(), []
-    source, sampling = plain.read([torch.tensor([49])]), plain.config.sampling
+    source, sampling = plain.read([torch.tensor([49])] * rows), plain.config.sampling
     step = Step(plain, source, sampling, guided=False)
 
-    def compute(*given: object) -> None:
+    def candidates(*given: object) -> None:
         seen.append(torch.get_num_threads())
         raise ArithmeticError
 
-    monkeypatch.setattr(step, "compute", compute)
+    monkeypatch.setattr(steps, "candidates_0626", candidates)
     torch.set_num_threads(3)
     try:
-        with pytest.raises(ArithmeticError):
-            step(torch.zeros(1, 1, 4), None)
-        assert seen == [1 if small else 3]
+        with pytest.raises(ArithmeticError), torch.inference_mode():
+            step(torch.zeros(rows, 1, 4, dtype=torch.int64), None)
+        assert seen == [threads]
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
