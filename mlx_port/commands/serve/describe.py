@@ -28,7 +28,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _option(field: Field[Any]) -> dict[str, Any]:
-    """Describe an option; a bound that there is none of is left out.
+    """Describe an option; bounds that it lacks are left out.
 
     default: None is the model's own value, also where a request gives null.  above: an exclusive lower bound.
     unset: the value that means none.

@@ -49,7 +49,7 @@ def contents() -> dict[str, bytes]:
 
 
 async def page(request: Request) -> Response:
-    """GET / and /page/{name}. No key is asked for these files: they hold nothing of the server's."""
+    """GET / and /page/{name}. These files need no key; they contain no data of the server."""
     path = request.url.path
     if path not in contents():
         raise ApiError(404, f"{path[:200]}: no such file of the page", code="no_route")

@@ -17,10 +17,18 @@ export class Code extends EventTarget {
         this.show(this.lines);
       });
     }
-    byId("copy").addEventListener("click", async () => {
+    byId("copy").addEventListener("click", () => this.copy());
+  }
+
+  /** Copy the lines. Browsers allow that on localhost and over https only; elsewhere they are selected. */
+  async copy() {
+    getSelection().selectAllChildren(this.place);
+    let done = "The lines are selected; copy them with Ctrl C.";
+    if (navigator.clipboard) {
       await navigator.clipboard.writeText(this.place.textContent);
-      this.dispatchEvent(new Event("copied"));
-    });
+      done = "Copied.";
+    }
+    this.dispatchEvent(new CustomEvent("copied", { detail: done }));
   }
 
   /** Show lines. lines: a function of the chosen format that returns those of each language. */

@@ -20,7 +20,7 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** Create one of the icons, which readers of the screen skip. */
+/** Create one of the icons, hidden from screen readers. */
 export function icon(name) {
   const made = document.createElementNS(SVG, "svg");
   made.setAttribute("viewBox", "0 0 24 24");

@@ -260,7 +260,7 @@ play.addEventListener("click", toggle);
 byId("download").addEventListener("click", () => saved(() => saveSound(heard, byId("format").value)));
 byId("srt").addEventListener("click", () => saved(() => saveCaptions(cues, "srt")));
 byId("vtt").addEventListener("click", () => saved(() => saveCaptions(cues, "vtt")));
-code.addEventListener("copied", () => message("Copied."));
+code.addEventListener("copied", ({ detail }) => message(detail));
 document.addEventListener("keydown", (event) => {
   if (document.querySelector("dialog[open]")) return;
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

@@ -1,4 +1,4 @@
-"""Screens, contrast, names for readers of the screen, and what the policy keeps out."""
+"""Screens, contrast, names for screen readers, and what the policy keeps out."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_screens_and_schemes(page: Page) -> None:
 
 
 def test_every_control_has_a_name(page: Page) -> None:
-    """As readers of the screen are given it."""
+    """In the tree that screen readers get."""
     page.speak(SCRIPT)
     page.click("again-0")
     page.finish()

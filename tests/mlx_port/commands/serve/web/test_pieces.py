@@ -67,3 +67,6 @@ def test_the_lines_shown_do_the_same(page: Page) -> None:
     np.testing.assert_array_equal(spliced[fade - len(piece) :], piece[fade:])
     page.click("curl")
     assert "jq -c 'select(.index == 1) | .again + " in page.text("code")
+    page.click("copy")
+    page.wait("document.getElementById('status').textContent === 'Copied.'")
+    assert page.run("return getSelection().toString()") == page.text("code")

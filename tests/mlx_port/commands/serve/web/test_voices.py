@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.mlx_port.commands.serve.served import Served
+from tests.mlx_port.commands.serve.served import Served, Talk, recording, served
 from tests.mlx_port.commands.serve.web.chromium import QUIET, Page, level
 
 pytestmark = pytest.mark.browser
@@ -57,6 +57,28 @@ def test_a_voice_is_recorded(page: Page, embedded: Served) -> None:
     samples, _ = soundfile.read(embedded.service.voices.folder / "beeps" / "1.wav")
     assert level(samples) > QUIET
     embedded.service.voices.remove("beeps")
+
+
+def test_a_voice_has_a_recording_of_each_speaker_where_the_model_takes_two(tab: Page, tmp_path: Path) -> None:
+    file = tmp_path / "one.wav"
+    soundfile.write(file, *recording(2.0))
+    with served(tmp_path / "voices", Talk("dia2")) as server:
+        tab.open(server.url)
+        tab.click("add-voice")
+        assert tab.the("add-recording").is_displayed()
+        tab.click("add-recording")
+        assert not tab.the("add-recording").is_displayed()
+        tab.fill("voice-name", "both")
+        for number, said in enumerate(("This is the first one.", "And this is the second."), start=1):
+            tab.the(f"recording-{number}").send_keys(str(file))
+            tab.fill(f"recording-{number}-text", said)
+        tab.fill("consent", "Both agreed.")
+        tab.click("voice-save")
+        tab.wait("document.getElementById('voice').value === 'both'")
+        voice = server.service.voices.voice("both")
+        assert voice.transcripts == ("This is the first one.", "And this is the second.")
+        assert tab.text("voice-help") == "Speaks like a recording of 2.0 s and 2.0 s."
+        assert tab.errors() == []
 
 
 def test_an_upload_that_is_refused_says_why(page: Page, tmp_path: Path) -> None:
