@@ -153,11 +153,13 @@ class PlainSlots:
         place: of its random numbers: 0 is the action.
         """
         cond, uncond = logits[self.first], logits[self.other]
-        ids = torch.zeros(len(cond), dtype=torch.int64, device=logits.device)
-        for sampling, rows in self.groups.items():
-            noise = self.noise[rows, place, : logits.shape[-1]]
+        noise, ids = self.noise[:, place, : logits.shape[-1]], self.first.new_zeros(len(cond))
+        for sampling, texts in self.groups:
             choice: Choice = sampling.audio if place else sampling.action
-            ids[rows] = choose(cond[rows], uncond[rows], choice, noise, is_code)
+            if len(self.groups) == 1:
+                ids = choose(cond, uncond, choice, noise, is_code)
+            else:
+                ids[texts] = choose(cond[texts], uncond[texts], choice, noise[texts], is_code)
         return marked(ids[:, None], torch.cat((cond, uncond))[:, None])[:, 0]
 
     def _place(self) -> None:
@@ -177,7 +179,7 @@ class PlainSlots:
         groups: dict[Sampling, list[int]] = {}
         for place, text in enumerate(texts):
             groups.setdefault(text.joining.sampling, []).append(place)
-        self.groups = groups
+        self.groups = [(sampling, torch.tensor(rows, device=device)) for sampling, rows in groups.items()]
 
     def _make_room(self, length: int) -> None:
         """Let the buffers of keys and values grow to hold so many of each row."""
