@@ -65,7 +65,7 @@ def write_tensors(
     files: their entries, together those of `outputs`.  progress: called with the bytes written since its last
     call, from one thread at a time.
     """
-    memory, turn = Memory(), threading.Lock()
+    memory, writing, comparing = Memory(), threading.Lock(), threading.Lock()
     with ExitStack() as stack:
         writers: dict[Path, SafetensorsWriter] = {}
         backs: dict[Path, ReadBack] = {}
@@ -76,11 +76,11 @@ def write_tensors(
         places = {entry.name: path for path, entries in files.items() for entry in entries}
 
         def write(output: Output) -> None:
-            tensors = _made(part, output, memory)
-            with turn:
-                for entry, tensor in zip(output.entries, tensors, strict=True):
-                    path = places[entry.name]
+            for entry, tensor in zip(output.entries, _made(part, output, memory), strict=True):
+                path = places[entry.name]
+                with writing:
                     writers[path].write(entry.name, tensor)
+                with comparing:
                     backs[path].compare(entry, tensor)
                     progress(entry.nbytes)
 
