@@ -100,6 +100,7 @@ OPTIONAL = {
     "uvicorn",
     "prometheus_client",
     "h11",
+    "wyoming",
 }  # of extras, or the user's own
 
 NETWORK = {

@@ -109,6 +109,11 @@ DAY = 86400.0
     help="Seconds to finish requests after SIGTERM.",
 )
 @click.option(
+    "--wyoming",
+    metavar="[HOST:]PORT",
+    help="Also serve Home Assistant, in the Wyoming protocol.  [default host: --host]",
+)
+@click.option(
     "--open", "open_page", is_flag=True, help="Open the page in the browser, once the server is ready."
 )
 @click.option("--quiet", is_flag=True, help="Log warnings only.")
@@ -130,12 +135,15 @@ def serve(**given: Any) -> int:
         warm_up=given["warm_up"],
         drain_seconds=given["drain"],
         open_page=given["open_page"],
+        wyoming=None if given["wyoming"] is None else _address(given["wyoming"], given["host"]),
         access=Access(given["host"], _key(given["api_key"]), _origins(given["cors"]), given["allow_host"]),
         limits=Limits(
             text=given["max_text"], audio_seconds=given["max_audio"], request_seconds=given["timeout"]
         ),
     )
     check_installed()
+    if settings.wyoming is not None and find_spec("wyoming") is None:
+        raise NotFoundError("wyoming: it is not installed; pip install 'mlx-port[wyoming]'")
     return import_module("mlx_port.commands.serve.run").run(settings, quiet=given["quiet"])
 
 
@@ -152,6 +160,13 @@ def _key(given: str | None) -> str | None:
             "api-key: empty, or with characters that a header cannot carry; give a long random word"
         )
     return given
+
+
+def _address(given: str, host: str) -> tuple[str, int]:
+    before, colon, port = given.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16) or (colon and not before):
+        raise UsageError(f"wyoming: {given!r} is no port; give it as 10200, or as 127.0.0.1:10200")
+    return before.strip("[]") or host, int(port)
 
 
 def _origins(given: tuple[str, ...]) -> tuple[str, ...]:

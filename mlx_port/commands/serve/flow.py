@@ -18,6 +18,7 @@ from tts_core.results import GenerationResult
 from tts_core.serving.speech import Speech
 
 PCM_RATE = 24000  # Hz; clients take pcm at this rate
+FRAME = 1 << 14  # bytes of sound that are sent at a time, where a client's reading is watched
 
 
 class Flow:
@@ -72,6 +73,18 @@ class Flow:
             part = await self._next()
         assert self.encoder is not None
         yield await to_thread.run_sync(self.encoder.finish), None
+
+    async def frames(self) -> AsyncIterator[tuple[bytes, GenerationResult | None]]:
+        """Queue the speech and yield its sound, FRAME bytes at most at a time; each part comes with its last
+        frame, which may be empty. Raises the errors of the speech.
+        """
+        await self.submit()
+        await self.start()
+        async for data, part in self.encoded():
+            while len(data) > FRAME:
+                yield data[:FRAME], None
+                data = data[FRAME:]
+            yield data, part
 
     def close(self) -> None:
         """Drop the speech if it has not ended, and the encoder, whose memory Python does not see."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 import uvicorn
@@ -16,6 +17,7 @@ from mlx_port.commands.serve.app import build
 from mlx_port.commands.serve.browser import open_page, page_url
 from mlx_port.commands.serve.live.protocols import HttpConnection, WebSocketConnection
 from mlx_port.commands.serve.metrics import Metrics
+from mlx_port.commands.serve.server import Server
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.settings import Settings
 from mlx_port.commands.speak import check_backend, load_pipeline, open_model
@@ -27,8 +29,12 @@ from tts_core.serving.source import Source
 from tts_core.serving.statistics import Ended
 from tts_core.serving.voices import VoiceStore, voices_folder
 
+if TYPE_CHECKING:
+    from mlx_port.commands.serve.wyoming.port import WyomingPort
+
 EMBEDDED = "embedded"
 INTERRUPTED = 130
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LOG = logging.getLogger("mlx_port.serve")
 _LOGS = ("mlx_port.serve", "tts_core", "uvicorn.error")
 
@@ -87,7 +93,7 @@ def sources(settings: Settings) -> Mapping[str, Source]:
 
 def _serve(service: Service) -> int:
     settings, engine = service.settings, service.engine
-    server: uvicorn.Server
+    server: Server
     told = False
 
     async def look() -> None:
@@ -95,6 +101,8 @@ def _serve(service: Service) -> int:
         nonlocal told
         if engine.ready and not told:
             told = True
+            if server.beside is not None:
+                _LOG.info("wyoming: listening on %s", one_line("tcp://{}:{}".format(*server.beside.address)))
             _LOG.info("ready: %s", one_line(", ".join(service.names)))
             if settings.open_page:
                 port = server.servers[0].sockets[0].getsockname()[1]
@@ -102,7 +110,7 @@ def _serve(service: Service) -> int:
         if engine.error is not None:
             server.should_exit = True
 
-    server = uvicorn.Server(http(service, look))
+    server = Server(http(service, look), wyoming(service))
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -121,6 +129,15 @@ def _serve(service: Service) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return INTERRUPTED if signal.SIGINT in received else 0
+
+
+def wyoming(service: Service) -> WyomingPort | None:
+    """Prepare the Wyoming port of a service, if its settings have one."""
+    if service.settings.wyoming is None:
+        return None
+    from mlx_port.commands.serve.wyoming.port import WyomingPort
+
+    return WyomingPort(service, service.settings.wyoming)
 
 
 def http(service: Service, look: Callable[[], Awaitable[None]]) -> uvicorn.Config:
@@ -154,9 +171,15 @@ def _told(speech: Ended) -> str:
 def _announce(service: Service) -> None:
     access = service.settings.access
     _LOG.info("voices: %s", one_line(str(service.voices.folder)))
-    if access.api_key is None and access.host not in ("127.0.0.1", "::1", "localhost"):
+    if access.api_key is None and access.host not in LOOPBACK:
         click.echo(
             f"warning: anybody who reaches {one_line(access.host)} can use this server; give --api-key",
+            err=True,
+        )
+    wyoming = service.settings.wyoming
+    if wyoming is not None and wyoming[0] not in LOOPBACK:
+        click.echo(
+            f"warning: anybody who reaches {one_line(wyoming[0])} can speak; Wyoming has no keys",
             err=True,
         )
 

@@ -54,7 +54,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of one server; flags of `mlx-port serve`. models: folders; none is the embedded voice."""
+    """Settings of one server; flags of `mlx-port serve`. models: folders; none is the embedded voice.
+
+    wyoming: host and port to listen on for Home Assistant, if any.
+    """
 
     models: tuple[str, ...] = ()
     backend: Literal["mlx", "torch"] = "mlx"
@@ -66,6 +69,7 @@ class Settings:
     idle_unload: float | None = None
     warm_up: bool = True
     drain_seconds: float = 30.0
+    wyoming: tuple[str, int] | None = None
     open_page: bool = False
     access: Access = field(default_factory=Access)
     limits: Limits = field(default_factory=Limits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from anyio import to_thread
@@ -13,16 +12,14 @@ from mlx_port.commands.serve.body import Asked, has_seed
 from mlx_port.commands.serve.errors import invalid
 from mlx_port.commands.serve.flow import Flow
 from mlx_port.commands.serve.service import Order, Service
-from tts_core.results import GenerationResult
 from tts_core.serving.speech import Speech
 from tts_core.text.arriving import Sentences, Words
 
-FRAME = 1 << 14  # bytes of sound that are sent at a time
 PROBE = "Yes."  # every model speaks it: voice and options are checked with it, before any text has come
 
 
 class LiveFlow(Flow):
-    """A flow that is fed with text: `prepare`, then `add` and `end`, and meanwhile `pieces`."""
+    """A flow that is fed with text: `prepare`, then `add` and `end`, and meanwhile `frames`."""
 
     def __init__(self, service: Service, asked: Asked):
         super().__init__(service, asked)
@@ -58,25 +55,16 @@ class LiveFlow(Flow):
             self._texts += self._cutter.end()
             self._pour()
 
-    async def pieces(self) -> AsyncIterator[tuple[bytes, GenerationResult | None]]:
-        """Wait for the first piece of text, queue it, and yield frames of sound with their part.
-
-        Each part comes with its last frame, which may be empty. Raises the errors of the speech.
-        """
+    async def submit(self) -> None:
+        """Wait for the first piece of text and queue it. Raises as Service.queue; ApiError for no words."""
         while not self._texts and not self.is_complete:
             self._news.clear()
             await self._news.wait()
         if not self._texts:
             raise invalid("input", "text: there are no words in it; write the words to speak")
         self._order = replace(self._order, text=self._texts.popleft())
-        await self.submit()
+        await super().submit()
         self._pour()
-        await self.start()
-        async for data, part in self.encoded():
-            while len(data) > FRAME:
-                yield data[:FRAME], None
-                data = data[FRAME:]
-            yield data, part
 
     def _checked(self) -> Order:
         order = self.service.order(self.asked)

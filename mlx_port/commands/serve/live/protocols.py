@@ -12,7 +12,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from mlx_port.commands.serve.live.messages import CLOSING
 
 HEAD_SECONDS = 15.0  # for the head of a request to arrive
-LINGER_SECONDS = 5.0  # for a client to read the last bytes of a WebSocket
+LINGER_SECONDS = 10.0  # for a client to read some of the last bytes of a WebSocket, and to close it
 
 
 class HttpConnection(H11Protocol):
@@ -69,4 +69,15 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     async def run_asgi(self) -> None:
         """As in WebSocketsSansIOProtocol. A client that reads nothing more is cut off after a while."""
         await super().run_asgi()
-        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+        self.loop.call_later(LINGER_SECONDS, self._part)
+
+    def _part(self, before: int | None = None) -> None:
+        """Cut the connection once all is written, or nothing since the last look.
+
+        before: bytes that were left then.
+        """
+        left = self.transport.get_write_buffer_size()
+        if left and (before is None or left < before):
+            self.loop.call_later(LINGER_SECONDS, self._part, left)
+        else:
+            self.transport.abort()

@@ -109,7 +109,7 @@ class _Connection:
 
     async def _speak(self, flow: LiveFlow) -> str:
         """Send the sound with the times of words and pieces. Returns why the speech ended."""
-        async for data, part in flow.pieces():
+        async for data, part in flow.frames():
             for word in () if part is None else part.words:
                 await self._send({"type": "word", "text": word.text, "start": word.start})
             if data:

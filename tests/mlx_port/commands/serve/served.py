@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import httpx
 import numpy as np
-import uvicorn
 
 from mlx_port.commands.serve.metrics import Metrics
-from mlx_port.commands.serve.run import http
+from mlx_port.commands.serve.run import http, wyoming
+from mlx_port.commands.serve.server import Server
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.settings import Settings
 from tests.tts_core.serving import talkers
@@ -81,7 +81,7 @@ class Served:
 
     url: str
     service: Service
-    server: uvicorn.Server
+    server: Server
 
     def post(self, path: str = "/v1/audio/speech", **body: Any) -> httpx.Response:
         """Send a JSON body."""
@@ -119,7 +119,7 @@ def served(
     async def look() -> None:
         pass
 
-    server = uvicorn.Server(http(service, look))
+    server = Server(http(service, look), wyoming(service))
     thread = threading.Thread(target=server.run, name="http")
     thread.start()
     until(lambda: server.started)

@@ -141,6 +141,10 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         (["--max-queue", "0"], 2, "max-queue"),
         (["--idle-unload", "-1"], 2, "idle-unload"),
         (["--backend", "jax"], 2, "jax"),
+        (["--wyoming", "x"], 2, "wyoming: 'x' is no port; give it as 10200, or as 127.0.0.1:10200"),
+        (["--wyoming", "host:"], 2, "is no port"),
+        (["--wyoming", ":5"], 2, "is no port"),
+        (["--wyoming", "70000"], 2, "is no port"),
     ],
 )
 def test_flags_that_cannot_be_used(capsys, flags, code, message) -> None:
@@ -156,6 +160,62 @@ def test_without_the_extra(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
         3,
         "error: serve: starlette is not installed; pip install 'mlx-port[serve]'\n",
     )
+
+
+def test_without_the_extra_for_wyoming(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line, before a model is opened."""
+    find = command.find_spec
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "wyoming" else find(name))
+    assert run(capsys, "serve", "--model", "no/such", "--wyoming", "10200")[::2] == (
+        3,
+        "error: wyoming: it is not installed; pip install 'mlx-port[wyoming]'\n",
+    )
+
+
+def test_home_assistant_hears_the_embedded_voice(tmp_path: Path) -> None:
+    """Over its own client; text that streams in is spoken; a port that is taken is one line."""
+    pytest.importorskip("wyoming", reason="wyoming is not installed: extra wyoming")
+    from tests.mlx_port.commands.serve.wyoming.asking import streamed
+
+    with started(tmp_path, "--no-warm-up", "--wyoming", "0") as (process, _, log):
+        found = re.search(r"wyoming: listening on tcp://127.0.0.1:(\d+)", "".join(log))
+        assert found is not None, "".join(log)
+        sound = streamed(
+            ("127.0.0.1", int(found[1])), "[S1] Hello there, my ", "dear friends. How", " are you?"
+        )
+        samples = np.frombuffer(sound, "<i2") / 32768
+        assert len(samples) > 24000
+        assert np.abs(samples).max() > 0.01
+        words = [sys.executable, "-c", RUN, "serve", "--quiet", "--port", "0", "--wyoming", found[1]]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        *_, last = done.stderr.splitlines()
+        assert last.startswith(f"error: wyoming: 127.0.0.1:{found[1]} cannot be listened on")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SOON) == 0
+
+
+def idle_figure(url: str, name: str) -> float:
+    lines = httpx.get(f"{url}/metrics", timeout=SOON).text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path) -> None:
+    """As /metrics and /v1/models say; the next request speaks, and then it is unloaded once more."""
+    with started(tmp_path, "--no-warm-up", "--idle-unload", "1") as (process, url, log):
+        body = {"input": "[S1] Hello there.", "seed": 5, "response_format": "wav"}
+        sounds = []
+        for _ in range(2):
+            until(lambda: idle_figure(url, "mlx_port_loaded_models") == 0)
+            assert httpx.get(f"{url}/v1/models", timeout=SOON).json()["data"][0]["loaded"] is False
+            assert httpx.get(f"{url}/health", timeout=SOON).status_code == 200
+            answer = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60)
+            assert answer.status_code == 200
+            sounds.append(answer.content)
+        assert sounds[0] == sounds[1]
+        assert sum("is unloaded" in line for line in log) >= 2
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SOON) == 0
 
 
 def test_the_key_may_be_in_the_environment(capsys, monkeypatch: pytest.MonkeyPatch) -> None:

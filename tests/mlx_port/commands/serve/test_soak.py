@@ -1,4 +1,6 @@
-"""Many requests with disconnects, bad bodies and three formats: no wrong body, nothing left behind."""
+"""Many requests with disconnects, bad bodies and three formats, over HTTP, WebSockets and Wyoming: no wrong
+body, nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
+from tests.mlx_port.commands.serve.live import live_soak
 from tests.mlx_port.commands.serve.served import SOON, Talk, expected, until
 from tests.tts_core.serving import talkers
 
@@ -26,8 +30,11 @@ import sys
 from pathlib import Path
 from tests.mlx_port.commands.serve.served import served
 from tests.mlx_port.commands.serve.test_soak import PacedTalk
-with served(Path(sys.argv[1]), PacedTalk()) as server:
-    print(server.url, flush=True)
+from mlx_port.commands.serve.settings import Limits, Settings
+wyoming = ("127.0.0.1", 0) if sys.argv[2] else None
+settings = Settings(wyoming=wyoming, limits=Limits(start_seconds=2, idle_seconds=2))
+with served(Path(sys.argv[1]), PacedTalk(), settings=settings) as server:
+    print(server.url, *(server.server.beside.address if wyoming else ()), flush=True)
     sys.stdin.read()
 """
 
@@ -57,9 +64,18 @@ class _Forgetful(list):
         pass
 
 
-def one(url: str, seed: int) -> str:
+def one(url: str, port: tuple[str, int] | None, seed: int) -> str:
     """Send one request; return how it ended. Raises AssertionError for a wrong body."""
     draw = random.Random(seed)
+    way = draw.choice(["http", "websocket", "wyoming"])
+    if way == "websocket":
+        return live_soak.over_websocket(url, draw)
+    if way == "wyoming" and port is not None:
+        return live_soak.over_wyoming(port, draw)
+    return over_http(url, draw, seed)
+
+
+def over_http(url: str, draw: random.Random, seed: int) -> str:
     text = " ".join(f"word{draw.randrange(1000)}" for _ in range(draw.randint(1, 40)))
     name = draw.choice(FORMATS)
     kind = draw.choices(["whole", "leave", "bad", "choke"], [60, 25, 10, 5])[0]
@@ -89,32 +105,39 @@ def one(url: str, seed: int) -> str:
 
 
 @contextmanager
-def apart(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """A server in a process of its own: its address, and the process."""
-    words = [sys.executable, "-c", RUN, str(folder)]
+def apart(folder: Path) -> Iterator[tuple[str, tuple[str, int] | None, psutil.Process]]:
+    """A server in a process of its own: its address, that for Wyoming, and the process."""
+    words = [sys.executable, "-c", RUN, str(folder), "yes" if find_spec("wyoming") else ""]
     pipe = subprocess.PIPE
     with subprocess.Popen(
         words, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip(), psutil.Process(process.pid)
+        url, *place = process.stdout.readline().split()
+        yield url, (place[0], int(place[1])) if place else None, psutil.Process(process.pid)
         process.communicate("", SOON)
         assert process.returncode == 0
 
 
-def soak(url: str, count: int, start: int) -> set[str]:
+def soak(url: str, port: tuple[str, int] | None, count: int, start: int) -> set[str]:
     with ThreadPoolExecutor(CLIENTS) as pool:
-        kinds = set(pool.map(lambda seed: one(url, seed), range(start, start + count)))
-    until(lambda: "mlx_port_running 0.0" in httpx.get(f"{url}/metrics", timeout=SOON).text)
+        kinds = set(pool.map(lambda seed: one(url, port, seed), range(start, start + count)))
+    until(lambda: is_quiet(httpx.get(f"{url}/metrics", timeout=SOON).text))
     return kinds
 
 
+def is_quiet(figures: str) -> bool:
+    """Check that nothing is spoken and no live connection is open."""
+    names = ("mlx_port_running ", "mlx_port_live_connections{")
+    return all(line.endswith(" 0.0") for line in figures.splitlines() if line.startswith(names))
+
+
 def run(folder: Path, count: int) -> None:
-    with apart(folder) as (url, process):
+    with apart(folder) as (url, port, process):
         threads, files = process.num_threads(), process.num_fds()
-        soak(url, count, 0)
+        soak(url, port, count, 0)
         memory = process.memory_info().rss
-        assert soak(url, count, count) >= {"whole", "leave", "bad"}
+        assert soak(url, port, count, count) >= {"whole", "leave", "bad", "live"}
         until(lambda: process.num_fds() <= files)
         assert process.num_threads() <= threads + 2 * CLIENTS, "a client that left may still have a worker"
         assert process.memory_info().rss <= 1.05 * memory

@@ -41,7 +41,7 @@ def frame(text: str) -> bytes:
 def test_half_open_sockets_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a head, with half of one, with a handshake and nothing after it, and with half a frame."""
     monkeypatch.setattr(protocols, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(protocols, "LINGER_SECONDS", 0.3)
+    monkeypatch.setattr(protocols, "LINGER_SECONDS", 1.5)
     settings = Settings(limits=Limits(start_seconds=0.3))
     with served(tmp_path, settings=settings) as server:
         server.post(input="one")
@@ -60,7 +60,7 @@ def test_half_open_sockets_are_closed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is not spoken ahead for ever, others are served, and its socket is closed."""
-    monkeypatch.setattr(protocols, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(protocols, "LINGER_SECONDS", 1.0)
     text = "These are some words to be spoken here. " * 100
     source = Talk()
     settings = Settings(limits=Limits(stall_seconds=0.5, ahead_seconds=5))

@@ -1,0 +1,58 @@
+"""The description of a server in the Wyoming protocol: its voices, by model."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
+
+from mlx_port.commands.serve.names import VOICES
+from mlx_port.commands.serve.service import Service
+from tts_core import models
+
+LANGUAGES = ["en"]  # of every model
+OURS = Attribution(name="mlx-port", url="https://pypi.org/project/mlx-port")
+
+
+def describe(service: Service) -> Info:
+    """Describe the voices: the configured ones, and OpenAI's names where no recording is needed."""
+    program = TtsProgram(
+        name="mlx-port",
+        description="Speech models in MLX and PyTorch",
+        attribution=OURS,
+        installed=True,
+        version=version("mlx-port"),
+        voices=[
+            _voice(model, name, is_first=place == 0)
+            for place, model in enumerate(service.names)
+            for name in _names(service, model)
+        ],
+        supports_synthesize_streaming=True,
+    )
+    return Info(tts=[program])
+
+
+def fields_of(name: str | None) -> dict[str, str]:
+    """Turn the name of a voice into fields of a speech; an empty one, or None, is the default voice."""
+    if not name:
+        return {}
+    model, slash, voice = name.partition("/")
+    return {"model": model, "voice": voice} if slash else {"voice": name}
+
+
+def _names(service: Service, model: str) -> list[str]:
+    known = service.voices.names()
+    if models.model(service.engine.models[model].model).needs_voice:
+        return known
+    return [*known, *(name for name in VOICES if name not in known)]
+
+
+def _voice(model: str, name: str, *, is_first: bool) -> TtsVoice:
+    return TtsVoice(
+        name=name if is_first else f"{model}/{name}",
+        description=f"{name} ({model})",
+        attribution=OURS,
+        installed=True,
+        version=None,
+        languages=LANGUAGES,
+    )

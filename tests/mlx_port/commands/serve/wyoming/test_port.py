@@ -1,0 +1,278 @@
+"""The Wyoming port with Wyoming's own client and types, as Home Assistant uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from wyoming.client import AsyncTcpClient
+from wyoming.error import Error
+from wyoming.event import Event
+from wyoming.info import Describe, Info
+from wyoming.ping import Ping, Pong
+from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop, SynthesizeVoice
+
+from mlx_port.commands.serve.settings import Limits, Settings
+from tests.mlx_port.commands.serve.live.test_websocket import expected, heard
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, recording, until
+from tests.mlx_port.commands.serve.wyoming.asking import address, asked, sound, until_type, wyoming_server
+
+FIRST, SECOND = "one two three four five.", "Six seven eight nine ten."
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    with wyoming_server(tmp_path / "voices") as found:
+        yield found
+
+
+def test_describe_is_valid(tmp_path: Path) -> None:
+    """By the package's types: a program that streams, voices of every model with their languages."""
+    sources = {"talk": Talk(), "clone": Talk("mars5")}
+    with wyoming_server(tmp_path / "voices", sources) as server:
+        server.service.voices.add("anna", [recording()], ["Twenty characters it is."], "yes")
+
+        async def describe(client: AsyncTcpClient) -> Event | None:
+            await client.write_event(Describe().event())
+            return await client.read_event()
+
+        event = asked(server, describe)
+    assert event is not None
+    assert Info.is_type(event.type)
+    info = Info.from_event(event)
+    [program] = info.tts
+    assert (program.name, program.installed, program.supports_synthesize_streaming) == (
+        "mlx-port",
+        True,
+        True,
+    )
+    assert program.attribution.url.startswith("https://")
+    names = [voice.name for voice in program.voices]
+    assert names[:2] == ["anna", "alloy"]
+    assert "clone/anna" in names
+    assert "clone/alloy" not in names, "it needs a recording"
+    assert all(voice.languages == ["en"] and voice.installed for voice in program.voices)
+    assert [*info.asr, *info.wake, *info.intent, *info.handle] == []
+
+
+def test_synthesize(server: Served) -> None:
+    async def speak(client: AsyncTcpClient) -> list[Event]:
+        voice = SynthesizeVoice(name="nova")
+        await client.write_event(Synthesize(text=f"{FIRST} {SECOND}", voice=voice).event())
+        return await until_type(client, "audio-stop")
+
+    found = asked(server, speak)
+    assert [found[0].type, found[1].type, found[-1].type] == ["audio-start", "audio-chunk", "audio-stop"]
+    assert len(sound(found)) == 2 * 24 * 250 * 10
+    until(lambda: server.figure('mlx_port_live_total{kind="wyoming",outcome="left"}') == 1)
+    assert server.figure("mlx_port_requests_total") == 1
+
+
+def test_text_that_streams_in_as_from_home_assistant(server: Served) -> None:
+    """The first sentence is heard before the text ends; the whole, for older servers, is skipped."""
+
+    async def speak(client: AsyncTcpClient) -> list[Event]:
+        await client.write_event(SynthesizeStart(voice=SynthesizeVoice(name="nova")).event())
+        for text in ("one two three ", "four five. Six"):
+            await client.write_event(SynthesizeChunk(text=text).event())
+        found = [await client.read_event() for _ in range(2)]
+        await client.write_event(SynthesizeChunk(text=" seven eight nine ten.").event())
+        await client.write_event(Synthesize(text=f"{FIRST} {SECOND}").event())
+        await client.write_event(SynthesizeStop().event())
+        rest = await until_type(client, "synthesize-stopped")
+        return [event for event in (*found, *rest) if event is not None]
+
+    found = asked(server, speak)
+    assert [event.type for event in found[:2]] == ["audio-start", "audio-chunk"]
+    assert [event.type for event in found[-2:]] == ["audio-stop", "synthesize-stopped"]
+    heard(sound(found), expected(FIRST, SECOND))
+
+
+def test_several_speeches_of_one_connection(server: Served) -> None:
+    async def speak(client: AsyncTcpClient) -> list[int]:
+        lengths = []
+        for text in ("one two", "three four five", "six"):
+            await client.write_event(Synthesize(text=text).event())
+            lengths.append(len(sound(await until_type(client, "audio-stop"))))
+        await client.write_event(Synthesize(text="seven").event())
+        await client.write_event(Synthesize(text="eight nine").event())
+        for _ in range(2):
+            lengths.append(len(sound(await until_type(client, "audio-stop"))))
+        return lengths
+
+    assert asked(server, speak) == [12000 * count for count in (2, 3, 1, 1, 2)]
+
+
+def test_ping_and_unknown_events(server: Served) -> None:
+    async def talk(client: AsyncTcpClient) -> Event | None:
+        await client.write_event(Event("transcribe", {"name": "x"}, b"payload"))
+        await client.write_event(Ping(text="hello").event())
+        return await client.read_event()
+
+    event = asked(server, talk)
+    assert event is not None
+    assert Pong.from_event(event).text == "hello"
+
+
+BAD: list[tuple[list[Event], str]] = [
+    ([Synthesize(text="").event()], "input: empty"),
+    ([Synthesize(text="...").event()], "no words"),
+    ([Synthesize(text="one", voice=SynthesizeVoice(name="nobody")).event()], "'nobody' is not there"),
+    ([Synthesize(text="one", voice=SynthesizeVoice(name="none/alloy")).event()], "'none' is not served"),
+    ([Synthesize(text="x" * 5000).event()], "5000 characters"),
+    ([Event("synthesize", {})], "fields that cannot be read"),
+    ([Event("synthesize", {"text": 5})], "input: not a string"),
+    ([Event("synthesize", {"text": "a", "voice": 5})], "fields that cannot be read"),
+    ([Event("synthesize", {"text": "a", "voice": {"name": 5}})], "not a string"),
+    ([SynthesizeChunk(text="one").event()], "before synthesize-start"),
+    ([SynthesizeStop().event()], "before synthesize-start"),
+    ([SynthesizeStart().event(), SynthesizeStart().event()], "again before"),
+    ([SynthesizeStart().event(), SynthesizeStop().event()], "no words"),
+    ([SynthesizeStart().event(), Event("synthesize-chunk", {"text": None})], "text: not a string"),
+    ([SynthesizeStart().event(), SynthesizeChunk(text="y" * 5000).event()], "more than 4096"),
+    ([Synthesize(text="one choke").event()], "choked"),
+]
+
+
+@pytest.mark.parametrize(("sent", "words"), BAD, ids=[words for _, words in BAD])
+def test_errors_are_told_and_end_the_connection(server: Served, sent: list[Event], words: str) -> None:
+    async def talk(client: AsyncTcpClient) -> tuple[Event, Event | None]:
+        for event in sent:
+            await client.write_event(event)
+        *_, last = await until_type(client, "error")
+        return last, await client.read_event()
+
+    error, after = asked(server, talk)
+    assert words in Error.from_event(error).text
+    assert after is None
+    until(lambda: server.service.engine.statistics().running == 0)
+
+
+def raw(server: Served) -> socket.socket:
+    return socket.create_connection(address(server), SOON)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"not json\n",
+        b"[]\n",
+        b'{"type": 5}\n',
+        b'{"data": {}}\n',
+        b'{"type": "ping", "data": 5}\n',
+        b'{"type": "ping", "data_length": -1}\n',
+        b'{"type": "ping", "data_length": "9"}\n',
+        b'{"type": "ping", "data_length": 1000000000}\n',
+        b'{"type": "ping", "payload_length": 1000000000}\n',
+        b'{"type": "ping", "data_length": 2}\nxx',
+        b"x" * (1 << 20),
+        b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\n\r\n" + b'{"type": "describe"}\n' * 9,
+    ],
+    ids=lambda sent: sent[:40].decode(),
+)
+def test_what_is_no_event(server: Served, sent: bytes) -> None:
+    """An error, and the end; a web page that posts to the port gets no further."""
+    with raw(server) as one:
+        found = b""
+        with suppress(ConnectionError):
+            one.sendall(sent)
+            while piece := one.recv(1 << 16):
+                found += piece
+    assert found.count(b'"type": "error"') <= 1
+    assert b"info" not in found
+    until(lambda: server.figure("mlx_port_live_connections") == 0)
+
+
+def test_clients_that_leave_or_stand_still(tmp_path: Path) -> None:
+    """Each frees its place and socket; others are served."""
+    gate = threading.Semaphore(0)
+    source, settings = Talk(gate=gate), Settings(limits=Limits(idle_seconds=0.5))
+    with wyoming_server(tmp_path, source, settings) as server:
+        files = psutil.Process().num_fds()
+
+        async def leave(client: AsyncTcpClient) -> None:
+            await client.write_event(Synthesize(text=f"{FIRST} {SECOND}").event())
+            while "join one" not in source.log:
+                await asyncio.sleep(0.01)
+
+        asked(server, leave)
+        gate.release(1000)
+        until(lambda: server.service.engine.statistics().outcomes.get("cancelled") == 1)
+        halves = (b"", b'{"type": "desc', b'{"type": "ping", "data_length": 5}\n{')
+        for half in (*halves, b'{"type": "synthesize-start"}\n'):
+            with raw(server) as one:
+                one.sendall(half)
+                found = b""
+                while piece := one.recv(1 << 16):
+                    found += piece
+            assert b"timeout" in found
+        until(lambda: server.figure("mlx_port_live_connections") == 0)
+        until(lambda: psutil.Process().num_fds() <= files)
+
+
+def test_a_client_that_does_not_read(tmp_path: Path) -> None:
+    text = "These are some words to be spoken here. " * 100
+    settings = Settings(limits=Limits(stall_seconds=0.5, ahead_seconds=5))
+    with wyoming_server(tmp_path, settings=settings) as server, raw(server) as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        data = json.dumps({"text": text}).encode()
+        slow.sendall(b'{"type": "synthesize-start"}\n')
+        slow.sendall(b'{"type": "synthesize-chunk", "data_length": %d}\n' % len(data) + data)
+        slow.sendall(b'{"type": "synthesize-stop"}\n')
+        until(lambda: server.figure('mlx_port_live_total{kind="wyoming",outcome="stalled"}') == 1)
+        until(lambda: server.service.engine.statistics().running == 0)
+        assert len(sound(asked(server, one_word))) == 12000
+
+
+async def one_word(client: AsyncTcpClient) -> list[Event]:
+    await client.write_event(Synthesize(text="one").event())
+    return await until_type(client, "audio-stop")
+
+
+def test_too_many_connections(tmp_path: Path) -> None:
+    settings = Settings(limits=Limits(sockets=2))
+    with wyoming_server(tmp_path, settings=settings) as server, raw(server), raw(server):
+        until(lambda: server.figure("mlx_port_live_connections") == 2)
+
+        async def refused(client: AsyncTcpClient) -> Event | None:
+            return await client.read_event()
+
+        event = asked(server, refused)
+        assert event is not None
+        assert Error.from_event(event).code == "queue_full"
+
+
+def test_closing_lets_a_speech_end(tmp_path: Path) -> None:
+    gate = threading.Semaphore(0)
+    source = Talk(gate=gate)
+    with wyoming_server(tmp_path, source) as server, raw(server) as idle:
+
+        async def speak(client: AsyncTcpClient) -> list[Event]:
+            await client.write_event(Synthesize(text=FIRST).event())
+            while "join one" not in source.log:
+                await asyncio.sleep(0.01)
+            server.server.should_exit = True
+            await asyncio.to_thread(idle.recv, 1)
+            gate.release(1000)
+            return await until_type(client, "audio-stop")
+
+        assert len(sound(asked(server, speak))) == 12000 * 5
+
+
+def test_a_flood_of_events(server: Served) -> None:
+    async def flood(client: AsyncTcpClient) -> Event | None:
+        for _ in range(500):
+            await client.write_event(Ping(text="x").event())
+        events = [await client.read_event() for _ in range(500)]
+        return events[-1]
+
+    started = time.perf_counter()
+    assert asked(server, flood) is not None
+    assert time.perf_counter() - started < SOON
