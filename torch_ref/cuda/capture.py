@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -24,9 +26,21 @@ def capture(
     torch.cuda.current_stream(device).wait_stream(side)
     again()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):
+    with torch.cuda.graph(graph, stream=side), uncollected():
         result = run()
     return graph, result
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Let no cycle be collected inside: to free another graph while one is captured ends the capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @functools.cache
