@@ -153,9 +153,9 @@ def without(
             rest = tables.log_1_min_alpha - np.float32(math.log(self.n_classes))
             self.single = ops.array(np.stack([tables.log_alpha, rest], axis=1))
 
-        def log_posterior(self, codes: Any, t: Any) -> Any:
+        def log_posterior(self, logits: Any, codes: Any, t: Any) -> Any:
             at, settings = code.diffusion.at_timestep(self.table, t), self.settings
-            mixture = code.diffusion.guided(self.logits(codes, t), settings.guidance_w, settings.x_0_temp)
+            mixture = code.diffusion.guided(logits, settings.guidance_w, settings.x_0_temp)
             below = code.diffusion.mixed(ops.log_softmax(mixture), at.keep, at.rest)
             held = ops.one_hot(codes[self.first_frame :, self.first_book :], self.n_classes)
             single = self.single[t][0]

@@ -44,7 +44,8 @@ def backend(name: str, work: calls.Work, dtype: str) -> SimpleNamespace:
 def drawn(side: SimpleNamespace, work: calls.Work, codes: np.ndarray, t: int, sets: int) -> tuple[Any, Any]:
     """Compute log-probabilities of unknown cells, and `sets` draws from them."""
     step, made = side.plain, []
-    log_p = step.log_posterior(side.whole(codes), side.index(t))
+    given = side.whole(codes), side.index(t)
+    log_p = step.log_posterior(step.logits(*given), *given)
     for place in range(sets):
         numbers = HostNoise(1000 + place).uniform(t, (2, *codes.shape))
         own = side.ops.array(numbers[:, step.first_frame :, step.first_book :])

@@ -21,6 +21,7 @@ from mlx_port.mars5.encoder import (
     ChunkedEmbedding,
     Encoder,
     MultiheadAttention,
+    Pairs,
     SinePositions,
     SwiGLU,
     speaker_vector,
@@ -59,7 +60,11 @@ class DecoderLayer(nn.Module):
         self.activation = SwiGLU(width, inner)
 
     def __call__(
-        self, x: mx.array, memory: mx.array, mask: mx.array | None, memory_mask: mx.array | None
+        self,
+        x: mx.array,
+        memory: mx.array,
+        mask: mx.array | Pairs | None,
+        memory_mask: mx.array | Pairs | None,
     ) -> mx.array:
         """memory: (R, N + 1, D); if x has one row, all of memory's rows share it."""
         x = x + self.self_attn(self.norm1(x), mask=mask)
@@ -76,7 +81,11 @@ class Decoder(nn.Module):
         self.norm = LayerNorm(width, eps)
 
     def __call__(
-        self, x: mx.array, memory: mx.array, mask: mx.array | None, memory_mask: mx.array | None
+        self,
+        x: mx.array,
+        memory: mx.array,
+        mask: mx.array | Pairs | None,
+        memory_mask: mx.array | Pairs | None,
     ) -> mx.array:
         for layer in self.layers:
             x = layer(x, memory, mask, memory_mask)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import mlx.core as mx
 import numpy as np
 
@@ -40,14 +38,21 @@ class Step:
         self.first_frame, self.first_book = cells.unknown_from
         self.finite = mx.array(True)
 
+    def release(self) -> None:
+        """Free the memory that the next step would use by itself."""
+
     def __call__(self, codes: mx.array, t: mx.array, numbers: mx.array) -> mx.array:
         """Run a step. codes: (S, Q) entering timestep t, (1,) int32.  numbers: of `numbers_for`. → (S, Q)."""
         return self.compute(codes, t, numbers)
 
     def compute(self, codes: mx.array, t: mx.array, numbers: mx.array) -> mx.array:
-        """The step's arithmetic."""
+        """Compute the step."""
+        return self.drawn(self.logits(codes, t), codes, t, numbers)
+
+    def drawn(self, logits: mx.array, codes: mx.array, t: mx.array, numbers: mx.array) -> mx.array:
+        """Draw the cells below, given logits as of `logits`. Other arguments as in __call__."""
         at, per_cell = at_timestep(self.table, t), self.settings.draws == "per cell"
-        log_p = self.log_posterior(codes, t)
+        log_p = self.log_posterior(logits, codes, t)
         own = numbers[:, self.first_frame :, self.first_book :]
         drawn = draw_per_cell(log_p, own) if per_cell else draw_per_class(log_p, own[0])
         if per_cell:
@@ -60,9 +65,9 @@ class Step:
         after[:, 0] = mx.where(at.pinned > 0, self.clean[:, 0], after[:, 0])
         return after
 
-    def log_posterior(self, codes: mx.array, t: mx.array) -> mx.array:
-        """Compute it for the cells from the first unknown frame and codebook on. (S, Q) → (S', Q', K)."""
-        clean = guided(self.logits(codes, t), self.settings.guidance_w, self.settings.x_0_temp)
+    def log_posterior(self, logits: mx.array, codes: mx.array, t: mx.array) -> mx.array:
+        """Compute it for the cells from the first unknown frame and codebook on. → (S', Q', K)."""
+        clean = guided(logits, self.settings.guidance_w, self.settings.x_0_temp)
         log_x0 = clean - mx.logsumexp(clean, axis=-1, keepdims=True)
         # NaN or infinity makes the whole row non-finite
         self.finite = self.finite & mx.isfinite(log_x0[..., 0]).all()
@@ -77,6 +82,49 @@ class Step:
 def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
     """Build the only form of the step."""
     return Step(network, source, cells, settings)
+
+
+class Run:
+    """A diffusion under way. codes: (S, Q) int32 entering the next timestep, clean at the end."""
+
+    def __init__(self, step: Step, cells: Cells, noise: Noise):
+        self.step, self.cells, self.noise = step, cells, noise
+        self.order = reverse_order(step.settings.timesteps)[:-1]
+        self.times = mx.array(self.order)
+        self.place = 0
+        self.codes = mx.array(cells.codes)
+
+    @property
+    def done(self) -> bool:
+        """True after the last timestep."""
+        return self.place == len(self.order)
+
+    def take(self) -> tuple[mx.array, mx.array]:
+        """Draw the random numbers of the next timestep, which then counts as run. → (1,) int32, numbers."""
+        place, step = self.place, self.step
+        last = self.order[place] == 0
+        numbers = numbers_for(self.noise, step.settings.draws, place, self.cells, step.n_classes, last=last)
+        self.place += 1
+        return self.times[place : place + 1], mx.array(numbers)
+
+    def advance(self) -> None:
+        """Run a timestep in a call of its own. Nothing is read from the device."""
+        t, numbers = self.take()
+        self.codes = self.step(self.codes, t, numbers)
+        mx.async_eval(self.codes, self.step.finite)
+
+    def result(self) -> np.ndarray:
+        """Read the codes after the last timestep, the prompt's included. → (Q, S) int32.
+
+        Raises GenerationError if the network computed NaN or infinity.
+        """
+        if not self.step.finite.item():
+            dtype = str(self.step.network.text_embed.weight.dtype).removeprefix("mlx.core.")
+            remedy = REMEDY.get(dtype, "the weights are damaged")
+            raise GenerationError(
+                f"generation: the diffusion's logits are NaN or infinite in {dtype}; {remedy}"
+            )
+        return np.array(self.codes).T
 
 
 class ReverseDiffusion:
@@ -100,6 +148,23 @@ class ReverseDiffusion:
             timesteps=settings.timesteps,
         )
 
+    def begin(
+        self,
+        text: np.ndarray,
+        reference: np.ndarray,
+        cells: Cells,
+        settings: Diffusion,
+        *,
+        noise: Noise,
+    ) -> Run:
+        """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P).
+
+        noise: see tts_core.mars5.diffusion.
+        """
+        source = self.read(text, reference, cells, settings)
+        mx.async_eval(source)  # else every step would recompute it
+        return Run(make_step(self.network, source, cells, settings), cells, noise)
+
     def run(
         self,
         text: np.ndarray,
@@ -111,57 +176,9 @@ class ReverseDiffusion:
     ) -> np.ndarray:
         """Draw all codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
 
-        Arguments and errors as in `timesteps`.
+        Arguments as in `begin`, errors as in Run.result.
         """
-        *_, codes = self.timesteps(text, reference, cells, settings, noise=noise)
-        assert codes is not None
-        return codes
-
-    def timesteps(
-        self,
-        text: np.ndarray,
-        reference: np.ndarray,
-        cells: Cells,
-        settings: Diffusion,
-        *,
-        noise: Noise,
-    ) -> Iterator[np.ndarray | None]:
-        """Yield None before each timestep, and at the end the codes of `run`.
-
-        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.
-        Raises GenerationError if the network computes NaN or infinity.
-        """
-        for codes in self.states(text, reference, cells, settings, noise=noise):
-            yield None
-            last = codes
-        yield np.array(last).T
-
-    def states(
-        self,
-        text: np.ndarray,
-        reference: np.ndarray,
-        cells: Cells,
-        settings: Diffusion,
-        *,
-        noise: Noise,
-    ) -> Iterator[mx.array]:
-        """Yield the state entering each timestep, T - 1 first, and finally the clean one. (S, Q) int32 each.
-
-        Nothing is read from the device before the end.
-        """
-        source = self.read(text, reference, cells, settings)
-        mx.async_eval(source)  # else every step would recompute it
-        step = make_step(self.network, source, cells, settings)
-        codes = mx.array(cells.codes)
-        for place, t in enumerate(reverse_order(settings.timesteps)[:-1]):
-            yield codes
-            numbers = numbers_for(noise, settings.draws, place, cells, step.n_classes, last=t == 0)
-            codes = step(codes, mx.array([t]), mx.array(numbers))
-            mx.async_eval(codes, step.finite)
-        if not step.finite.item():
-            dtype = str(self.network.text_embed.weight.dtype).removeprefix("mlx.core.")
-            remedy = REMEDY.get(dtype, "the weights are damaged")
-            raise GenerationError(
-                f"generation: the diffusion's logits are NaN or infinite in {dtype}; {remedy}"
-            )
-        yield codes
+        run = self.begin(text, reference, cells, settings, noise=noise)
+        while not run.done:
+            run.advance()
+        return run.result()

@@ -89,21 +89,27 @@ class Whole:
     @contextmanager
     def _watched(self, run: Run) -> Any:
         engine = self.pipeline.engine
-        extend, reverse = engine.extend, engine.diffuse
+        extend, begin = engine.extend, engine.begin
 
         def watched_extend(codes: Any, sequence: CodecSequence, *rest: Any) -> Any:
             run.sequences.append(sequence)
             return extend(codes, sequence, *rest)
 
-        def watched_diffuse(text: Any, reference: Any, cells: Cells, *rest: Any) -> Any:
+        def watched_begin(text: Any, reference: Any, cells: Cells, *rest: Any) -> Any:
             run.read.append((text, reference, cells))
-            for drawn in reverse(text, reference, cells, *rest):
-                yield drawn
-            run.drawn.append(drawn)
+            made = begin(text, reference, cells, *rest)
+            read = made.result
+
+            def result() -> Any:
+                run.drawn.append(read())
+                return run.drawn[-1]
+
+            made.result = result
+            return made
 
         with (
             mock.patch.object(engine, "extend", watched_extend),
-            mock.patch.object(engine, "diffuse", watched_diffuse),
+            mock.patch.object(engine, "begin", watched_begin),
         ):
             yield
 

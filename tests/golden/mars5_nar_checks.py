@@ -13,6 +13,7 @@ import numpy as np
 from tests.golden.bench import Bench
 from tests.golden.cases import Vectors, existing
 from tests.golden.mars5_nar_bench import NarSide, bench, formulas
+from tests.tiny.states import states
 from tests.tolerance import assert_within
 from tts_core.audio.silence import FRAME_LENGTH, HOP_LENGTH, loud_span
 from tts_core.mars5.diffusion import (
@@ -201,9 +202,8 @@ def check_step(vectors: Vectors, info: Info, side: str) -> None:
         return s.numpy(posterior(s, log_x0, codes, table, t))[None]
 
     def of_the_step(s: NarSide, t: int) -> np.ndarray:
-        return s.numpy(
-            _step(s, text, prompt, cells, settings).log_posterior(s.array(codes), s.array(np.array([t])))
-        )[None]
+        step, given = _step(s, text, prompt, cells, settings), (s.array(codes), s.array(np.array([t])))
+        return s.numpy(step.log_posterior(step.logits(*given), *given))[None]
 
     for name, case in info["cases"].items():
         t = case["t"]
@@ -267,14 +267,14 @@ def check_runs(vectors: Vectors, info: Info, side: str) -> None:
         assert np.isclose(gaps[::2].min(), run["min_gap_unknown"])
         if run["T"] > 1:  # the last step draws nothing for known cells
             assert np.isclose(gaps[1::2].min(), run["min_gap_known"])
-        states = [s.numpy(state) for state in diffusion.states(text, prompt.T, cells, settings, noise=noise)]
+        passed = [*states(s, diffusion.begin(text, prompt.T, cells, settings, noise=noise))]
         assert noise.drawn == run["n_uniform_draws"] == len(gaps), f"{name}: {noise.drawn} draws"
-        assert len(states) == run["T"] + 1 == len(golden) + 1
-        for place, state in enumerate(states[:-1]):
+        assert len(passed) == run["T"] + 1 == len(golden) + 1
+        for place, state in enumerate(passed[:-1]):
             margin = gaps[max(0, 2 * place - 2) : 2 * place].min(initial=1)
             message = f"{name}: entering t = {run['T'] - 1 - place}, margin before {margin:.1e}"
             np.testing.assert_array_equal(state, golden[place], err_msg=message)
-        np.testing.assert_array_equal(states[-1][-run["frames"] :], vectors[f"{name}.out"][0], err_msg=name)
+        np.testing.assert_array_equal(passed[-1][-run["frames"] :], vectors[f"{name}.out"][0], err_msg=name)
 
 
 def check_trim(vectors: Vectors, info: Info, side: str) -> None:

@@ -11,12 +11,14 @@ import numpy as np
 
 from torch_ref.codecs.encodec import Encodec
 from torch_ref.codecs.vocos import Vocos
+from torch_ref.codecs.vocos_calls import decode_pieces
 from torch_ref.host import Host
 from torch_ref.mars5.ar_loop import extend
 from torch_ref.mars5.codec_lm import CodecLM
 from torch_ref.mars5.residual_transformer import ResidualTransformer
-from torch_ref.mars5.reverse import ReverseDiffusion
+from torch_ref.mars5.reverse import ReverseDiffusion, Run
 from torch_ref.mars5.slots import Slots, make_slots
+from torch_ref.mars5.together import Call
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.options import Mars5Options
@@ -64,12 +66,16 @@ class Mars5Engine:
         lowest, end = self.vocabulary.lowest, self.vocabulary.end
         return make_slots(self.network, texts=texts, room=room, lowest=lowest, end=end)
 
-    def diffuse(
+    def begin(
         self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
-    ) -> Iterator[np.ndarray | None]:
-        """Draw all codebooks of the cells' frames: yield None before each timestep, then (Q, S) int32."""
-        return self.diffusion.timesteps(text, reference, cells, settings, noise=noise)
+    ) -> Run:
+        """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P) codes."""
+        return self.diffusion.begin(text, reference, cells, settings, noise=noise)
 
-    def decode(self, codes: np.ndarray, bandwidth_id: int) -> np.ndarray:
-        """Decode codes. (Q, T) int32 → samples (L,) float32."""
-        return self.host.to_host(self.vocoder.decode(codes[None], bandwidth_id))[0].astype(np.float32)
+    def together(self, runs: Sequence[Run]) -> Call:
+        """Build a call that runs the next timestep of each run."""
+        return Call(self.transformer, runs)
+
+    def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
+        """Decode codes. (Q, T) int32 each → samples (L,) float32 each."""
+        return decode_pieces(self.vocoder, codes, self.vocoder.policy.even_cuts, bandwidth_id)

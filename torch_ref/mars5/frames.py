@@ -19,7 +19,7 @@ from tts_core.mars5.class_hash import CELL_STEP, CLASS_STEP, HASH_BITS, LAST_SHI
 def embed_frames(codes: Tensor, tables: Tensor, positions: Tensor, steps: Tensor, t: Tensor) -> Tensor:
     """Embed codes and add positions and the timestep's vector. → (S, D) float32.
 
-    codes: (S, Q) int64.  tables: (Q·rows, D / Q).  positions: (S, D).  steps: (T, D).  t: (1,) int64.
+    codes: (S, Q) int64.  tables: (Q·rows, D / Q).  positions: (S, D).  steps: (T, D).  t: (S,) int64.
     """
     frames, books = codes.shape
     width = positions.shape[1]
@@ -60,25 +60,26 @@ def draw_cells(
     *,
     first_frame: int,
     first_book: int,
-    n_classes: int,
     guidance_w: float,
     x_0_temp: float,
 ) -> Tensor:
     """Draw a step's cells, as Step.compute does. → (S, Q) int64.
 
-    logits: (Q', R, S', N), N at least `n_classes`, of cells from the first frame and book on.  codes, clean,
-    known: (S, Q).  uniform: (2, S, Q).  table: (T, 7).  t: (1,).  finite: (), set to False.
+    logits: (R, S', Q', K), of cells from the first frame and book on; of any strides, the last one 1.  codes,
+    clean, known: (S, Q).  uniform: (2, S, Q).  table: (T, 7).  t: (1,).  finite: (), set to False.
     """
+    codes = codes.contiguous()
     out = torch.empty_like(codes)
     frames, books = codes.shape
-    branches, unknown, padded = logits.shape[1:]
+    branch, row, head, one = logits.stride()
+    assert one == 1, "a cell's classes are side by side"
     _draw_cells[frames, books](
         logits, codes, clean, known.view(torch.uint8), uniform, table, t, finite.view(torch.uint8), out,
-        frames, books, first_frame, first_book, unknown, padded, n_classes,
+        frames, books, first_frame, first_book, branch, row, head, logits.shape[3],
         float(guidance_w), float(1 - guidance_w), float(x_0_temp),
-        GUIDED=branches > 1, NOISE=2**NOISE_BITS, CLASS=CLASS_STEP, CELL=CELL_STEP,
+        GUIDED=len(logits) > 1, NOISE=2**NOISE_BITS, CLASS=CLASS_STEP, CELL=CELL_STEP,
         SHIFT1=ROUNDS[0][0], FACTOR1=ROUNDS[0][1], SHIFT2=ROUNDS[1][0], FACTOR2=ROUNDS[1][1],
-        LAST=LAST_SHIFT, UNIT=2.0**-HASH_BITS, BLOCK=triton.next_power_of_2(n_classes),
+        LAST=LAST_SHIFT, UNIT=2.0**-HASH_BITS, BLOCK=triton.next_power_of_2(logits.shape[3]),
         num_warps=4, enable_fp_fusion=False, **launch(logits.device),
     )  # fmt: skip
     return out
@@ -97,7 +98,7 @@ def _embed_frames(
     code = tl.load(codes + frame * books + book, mask=inside, other=0)
     entry = tl.load(tables + (book * rows + code) * part + col % part, mask=inside, other=0.0)
     place = tl.load(positions + frame * width + col, mask=inside, other=0.0)
-    moment = tl.load(steps + tl.load(t) * width + col, mask=inside, other=0.0)
+    moment = tl.load(steps + tl.load(t + frame) * width + col, mask=inside, other=0.0)
     tl.store(x + frame * width + col, entry.to(tl.float32) + place + moment, mask=inside)
 
 
@@ -127,7 +128,7 @@ def _norm_heads(
 @jit
 def _draw_cells(
     logits, codes, clean, known, uniform, table, t, finite, out,
-    frames, books, first_frame, first_book, unknown, padded, n_classes, full, rest_w, x_0_temp,
+    frames, books, first_frame, first_book, branch, row, head, n_classes, full, rest_w, x_0_temp,
     GUIDED: tl.constexpr, NOISE: tl.constexpr, CLASS: tl.constexpr, CELL: tl.constexpr,
     SHIFT1: tl.constexpr, FACTOR1: tl.constexpr, SHIFT2: tl.constexpr, FACTOR2: tl.constexpr,
     LAST: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
@@ -147,12 +148,11 @@ def _draw_cells(
     if (frame >= first_frame) & (book >= first_book):
         classes = tl.arange(0, BLOCK)
         inside = classes < n_classes
-        branches: tl.constexpr = 2 if GUIDED else 1
-        row = ((book - first_book) * branches * unknown + frame - first_frame).to(tl.int64)
-        scores = tl.load(logits + row * padded + classes, mask=inside, other=0.0).to(tl.float32)
+        place = logits + (book - first_book).to(tl.int64) * head + (frame - first_frame).to(tl.int64) * row
+        scores = tl.load(place + classes, mask=inside, other=0.0).to(tl.float32)
         wrong = scores - scores != 0  # NaN or infinity
         if GUIDED:
-            free = tl.load(logits + (row + unknown) * padded + classes, mask=inside, other=0.0)
+            free = tl.load(place + branch + classes, mask=inside, other=0.0)
             wrong |= free.to(tl.float32) - free.to(tl.float32) != 0
             scores = scores * full + free.to(tl.float32) * rest_w
         log_p = _log_softmax(scores / x_0_temp, inside)

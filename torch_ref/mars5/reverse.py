@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from torch_ref.mars5.diffusion import (
     posterior,
 )
 from torch_ref.mars5.frames import draw_cells
-from torch_ref.mars5.fused import FusedTransformer, runs
+from torch_ref.mars5.fused import FusedTransformer, Reading, runs
 from torch_ref.mars5.residual_transformer import ResidualTransformer, Source
 from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, constants, numbers_for
@@ -47,14 +48,21 @@ class Step:
         self.first_frame, self.first_book = cells.unknown_from
         self.finite = torch.ones((), dtype=torch.bool, device=self.table.device)
 
+    def release(self) -> None:
+        """Free the memory that the next step would use by itself."""
+
     def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
         """Run a step. codes: (S, Q) entering timestep t, (1,) int64.  numbers: of `numbers_for`. → (S, Q)."""
         return self.compute(codes, t, numbers)
 
     def compute(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
         """Compute the step."""
+        return self.drawn(self.logits(codes, t), codes, t, numbers)
+
+    def drawn(self, logits: Tensor, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
+        """Draw the cells below, given logits as of `logits`. Other arguments as in __call__."""
         at, per_cell = at_timestep(self.table, t), self.settings.draws == "per cell"
-        log_p = self.log_posterior(codes, t)
+        log_p = self.log_posterior(logits, codes, t)
         own = numbers[:, self.first_frame :, self.first_book :]
         drawn = draw_per_cell(log_p, own) if per_cell else draw_per_class(log_p, own[0])
         if per_cell:
@@ -66,9 +74,9 @@ class Step:
         after[:, 0] = torch.where(at.pinned > 0, self.clean[:, 0], after[:, 0])
         return after
 
-    def log_posterior(self, codes: Tensor, t: Tensor) -> Tensor:
-        """Compute it for the cells from the first unknown frame and codebook on. (S, Q) → (S', Q', K)."""
-        clean = guided(self.logits(codes, t), self.settings.guidance_w, self.settings.x_0_temp)
+    def log_posterior(self, logits: Tensor, codes: Tensor, t: Tensor) -> Tensor:
+        """Compute it for the cells from the first unknown frame and codebook on. → (S', Q', K)."""
+        clean = guided(logits, self.settings.guidance_w, self.settings.x_0_temp)
         log_x0 = clean.log_softmax(dim=-1)
         self.finite &= log_x0[..., 0].isfinite().all()  # NaN or infinity makes the whole row non-finite
         return posterior(log_x0, codes[self.first_frame :, self.first_book :], at_timestep(self.table, t))
@@ -79,26 +87,55 @@ class Step:
         return self.network.head(hidden, range(self.first_book, codes.shape[1]))
 
 
+Compute = Callable[[Sequence[Tensor], Tensor, Sequence[Tensor]], Sequence[Tensor]]
+
+
+class Captured:
+    """A step of one run or several, captured as a CUDA graph: one launch instead of a thousand.
+
+    It keeps no reference to its computation, which owns it: a cycle would free the graph at any time.
+    """
+
+    def __init__(self) -> None:
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(
+        self, compute: Compute, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """Run the step, the same `compute` at every call. It returns the same buffers each time."""
+        if self.graph is None:
+            self.codes = [one.contiguous().clone() for one in codes]
+            self.t, self.numbers = t.clone(), [one.clone() for one in numbers]
+            step = partial(self._step, compute)
+            self.graph, _ = capture(step, t.device, again=lambda: None)  # inputs are set below
+        for own, given in zip([*self.codes, self.t, *self.numbers], [*codes, t, *numbers], strict=True):
+            if own is not given:
+                own.copy_(given)
+        self.graph.replay()
+        return self.codes
+
+    def _step(self, compute: Compute) -> Tensor:
+        for own, after in zip(self.codes, compute(self.codes, self.t, self.numbers), strict=True):
+            own.copy_(after)
+        return self.t
+
+
 class GraphStep(Step):
-    """The step captured as a CUDA graph: one launch per step instead of a thousand. Returns one buffer."""
+    """The step captured as a CUDA graph. Returns one buffer."""
 
     def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
         super().__init__(network, source, cells, settings)
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.captured = Captured()
+
+    def release(self) -> None:
+        """Free the graph."""
+        self.captured = Captured()
 
     def __call__(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        if self.graph is None:
-            self.codes, self.t, self.numbers = codes.contiguous().clone(), t.clone(), numbers.clone()
-            self.graph, self.after = capture(
-                lambda: self.codes.copy_(self.compute(self.codes, self.t, self.numbers)),
-                codes.device,
-                again=lambda: None,  # everything that the warm-up changed is set below
-            )
-        self.codes.copy_(codes)
-        self.t.copy_(t)
-        self.numbers.copy_(numbers)
-        self.graph.replay()
-        return self.after
+        return self.captured(self._each, [codes], t, [numbers])[0]
+
+    def _each(self, codes: Sequence[Tensor], t: Tensor, numbers: Sequence[Tensor]) -> Sequence[Tensor]:
+        return [self.compute(codes[0], t, numbers[0])]
 
 
 class KernelStep(GraphStep):
@@ -106,14 +143,14 @@ class KernelStep(GraphStep):
 
     def __init__(self, network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion):
         super().__init__(network, source, cells, settings)
-        self.fused = FusedTransformer(network, source, frame=self.first_frame, book=self.first_book)
+        self.fused = FusedTransformer(network, [Reading.of(network, source)])
 
-    def compute(self, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
-        """Compute the step."""
+    def drawn(self, logits: Tensor, codes: Tensor, t: Tensor, numbers: Tensor) -> Tensor:
+        """Draw as in Step. logits: of any strides, the last one 1."""
         if self.settings.draws != "per cell":
-            return super().compute(codes, t, numbers)
+            return super().drawn(at_least_float32(logits), codes, t, numbers)
         return draw_cells(
-            self.fused.logits(codes, t),
+            logits,
             codes,
             self.clean,
             self.known,
@@ -123,14 +160,13 @@ class KernelStep(GraphStep):
             self.finite,
             first_frame=self.first_frame,
             first_book=self.first_book,
-            n_classes=self.n_classes,
             guidance_w=self.settings.guidance_w,
             x_0_temp=self.settings.x_0_temp,
         )
 
     def logits(self, codes: Tensor, t: Tensor) -> Tensor:
-        """Compute logits as in Step."""
-        return at_least_float32(self.fused.logits(codes, t)[..., : self.n_classes].permute(1, 2, 0, 3))
+        """Compute logits as in Step, in the network's dtype."""
+        return self.fused.logits(codes, t, [self.first_frame], self.first_book)
 
 
 def make_step(network: ResidualTransformer, source: Source, cells: Cells, settings: Diffusion) -> Step:
@@ -139,6 +175,52 @@ def make_step(network: ResidualTransformer, source: Source, cells: Cells, settin
     if network.text_embed.weight.is_cuda:
         form = KernelStep if runs(network) else GraphStep
     return form(network, source, cells, settings)
+
+
+class Run:
+    """A diffusion under way. codes: (S, Q) int64 entering the next timestep, clean at the end.
+
+    The next timestep may overwrite them.
+    """
+
+    def __init__(self, step: Step, cells: Cells, noise: Noise):
+        self.step, self.cells, self.noise = step, cells, noise
+        self.order = reverse_order(step.settings.timesteps)[:-1]
+        self.times = to_device(step.network, np.array(self.order))
+        self.place = 0
+        self.codes = to_device(step.network, cells.codes).long()
+
+    @property
+    def done(self) -> bool:
+        """True after the last timestep."""
+        return self.place == len(self.order)
+
+    def take(self) -> tuple[Tensor, Tensor]:
+        """Draw the random numbers of the next timestep, which then counts as run. → (1,) int64, numbers."""
+        place, step = self.place, self.step
+        last = self.order[place] == 0
+        numbers = numbers_for(self.noise, step.settings.draws, place, self.cells, step.n_classes, last=last)
+        self.place += 1
+        return self.times[place : place + 1], to_device(step.network, numbers).to(step.table.dtype)
+
+    @torch.inference_mode()
+    def advance(self) -> None:
+        """Run a timestep in a call of its own. Nothing is read from the device."""
+        t, numbers = self.take()
+        self.codes = self.step(self.codes, t, numbers)
+
+    def result(self) -> np.ndarray:
+        """Read the codes after the last timestep, the prompt's included. → (Q, S) int32.
+
+        Raises GenerationError if the network computed NaN or infinity.
+        """
+        if not self.step.finite.item():
+            dtype = name_of(self.step.network.text_embed.weight.dtype)
+            remedy = REMEDY.get(dtype, "the weights are damaged")
+            raise GenerationError(
+                f"generation: the diffusion's logits are NaN or infinite in {dtype}; {remedy}"
+            )
+        return self.codes.int().cpu().numpy().T
 
 
 class ReverseDiffusion:
@@ -151,17 +233,34 @@ class ReverseDiffusion:
     @torch.inference_mode()
     def read(self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion) -> Source:
         """Build a run's inputs besides codes. text: (N,) ids.  reference: (Q, P), the speaker's codes."""
-        speakers = self.network.speaker(self._to_device(reference.T[None]).long())
+        speakers = self.network.speaker(to_device(self.network, reference.T[None]).long())
         if settings.guided:
             if self._nobody is None:
                 self._nobody = self.network.no_speaker()
             speakers = torch.cat((speakers, self._nobody))
         return self.network.read(
-            self._to_device(text[None]).long(),
+            to_device(self.network, text[None]).long(),
             speakers,
             frames=len(cells.codes),
             timesteps=settings.timesteps,
         )
+
+    @torch.inference_mode()
+    def begin(
+        self,
+        text: np.ndarray,
+        reference: np.ndarray,
+        cells: Cells,
+        settings: Diffusion,
+        *,
+        noise: Noise,
+    ) -> Run:
+        """Begin to draw all codebooks of the cells' frames. text: (N,) ids.  reference: (Q, P).
+
+        noise: see tts_core.mars5.diffusion.
+        """
+        source = self.read(text, reference, cells, settings)
+        return Run(make_step(self.network, source, cells, settings), cells, noise)
 
     def run(
         self,
@@ -174,60 +273,15 @@ class ReverseDiffusion:
     ) -> np.ndarray:
         """Draw all codebooks of the cells' frames, the prompt's included. → (Q, S) int32.
 
-        Arguments and errors as in `timesteps`.
+        Arguments as in `begin`, errors as in Run.result.
         """
-        *_, codes = self.timesteps(text, reference, cells, settings, noise=noise)
-        assert codes is not None
-        return codes
+        run = self.begin(text, reference, cells, settings, noise=noise)
+        while not run.done:
+            run.advance()
+        return run.result()
 
-    def timesteps(
-        self,
-        text: np.ndarray,
-        reference: np.ndarray,
-        cells: Cells,
-        settings: Diffusion,
-        *,
-        noise: Noise,
-    ) -> Iterator[np.ndarray | None]:
-        """Yield None before each timestep, and at the end the codes of `run`.
 
-        text: (N,) ids.  reference: (Q, P).  noise: see tts_core.mars5.diffusion.
-        Raises GenerationError if the network computes NaN or infinity.
-        """
-        for codes in self.states(text, reference, cells, settings, noise=noise):
-            yield None
-            last = codes
-        yield last.int().cpu().numpy().T
-
-    @torch.inference_mode()
-    def states(
-        self,
-        text: np.ndarray,
-        reference: np.ndarray,
-        cells: Cells,
-        settings: Diffusion,
-        *,
-        noise: Noise,
-    ) -> Iterator[Tensor]:
-        """Yield the state entering each timestep, T - 1 first, and finally the clean one. (S, Q) int64 each.
-
-        A state may be overwritten by the next. Nothing is read from the device before the end.
-        """
-        step = make_step(self.network, self.read(text, reference, cells, settings), cells, settings)
-        codes, order = self._to_device(cells.codes).long(), reverse_order(settings.timesteps)[:-1]
-        places = torch.tensor(order, device=codes.device)
-        for place, t in enumerate(order):
-            yield codes
-            numbers = numbers_for(noise, settings.draws, place, cells, step.n_classes, last=t == 0)
-            codes = step(codes, places[place : place + 1], self._to_device(numbers).to(step.table.dtype))
-        if not step.finite.item():
-            dtype = name_of(self.network.text_embed.weight.dtype)
-            remedy = REMEDY.get(dtype, "the weights are damaged")
-            raise GenerationError(
-                f"generation: the diffusion's logits are NaN or infinite in {dtype}; {remedy}"
-            )
-        yield codes
-
-    def _to_device(self, array: np.ndarray) -> Tensor:
-        device = self.network.text_embed.weight.device
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+def to_device(network: ResidualTransformer, array: np.ndarray) -> Tensor:
+    """Copy an array to the network's device."""
+    device = network.text_embed.weight.device
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)

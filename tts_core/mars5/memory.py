@@ -64,6 +64,11 @@ class Mars5Job:
         """Frames that the diffusion runs over; a deep clone's reference counts twice."""
         return self.frames + 2 * self.prompt_frames * self.deep
 
+    @property
+    def rows(self) -> int:
+        """Frames that a timestep computes, in both branches of guidance."""
+        return self.cells * (2 if self.guided else 1)
+
 
 def estimate(
     configs: Configs,
@@ -215,6 +220,12 @@ def places_that_fit(configs: Configs, places: int, *, dtype: str, backend: str, 
             "a batch of one text", takes(1), backend=backend, free=free, options=lambda free: {}
         )
     return found
+
+
+def diffusion_bytes(configs: Configs, job: Mars5Job, *, dtype: str, backend: str) -> int:
+    """Estimate the bytes of a job's diffusion; several that share a call need the sum of theirs."""
+    nar = config_of(configs, "mars5_nar", ResidualTransformerConfig)
+    return _diffusion(nar, job, BYTES[dtype], backend).bytes
 
 
 def check_running(configs: Configs, job: Mars5Job, *, dtype: str, backend: str, free: int | None) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, Unpack
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 
@@ -28,10 +28,10 @@ from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.session import Mars5Session
 from tts_core.mars5.speech import (
     Speech,
-    draw_codes,
+    begin_codes,
     new_frames,
     sequence_of,
-    trimmed_sound,
+    trimmed_sounds,
     warn_if_cut,
 )
 from tts_core.mars5.tokens import CodecVocabulary
@@ -45,6 +45,22 @@ from tts_core.serving.turns import Slots
 
 Tell = Callable[[Progress], None]
 _LOG = logging.getLogger("tts_core")
+
+
+class Run(Protocol):
+    """A diffusion under way, `mars5/reverse.py`."""
+
+    @property
+    def done(self) -> bool:
+        """True after the last timestep."""
+        ...
+
+    def result(self) -> np.ndarray:
+        """Read all codebooks of the cells' frames, (Q, S) int32.
+
+        Raises GenerationError if the network computed NaN or infinity.
+        """
+        ...
 
 
 class Engine(Protocol):
@@ -94,17 +110,21 @@ class Engine(Protocol):
         """Allocate a running batch of the autoregressive network for as many texts of `room` ids each."""
         ...
 
-    def diffuse(
+    def begin(
         self, text: np.ndarray, reference: np.ndarray, cells: Cells, settings: Diffusion, noise: Noise
-    ) -> Iterator[np.ndarray | None]:
-        """Draw all codebooks of the cells' frames: yield None before each timestep, then (Q, S) int32.
+    ) -> Any:
+        """Begin to draw all codebooks of the cells' frames. Returns a Run.
 
         text: (N,) ids.  reference: (Q, P) codes.
         """
         ...
 
-    def decode(self, codes: np.ndarray, bandwidth_id: int) -> np.ndarray:
-        """Decode codes. (Q, T) int32 → samples (L,) float32."""
+    def together(self, runs: Sequence[Any]) -> Callable[[], None]:
+        """Build a call that runs the next timestep of each run."""
+        ...
+
+    def decode(self, codes: Sequence[np.ndarray], bandwidth_id: int) -> list[np.ndarray]:
+        """Decode codes. (Q, T) int32 each → samples (L,) float32 each."""
         ...
 
 
@@ -279,7 +299,7 @@ class Mars5Pipeline:
             codes = self._codes(request, piece, sequence, meter, watch)
             tell("vocoder")
             with meter.stage("vocoder"):
-                sound = trimmed_sound(self.engine, codes, request.options.trim_db)
+                [sound] = trimmed_sounds(self.engine, [codes], [request.options.trim_db])
             result = speech.deliver(codes, sound, peak_bytes=self.engine.host.peak_bytes())
             tell("speech")
             yield result
@@ -297,14 +317,16 @@ class Mars5Pipeline:
         self, request: Request, piece: Piece, sequence: CodecSequence, meter: Meter, watch: Watch
     ) -> np.ndarray:
         """Run the diffusion for a piece and return the codes of its new frames, (Q, T) int32."""
-        new, drawn = new_frames(request, sequence), None
+        new = new_frames(request, sequence)
         if new:
             self._check_memory(request.job_of(len(piece.prompt.tokens), new))
         with meter.stage("NAR"):
-            for drawn in draw_codes(self.engine, request, piece, sequence):  # noqa: B007
+            run = begin_codes(self.engine, request, piece, sequence)
+            timestep = self.engine.together([run] if new else [])
+            while not run.done:
                 watch.check()
-        assert drawn is not None
-        return drawn
+                timestep()
+            return run.result()[:, -new:]
 
     def _check_memory(self, job: Mars5Job) -> None:
         host = self.engine.host

@@ -1,16 +1,15 @@
 """MARS5's running batch: the autoregressive network of all requests in one step, each in its own row.
 
-Diffusions run one after the other, a timestep a step, each in calls of its own: a call for several rounds
-differently, and a request's codes would depend on its neighbors. Measured on three of 300 frames with PyTorch
-on a CPU in float32: 90 % of the logits change, by up to 3e-6, and with them the class of one cell in a few
-hundred thousand.
+Diffusions run a timestep a step, as many in one call as tts_core.mars5.together allows, those that began
+first before the others. Each is at its own timestep; none waits for another.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +20,8 @@ from tts_core.mars5.options import MAX_LEN
 from tts_core.mars5.request import STAGES, Request
 from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
-from tts_core.mars5.speech import Speech, draw_codes, new_frames, trimmed_sound
+from tts_core.mars5.speech import Speech, begin_codes, new_frames, trimmed_sounds
+from tts_core.mars5.together import Diffusions
 from tts_core.nn.guard import not_finite
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Failed, Part
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Speaking(Spoken):
-    """A request with the ids of its piece, and its diffusion once they end. begun: seconds, of the stage."""
+    """A request with the ids of its piece. begun: seconds, of the stage."""
 
     speech: Speech
     sequence: CodecSequence
-    diffusion: Iterator[np.ndarray | None] | None = None
     begun: float = 0.0
 
     def count(self, stage: str) -> None:
@@ -57,6 +56,12 @@ class Mars5Session(SlotSession[_Speaking]):
             pipeline.configs, places, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
         )
         super().__init__(self.engine.slots(places, MAX_LEN), places, host)
+        self.diffusions: Diffusions[_Speaking] = Diffusions(pipeline)
+
+    @property
+    def promised(self) -> int:
+        """As in Session. Requests whose diffusions share a call reach their peaks together."""
+        return max(super().promised, self.diffusions.promised)
 
     def rehearsal(self) -> Request:
         """As in Session."""
@@ -82,17 +87,21 @@ class Mars5Session(SlotSession[_Speaking]):
         return one
 
     def step(self) -> list[Event]:
-        """As in Session: a step of the ids, and a timestep of the diffusion that began first."""
+        """As in Session: a step of the ids, and a timestep of the diffusions whose turn it is."""
         events: list[Event] = []
         for one, drawn in self.turns.draws():
             try:
                 self._extend(one, drawn)
             except SpeechError as error:
                 events.append(self._fail(one, error))
-        diffusing = [one for one in self.spoken.values() if one.diffusion is not None]
-        if diffusing:
-            events += self._diffuse(min(diffusing, key=lambda one: one.begun))
-        return events
+        return [*events, *self._diffuse()]
+
+    def leave(self, key: int) -> None:
+        """As in Session."""
+        one = self.spoken.get(key)
+        if one is not None:
+            self.diffusions.drop(one)
+        super().leave(key)
 
     def _say(self, one: _Speaking) -> None:
         """Begin the piece under way."""
@@ -102,7 +111,7 @@ class Mars5Session(SlotSession[_Speaking]):
         self.turns.begin(one, Joining(piece.prompt, request.voice.codes, request.options, piece.noise))
 
     def _extend(self, one: _Speaking, drawn: np.ndarray) -> None:
-        """Take the ids that a step drew; once they end, begin the diffusion."""
+        """Take the ids that a step drew; once they end, let the diffusion wait for its turn."""
         sequence, speech = one.sequence, one.speech
         for place in drawn.tolist():
             if place < 0:
@@ -115,30 +124,40 @@ class Mars5Session(SlotSession[_Speaking]):
         self.turns.end(one)
         one.count("AR")
         speech.hear(sequence)
-        piece, frames = speech.piece, new_frames(speech.request, sequence)
-        self.check_memory(self._bytes(speech.request.job_of(len(piece.prompt.tokens), frames)))
-        one.diffusion = draw_codes(self.engine, speech.request, piece, sequence)
+        frames = new_frames(speech.request, sequence)
+        job = speech.request.job_of(len(speech.piece.prompt.tokens), frames)
+        self.check_memory(self._bytes(job))
+        begin = partial(begin_codes, self.engine, speech.request, speech.piece, sequence)
+        self.diffusions.add(one, job, begin)
 
-    def _diffuse(self, one: _Speaking) -> list[Event]:
-        """Run a timestep; after the last one, deliver the piece and begin the next."""
-        assert one.diffusion is not None
-        speech = one.speech
-        try:
-            codes = next(one.diffusion)
-        except SpeechError as error:
-            return [self._fail(one, error)]
-        if codes is None:
-            return []
-        one.diffusion = None
-        one.count("NAR")
-        sound = trimmed_sound(self.engine, codes, speech.request.options.trim_db)
-        one.count("vocoder")
-        result = speech.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
-        if speech.done:
-            self.leave(one.key)
-        else:
-            self._say(one)
-        return [Part(one.key, result)]
+    def _diffuse(self) -> list[Event]:
+        """Run a timestep of the diffusions whose turn it is, and deliver the pieces that it ends."""
+        events: list[Event] = []
+        drawn: list[tuple[_Speaking, np.ndarray]] = []
+        for one, run in self.diffusions.step():
+            frames = new_frames(one.speech.request, one.sequence)
+            try:
+                drawn.append((one, run.result()[:, -frames:]))
+            except SpeechError as error:
+                events.append(self._fail(one, error))
+        return [*events, *self._deliver(drawn)] if drawn else events
+
+    def _deliver(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[Event]:
+        """Decode the codes of pieces that ended together, and begin each request's next piece."""
+        for one, _ in drawn:
+            one.count("NAR")
+        limits = [one.speech.request.options.trim_db for one, _ in drawn]
+        sounds = trimmed_sounds(self.engine, [codes for _, codes in drawn], limits)
+        events: list[Event] = []
+        for (one, codes), sound in zip(drawn, sounds, strict=True):
+            one.count("vocoder")
+            result = one.speech.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
+            events.append(Part(one.key, result))
+            if one.speech.done:
+                self.leave(one.key)
+            else:
+                self._say(one)
+        return events
 
     def _bytes(self, job: Mars5Job) -> int:
         host = self.host

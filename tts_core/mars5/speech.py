@@ -5,7 +5,7 @@ A piece: ids of the autoregressive network, codes of the diffusion, sound of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.text.duration import warn_of_cut
 
 if TYPE_CHECKING:
-    from tts_core.mars5.pipeline import Engine
+    from tts_core.mars5.pipeline import Engine, Run
 
 
 class Speech:
@@ -97,31 +97,41 @@ def new_frames(request: Request, sequence: CodecSequence) -> int:
     return max(0, len(sequence.codes()) - _known(request))
 
 
-def draw_codes(
-    engine: Engine, request: Request, piece: Piece, sequence: CodecSequence
-) -> Iterator[np.ndarray | None]:
-    """Run a piece's diffusion: yield None before each timestep, then codes of its new frames, (Q, T)."""
-    config, new = engine.nar_config, new_frames(request, sequence)
-    if not new:
-        yield np.zeros((config.n_output_codebooks, 0), np.int32)
-        return
-    codes, first = request.voice.codes, sequence.codes()
+class Nothing:
+    """The diffusion of a piece without new frames."""
+
+    done = True
+
+    def __init__(self, codebooks: int):
+        self.codebooks = codebooks
+
+    def result(self) -> np.ndarray:
+        """Return no codes, (Q, 0) int32."""
+        return np.zeros((self.codebooks, 0), np.int32)
+
+
+def begin_codes(engine: Engine, request: Request, piece: Piece, sequence: CodecSequence) -> Run:
+    """Begin a piece's diffusion."""
+    config, codes, first = engine.nar_config, request.voice.codes, sequence.codes()
+    if not new_frames(request, sequence):
+        return Nothing(config.n_output_codebooks)
     assert codes is not None, "the reference is encoded first"
     start = first_noise(piece.noise, config.n_codebooks, len(first), config.n_classes)
     # a deep clone's reference is used twice: as known cells, and again at the start of `first`
     cells = make_cells(first, start, codes if request.deep else None, n_classes=config.n_classes)
     text = piece.prompt.tokens[: piece.prompt.text_tokens]
-    for drawn in engine.diffuse(text, codes, cells, request.diffusion, piece.noise):
-        yield None if drawn is None else drawn[:, -new:]
+    return engine.begin(text, codes, cells, request.diffusion, piece.noise)
 
 
-def trimmed_sound(engine: Engine, codes: np.ndarray, trim_db: float) -> np.ndarray:
-    """Decode codes (Q, T) to samples (L,) float32, without the silence at both ends."""
+def trimmed_sounds(engine: Engine, codes: Sequence[np.ndarray], trim_db: Sequence[float]) -> list[np.ndarray]:
+    """Decode codes (Q, T) of each piece to samples (L,) float32, without the silence at both ends."""
     known = engine.vocoder_config
-    read = for_vocoder(codes, known.n_codebooks, known.codebook_size)
-    audio = engine.decode(read, BANDWIDTH_ID)
-    start, stop = loud_span(audio, trim_db)
-    return audio[start:stop]
+    read = [for_vocoder(one, known.n_codebooks, known.codebook_size) for one in codes]
+    sounds = []
+    for audio, limit in zip(engine.decode(read, BANDWIDTH_ID), trim_db, strict=True):
+        start, stop = loud_span(audio, limit)
+        sounds.append(audio[start:stop])
+    return sounds
 
 
 def _known(request: Request) -> int:

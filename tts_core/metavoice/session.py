@@ -1,7 +1,8 @@
 """MetaVoice's running batch: the first stage of all requests in one step, each with its own rows.
 
-A request speaks its pieces in order. Pieces that end at the same step go through second stage and decoder
-together; a diffusion's bands are then loaded once for all.
+A request speaks its pieces in order. Pieces that end at the same step are decoded together; a diffusion's
+bands are then loaded once for all. The second stage runs piece by piece: it is one pass of a small network,
+whose random numbers take the host longer than a GPU takes for the pass (docs/measured/speed.md).
 """
 
 from __future__ import annotations

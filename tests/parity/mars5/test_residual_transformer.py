@@ -9,6 +9,7 @@ import pytest
 from tests.parity.mars5.plain_diffusion import Plain, plain_run
 from tests.sides import ORACLE, PORT, SIDES, YARDSTICK, Side, assert_parity
 from tests.tiny.mars5_nar import TEXT, codes, config, weights
+from tests.tiny.states import states
 from tests.tolerance import assert_within
 from tts_core.errors import GenerationError
 from tts_core.mars5.diffusion import Cells, Diffusion, first_noise, make_cells
@@ -144,11 +145,8 @@ def test_runs_are_those_of_the_plain_form(name: str, clone: str) -> None:
     for side_name, side in SIDES.items():
         diffusion = side.module("mars5.reverse").ReverseDiffusion(tiny(side))
         noise = HostNoise(SEEDS[clone])
-        states = [
-            side.numpy(state).copy()
-            for state in diffusion.states(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)
-        ]
-        np.testing.assert_array_equal(np.stack(states), plain.states, err_msg=side_name)
+        run = diffusion.begin(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)
+        np.testing.assert_array_equal(np.stack([*states(side, run)]), plain.states, err_msg=side_name)
         made = diffusion.run(TEXT, REFERENCE, cells, SETTINGS[name], noise=noise)
         np.testing.assert_array_equal(made, plain.states[-1].T)
         assert made.dtype == np.int32
@@ -176,16 +174,20 @@ def test_nothing_is_read_before_the_end(side: Side, monkeypatch: pytest.MonkeyPa
     from tests.parity.device_reads import Forbidden
 
     diffusion = side.module("mars5.reverse").ReverseDiffusion(tiny(side))
-    run = diffusion.states(
-        TEXT, REFERENCE, cells_for(deep=True, seed=1), SETTINGS["defaults"], noise=HostNoise(1)
-    )
+    runs = [
+        diffusion.begin(
+            TEXT, REFERENCE, cells_for(deep=True, seed=seed), SETTINGS["defaults"], noise=HostNoise(seed)
+        )
+        for seed in range(3)
+    ]
+    call = side.module("mars5.together").Call(tiny(side), runs[1:])
     with Forbidden(side, monkeypatch):
         for _ in range(T):
-            next(run)
-        with pytest.raises(
-            AssertionError, match="a read from the device: item"
-        ):  # of `finite`, after all steps
-            next(run)
+            runs[0].advance()
+            call()
+        for run in runs:
+            with pytest.raises(AssertionError, match="a read from the device: item"):  # of `finite`
+                run.result()
 
 
 @EVERY_SIDE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import GEN_CREATED, getgeneratorstate
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from tests.parity.arrivals import serve
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
 from tts_core.errors import ResourceError, UsageError
+from tts_core.mars5 import together
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import STAGES, Request
 from tts_core.prompt import Prompt
@@ -40,10 +40,27 @@ def asked(side: str, seed: int, **changes: Any) -> Request:
     return pipeline(side).request(text, Mars5Options(**given | changes), prompt)
 
 
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let diffusions share calls, as on a GPU."""
+    monkeypatch.setattr(together, "ONE_BY_ONE", ())
+
+
 @SIDES
 @pytest.mark.parametrize("places", [1, 4])
 def test_requests_come_and_go(side: str, places: int) -> None:
     """Shallow and deep clones, one piece and several, guided and not."""
+    come_and_go(side, places)
+
+
+@SIDES
+@pytest.mark.usefixtures("shared")
+def test_requests_whose_diffusions_share_calls_come_and_go(side: str) -> None:
+    """These seeds have no near-tie; tests/parity/mars5/test_together.py counts them."""
+    come_and_go(side, 4)
+
+
+def come_and_go(side: str, places: int) -> None:
     requests = [asked(side, seed) for seed in range(12)]
     spoken = serve(pipeline(side).session(places), requests, seed=places, leaving=0.005)
     assert len(spoken) >= 8
@@ -63,19 +80,45 @@ def test_requests_come_and_go(side: str, places: int) -> None:
 
 @SIDES
 def test_the_diffusion_that_began_first_ends_first(side: str) -> None:
-    """None starts before: the memory of one is enough."""
+    """On a CPU none starts before: the memory of one is enough."""
     session, order = pipeline(side).session(4), list[int]()
     for seed in (3, 5, 6, 7):
         session.join(asked(side, seed, timesteps=4))
     begun: list[int] = []
     while session.running:
         order += [event.key for event in session.step()]
-        waiting = {key: one for key, one in session.spoken.items() if one.diffusion is not None}
-        begun += [key for key in waiting if key not in begun]
-        started = [one for one in waiting.values() if getgeneratorstate(one.diffusion) != GEN_CREATED]
-        assert len(started) <= 1
+        queue = session.diffusions.queue
+        begun += [each.owner.key for each in queue if each.owner.key not in begun]
+        assert sum(each.run is not None for each in queue) <= 1
     assert order == begun
     assert len(order) == 4
+
+
+@SIDES
+@pytest.mark.usefixtures("shared")
+def test_diffusions_share_a_call_and_leave_it_at_once(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is cancelled, one computes NaN; the third one's codes are those that it has by itself."""
+    sizes, engine = list[int](), pipeline(side).engine
+    make = engine.together
+    monkeypatch.setattr(engine, "together", lambda runs: sizes.append(len(runs)) or make(runs))
+    session, requests = pipeline(side).session(4), [asked(side, 5, timesteps=4) for _ in range(3)]
+    cancelled, broken, fine = (session.join(request) for request in requests)
+    while not sizes:
+        assert session.step() == []
+    session.leave(cancelled)
+    step = session.diffusions.queue[0].run.step
+    step.finite = step.finite & False
+    events = []
+    while session.running:
+        events += session.step()
+    assert sizes == [3, 2]
+    [failed, said] = events
+    assert isinstance(failed, Failed)
+    assert "NaN or infinite" in str(failed.error)
+    assert (failed.key, said.key) == (broken, fine)
+    alone = join(list(pipeline(side).speak(requests[2])))
+    np.testing.assert_array_equal(said.result.codes, alone.codes)
+    assert session.promised == 0
 
 
 @SIDES

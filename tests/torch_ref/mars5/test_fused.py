@@ -11,10 +11,11 @@ from tests.tolerance import assert_within
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.mars5.test_reverse import cells, tiny
 from torch_ref.cuda.launch import INTERPRETED
+from torch_ref.layers.norm import at_least_float32
 from torch_ref.mars5 import reverse
 from torch_ref.mars5.diffusion import at_timestep, guided, posterior
 from torch_ref.mars5.frames import draw_cells
-from torch_ref.mars5.fused import FusedTransformer
+from torch_ref.mars5.fused import FusedTransformer, Reading
 from torch_ref.mars5.residual_transformer import ResidualTransformer
 from tts_core.mars5.diffusion import Diffusion
 
@@ -31,7 +32,8 @@ def logits_of(network: ResidualTransformer, form: Any, *, deep: bool, guided: bo
     step = form(network, source, begin, settings)
     device = network.text_embed.weight.device
     state = torch.from_numpy(begin.codes.copy()).long().to(device)
-    return torch.stack([step.logits(state, torch.tensor([t], device=device)).cpu() for t in (0, 3)])
+    made = [step.logits(state, torch.tensor([t], device=device)).cpu() for t in (0, 3)]
+    return at_least_float32(torch.stack(made))
 
 
 @torch.inference_mode()
@@ -62,7 +64,7 @@ def test_cells_of_equal_logits_are_drawn_alike(monkeypatch: pytest.MonkeyPatch) 
     shape = 2, frames - step.first_frame, books - step.first_book, step.n_classes
     made = torch.from_numpy(random.normal(0, 2, shape).astype(np.float32)).to(DEVICE)
     state = torch.from_numpy(random.integers(0, step.n_classes, (frames, books))).to(DEVICE)
-    padded = torch.nn.functional.pad(made, (0, 1), value=99.0)  # past the classes: never drawn
+    padded = torch.nn.functional.pad(made, (0, 1), value=99.0)[..., :-1]  # past the classes: never drawn
     for t in range(STEPS):
         at, numbers = torch.tensor([t], device=DEVICE), random.random((2, frames, books), np.float32)
         uniform = torch.from_numpy(numbers).to(DEVICE)
@@ -84,7 +86,7 @@ def draw(
     how: Diffusion,
 ) -> torch.Tensor:
     return draw_cells(
-        logits.permute(2, 0, 1, 3).contiguous(),
+        logits,
         state,
         step.clean,
         step.known,
@@ -94,7 +96,6 @@ def draw(
         step.finite,
         first_frame=step.first_frame,
         first_book=step.first_book,
-        n_classes=step.n_classes,
         guidance_w=how.guidance_w,
         x_0_temp=how.x_0_temp,
     )
@@ -123,7 +124,7 @@ def test_weights_are_stored_once() -> None:
     network, begin, settings = tiny(DEVICE), cells(deep=True), Diffusion(timesteps=2)
     source = reverse.ReverseDiffusion(network).read(TEXT, codes(4, seed=2), begin, settings)
     with torch.inference_mode():
-        first, second = (FusedTransformer(network, source, frame=4, book=1) for _ in range(2))
+        first, second = (FusedTransformer(network, [Reading.of(network, source)]) for _ in range(2))
     assert first.head_weights.data_ptr() == second.head_weights.data_ptr()
     assert first.text_weights.data_ptr() == second.text_weights.data_ptr()
     assert first.tables.data_ptr() == second.tables.data_ptr()

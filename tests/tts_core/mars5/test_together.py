@@ -1,0 +1,130 @@
+"""Which diffusions share a call: the first ones, by rows, memory and backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tts_core.mars5.test_memory import CONFIGS
+from tts_core.mars5 import together
+from tts_core.mars5.memory import Mars5Job, diffusion_bytes, estimate
+from tts_core.mars5.together import MOST_ROWS, Diffusions, alike, in_line
+
+JOB = Mars5Job(prompt_ids=20, frames=100, text_ids=10)
+BYTES = diffusion_bytes(CONFIGS, JOB, dtype="bfloat16", backend="torch-cuda")
+
+
+class Run:
+    """A diffusion of so many timesteps."""
+
+    def __init__(self, timesteps: int):
+        self.left = timesteps
+
+    @property
+    def done(self) -> bool:
+        return not self.left
+
+    def result(self) -> np.ndarray:
+        raise AssertionError("the session's own")
+
+
+class Pipeline:
+    """calls: the runs of each call that was built."""
+
+    def __init__(self, backend: str = "torch-cuda", free: int | None = None):
+        self.configs, self.calls, self.free = CONFIGS, list[list[Run]](), free
+        host = SimpleNamespace(backend=backend, dtype="bfloat16", free_bytes=lambda: self.free)
+        self.engine = SimpleNamespace(host=host, together=self.together)
+
+    def together(self, runs: Sequence[Run]) -> Any:
+        self.calls.append([*runs])
+
+        def timestep() -> None:
+            for run in runs:
+                run.left -= 1
+
+        return timestep
+
+
+def opened(pipeline: Pipeline, *timesteps: int, job: Mars5Job = JOB) -> Diffusions[str]:
+    diffusions: Diffusions[str] = Diffusions(pipeline)  # pyright: ignore[reportArgumentType]
+    for owner, count in zip("abcdefgh", timesteps, strict=False):
+        diffusions.add(owner, job, lambda count=count: Run(count))
+    return diffusions
+
+
+def ended(diffusions: Diffusions[str], steps: int) -> list[str]:
+    """Owners whose diffusions end at each step."""
+    return ["".join(owner for owner, _ in diffusions.step()) for _ in range(steps)]
+
+
+def test_a_call_is_built_only_when_its_runs_change() -> None:
+    pipeline = Pipeline()
+    diffusions = opened(pipeline, 2, 4)
+    assert ended(diffusions, 1) == [""]
+    diffusions.add("c", JOB, lambda: Run(2))
+    assert ended(diffusions, 4) == ["a", "c", "b", ""]
+    assert [len(runs) for runs in pipeline.calls] == [2, 3, 2, 1]
+    assert diffusions.queue == []
+    assert ended(diffusions, 1) == [""]
+
+
+def test_one_that_leaves_is_in_no_later_call() -> None:
+    pipeline = Pipeline()
+    diffusions = opened(pipeline, 3, 3)
+    diffusions.step()
+    diffusions.drop("a")
+    assert ended(diffusions, 2) == ["", "b"]
+    assert [len(runs) for runs in pipeline.calls] == [2, 1]
+    assert pipeline.calls[0][0].left == 2
+
+
+@pytest.mark.parametrize("backend", together.ONE_BY_ONE)
+def test_a_cpu_runs_one_by_one_in_order(backend: str) -> None:
+    pipeline = Pipeline(backend)
+    assert ended(opened(pipeline, 3, 1), 4) == ["", "", "a", "b"]
+    assert [len(runs) for runs in pipeline.calls] == [1, 1]
+
+
+@pytest.mark.parametrize(("free", "most"), [(None, 4), (4 * BYTES, 4), (4 * BYTES - 1, 3), (0, 1)])
+def test_those_share_a_call_whose_memory_is_there(free: int | None, most: int) -> None:
+    """One by itself always runs: its memory was checked before."""
+    pipeline = Pipeline(free=free)
+    diffusions = opened(pipeline, 2, 2, 2, 2)
+    diffusions.step()
+    assert len(pipeline.calls[0]) == most
+    assert diffusions.promised == most * BYTES
+    assert sum(each.run is not None for each in diffusions.queue) == most
+
+
+def test_a_call_has_so_many_rows_and_no_more() -> None:
+    third = Mars5Job(prompt_ids=20, frames=MOST_ROWS // 6, text_ids=10)
+    assert 3 * third.rows <= MOST_ROWS < 4 * third.rows
+    pipeline = Pipeline()
+    opened(pipeline, 2, 2, 2, 2, job=third).step()
+    assert len(pipeline.calls[0]) == 3
+    pipeline = Pipeline()
+    opened(pipeline, 2, 2, job=Mars5Job(prompt_ids=20, frames=MOST_ROWS, text_ids=10)).step()
+    assert len(pipeline.calls[0]) == 1
+
+
+def test_a_piece_without_frames_needs_no_call() -> None:
+    pipeline = Pipeline()
+    diffusions = opened(pipeline, 0, 2)
+    assert ended(diffusions, 2) == ["a", "b"]
+    assert [len(runs) for runs in pipeline.calls] == [1]
+
+
+def test_the_memory_of_a_diffusion_is_its_part_of_the_estimate() -> None:
+    planned = estimate(CONFIGS, JOB, dtype="bfloat16", backend="torch-cuda")
+    assert planned["NAR"].bytes == BYTES > 0
+
+
+def test_places_and_groups() -> None:
+    assert in_line([2, 0, 3]) == [slice(0, 2), slice(2, 2), slice(2, 5)]
+    assert alike([5, 2, 4, 3], lambda number: number % 2) == [[5, 3], [2, 4]]
+    assert alike([], lambda number: number) == []

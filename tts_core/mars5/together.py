@@ -1,0 +1,109 @@
+"""Diffusions of MARS5 that share a call of the network, each at its own timestep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tts_core.mars5.memory import Mars5Job, diffusion_bytes
+
+if TYPE_CHECKING:
+    from tts_core.mars5.pipeline import Mars5Pipeline, Run
+
+# A CPU gains nothing from frames of several runs in one product, but of less than a second of speech, and
+# the first run would end later: docs/measured/speed.md
+ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
+MOST_ROWS = 4096  # of a call: an H200 computes the products of 1,800 at 80 % of its rate or more
+
+One = TypeVar("One")
+
+
+def in_line(lengths: Sequence[int]) -> list[slice]:
+    """Return the place of each of several sequences that follow one another."""
+    return [slice(start, stop) for start, stop in pairwise(accumulate(lengths, initial=0))]
+
+
+def alike(ones: Sequence[One], key: Callable[[One], Hashable]) -> list[list[One]]:
+    """Group values of equal keys; groups and values keep their order."""
+    groups: dict[Hashable, list[One]] = {}
+    for one in ones:
+        groups.setdefault(key(one), []).append(one)
+    return [*groups.values()]
+
+
+@dataclass(eq=False)
+class Drawing(Generic[One]):
+    """A diffusion of `owner`. begin: starts it.  run: None before its turn."""
+
+    owner: One
+    job: Mars5Job
+    begin: Callable[[], Run]
+    run: Run | None = None
+
+
+class Diffusions(Generic[One]):
+    """The diffusions of a running batch, in order. The first ones take a timestep together.
+
+    As many as compute MOST_ROWS rows and fit in the free memory; at least one; on a CPU only one.
+    """
+
+    def __init__(self, pipeline: Mars5Pipeline):
+        self.pipeline, self.host = pipeline, pipeline.engine.host
+        self.queue: list[Drawing[One]] = []
+        self._known: list[Drawing[One]] = []  # the queue when the first ones were chosen
+        self._first: list[Drawing[One]] = []
+        self._runs: list[Run] = []  # of the call
+        self._timestep: Callable[[], None] | None = None
+
+    def add(self, owner: One, job: Mars5Job, begin: Callable[[], Run]) -> None:
+        """Let a diffusion wait for its turn."""
+        self.queue.append(Drawing(owner, job, begin))
+
+    def drop(self, owner: One) -> None:
+        """Forget the diffusion of this owner, if there is one."""
+        self.queue = [each for each in self.queue if each.owner != owner]
+        if not self.queue:
+            self._known, self._first, self._runs, self._timestep = [], [], [], None
+
+    @property
+    def promised(self) -> int:
+        """Bytes of the diffusions under way, which reach their peaks together."""
+        return sum(self._bytes(each) for each in self.queue if each.run is not None)
+
+    def step(self) -> list[tuple[One, Run]]:
+        """Run a timestep of the first ones. Returns those that it ended, which leave the queue."""
+        if self.queue != self._known:
+            self._choose()
+        if self._timestep is not None:
+            self._timestep()
+        ended = [(each.owner, each.run) for each in self._first if each.run is not None and each.run.done]
+        for owner, _ in ended:
+            self.drop(owner)
+        return ended
+
+    def _choose(self) -> None:
+        """Choose the first ones anew; only other runs need another call."""
+        self._known, self._first = [*self.queue], self.queue[: self._together()]
+        for each in self._first:
+            each.run = each.begin() if each.run is None else each.run
+        runs = [each.run for each in self._first if each.run is not None and not each.run.done]
+        if runs != self._runs:
+            self._timestep = None  # its memory is free before the next one's is taken
+            self._timestep = self.pipeline.engine.together(runs) if runs else None
+        self._runs = runs
+
+    def _together(self) -> int:
+        if self.host.backend in ONE_BY_ONE:
+            return 1
+        rows = accumulate(each.job.rows for each in self.queue)
+        most, free = sum(count <= MOST_ROWS for count in rows), self.host.free_bytes()
+        if free is not None:
+            needed = accumulate(self._bytes(each) for each in self.queue[:most])
+            most = sum(count <= free for count in needed)
+        return max(1, most)
+
+    def _bytes(self, drawing: Drawing[One]) -> int:
+        configs, host = self.pipeline.configs, self.host
+        return diffusion_bytes(configs, drawing.job, dtype=host.dtype, backend=host.backend)
