@@ -45,7 +45,8 @@ def measure(size: str, side: str, device: str, dtype: str, spec: str) -> int:
     prompt = None
     if job.prefix_frames:
         sound = np.random.default_rng(0).normal(0, 0.1, SAMPLES * job.prefix_frames).astype(np.float32)
-        prompt = Prompt((Reference(sound, "so it goes on", sample_rate=24000),))
+        said = "so it goes on " * (job.prefix_frames // 12)
+        prompt = Prompt((Reference(sound, said, sample_rate=24000),))
     text = "[S1] " + "so it goes on " * (job.frames // 20 + 2)
     meter.restart()
     found = pipeline.generate_batch([text] * job.texts, prompts=prompt, seed=1, max_frames=job.frames)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import cache
 from typing import Any
 
@@ -162,3 +163,28 @@ def test_compiled_draws_of_old_mixtures_are_dropped(monkeypatch: pytest.MonkeyPa
         slots.leave(1)
     assert len(slots.drawings) <= 2
     assert slots.act({0: ids}).keys() == {0}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="MLX compiles chains for a CPU with g++")
+@pytest.mark.parametrize("config", [dia2_config(), other_config()], ids=["reads text", "without text"])
+def test_compiled_chains_have_the_same_numbers(config: Dia2Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: chains are built once, and again for another mixture of settings."""
+    bare = Choice(1.0, 0, 0.7, 5)
+
+    def drawn() -> list[np.ndarray]:
+        slots = Slots(build("mlx", dia2_weights(config, seed=8)).network)
+        ids, found = np.ones(2 + config.n_streams, np.int32), []
+        for slot, sampling in enumerate([USUAL, Sampling(bare, bare)]):
+            slots.join(slot, Joining(np.zeros((0, len(ids)), np.int32), 0, sampling, HostNoise(slot)))
+            for _ in range(3):
+                actions = slots.act(dict.fromkeys(slots.running, ids))
+                codes = slots.read(slots.draw(dict.fromkeys(slots.running, (5, 3))))
+                found += [np.append(codes[each], actions[each]) for each in slots.running]
+                ids = np.array([5, 3, *[FREE] * config.n_streams], np.int32)
+            ids = np.ones_like(ids)
+        return found
+
+    plain = drawn()
+    monkeypatch.setattr("mlx_port.layers.chain.on_gpu", lambda: True)
+    np.testing.assert_array_equal(drawn(), plain)
