@@ -9,6 +9,7 @@ import pytest
 
 from tests.parity.arrivals import serve
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
+from tts_core.codecs import vocos_calls
 from tts_core.errors import ResourceError, UsageError
 from tts_core.mars5 import together
 from tts_core.mars5.options import Mars5Options
@@ -42,8 +43,9 @@ def asked(side: str, seed: int, **changes: Any) -> Request:
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let diffusions share calls, as on a GPU."""
+    """Let diffusions share calls, and pieces that end together the vocoder's, as on a GPU."""
     monkeypatch.setattr(together, "ONE_BY_ONE", ())
+    monkeypatch.setattr(vocos_calls, "ONE_BY_ONE", ())
 
 
 @SIDES
@@ -57,17 +59,18 @@ def test_requests_come_and_go(side: str, places: int) -> None:
 @pytest.mark.usefixtures("shared")
 def test_requests_whose_diffusions_share_calls_come_and_go(side: str) -> None:
     """These seeds have no near-tie; tests/parity/mars5/test_together.py counts them."""
-    come_and_go(side, 4)
+    come_and_go(side, 4, rounding=1e-5)
 
 
-def come_and_go(side: str, places: int) -> None:
+def come_and_go(side: str, places: int, *, rounding: float = 0.0) -> None:
+    """rounding: of samples, whose windows may share calls."""
     requests = [asked(side, seed) for seed in range(12)]
     spoken = serve(pipeline(side).session(places), requests, seed=places, leaving=0.005)
     assert len(spoken) >= 8
     for place, result in spoken.items():
         alone = join(list(pipeline(side).speak(requests[place])))
         np.testing.assert_array_equal(result.codes, alone.codes)
-        np.testing.assert_array_equal(result.audio, alone.audio)
+        np.testing.assert_allclose(result.audio, alone.audio, rtol=0, atol=rounding)
         assert (result.seed, result.finish_reason, result.token_count) == (
             alone.seed,
             alone.finish_reason,
@@ -119,6 +122,30 @@ def test_diffusions_share_a_call_and_leave_it_at_once(side: str, monkeypatch: py
     alone = join(list(pipeline(side).speak(requests[2])))
     np.testing.assert_array_equal(said.result.codes, alone.codes)
     assert session.promised == 0
+
+
+@SIDES
+@pytest.mark.usefixtures("shared")
+def test_pieces_that_end_together_share_the_vocoder(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None waits for another; windows of equal length are one call."""
+    decoded, vocoder = list[int](), pipeline(side).engine.vocoder
+    decode = vocoder.decode_frames
+
+    def counted(codes: Any, *rest: Any) -> Any:
+        decoded.append(len(codes))
+        return decode(codes, *rest)
+
+    requests = [asked(side, 5, timesteps=steps) for steps in (3, 3, 6)]
+    alone = [join(list(pipeline(side).speak(request))) for request in requests]
+    session = pipeline(side).session(4)
+    places = {session.join(request): place for place, request in enumerate(requests)}
+    monkeypatch.setattr(vocoder, "decode_frames", counted)
+    while session.running:
+        for event in session.step():
+            expected = alone[places[event.key]]
+            np.testing.assert_array_equal(event.result.codes, expected.codes)
+            np.testing.assert_allclose(event.result.audio, expected.audio, rtol=0, atol=1e-5)
+    assert decoded == [2, 1]
 
 
 @SIDES
