@@ -48,10 +48,15 @@ class Workspace(NamedTuple):
         return self.parts.shape[1]
 
 
-def workspace(rows: int, heads: int, kv_heads: int, width: int, device: torch.device) -> Workspace:
-    """Allocate for rows of `heads` heads of `width` numbers, which share `kv_heads` key heads."""
+def workspace(
+    rows: int, heads: int, kv_heads: int, width: int, device: torch.device, *, most: int = MOST_SPLITS
+) -> Workspace:
+    """Allocate for rows of `heads` heads of `width` numbers, which share `kv_heads` key heads.
+
+    most: programs that may share the keys of a row and key head.
+    """
     wanted = max(1, PROGRAMS * processors(device) // (rows * kv_heads))
-    splits = min(MOST_SPLITS, 1 << (wanted.bit_length() - 1))
+    splits = min(most, 1 << (wanted.bit_length() - 1))
     return Workspace(
         torch.empty(rows * heads, splits, width, device=device),
         torch.empty(2, rows * heads, splits, device=device),
@@ -69,21 +74,25 @@ def attend(
     scale: float,
     rotation: Rotation | None = None,
     pairing: Pairing = "halves",
+    angles: Tensor | None = None,
+    gains: Tensor | None = None,
+    eps: float = 0.0,
 ) -> Tensor:
     """Put each row's key and value into a ring of them and attend to all that it keeps.
 
     projected: (R, (H + 2K)·E): queries, keys, values.  positions: (R,) int64, or (1,) for all.
     keys, values: (R, K, capacity, E), slot = position % capacity.
-    rotation: tables of all positions for query and key. → (R, H·E).
+    rotation: tables of all positions for query and key, taken at `angles`, as many as positions; None takes
+    the positions.  gains: (2, E) float32, of RMS norms of queries and keys before the rotation. → (R, H·E).
     """
     rows, kv_heads, capacity, width = keys.shape
     heads = projected.shape[1] // width - 2 * kv_heads
     out = projected.new_empty(rows, heads * width)
     cos, sin = (projected, projected) if rotation is None else rotation
     _attend[rows * kv_heads, work.splits](
-        projected, cos, sin, positions, keys, values, *work, out, capacity, kv_heads,
-        int(len(positions) > 1), scale,
-        TURN=_turn(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
+        projected, cos, sin, positions, positions if angles is None else angles, keys, values, *work, out,
+        cos if gains is None else gains, eps, capacity, kv_heads, int(len(positions) > 1), scale,
+        NORMED=gains is not None, TURN=_turn(rotation, pairing), **_sizes(heads // kv_heads, keys, work),
     )  # fmt: skip
     return out
 
@@ -141,14 +150,16 @@ def _sizes(group: int, keys: Tensor, work: Workspace) -> dict[str, Any]:
 
 @jit
 def _attend(
-    projected, cos, sin, positions, keys, values, parts, sums, arrivals, out, capacity, kv_heads, each, scale,
-    TURN: tl.constexpr, GROUP: tl.constexpr, JOINED: tl.constexpr, MEMBERS: tl.constexpr,
-    KEYS: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr, CORES: tl.constexpr, PDL: tl.constexpr,
+    projected, cos, sin, positions, angles, keys, values, parts, sums, arrivals, out, gains, eps,
+    capacity, kv_heads, each, scale,
+    NORMED: tl.constexpr, TURN: tl.constexpr, GROUP: tl.constexpr, JOINED: tl.constexpr,
+    MEMBERS: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr, WIDTH: tl.constexpr,
+    CORES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     place, split = tl.program_id(0), tl.program_id(1)
     row, shared = place // kv_heads, place % kv_heads
     col, member = tl.arange(0, WIDTH), tl.arange(0, MEMBERS)
-    at = tl.load(positions + row * each).to(tl.int32)
+    at, angle = tl.load(positions + row * each).to(tl.int32), tl.load(angles + row * each).to(tl.int32)
     slot, seen = at % capacity, tl.minimum(at + 1, capacity)
     sharing = tl.minimum(tl.cdiv(seen, KEYS), SPLITS)
     if split >= sharing:
@@ -163,9 +174,10 @@ def _attend(
     whole = GROUP * kv_heads + 2 * kv_heads
     mine = projected + row * whole * WIDTH
     queries = (shared * GROUP + member)[:, None] * WIDTH
-    q = _turned(mine + queries, cos, sin, at, col[None, :], (member < GROUP)[:, None], TURN, WIDTH)
+    here = (member < GROUP)[:, None]
+    q = _turned(mine + queries, gains, eps, cos, sin, angle, col[None, :], here, NORMED, TURN, WIDTH)
     own = mine + (GROUP * kv_heads + shared) * WIDTH
-    k = _turned(own, cos, sin, at, col, col < WIDTH, TURN, WIDTH)
+    k = _turned(own, gains + WIDTH, eps, cos, sin, angle, col, col < WIDTH, NORMED, TURN, WIDTH)
     v = tl.load(own + kv_heads * WIDTH + col)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -209,7 +221,8 @@ def _attend_source(
     if PDL:
         tl.extra.cuda.gdc_wait()
     place_of_queries = queries + (place * GROUP + member)[:, None] * WIDTH
-    q = _turned(place_of_queries, cos, sin, at, col[None, :], (member < GROUP)[:, None], TURN, WIDTH)
+    here = (member < GROUP)[:, None]
+    q = _turned(place_of_queries, cos, 0.0, cos, sin, at, col[None, :], here, False, TURN, WIDTH)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     top, total, acc = _scan(
@@ -222,9 +235,17 @@ def _attend_source(
 
 
 @jit
-def _turned(x, cos, sin, at, col, inside, TURN: tl.constexpr, WIDTH: tl.constexpr):
-    """Load numbers at x + col, their pairs rotated by the angles of a position."""
+def _turned(
+    x, gain, eps, cos, sin, at, col, inside,
+    NORMED: tl.constexpr, TURN: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Load numbers at x + col, RMS-normed if asked, their pairs rotated by the angles of a position."""
     y = tl.load(x + col, mask=inside, other=0.0)
+    wide = y.to(tl.float32)
+    scale = 1.0
+    if NORMED:
+        scale = 1 / tl.sqrt(tl.sum(wide * wide, axis=-1, keep_dims=True) / WIDTH + eps)
+        y = (wide * scale * tl.load(gain + col)).to(y.dtype)
     if TURN != 0:
         half: tl.constexpr = WIDTH // 2
         if TURN == 1:
@@ -232,6 +253,8 @@ def _turned(x, cos, sin, at, col, inside, TURN: tl.constexpr, WIDTH: tl.constexp
         else:
             partner, pair, first = col ^ 1, col // 2, col % 2 == 0
         other = tl.load(x + partner, mask=inside, other=0.0).to(tl.float32)
+        if NORMED:
+            other = (other * scale * tl.load(gain + partner)).to(y.dtype).to(tl.float32)
         c, s = tl.load(cos + at * half + pair), tl.load(sin + at * half + pair)
         turned = y.to(tl.float32) * c + tl.where(first, -other, other) * s
         y = turned.to(y.dtype)

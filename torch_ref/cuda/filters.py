@@ -19,17 +19,36 @@ def ordered(x):
 
 
 @jit
+def edge_of(keys, top_k):
+    """Find the largest number that at least `top_k` of the keys reach."""
+    edge = tl.full([], 0, dtype=tl.uint32)
+    bit = tl.full([], 2147483648, dtype=tl.uint32)
+    for _ in range(32):
+        tried = edge | bit
+        edge = tl.where(tl.sum((keys >= tried).to(tl.int32), axis=0) >= top_k, tried, edge)
+        bit = bit >> 1
+    return edge
+
+
+@jit
 def top_k_kept(ranking, scores, top_k, vocabulary):
     """Keep `scores` where `ranking` is among the `top_k` largest, -inf elsewhere; ties at the edge stay."""
     if (top_k > 0) & (top_k < vocabulary):
         keys = ordered(ranking)
-        edge = tl.full([], 0, dtype=tl.uint32)
-        bit = tl.full([], 2147483648, dtype=tl.uint32)
-        for _ in range(32):  # the largest edge that top_k numbers reach
-            tried = edge | bit
-            edge = tl.where(tl.sum((keys >= tried).to(tl.int32), axis=0) >= top_k, tried, edge)
-            bit = bit >> 1
-        scores = tl.where(keys < edge, -float("inf"), scores)
+        scores = tl.where(keys < edge_of(keys, top_k), -float("inf"), scores)
+    return scores
+
+
+@jit
+def first_k_kept(scores, top_k, vocabulary):
+    """Keep the `top_k` largest, -inf elsewhere; of ties at the edge the first."""
+    if (top_k > 0) & (top_k < vocabulary):
+        keys = ordered(scores)
+        edge = edge_of(keys, top_k)
+        above, ties = keys > edge, (keys == edge).to(tl.int32)
+        room = top_k - tl.sum(above.to(tl.int32), axis=0)
+        kept = above | ((ties > 0) & (tl.cumsum(ties, axis=0) <= room))
+        scores = tl.where(kept, scores, -float("inf"))
     return scores
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from torch_ref.codecs.mimi import DecodeMemory, Mimi
 from torch_ref.dia2.dia2 import Dia2
+from torch_ref.dia2.fused_stack import runs
+from torch_ref.dia2.graph_slots import GraphSlots
 from torch_ref.dia2.guard import fault
 from torch_ref.dia2.plain_slots import PlainSlots
+from torch_ref.dia2.step import FusedStep
 from torch_ref.host import Host
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
@@ -30,7 +35,13 @@ class Dia2Engine:
 
     def slots(self, texts: int, rows: int, *, guided: bool) -> slots.Slots:
         """Open a running batch for texts that read at most `rows` steps. guided: some may be."""
-        return PlainSlots(self.network)
+        if not runs(self.network):
+            return PlainSlots(self.network)
+        return GraphSlots(self._step, texts=texts, rows=rows, guided=guided)
+
+    @cached_property
+    def _step(self) -> FusedStep:
+        return FusedStep(self.network)
 
     def fault(self, tokens: np.ndarray, text: tuple[int, int]) -> GenerationError:
         """Build the error for logits that are not all finite; arguments as in guard.py."""

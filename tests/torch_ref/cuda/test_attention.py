@@ -34,6 +34,7 @@ def plain(
     values: Tensor,
     pairing: Pairing | None,
     dtype: torch.dtype,
+    scale: float = 0.3,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Row by row, each with its own ring: the result, and the rings after it."""
     projected, keys, values = on("cpu", dtype, projected, keys.clone(), values.clone())
@@ -49,7 +50,7 @@ def plain(
         keys[row, :, place % capacity], values[row, :, place % capacity] = key[0, :, 0], value[0, :, 0]
         seen = min(place + 1, capacity)
         rings = keys[row : row + 1, :, :seen], values[row : row + 1, :, :seen]
-        found.append(scaled_dot_product_attention(query, *rings, scale=0.3, enable_gqa=True).flatten())
+        found.append(scaled_dot_product_attention(query, *rings, scale=scale, enable_gqa=True).flatten())
     return torch.stack(found), keys, values
 
 
@@ -92,6 +93,46 @@ def test_attend(
     for mine, other in zip(ring, rings, strict=True):
         torch.testing.assert_close(mine.cpu(), other, rtol=0, atol=1e-6)
     assert not work.arrivals.any()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("turned", [True, False])
+def test_normed_queries_and_keys_at_angles_of_their_own(turned: bool) -> None:
+    """Norms come before the rotation, whose positions need not be those of the ring."""
+    keys, values = normal(1, 2, 2, 2, 24, WIDTH)
+    projected, gains, at, angles = normal(2, 2, 8 * WIDTH), normal(3, 2, WIDTH), [7, 20], [6, 150]
+    tables = RotaryPositions(POSITIONS, WIDTH, 10000.0)
+    work = workspace(2, 4, 2, WIDTH, torch.device(DEVICE), most=1)
+    ring = on(DEVICE, torch.float32, keys.clone(), values.clone())
+    own = attend(
+        projected.to(DEVICE),
+        torch.tensor(at, device=DEVICE),
+        ring[0],
+        ring[1],
+        work,
+        scale=1.0,
+        rotation=tables.to(DEVICE)(0, POSITIONS) if turned else None,
+        angles=torch.tensor(angles, device=DEVICE),
+        gains=gains.to(DEVICE),
+        eps=1e-2,
+    )
+    assert work.splits == 1
+
+    def ready(dtype: torch.dtype) -> Tensor:
+        """Normed and rotated numbers, for plain attention."""
+        parts = projected.to(dtype).unflatten(1, (8, 1, WIDTH)).split([4, 2, 2], 1)
+        made = []
+        for part, gain in zip(parts, gains, strict=False):
+            normed = torch.nn.functional.rms_norm(part, (WIDTH,), gain.to(dtype), 1e-2)
+            rows = [
+                rotate(row[None], tables.cpu()(place, 1)) for row, place in zip(normed, angles, strict=True)
+            ]
+            made.append(torch.cat(rows) if turned else normed)
+        return torch.cat((*made, parts[2]), 1).flatten(1)
+
+    known, *_ = plain(ready(torch.float32), at, keys, values, None, torch.float32, scale=1.0)
+    exact, *_ = plain(ready(torch.float64), at, keys, values, None, torch.float64, scale=1.0)
+    assert_within(own.cpu().numpy(), known.numpy(), exact.numpy(), "normed")
 
 
 @torch.inference_mode()
