@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tts_core.audio.voice_cache import VoiceCache
 from tts_core.config import config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.memory import Dia2Job, cached_rows, check_running, estimate
@@ -58,6 +61,7 @@ class Dia2Session:
         self.slots = engine.slots(places, cached_rows(config, longest), guided=longest.guided)
         self.spoken: dict[int, _Spoken] = {}
         self._drawn: _Drawn | None = None
+        self._voices = VoiceCache()
         self._joined = 0  # requests so far
         self._free = engine.host.free_bytes()
         engine.host.reset_peak()
@@ -93,7 +97,8 @@ class Dia2Session:
     def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """As in Session. Recordings are encoded here."""
         feed = Feed(request.facts.reader) if more else None
-        speaking = Speaking(self.engine, request.opened() if more else request, feed)
+        opened = request.opened() if more else request
+        speaking = Speaking(self.engine, opened, feed, encode=self._encode)
         if more:
             speaking.hear(request.text)
         one = _Spoken(self._joined + 1, request.job(), speaking, -1)
@@ -141,6 +146,10 @@ class Dia2Session:
         self.spoken.clear()
         self._drawn = None
         del self.slots
+
+    def _encode(self, samples: np.ndarray) -> np.ndarray:
+        """Encode a recording, (L,) → (Q, P); a configured voice comes with many requests."""
+        return self._voices.encoded([samples], lambda recordings: self.engine.encode(recordings[0]))
 
     def _acting(self) -> list[_Spoken]:
         runs = [(one, one.speaking.run) for one in self.spoken.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,15 +23,22 @@ _LOG = logging.getLogger("tts_core")
 
 
 class Speaking:
-    """The runs of a request, one a piece, and the sound of their codes. Recordings are encoded here.
+    """The runs of a request, one a piece, and the sound of their codes.
 
-    feed: of a request whose text goes on, in one piece.
+    feed: of a request whose text goes on, in one piece.  encode: recordings, (L,) float32 → codes (Q, P).
     """
 
-    def __init__(self, engine: Engine, request: Request, feed: Feed | None):
+    def __init__(
+        self,
+        engine: Engine,
+        request: Request,
+        feed: Feed | None,
+        *,
+        encode: Callable[[np.ndarray], np.ndarray],
+    ):
         self.engine, self.request, self.feed = engine, request, feed
         self.meter = Meter(request.facts.codec.sample_rate)
-        self.prefix: Prefix | None = request.prefix(engine.encode)
+        self.prefix: Prefix | None = request.prefix(encode)
         self.delivery = Delivery(request.pacing, request.facts.codec.sample_rate)
         self.place = self._segment = self._rows = 0
         self._left = request.max_frames

@@ -186,6 +186,17 @@ def test_a_fault_ends_its_own_request_only(pipeline, asked, alone, side, monkeyp
     same(join([event.result for event in found[good] if isinstance(event, Part)]), alone(side)[1])
 
 
+def test_a_voice_is_encoded_once(pipeline, asked, monkeypatch):
+    """Two recordings of a configured voice, of two requests."""
+    engine, encoded = pipeline("mlx").engine, []
+    encode = engine.encode
+    monkeypatch.setattr(engine, "encode", lambda samples: encoded.append(1) or encode(samples))
+    session = pipeline("mlx").session(2)
+    for _ in range(2):
+        session.join(asked("mlx")[4])
+    assert len(encoded) == 2
+
+
 def test_requests_wait_for_memory(pipeline, asked, monkeypatch):
     """By the plan: the cache of all rows together, as long as the longest may become."""
     session, host = pipeline("mlx").session(8), pipeline("mlx").engine.host
