@@ -391,6 +391,44 @@ def test_it_speaks_through_the_server(script, converted):
     assert other.startswith("temperature: no such field; there is input, model, voice, ")
 
 
+def test_it_speaks_in_bulk(script, converted, tmp_path):
+    """Rows with its options, in worker processes; the codes are those of single runs, on both sides."""
+    pytest.importorskip("torch", reason="torch holds a network")
+    pytest.importorskip("mlx.core", reason="MLX holds a network")
+    rows = [
+        {"id": f"r{number}", "text": text, "seed": number, "options": {"frames_per_word": 3 + number}}
+        for number, text in enumerate(["Polly wants more", "crackers", "and [pause:0.35] nuts", "too"])
+    ]
+    strange = {"id": "strange", "text": "Polly", "options": {"temperature": 1}}
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in [*rows, strange]))
+    found = {}
+    for backend in ("mlx", "torch"):
+        flags = ["--model", converted("plain"), "--backend", backend, "--dtype", "float32", "--places", 2]
+        script(GENERATE, "batch", source, "--out", tmp_path / backend, *flags, "--captions", "srt")
+        lines = (tmp_path / backend / "manifest.jsonl").read_text().splitlines()
+        found[backend] = [json.loads(line) for line in lines]
+        [error] = (tmp_path / backend / "errors.jsonl").read_text().splitlines()
+        assert json.loads(error)["id"] == "strange"
+    hashes = {side: [line["codes_sha256"] for line in lines] for side, lines in found.items()}
+    assert (
+        hashes["mlx"] == hashes["torch"] == json.loads(script(HASHES, converted("plain"), json.dumps(rows)))
+    )
+    assert [line["duration"] for line in found["mlx"]] == [line["duration"] for line in found["torch"]]
+    assert (tmp_path / "mlx/captions/r2.srt").read_text().count("-->") == 2
+
+
+HASHES = """
+import json, sys
+import mlx_port
+from tts_core.bulk.speaking import codes_hash
+model = mlx_port.load(sys.argv[1])
+rows = json.loads(sys.argv[2])
+made = [model.generate(row["text"], seed=row["seed"], **row["options"]) for row in rows]
+print(json.dumps([codes_hash(one.codes) for one in made]))
+"""
+
+
 def test_its_flags_are_its_own(script, converted):
     """Its option is a flag of the command; another model's is refused with its list."""
     help_text = script(GENERATE, "generate", "--help")

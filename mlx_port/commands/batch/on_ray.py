@@ -5,6 +5,7 @@ Outcomes come back to this process, which writes them; Ray repeats the rows of a
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +52,7 @@ def speak_on_ray(
     except ImportError:
         raise NotFoundError("--engine: Ray is not installed; pip install 'mlx-port[ray]'") from None
     ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # its own plans and progress
     ray.data.DataContext.get_current().enable_progress_bars = False
     count = workers or int(ray.cluster_resources().get("GPU", 0) / gpus if gpus else 0) or 2
     model = None if setting.model is None else str(Path(setting.model).expanduser().resolve())

@@ -138,8 +138,11 @@ def small_disk() -> None:
 
 
 @pytest.mark.slow
-def test_engines_give_the_same_manifest(rows: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--reject", "wer>-1", "--retries", "1")])
+def test_engines_give_the_same_manifest(rows: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
+    if more:
+        pytest.importorskip("pocketsphinx", reason="pocketsphinx is not installed")
     launch = [str(Path(sys.executable).parent / "mlx.launch"), "-n", "2", "--"]
     for name, command, flags in (
         ("local", BATCH, []),
@@ -147,7 +150,7 @@ def test_engines_give_the_same_manifest(rows: Path, tmp_path: Path) -> None:
         ("launched", [*launch, *BATCH], []),
     ):
         out = ["--out", str(tmp_path / name), "--quiet"]
-        subprocess.run([*command, str(rows), *out, *flags], check=True, capture_output=True)
+        subprocess.run([*command, str(rows), *out, *flags, *more], check=True, capture_output=True)
     assert manifest(tmp_path / "local") == manifest(tmp_path / "ray") == manifest(tmp_path / "launched")
 
 
