@@ -3,13 +3,13 @@
     python benchmarks/bulk.py [--rows 10000] [--minutes 20] [--backend mlx|torch] [--places 8] [--alone 200]
         [--json FILE]
 
-Rows are of one to twelve common words, by both speakers. The run is stopped after --minutes if it has not
-ended, as by Ctrl-C, and its figures are those of the rows that were written.
+Rows are of one to eight common words, by both speakers. The run is stopped after --minutes if it has not
+ended, as by Ctrl-C, and its figures are those of the rows that were written; the longest rows come first.
 
     rows a second, hours an hour, RTF     of the whole command, from its start, model loaded and files written
     memory    of all its processes, as it grows with the rows: after a tenth of them, and at most after that
-    overhead  the time per second of speech beside that of `generate_batch` of the first --alone rows, in the
-              same order and batches of --places, without any files; after the run, in this process
+    processor processor time per second of speech: of the whole command, and after it in this process, of
+              --alone of the rows, by `generate_batch`, by a running batch, and by the bulk layer with FLAC
 """
 
 from __future__ import annotations
@@ -19,45 +19,78 @@ import json
 import random
 import tempfile
 import time
-from importlib import import_module
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
 from benchmarks.bulk_run import run
 from benchmarks.voice_quality import machine
-from tts_core.bulk.rows import read_rows
+from mlx_port.commands import speak
+from tts_core.bulk.rows import Row, read_rows
+from tts_core.bulk.speaking import Speaker, Work
+from tts_core.dia.options import DiaOptions
+from tts_core.serving.source import Source
 
 WORDS = Path(__file__).parent / "texts" / "short.txt"
 
 
 def write_rows(path: Path, count: int) -> None:
-    """Write rows of one to three short texts."""
+    """Write rows of one or two short texts."""
     texts, draw = WORDS.read_text().splitlines(), random.Random(0)
     with path.open("w") as file:
         for number in range(count):
-            said = " ".join(f"{text}." for text in draw.sample(texts, draw.choice((1, 2, 3))))
+            said = " ".join(f"{text}." for text in draw.sample(texts, draw.choice((1, 2))))
             file.write(json.dumps({"id": f"{number:06d}", "text": f"[S{1 + number % 2}] {said}"}) + "\n")
 
 
-def alone(source: Path, rows: int, backend: str, places: int) -> float:
-    """Seconds of computing per second of speech of `generate_batch`."""
-    chosen = sorted(read_rows(source)[:rows], key=lambda row: -len(row.text))
-    pipeline = load(backend)
-    pipeline.generate_batch([row.text for row in chosen[:places]], seed=list(range(places)))
-    speech, started = 0.0, time.perf_counter()
+def batches(chosen: Sequence[Row], pipeline: Any, places: int) -> float:
+    """Speak rows by `generate_batch`; returns seconds of speech."""
+    speech = 0.0
     for start in range(0, len(chosen), places):
         batch = chosen[start : start + places]
         made = pipeline.generate_batch([row.text for row in batch], seed=[row.number for row in batch])
         speech += sum(one.audio_seconds for one in made)
-    return (time.perf_counter() - started) / speech
+    return speech
 
 
-def load(backend: str) -> Any:
-    """Load the embedded voice."""
-    speak = import_module("mlx_port.commands.speak")
-    return speak.load_pipeline(speak.open_model(None, backend, None), backend)
+def session(chosen: Sequence[Row], pipeline: Any, places: int) -> float:
+    """Speak rows in a running batch."""
+    running, waiting, speech = pipeline.session(places), list(chosen), 0.0
+    while waiting or running.running:
+        while waiting and running.running < running.places:
+            row = waiting.pop(0)
+            running.join(pipeline.request(row.text, DiaOptions(seed=row.number)))
+        speech += sum(event.result.audio_seconds for event in running.step())
+    return speech
+
+
+def bulk(parts: speak.Opened, chosen: Sequence[Row], pipeline: Any, places: int) -> float:
+    """Speak rows in a running batch by the bulk layer, to FLAC."""
+    source = Source("dia", parts.configs, parts.documents, lambda: pipeline)
+    speaker = Speaker(source, pipeline.session(places), Work({}, Path("voices"), ".flac", None))
+    rows = ((replace(row, seed=row.number), row.id) for row in chosen)
+    return sum(outcome.fields["duration"] for outcome in speaker.speak(rows))
+
+
+def alone(chosen: Sequence[Row], backend: Literal["mlx", "torch"], places: int) -> dict[str, float]:
+    """Seconds of processor time per second of speech of each way, after a warm-up."""
+    parts = speak.open_model(None, backend, None)
+    pipeline: Any = speak.load_pipeline(parts, backend)
+    found = {}
+    for name, way in (
+        ("generate_batch", batches),
+        ("session", session),
+        ("bulk layer", partial(bulk, parts)),
+    ):
+        way(chosen[:places], pipeline, places)
+        started = time.process_time()
+        speech = way(chosen, pipeline, places)
+        found[name] = (time.process_time() - started) / speech
+    return found
 
 
 def main() -> None:
@@ -90,16 +123,18 @@ def main() -> None:
             "hours of speech": done.speech / 3600,
             "hours an hour": done.speech / 3600 / hours,
             "RTF": done.seconds / done.speech,
+            "RTF, processor": done.processor / done.speech,
             "MB after a tenth": tenth / 1e6,
             "MB at most then": most / 1e6,
         }
         for name, value in found.items():
             print(f"{name:18} {value:.3f}" if isinstance(value, float) else f"{name:18} {value}", flush=True)
-        found["RTF of generate_batch"] = alone(source, given.alone, given.backend, given.places)
-        found["overhead"] = found["RTF"] / found["RTF of generate_batch"] - 1
-        print(
-            f"generate_batch     {found['RTF of generate_batch']:.3f} RTF; overhead {found['overhead']:.1%}"
-        )
+        spoken = {line["id"] for line in done.lines}
+        chosen = [row for row in read_rows(source) if row.id in spoken]
+        chosen = sorted(chosen, key=lambda row: -len(row.text))[:: -(-len(chosen) // given.alone)]
+        for name, value in alone(chosen, given.backend, given.places).items():
+            found[f"{name}, processor"] = value
+            print(f"{name}, processor: {value:.3f}", flush=True)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,11 +27,12 @@ class Sample(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run of the command. lines: of the manifest, or of the record if it was stopped."""
+    """A run of the command. lines: of its records.  processor: seconds of all processes together."""
 
     samples: list[Sample]
     lines: list[dict[str, Any]]
     seconds: float
+    processor: float
 
     @property
     def speech(self) -> float:
@@ -50,7 +52,7 @@ def run(
 
     environment: changes of its variables.
     """
-    started = time.perf_counter()
+    started, used = time.perf_counter(), processor_seconds()
     command = [*BATCH, str(source), "--out", str(out), "--quiet", *flags]
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
     samples = []
@@ -65,7 +67,14 @@ def run(
     seconds = time.perf_counter() - started
     if running.returncode not in (0, 130):
         raise subprocess.CalledProcessError(running.returncode, command)
-    return Run(samples, [json.loads(line) for line in recorded(out)], seconds)
+    lines = [json.loads(line) for line in recorded(out)]
+    return Run(samples, lines, seconds, processor_seconds() - used)
+
+
+def processor_seconds() -> float:
+    """Processor time of all processes that this one started and that have ended, and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def recorded(out: Path) -> Iterator[bytes]:
