@@ -43,7 +43,7 @@ from examples.train_voice.listening import TurnScore, interval, word_error_rate
 from examples.train_voice.settings import read_settings
 from tts_core.voice.embedded import CODEC, DIA
 
-QUANTIZED = {"8-bit": Quantization.of("affine", 64, 8), "4-bit": Quantization.of("affine", 64, 4)}
+QUANTIZED = {f"{bits}-bit": Quantization.of("affine", 64, bits) for bits in (8, 6, 4)}
 PLAIN = ("float32", "bfloat16")
 SENTENCES, DIALOGUES = 8, 4  # sentences of each voice, dialogues of both; without --full
 SINGLE = 3  # texts for the real-time factor, one at a time, after one for warm-up
