@@ -3,8 +3,9 @@
     python benchmarks/soak.py [--sides torch mlx] [--utterances 300] [--seconds 1.5] [--json FILE]
 
 Short texts with the embedded voice (benchmarks/texts/short.txt), each with a seed of its own and at most
---seconds of speech, in turns by `generate`, a `stream` to its end, a `stream` that is closed early, a batch
-of two, and a generation that is cancelled after a text that is refused. The first utterance is spoken again
+--seconds of speech, in turns by `generate`, a `stream` to its end, one of text that arrives letter by letter,
+a `stream` that is closed early, a batch of two, and a generation that is cancelled after a text that is
+refused. The first utterance is spoken again
 at the end. After each one:
 
     memory       resident set of the process, MB: median over a tenth of the run
@@ -60,7 +61,7 @@ class Soak:
     def __init__(self, side: str, seconds: float):
         self.voice = importlib.import_module(f"{SIDES[side]}.api").embedded_voice()
         self.seconds = seconds
-        self.ways = [self.generate, self.stream, self.close_early, self.batch, self.cancel]
+        self.ways = [self.generate, self.stream, self.arriving, self.close_early, self.batch, self.cancel]
 
     def speak(self, place: int, text: str) -> np.ndarray:
         """Samples of an utterance, (L,); place: its number, which is its seed and chooses the way."""
@@ -71,6 +72,10 @@ class Soak:
 
     def stream(self, text: str, seed: int) -> np.ndarray:
         parts = self.voice.stream(text, seed=seed, max_seconds=self.seconds)
+        return np.concatenate([part.audio for part in parts])
+
+    def arriving(self, text: str, seed: int) -> np.ndarray:
+        parts = self.voice.stream(iter(text), seed=seed, max_seconds=self.seconds)
         return np.concatenate([part.audio for part in parts])
 
     def close_early(self, text: str, seed: int) -> np.ndarray:

@@ -343,6 +343,7 @@ SERVE_HTTP = """
 import base64, json, os, signal, socket, sys, threading
 import httpx
 import mlx_port
+from websockets.sync.client import connect
 from mlx_port.commands.main import run
 from tts_core.audio.formats.raw import pcm16
 with socket.socket() as free:
@@ -369,7 +370,20 @@ def ask():
         batch = http.post("/v1/audio/speech/batch", json={"items": [body, body]}).json()["items"]
         batch = [base64.b64decode(item["audio"]) == heard.content for item in batch]
         same = [same, audio == heard.content, *batch]
-        print(json.dumps([heard.headers["x-seed"], same, words, strange, other]))
+        live, early, sound = [], None, b""
+        with connect(f"ws://127.0.0.1:{port}/v1/audio/speech/stream", proxy=None) as socket:
+            tell = lambda kind, **more: socket.send(json.dumps({"type": kind, **more}))
+            tell("start", seed=5, frames_per_word=4)
+            for fragment in ("Pol", "ly wants", " [pause", ":0.35] mo"): tell("text", text=fragment)
+            for frame in socket:
+                if isinstance(frame, str): live.append(json.loads(frame))
+                else: sound += frame
+                if early is None and any(event["type"] == "word" for event in live):
+                    early = [event.get("text") for event in live]
+                    tell("text", text="re")
+                    tell("end")
+        seconds = [whole.audio_seconds, len(sound) / 48_000]
+        print(json.dumps([heard.headers["x-seed"], same, words, strange, other, early, live, seconds]))
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -379,16 +393,27 @@ assert run(["serve", "--model", sys.argv[1], "--port", str(port), "--quiet"]) ==
 
 
 def test_it_speaks_through_the_server(script, converted):
-    """Under an alias, with its own options and the times of its words; no line of the server knows it."""
+    """Under an alias, with its own options and the times of its words, and while its text arrives; no line of
+    the server knows it.
+    """
     pytest.importorskip("mlx.core", reason="MLX holds a network")
-    for name in ("starlette", "uvicorn", "prometheus_client", "python_multipart", "httpx"):
+    for name in ("starlette", "uvicorn", "prometheus_client", "python_multipart", "websockets", "httpx"):
         pytest.importorskip(name, reason=f"{name} is not installed: extra serve")
-    seed, same, words, strange, other = json.loads(script(SERVE_HTTP, converted("plain")))
+    found = json.loads(script(SERVE_HTTP, converted("plain")))
+    seed, same, words, strange, other, early, live, seconds = found
     assert (seed, same) == ("5", [True] * 4)
     assert [word[0] for word in words] == ["Polly", "wants", "more"]
     np.testing.assert_allclose([word[2] - word[1] for word in words], 4 * 512 / 44_100, rtol=1e-9)
     assert strange == "frame_per_word: no such field; did you mean frames_per_word?"
     assert other.startswith("temperature: no such field; there is input, model, voice, ")
+    assert early == [None, "Polly"], "a word is heard while the text arrives"
+    assert live[0] == {"type": "started", "sample_rate": 24000, "seed": 5}
+    assert live[-1] == {"type": "done", "finish_reason": "stop"}
+    heard = [(event["text"], event["start"]) for event in live if event["type"] == "word"]
+    assert [word for word, _ in heard] == ["Polly", "wants", "more"]
+    np.testing.assert_allclose([start for _, start in heard], [word[1] for word in words], rtol=1e-9)
+    assert [event["text"] for event in live if event["type"] == "piece"] == ["Polly", "wants", "more"]
+    assert abs(seconds[0] - seconds[1]) < 0.001
 
 
 def test_it_speaks_in_bulk(script, converted, tmp_path):

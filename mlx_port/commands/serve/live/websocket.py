@@ -161,5 +161,8 @@ class _Connection:
         except TimeoutError:
             message = f"client: no sound was read for {self.limits.stall_seconds:g} s"
             raise ApiError(408, message, code="stalled") from None
-        except OSError:
+        except (
+            OSError,
+            RuntimeError,
+        ):  # RuntimeError: uvicorn has closed it, as for a frame that is too large
             raise LeftError from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
@@ -66,12 +66,13 @@ def client(server: Served | str, headers: dict[str, str] | None = None) -> Itera
 
 
 def said(server: Served, *texts: str, **start: Any) -> Client:
-    """Speak texts to the end."""
+    """Speak texts to the end, or to the server's close."""
     with client(server) as found:
-        found.send("start", **start)
-        for text in texts:
-            found.send("text", text=text)
-        found.send("end")
+        with suppress(ConnectionClosed):
+            found.send("start", **start)
+            for text in texts:
+                found.send("text", text=text)
+            found.send("end")
         found.end()
     return found
 
