@@ -22,6 +22,7 @@ from tts_core.memory.fits import halves_of, largest, narrower
 from tts_core.memory.terms import BYTES, LIVE, LOGITS, Estimate, Phase, Term, libraries, scores, stored_as
 
 CACHE_CHUNK = 256  # rows by which a cache grows
+FIXED = ("torch-cuda",)  # backends whose caches are allocated at once
 
 
 @dataclass(frozen=True)

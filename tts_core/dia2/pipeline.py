@@ -20,6 +20,7 @@ from tts_core.codecs.mimi import MimiConfig
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import Configs
 from tts_core.dia2.config import Dia2Config
+from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Changes, Dia2Options
 from tts_core.dia2.request import Facts, Request, one_each, request
 from tts_core.dia2.session import Dia2Session, check_memory
@@ -216,7 +217,9 @@ class Dia2Pipeline:
 
     def _together(self, asked: Sequence[Request], watch: Watch) -> list[GenerationResult]:
         """Speak requests in one batch, each as soon as it fits; in their order."""
-        session, expected = self.session(len(asked)), sum(one.seconds for one in asked)
+        longest = replace(Dia2Job.together([one.job() for one in asked]), texts=1)
+        session = Dia2Session(self.engine, len(asked), self._rehearsal, job=longest)
+        expected = sum(one.seconds for one in asked)
         waiting, made = deque(enumerate(asked)), 0
         places, parts = dict[int, int](), [list[GenerationResult]() for _ in asked]
         watch.tell("prompt", 0, expected)

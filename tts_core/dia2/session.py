@@ -16,11 +16,13 @@ import numpy as np
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.config import config_of
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.memory import Dia2Job, cached_rows, check_running, estimate
+from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
 from tts_core.dia2.reading import Feed
 from tts_core.dia2.request import Request, longest_frames, longest_prefix
 from tts_core.dia2.speaking import Speaking
 from tts_core.errors import SpeechError
+from tts_core.memory.fits import largest
+from tts_core.memory.terms import Estimate
 from tts_core.serving.session import Event, Failed, Part
 
 if TYPE_CHECKING:
@@ -49,16 +51,20 @@ class _Drawn:
 class Dia2Session:
     """A running batch of at most `places` requests; it follows tts_core.serving.session.Session.
 
-    rehearsal: builds a short request.  job: the only one that will join; None for any.
+    Raises ResourceError for too little memory.
+
+    rehearsal: builds a short request.  job: bounds each that will join; None for any.
     """
 
     def __init__(
         self, engine: Engine, places: int, rehearsal: Callable[[], Request], *, job: Dia2Job | None = None
     ):
-        self.engine, self.places, self._rehearsal = engine, places, rehearsal
+        self.engine, self._rehearsal = engine, rehearsal
         config = config_of(engine.configs, "dia2", Dia2Config)
         longest = job or Dia2Job(longest_frames(config), longest_prefix(config))
-        self.slots = engine.slots(places, cached_rows(config, longest), guided=longest.guided)
+        self._is_fixed = engine.host.backend in FIXED
+        self.places = self._fitting(places, longest)
+        self.slots = engine.slots(self.places, cached_rows(config, longest), guided=longest.guided)
         self.spoken: dict[int, _Spoken] = {}
         self._drawn: _Drawn | None = None
         self._voices = VoiceCache()
@@ -87,6 +93,8 @@ class Dia2Session:
 
     def fits(self, request: Request, *, promised: int = 0) -> bool:
         """As in Session."""
+        if self._is_fixed:
+            return self.running < self.places
         if not self.spoken:
             self._free = self.engine.host.free_bytes()
             check_memory(self.engine, request.job(), self._free)
@@ -186,12 +194,26 @@ class Dia2Session:
         one.slot = min(set(range(self.places)) - taken)
         self.slots.join(one.slot, one.speaking.joining())
 
+    def _fitting(self, places: int, longest: Dia2Job) -> int:
+        """Limit the places to those whose memory can be allocated at once, where it is. Raises ResourceError
+        if not even one can.
+        """
+        free = self.engine.host.free_bytes()
+        if not self._is_fixed or free is None:
+            return places
+        check_memory(self.engine, longest, free)
+        return largest(places, lambda texts: self._estimate([longest] * texts).running <= free)
+
     def _takes(self, jobs: Sequence[Dia2Job]) -> int:
-        host = self.engine.host
-        together = Dia2Job.together(jobs)
+        """Bound the bytes that jobs may still allocate."""
+        found = self._estimate(jobs)
+        return found.running - (found["cache"].bytes if self._is_fixed else 0)
+
+    def _estimate(self, jobs: Sequence[Dia2Job]) -> Estimate:
+        host, together = self.engine.host, Dia2Job.together(jobs)
         return estimate(
             self.engine.configs, together, dtype=host.dtype, backend=host.backend, policy=self.engine.policy
-        ).running
+        )
 
 
 def check_memory(engine: Engine, job: Dia2Job, free: int | None) -> None:

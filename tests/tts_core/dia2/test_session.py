@@ -1,0 +1,57 @@
+"""Places of Dia2's running batch where its slots allocate all of their memory at once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tts_core.codecs.mimi import MIMI_24KHZ, POLICY
+from tts_core.dia2.memory import Dia2Job, estimate
+from tts_core.dia2.session import Dia2Session
+from tts_core.dia2.spec import DIA2_2B
+from tts_core.errors import ResourceError
+
+CONFIGS = {"dia2": DIA2_2B, "mimi": MIMI_24KHZ}
+JOB = Dia2Job(frames=100)
+NOTHING: Any = None
+
+
+def engine(backend: str, free: int | None) -> Any:
+    host = SimpleNamespace(
+        backend=backend, dtype="bfloat16", free_bytes=lambda: free, reset_peak=lambda: None
+    )
+    opened: list[tuple[int, int]] = []
+
+    def slots(texts: int, rows: int, *, guided: bool) -> object:
+        opened.append((texts, rows))
+        return object()
+
+    return SimpleNamespace(configs=CONFIGS, policy=POLICY, host=host, slots=slots, opened=opened)
+
+
+def needed(texts: int) -> int:
+    job = Dia2Job(JOB.frames, texts=texts)
+    return estimate(CONFIGS, job, dtype="bfloat16", backend="torch-cuda", policy=POLICY).running
+
+
+@pytest.mark.parametrize(("free", "places"), [(needed(3), 3), (needed(4) - 1, 3), (needed(9), 8), (None, 8)])
+def test_as_many_places_as_fit(free: int | None, places: int) -> None:
+    """They are known to fit: what the slots took does not count again."""
+    made = engine("torch-cuda", free)
+    session: Any = Dia2Session(made, 8, NOTHING, job=JOB)
+    assert (session.places, made.opened) == (places, [(places, JOB.frames + DIA2_2B.longest_delay - 1)])
+    made.host.free_bytes = lambda: 0
+    assert session.fits(NOTHING)
+    session.spoken = dict.fromkeys(range(places))
+    assert not session.fits(NOTHING)
+
+
+def test_elsewhere_texts_take_memory_as_they_come() -> None:
+    assert Dia2Session(engine("mlx-metal", 1), 8, NOTHING, job=JOB).places == 8
+
+
+def test_not_even_one() -> None:
+    with pytest.raises(ResourceError):
+        Dia2Session(engine("torch-cuda", needed(1) - 1), 8, NOTHING, job=JOB)
