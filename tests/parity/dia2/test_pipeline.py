@@ -112,7 +112,7 @@ def test_words_are_in_captions_and_follow_the_speed(pipeline, usual):
         assert two.start == pytest.approx(2 * one.start)
     [cue] = usual.captions()
     assert cue.words == usual.words
-    assert "<00:00:00.160>Hello" in usual.captions().vtt()
+    assert "<00:00:00.160>[S1] Hello <00:00:00.640>there" in usual.captions().vtt()
 
 
 def test_a_long_text_is_spoken_in_pieces_with_one_voice(long):
