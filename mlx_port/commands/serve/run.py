@@ -149,7 +149,7 @@ def http(service: Service, look: Callable[[], Awaitable[None]]) -> uvicorn.Confi
         port=settings.port,
         http=HttpConnection,
         ws=WebSocketConnection,
-        ws_max_size=4 * settings.limits.message,  # between the two the client is told
+        ws_max_size=4 * settings.limits.message,  # a message between both limits gets an error
         ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,

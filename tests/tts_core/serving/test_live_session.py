@@ -26,7 +26,7 @@ FIRST, SECOND, THIRD = "One two three four five.", "Six seven eight nine ten.", 
 
 
 class Spoken:
-    """A source of the speaker, which is not fed. calls: places that were opened."""
+    """A source of the speaker, which is not fed."""
 
     fed = False
 

@@ -241,9 +241,9 @@ def test_a_client_that_leaves_frees_its_place(tmp_path: Path, moment: str) -> No
             if moment == "ended":
                 found.send("end")
             found.connection.socket.close()
-        gate.release(1000)
         left = 'mlx_port_live_total{kind="websocket",outcome="left"}'
         until(lambda: server.figure(left) == 1)
+        gate.release(1000)
         until(lambda: server.service.engine.statistics().running == 0)
 
 

@@ -203,6 +203,7 @@ def test_clients_that_leave_or_stand_still(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
         asked(server, leave)
+        until(lambda: server.figure("mlx_port_live_connections") == 0)
         gate.release(1000)
         until(lambda: server.service.engine.statistics().outcomes.get("cancelled") == 1)
         halves = (b"", b'{"type": "desc', b'{"type": "ping", "data_length": 5}\n{')
