@@ -15,6 +15,10 @@ os.environ["MLX_ENABLE_TF32"] = "0"  # read when MLX is imported
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.load_profile("untimed")
 
 if importlib.util.find_spec("torch") is not None:
     import torch

@@ -82,11 +82,11 @@ def test_every_form_of_a_small_model(tmp_path: Path) -> None:
     assert list(sizes) == [
         ("torch", "float32"),
         ("torch", "bfloat16"),
-        *(("mlx", name) for name in ("float32", "bfloat16", "8-bit", "4-bit")),
+        *(("mlx", name) for name in ("float32", "bfloat16", "8-bit", "6-bit", "4-bit")),
     ]
     assert sizes["torch", "bfloat16"] * 2 == sizes["torch", "float32"]
     assert sizes["mlx", "bfloat16"] < sizes["mlx", "float32"]
-    assert sizes["mlx", "4-bit"] < sizes["mlx", "8-bit"] < sizes["mlx", "float32"]
+    assert sizes["mlx", "4-bit"] < sizes["mlx", "6-bit"] < sizes["mlx", "8-bit"] < sizes["mlx", "float32"]
 
 
 def test_speed_leaves_the_first_text_out() -> None:

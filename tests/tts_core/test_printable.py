@@ -43,7 +43,7 @@ def test_escapes_say_which_character_it_was() -> None:
 @given(st.text(st.characters(), max_size=3000))
 @example("\x1b" * 400)
 @example("a" * LONGEST + "\x1b")
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_line_is_bounded_and_stays_as_it_is(text: str) -> None:
     line = one_line(text)
     assert len(line) <= LONGEST

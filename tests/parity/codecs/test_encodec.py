@@ -197,7 +197,7 @@ SHAPES = st.builds(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(config=SHAPES, largest=st.integers(1, 12), hops=st.integers(1, 40), more=st.integers(0, 100))
 def test_windows_of_any_shape_are_exact(config: EncodecConfig, largest: int, hops: int, more: int) -> None:
     """In float64 one missing sample of context has a million times the error of rounding."""

@@ -266,7 +266,7 @@ SHAPES = st.builds(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(config=SHAPES, largest=st.integers(1, 12), hops=st.integers(1, 30), more=st.integers(0, 100))
 def test_windows_of_any_shape_are_exact(config: MimiConfig, largest: int, hops: int, more: int) -> None:
     """In float64 one missing step of context has a million times the error of rounding."""

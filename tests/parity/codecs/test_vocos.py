@@ -146,7 +146,7 @@ def test_a_prefix_decodes_as_in_the_whole(config: VocosConfig) -> None:
             assert (short != late).any()  # one frame less is too few
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     hop=st.integers(1, 6).map(lambda half: 2 * half),
     overlap=st.integers(1, 12).map(lambda half: 2 * half),

@@ -70,7 +70,7 @@ def test_the_speech_is_that_of_the_pieces() -> None:
     np.testing.assert_array_equal(made[800 : 800 + fade], stretch(WAVES[0], RATE, 1.3)[:fade])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 900), min_size=1, max_size=4), min_size=1, max_size=4),
     st.lists(st.sampled_from((None, 0.01, 0.2)), min_size=5, max_size=5),

@@ -126,7 +126,7 @@ def test_silence_stays_silent() -> None:
     assert not stretch(np.zeros(RATE, np.float32), RATE, 1.4).any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 4000), min_size=1, max_size=8), st.sampled_from(SPEEDS))
 def test_chunks_give_what_the_whole_gives(lengths: list[int], speed: float) -> None:
     """Equal bit for bit; output never depends on later input."""

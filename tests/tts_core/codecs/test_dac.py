@@ -193,7 +193,7 @@ def test_lengths(strides):
 
 
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=2), st.integers(1, 24), st.data())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_decode_windows_equal_the_whole_decode(strides, frames, data):
     config = _codec(strides)
     hop, layers = config.hop_length, decoder_layers(config)
@@ -212,7 +212,7 @@ def test_decode_windows_equal_the_whole_decode(strides, frames, data):
 
 
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=2), st.integers(1, 20), st.data())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_encode_windows_equal_the_whole_encode(strides, frames, data):
     config = _codec(strides)
     hop, layers = config.hop_length, encoder_layers(config)

@@ -117,7 +117,7 @@ CONFIGS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(config=CONFIGS)
 def test_shapes_tell_every_size(config):
     shapes = parameter_shapes(config)
@@ -144,7 +144,7 @@ def test_shapes_of_something_else_are_refused(damage):
         from_shapes(shapes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(config=CONFIGS)
 def test_mlx_axes_move_channels_last(config):
     """(out, k, in) for both kinds; a transposed convolution has half as many outputs as inputs."""

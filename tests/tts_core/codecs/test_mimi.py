@@ -179,7 +179,7 @@ CONFIGS = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(config=CONFIGS)
 def test_mlx_axes_move_channels_last(config: MimiConfig):
     """(out, k, in) for both kinds; a transposed convolution has half as many outputs as inputs."""
@@ -196,7 +196,7 @@ def test_mlx_axes_move_channels_last(config: MimiConfig):
     assert len(transposed_layers(config)) == len(config.upsampling_ratios)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(config=CONFIGS)
 def test_every_tensor_belongs_to_a_stage(config: MimiConfig):
     names = list(parameter_shapes(config))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tiny.dia import dac_config, dia_config
@@ -58,7 +58,6 @@ def test_a_speaker_after_a_pause_is_an_anchor() -> None:
     assert [piece.anchors for piece in pieces] == [(), (0,), (0, 1)]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(("[S1] Hello there.", "[S2] Oh!", "one two three, four", "So.")), min_size=1),
     st.lists(st.sampled_from((0.0, 0.5, 2.0)), min_size=30, max_size=30),

@@ -73,7 +73,7 @@ def test_the_originals_breaks_without_a_number_are_refused(text):
 TEXT = '[S1] Hello there, friend. [pause:0.5] It\'s [S2] Oh! <break time="1s"/> (laughs) [S1]Yes. '
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(cuts=st.lists(st.integers(0, len(TEXT)), max_size=12).map(sorted))
 def test_text_in_pieces_is_the_whole_text(cuts):
     """Cut anywhere: within words, tags and breaks."""
@@ -129,7 +129,7 @@ def test_what_fits_no_piece_is_refused():
         cut(READER, [Entry((), "", 2000)], 1400)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_piece_ends_within_the_context_whatever_the_actions(data):
     """longest_steps bounds the machine for any action at every step."""

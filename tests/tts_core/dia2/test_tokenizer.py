@@ -37,7 +37,7 @@ TEXTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(parts=TEXTS)
 def test_ids_are_the_librarys(parts):
     library = pytest.importorskip("tokenizers").Tokenizer.from_file(str(FILE))

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.tts_core.growth import peak_bytes
@@ -40,7 +40,6 @@ START, END = 263, 264
 @given(st.text(max_size=80))
 @example("  two  spaces\r\n\r\n and\tmore ")
 @example("日本語 naïve 🙂 ́")
-@settings(deadline=None)
 def test_text_survives(text):
     ids = VOCABULARY.text.encode(text, specials="none")
     assert VOCABULARY.text.decode(ids) == text
@@ -48,7 +47,6 @@ def test_text_survives(text):
 
 
 @given(st.lists(st.integers(0, 1023) | st.integers(0, 12), max_size=80))
-@settings(deadline=None)
 def test_codes_survive(codes):
     ids = VOCABULARY.speech.encode(codes)
     assert VOCABULARY.speech.decode(ids) == codes

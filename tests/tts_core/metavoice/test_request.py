@@ -69,7 +69,7 @@ def test_pieces_are_of_whole_sentences_and_fit_the_windows() -> None:
         assert len(piece.first) + piece.limit(piece.frames) <= FIRST.max_position_embeddings
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.text(st.sampled_from("aé bC.,!?…\n\t*'“12"), max_size=400), st.integers(1, 300))
 def test_nothing_is_dropped_and_no_piece_is_too_long(text: str, most: int) -> None:
     if not any(char.isalnum() for char in text):

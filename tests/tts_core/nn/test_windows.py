@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tts_core.nn.windows import Conv, ConvTranspose, growing, input_span, output_length
@@ -76,7 +76,6 @@ def test_output_length(layer, length):
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
-@settings(deadline=None)
 def test_upsampling_stack_in_windows_equals_the_whole_run(blocks, data):
     """Layers like those of a codec's decoder: a window of input_span gives the whole run's outputs."""
     layers: list = [Conv(3, padding=1)]
@@ -100,7 +99,6 @@ def test_upsampling_stack_in_windows_equals_the_whole_run(blocks, data):
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=3), st.data())
-@settings(deadline=None)
 def test_downsampling_stack_in_windows_equals_the_whole_run(blocks, data):
     """Layers like those of a codec's encoder. Windows start at whole hops, so strides keep their phase."""
     layers: list = [Conv(3, padding=1)]

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tts_core.text.bpe import merge, pairs_of_ranks, splitter
@@ -46,7 +46,6 @@ def tables(draw: st.DrawFn) -> dict[tuple[int, int], int]:
 
 
 @given(st.lists(st.integers(0, 3), max_size=60), tables())
-@settings(deadline=None)
 def test_merge_is_the_round_by_round_form(ids, pairs):
     assert merge(ids, pairs) == plain(ids, pairs)
 
@@ -56,7 +55,6 @@ def test_merge_is_the_round_by_round_form(ids, pairs):
     st.sets(st.text("ab", min_size=2, max_size=5).map(str.encode), max_size=20),
     st.randoms(use_true_random=False),
 )
-@settings(deadline=None)
 def test_ranks_in_any_order(data, longer, chance):
     """Tiktoken's form, in which a longer token may come before its parts."""
     tokens = [*sorted(longer), b"a", b"b"]
