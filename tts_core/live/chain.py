@@ -47,10 +47,8 @@ class Chain:
             options = replace(options, max_seconds=None)
         self._ask, self._options, self._voices = ask, options, voices
         self._place = self._segment = self._rows = 0
-        self._seconds, self._sounding = (
-            0.0,
-            0.0,
-        )  # of computing, up to the piece under way; to the first sound
+        self._seconds = 0.0  # of computing, up to the piece under way
+        self._sounding = 0.0  # seconds to the first sound
         self._request: Any = None
         self._codes: list[np.ndarray] = []  # of the piece under way
         self._joiner: Joiner | None = None
