@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import huggingface_hub
+import huggingface_hub.constants
+import huggingface_hub.errors
 import pytest
 
 from converters import cli
