@@ -1,4 +1,4 @@
-"""How long a long text will take to compute, from a short measurement."""
+"""Estimate of the time to compute a long text, from a short measurement."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ WARM_UP, TIMED = "Yes.", "This sentence is spoken to measure the speed."
 
 
 def seconds_to_compute(pipeline: Pipeline, ask: Callable[[str], Any], seconds: float) -> float | None:
-    """Estimate the seconds that so many seconds of speech take, by speaking a sentence unheard.
+    """Estimate the seconds that it takes to compute speech, by speaking a sentence unheard.
 
-    ask: builds the request of a text, with voice and options of the long one. None if that sentence fails.
+    seconds: of speech.  ask: builds the request of a text, with voice and options of the long one. None if
+    that sentence fails.
     """
     try:
         list(pipeline.speak(ask(WARM_UP)))

@@ -170,7 +170,7 @@ class Slots:
             self.drawing = self.drawings[settings]
 
     def _make_room(self, length: int) -> None:
-        """Let the buffers of keys and values grow to hold so many of each row."""
+        """Let the buffers of keys and values grow to this many of each row."""
         short = _chunks(length) - self.cache[0][0].shape[2]
         if short > 0:
             for held in self.cache:

@@ -50,7 +50,7 @@ class Step:
         return self.drawn(self.logits(codes, t), codes, t, numbers)
 
     def drawn(self, logits: mx.array, codes: mx.array, t: mx.array, numbers: mx.array) -> mx.array:
-        """Draw the cells below, given logits as of `logits`. Other arguments as in __call__."""
+        """Draw the cells below, given the result of `logits`. Other arguments as in __call__."""
         at, per_cell = at_timestep(self.table, t), self.settings.draws == "per cell"
         log_p = self.log_posterior(logits, codes, t)
         own = numbers[:, self.first_frame :, self.first_book :]

@@ -182,7 +182,7 @@ class PlainSlots:
         self.groups = [(sampling, torch.tensor(rows, device=device)) for sampling, rows in groups.items()]
 
     def _make_room(self, length: int) -> None:
-        """Let the buffers of keys and values grow to hold so many of each row."""
+        """Let the buffers of keys and values grow to this many of each row."""
         short = _chunks(length) - self.cache[0][0].shape[2]
         if short > 0:
             for index, held in enumerate(self.cache):

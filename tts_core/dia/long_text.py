@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 
 from tts_core.dia.grid import DelayGrid
-from tts_core.dia.request import Batch, Request, Voice
+from tts_core.dia.request import Batch, Request
 from tts_core.dia.text import prepare, tokenize, turns
+from tts_core.dia.voice import Voice
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, SpokenPiece
 

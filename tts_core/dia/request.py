@@ -21,10 +21,10 @@ from tts_core.dia.pieces import Piece, bare, read, seconds
 from tts_core.dia.reading import choose_rules, notes, readable
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import paused, prepare, rewritten, rewritten_transcript, tokenize
+from tts_core.dia.voice import Voice, read_voice
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.prompt import Prompt
 from tts_core.text.breaks import Paused
 from tts_core.text.duration import longest_frames
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
@@ -32,30 +32,6 @@ from tts_core.text.rules import NO_RULES, TextRules, read_rules
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and characters that UTF-8 cannot encode
 VOICES = Dialogue  # of a text that arrives in pieces
 ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
-
-
-@dataclass(frozen=True, eq=False)
-class Voice:
-    """A checked reference: samples (L,) float32, not yet encoded, or codes (Q, P) int32, or codes that
-    follow samples.
-
-    frames: of both.  transcript: None if the text already contains it.
-    """
-
-    frames: int
-    samples: np.ndarray | None = None
-    codes: np.ndarray | None = None
-    transcript: str | None = None
-
-    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Voice:
-        """Return the voice as codes. encode: samples (L,) → codes (Q, P) int32."""
-        if self.samples is None:
-            return self
-        codes = encode(self.samples)
-        if self.codes is not None:
-            codes = np.concatenate([codes, self.codes], axis=1)
-        assert codes.shape[1] == self.frames, "the codec encodes a frame per started hop"
-        return replace(self, samples=None, codes=codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,19 +327,6 @@ def together(options: Sequence[DiaOptions]) -> DiaOptions:
     )
 
 
-def _continued(first: Voice | None, then: Voice | None) -> Voice:
-    assert first is not None
-    assert then is not None
-    assert then.codes is not None
-    codes = [then.codes] if first.codes is None else [first.codes, then.codes]
-    return replace(
-        first,
-        frames=first.frames + then.frames,
-        codes=np.concatenate(codes, axis=1),
-        transcript=f"{first.transcript} {then.transcript}",
-    )
-
-
 def _heard(voice: Voice | None, rules: TextRules, options: DiaOptions) -> Voice | None:
     """The voice with its transcript as it is read."""
     if voice is None or voice.transcript is None or rules == NO_RULES:
@@ -469,43 +432,3 @@ def _tokens(config: DiaConfig, text: str, place: int) -> np.ndarray:
             f"text {place}: {len(tokens)} bytes, limit {config.max_text_bytes}; split it at a turn"
         )
     return tokens
-
-
-def read_voice(
-    config: DiaConfig, codec: DacConfig, prompt: PromptLike, where: str | None = None
-) -> Voice | None:
-    """Check a prompt for Dia. An array is taken as codes whose transcript the text already contains. A second
-    reference, as codes with a transcript, continues the first.
-
-    where: name in messages; None uses the prompt's own. Raises UsageError for a reference Dia cannot use.
-    """
-    if prompt is None:
-        return None
-    if isinstance(prompt, Prompt) and len(prompt.references) == 2 and prompt.references[1].codes is not None:
-        first, then = (read_voice(config, codec, Prompt((one,)), where) for one in prompt.references)
-        return _continued(first, then)
-    if isinstance(prompt, str | bytes):
-        raise UsageError(f"{where or 'prompt'}: {prompt!r:.60} is text; give Prompt.from_file(path, text)")
-    given = prompt.one if isinstance(prompt, Prompt) else None
-    where = where or ("prompt" if given is None else given.name)
-    if given is not None and given.text is None:
-        raise UsageError(f"{where}: its transcript is missing; Dia needs the words of the reference")
-    samples = None if given is None else given.samples(codec.sample_rate, where)
-    if given is not None and samples is not None:
-        frames = -(-len(samples) // codec.hop_length)
-        if frames >= config.max_frames:
-            seconds, most = len(samples) / codec.sample_rate, config.max_frames / codec.frame_rate
-            raise UsageError(
-                f"{where}: {seconds:.1f} s leave no room for speech; this model's limit is {most:.1f} s, "
-                "reference included; give 5 to 10 s"
-            )
-        return Voice(frames, samples=samples, transcript=given.text)
-    codes = np.asarray(prompt if given is None else given.codes)
-    channels, entries = config.decoder_config.num_channels, config.eos_token_id
-    if codes.ndim != 2 or codes.shape[0] != channels:
-        raise UsageError(f"{where}: codes of shape {codes.shape}; expected ({channels}, frames)")
-    if codes.dtype.kind not in "iu":
-        raise UsageError(f"{where}: codes of type {codes.dtype}; give whole numbers")
-    if codes.size and not (codes.min() >= 0 and codes.max() < entries):
-        raise UsageError(f"{where}: codes outside 0 .. {entries - 1}")
-    return Voice(codes.shape[1], codes=codes.astype(np.int32), transcript=given and given.text)

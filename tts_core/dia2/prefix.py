@@ -18,7 +18,7 @@ FIRST_DELAY = 3  # steps by which the first speaker's words come late; the secon
 
 @dataclass(frozen=True, eq=False)
 class Prefix:
-    """What a run begins with. codes: (Q, P) int32.  steps: at which a new word is forced."""
+    """The voice that a run continues. codes: (Q, P) int32.  steps: at which a new word is forced."""
 
     codes: np.ndarray
     entries: tuple[Entry, ...]

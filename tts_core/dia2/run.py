@@ -138,7 +138,7 @@ class Run:
 
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
-        """Whether the text was spoken to its end."""
+        """True if the text was spoken to its end."""
         return "stop" if self.cutoff is not None and self.step >= self.cutoff else "length"
 
     @property

@@ -9,7 +9,7 @@ COLDEST = 1e-6  # the lowest temperature that is not greedy
 
 @dataclass(frozen=True)
 class Choice:
-    """How an id is chosen. Guidance only picks candidates; the conditional logits are sampled from.
+    """Settings of the choice of an id. Guidance only picks candidates; the conditional logits are sampled.
 
     cfg_scale: 1 turns guidance off.  cfg_filter_k: candidates by guided logits; 0 keeps all.
     temperature: 0 takes the likeliest candidate.  top_k: then by probability; 0 keeps all.

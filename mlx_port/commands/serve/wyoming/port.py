@@ -32,7 +32,7 @@ class WyomingPort:
         self.address = self._server.sockets[0].getsockname()[:2]
 
     async def stop(self, seconds: float) -> None:
-        """Close; speech under way may end within so many seconds."""
+        """Close; speech under way may end within `seconds`."""
         if self._server is None:
             return
         self._server.close()
