@@ -82,7 +82,7 @@ class Machine:
         output = self.new_word if asks else self._padding()
         if self.ahead == 0:
             return Emitted(output, output, took)
-        if asks:
+        if output == self.new_word:  # also as a token of a word
             return Emitted(self._next(self.pending), self.new_word, took)
         return Emitted(output, self._next(self.look), took)
 

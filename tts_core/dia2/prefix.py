@@ -35,13 +35,15 @@ def align(
 ) -> tuple[list[Entry], list[int]]:
     """Turn the words of one recording into entries, and the steps at which they begin.
 
-    speaker: 0 or 1.  words: with start and end in seconds; an unknown end is the next word's start.
+    speaker: 0 or 1; a tag that the tokenizer lacks is left out.  words: with start and end in seconds; an
+    unknown end is the next word's start.
     """
     entries, steps, current = [], [], 0
+    tag = f"{SPEAKERS[speaker]} " if SPEAKERS[speaker] in tokenizer.added else ""
     for place, word in enumerate(words):
         is_last = place == len(words) - 1
         end = word.start if word.end is None else word.end
-        tokens = tokenizer.encode(word.text if place else f"{SPEAKERS[speaker]} {word.text}")
+        tokens = tokenizer.encode(word.text if place else tag + word.text)
         start = max(current + 1, round(word.start * frame_rate))
         current = start + len(tokens)
         following = max(current + 1, round((end if is_last else words[place + 1].start) * frame_rate))

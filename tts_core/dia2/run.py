@@ -65,14 +65,15 @@ class Run:
 
     def warm_up(self) -> np.ndarray:
         """Return the inputs of the prefix's steps, whose actions are forced. (P, 2 + Q) int32."""
-        rows = []
+        config, rows = self.config, []
         for step in range(self.prefix.frames if self.prefix else 0):
             assert self.prefix is not None
             rows.append([*self.text, *self.grid.read(step)])
             self.texts.append(self.text)
-            emitted = self.machine.step(step, int(step in self.prefix.steps), is_forced=True)
+            forced = config.text_new_word_id if step in self.prefix.steps else config.text_pad_id
+            emitted = self.machine.step(step, forced, is_forced=True)
             self.text = emitted.main, emitted.second
-        return np.array(rows, np.int32).reshape(-1, 2 + self.config.n_streams)
+        return np.array(rows, np.int32).reshape(-1, 2 + config.n_streams)
 
     def tokens(self) -> np.ndarray:
         """Return the inputs of the next step; FREE for a code of the step before that was not accepted yet.
@@ -146,11 +147,11 @@ class Run:
         """First frame of the result; None while it depends on steps to come."""
         if self.keeps_prefix:
             return 0
-        if self.config.second_stream_ahead:  # the main stream never shows the id of a new word
-            return self.start
-        if self.first_word is None and not self.is_done:
-            return None
-        first = self.start if self.first_word is None else max(self.first_word, 0)
+        first = self.start  # with lookahead the main stream does not show new words
+        if not self.config.second_stream_ahead:
+            if self.first_word is None and not self.is_done:
+                return None
+            first = self.start if self.first_word is None else max(self.first_word, 0)
         return first if not self.is_done or first < self.grid.frames else 0
 
     @property

@@ -49,11 +49,9 @@ class Reader:
 
     @classmethod
     def of(cls, tokenizer: Encoder, new_word: int, frame_rate: float) -> Reader:
-        """Take the speakers' ids from the tokenizer; `new_word` if it lacks one."""
-        known = tokenizer.added
-        if all(tag in known for tag in SPEAKERS):
-            return cls(tokenizer, (known[SPEAKERS[0]], known[SPEAKERS[1]]), frame_rate)
-        return cls(tokenizer, (new_word, new_word), frame_rate)
+        """Take the speakers' ids from the tokenizer; `new_word` for one that it lacks."""
+        first, second = (tokenizer.added.get(tag, new_word) for tag in SPEAKERS)
+        return cls(tokenizer, (first, second), frame_rate)
 
     def entries(self, script: str | Sequence[str]) -> list[Entry]:
         """Read a script, or its turns, as one line. Raises UsageError for a break of unreadable length."""
@@ -63,7 +61,7 @@ class Reader:
         """Read lines whose speakers alternate, from the first on."""
         announced, found = -1, []
         for number, line in enumerate(lines):
-            words, announced = self._line(line, self.speakers[number % 2], announced)
+            words, announced = self._line(line, number % 2, announced)
             found += words
         return found
 
@@ -72,18 +70,19 @@ class Reader:
         return self._line(text, None, -1)[0]
 
     def _line(self, line: str, speaker: int | None, announced: int) -> tuple[list[Entry], int]:
-        """Read a line; its first word begins with `speaker` if that was not announced last."""
+        """Read a line; its first word begins with the id of `speaker`, 0 or 1, unless announced last."""
         found, tag, first = [], "", True
         for piece in _pieces(line):
             if not isinstance(piece, str):
                 frames = round(piece * self.frame_rate)  # half to even, as in upstream
                 found += [Entry((), "", frames)] if frames else []
-            elif piece in SPEAKERS:
-                tag = piece
+            elif piece in SPEAKERS:  # the first of equal ids, as in upstream, for a tokenizer without tags
+                tag = SPEAKERS[self.speakers.index(self.speakers[SPEAKERS.index(piece)])]
             else:
                 tokens = self.tokenizer.encode(f"{tag} {piece}" if tag else piece)
                 if first and speaker is not None and announced != speaker:
-                    tokens = tokens if tokens[:1] == [speaker] else [speaker, *tokens]
+                    own = [self.speakers[speaker]]
+                    tokens = tokens if tokens[:1] == own else own + tokens
                     announced = speaker
                 found.append(Entry(tuple(tokens), piece, len(tokens)))
                 tag, first = "", False

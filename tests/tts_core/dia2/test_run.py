@@ -1,5 +1,7 @@
 """One run's bookkeeping: the beginning of a speech as a voice for others, and words that come late."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tts_core.dia2.run import Run
 from tts_core.dia2.script import Entry
 
 ENTRIES = [Entry((20 + n, 30 + n), f"w{n}", 2) for n in range(5)]
+CODES = np.zeros((dia2_config().n_streams, 8), np.int32)  # of a prefix
 
 
 def spoken(config, entries, **given) -> Run:
@@ -54,11 +57,27 @@ def test_a_break_before_the_speech_is_no_part_of_its_beginning():
 
 
 def test_words_of_a_prefix_that_were_not_taken_are_named():
-    codes = np.zeros((dia2_config().n_streams, 8), np.int32)
-    late = Prefix(codes, tuple(ENTRIES[:3]), frozenset({1, 2, 9}))
+    late = Prefix(CODES, tuple(ENTRIES[:3]), frozenset({1, 2, 9}))
     run = Run(dia2_config(), ENTRIES[3:], prefix=late)
     run.warm_up()
     assert run.late_words() == ["w1", "w2"]
+
+
+def test_forced_actions_are_ids_as_in_upstream():
+    """Ids 0 and 1 are read as actions, so these two change places."""
+    config = replace(dia2_config(), text_new_word_id=0, text_pad_id=1)
+    run = Run(config, [], prefix=Prefix(CODES, tuple(ENTRIES), frozenset({0})))
+    run.warm_up()
+    assert run.machine.taken[0] == 1
+
+
+def test_sound_that_ends_within_the_prefix_is_not_cut():
+    """As in upstream, if the prefix's steps took all words early."""
+    prefix = Prefix(np.zeros((dia2_config().n_streams, 30), np.int32), (), frozenset({1, 2}))
+    run = spoken(dia2_config(), [], prefix=prefix)
+    assert run.machine.end == 1
+    assert run.crop == 0
+    assert run.frames == 30 + 1 - dia2_config().longest_delay
 
 
 def test_a_step_waits_for_the_words_that_it_may_need():
