@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from mlx_port.commands.serve.body import Asked, read_json, read_speech
 from mlx_port.commands.serve.errors import ApiError, api_error, invalid
-from mlx_port.commands.serve.flow import Flow
+from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.streaming import NOBODY, GoneError, body_message, unless_gone, usage
@@ -96,9 +96,12 @@ class BatchResponse:
         """Send the items (ASGI)."""
         tasks = [asyncio.ensure_future(_item(place, flow)) for place, flow in enumerate(self.flows)]
         try:
-            await unless_gone(receive, self._send(send, tasks))
+            async with asyncio.timeout(self.flows[0].seconds_left):
+                await unless_gone(receive, self._send(send, tasks))
         except GoneError:
             pass
+        except TimeoutError:
+            self.flows[0].service.metrics.errors.labels(self.flows[0].late().code).inc()
         finally:
             close(self.flows)
             for task in tasks:
@@ -112,7 +115,9 @@ class BatchResponse:
             if place == 0:
                 headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send(body_message(before + item, more=True))
+            content = before + item
+            for begin in range(0, len(content), FRAME):
+                await send(body_message(content[begin : begin + FRAME], more=True))
             before = b", "
         await send(body_message(b"]}", more=False))
 

@@ -61,6 +61,11 @@ class Flow:
         assert self.speech is not None
         return self.speech.request.seconds
 
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the request's time is over; negative after that."""
+        return self.arrived + self.service.settings.limits.request_seconds - time.perf_counter()
+
     async def encoded(self) -> AsyncIterator[tuple[bytes, GenerationResult | None]]:
         """Yield the encoded bytes of each part, maybe none, with the part; None with the last bytes.
 
@@ -86,6 +91,11 @@ class Flow:
                 data = data[FRAME:]
             yield data, part
 
+    def late(self) -> ApiError:
+        """Build the error of a speech that is not complete in time."""
+        seconds = self.service.settings.limits.request_seconds
+        return ApiError(503, f"the speech is not complete after {seconds:g} s", code="timeout")
+
     def close(self) -> None:
         """Drop the speech if it has not ended, and the encoder, whose memory Python does not see."""
         self._closed = True
@@ -107,7 +117,7 @@ class Flow:
         limits = self.service.settings.limits
         assert self.speech is not None
         try:
-            async with asyncio.timeout(self.arrived + limits.request_seconds - time.perf_counter()):
+            async with asyncio.timeout(self.seconds_left):
                 while True:
                     self._news.clear()
                     try:
@@ -116,8 +126,7 @@ class Flow:
                     except TimeoutError:
                         await self._news.wait()
         except TimeoutError:
-            message = f"the speech is not complete after {limits.request_seconds:g} s"
-            raise ApiError(503, message, code="timeout") from None
+            raise self.late() from None
         if part is None:
             return None
         if not np.isfinite(part.audio).all():

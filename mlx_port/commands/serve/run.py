@@ -6,9 +6,10 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import uvicorn
@@ -143,11 +144,16 @@ def wyoming(service: Service) -> WyomingPort | None:
 def http(service: Service, look: Callable[[], Awaitable[None]]) -> uvicorn.Config:
     """Configure the HTTP server of a service. look: called every second."""
     settings = service.settings
+    connection = partial(
+        HttpConnection,
+        read_seconds=settings.limits.read_seconds,
+        on_stall=service.metrics.errors.labels("stalled").inc,
+    )
     return uvicorn.Config(
         build(service),
         host=settings.access.host,
         port=settings.port,
-        http=HttpConnection,
+        http=cast(Any, connection),
         ws=WebSocketConnection,
         ws_max_size=4 * settings.limits.message,  # a message between both limits gets an error
         ws_per_message_deflate=False,

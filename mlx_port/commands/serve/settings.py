@@ -13,7 +13,8 @@ class Limits:
 
     text: characters of an input or of instructions.  audio_seconds: of a speech.  request_seconds: from a
     request's arrival to its last byte.  body, upload: bytes.  upload_seconds: of a recording.
-    body_seconds: for a body to arrive.  batch: texts of a batch.
+    body_seconds: for a body to arrive.  read_seconds: for a client to take some of its answer.  batch: texts
+    of a batch.
 
     Of speech whose text arrives late: sockets: open at once.  message: bytes of one.  message_rate: messages
     a second.  start_seconds: to the first message.  idle_seconds: to the next one, while the text goes on.
@@ -28,6 +29,7 @@ class Limits:
     upload: int = 32 << 20
     upload_seconds: float = 120.0
     body_seconds: float = 60.0
+    read_seconds: float = 60.0
     batch: int = 32
     sockets: int = 128
     message: int = 1 << 16

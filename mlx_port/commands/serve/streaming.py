@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from mlx_port.commands.serve.backlog import Backlog
 from mlx_port.commands.serve.errors import api_error
-from mlx_port.commands.serve.flow import Flow
+from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.pieces import Pieces, timed
 from tts_core.errors import CancelledError, explain
 from tts_core.printable import json_text
@@ -50,7 +51,9 @@ async def _gone(receive: Receive) -> None:
 class SpeechResponse:
     """The response of one speech whose first sound is there.
 
-    An error from here on cuts the connection: no client takes half a speech for a whole one.
+    An error from here on cuts the connection: no client takes half a speech for a whole one. A client may
+    read more slowly than the speech is made, until the request's time is over; one that reads nothing is cut
+    off by its connection.
     """
 
     def __init__(self, flow: Flow):
@@ -59,7 +62,7 @@ class SpeechResponse:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the speech (ASGI)."""
         try:
-            await unless_gone(receive, self._send(send))
+            await unless_gone(receive, self._in_time(send))
         except GoneError:
             _LOG.info("the client has left; its speech is dropped")
         except Exception as error:
@@ -69,12 +72,25 @@ class SpeechResponse:
         finally:
             self.flow.close()
 
+    async def _in_time(self, send: Send) -> None:
+        try:
+            async with asyncio.timeout(self.flow.seconds_left):
+                await self._send(send)
+        except TimeoutError:
+            raise self.flow.late() from None
+
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers()})
-        pieces = self._events() if self.flow.asked.sse else self._bytes()
-        async for piece in pieces:
-            if piece:
-                await send(body_message(piece, more=True))
+        with Backlog() as backlog:
+            pieces = self._events() if self.flow.asked.sse else self._bytes()
+            filling = asyncio.ensure_future(backlog.fill(pieces))
+            try:
+                async for frame in backlog.frames(FRAME):
+                    await send(body_message(frame, more=True))
+                await filling
+            finally:
+                filling.cancel()
+                await asyncio.gather(filling, return_exceptions=True)
         await send(body_message(b"", more=False))
 
     def _headers(self) -> list[tuple[bytes, bytes]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
+from collections.abc import Callable
 from typing import Any
 
 import h11
@@ -11,26 +14,52 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from mlx_port.commands.serve.live.messages import CLOSING
 
+_LOG = logging.getLogger("mlx_port.serve")
 HEAD_SECONDS = 15.0  # for the head of a request to arrive
 LINGER_SECONDS = 10.0  # for a client to read some of the last bytes of a WebSocket, and to close it
 
 
-class HttpConnection(H11Protocol):
-    """A connection that is closed if the head of its next request does not arrive in time."""
+# Bytes that the system keeps of an answer, which Linux doubles. By itself Linux lets it grow to megabytes and
+# takes no more before a third is read: for minutes a slow reader would look like one that does not read.
+SEND_BUFFER = 1 << 16
 
-    def __init__(self, *arguments: Any, **named: Any):
+
+class HttpConnection(H11Protocol):
+    """A connection that is closed if the head of its next request does not arrive in time, or if its client
+    takes nothing of an answer.
+
+    read_seconds: within which a client must take some of what is written.  on_stall: called for one that
+    does not.
+    """
+
+    def __init__(self, *arguments: Any, read_seconds: float, on_stall: Callable[[], None], **named: Any):
         super().__init__(*arguments, **named)
+        self._read_seconds, self._on_stall = read_seconds, on_stall
         self._patience: asyncio.TimerHandle | None = None
+        self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """As in asyncio.Protocol."""
+        transport.set_write_buffer_limits(0)  # paused as long as the system has not taken all
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         super().connection_made(transport)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """As in asyncio.Protocol."""
         self._stop()
+        self._trust()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """As in asyncio.Protocol."""
+        super().pause_writing()
+        self._look()
+
+    def resume_writing(self) -> None:
+        """As in asyncio.Protocol."""
+        self._trust()
+        super().resume_writing()
 
     def on_response_complete(self) -> None:
         """As in H11Protocol."""
@@ -52,8 +81,25 @@ class HttpConnection(H11Protocol):
             self._patience = None
 
     def _give_up(self) -> None:
-        if self.conn.their_state is h11.IDLE:
+        if self.flow.write_paused:
+            self._wait()  # the last answer is still being read
+        elif self.conn.their_state is h11.IDLE:
             self.transport.abort()
+
+    def _look(self, before: int | None = None) -> None:
+        """Look again and again whether the client reads. before: bytes that were left at the last look."""
+        left = self.transport.get_write_buffer_size()
+        if before is None or left < before:
+            self._watch = self.loop.call_later(self._read_seconds, self._look, left)
+        else:
+            _LOG.info("a client that took nothing for %g s is cut off", self._read_seconds)
+            self._on_stall()
+            self.transport.abort()
+
+    def _trust(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
