@@ -414,6 +414,16 @@ def test_corrupt_file_in_a_folder_is_not_passed_over(folder):
     assert "model.safetensors" in fails(CheckpointError, folder)
 
 
+def test_hidden_files_and_folders_are_passed_over(folder):
+    """Such as macOS adds to other disks, and such as the hub's client keeps."""
+    for place in ("._model.safetensors", ".cache/model.safetensors", ".cache/dia.pth"):
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_bytes(b"Mac OS X        ")
+    found = open_published(folder)
+    assert found.ignored.keys() <= {"golden.safetensors"}
+    assert {file.name for part in found.parts.values() for file in part.files} == {"model.safetensors"}
+
+
 def test_unsafe_pickle_as_the_only_source(tmp_path):
     class Code:
         def __reduce__(self):

@@ -82,15 +82,15 @@ def run(flags: Flags) -> None:
         part=part.part,
         parts=part.parts,
     ) as output:
-        keyed, broken = with_keys(rows, named)
+        keyed, unreadable = with_keys(rows, named)
         own = [pair for pair in keyed if output.shard_of(pair[0].number) % part.parts == part.part]
+        broken = [one for one in unreadable if output.shard_of(one.number) % part.parts == part.part]
         todo = sorted(
             (pair for pair in own if pair[1] not in output.done), key=lambda pair: -len(pair[0].text)
         )
         progress = Progress(len(own), len(own) - len(todo), quiet=flags.quiet)
         for failed in broken:
-            if output.shard_of(failed.number) % part.parts == part.part:
-                output.write(failed)
+            output.write(failed)
         failures = len(broken)
         if todo:
             with closing(engine(flags, setting, todo, part)) as outcomes:
@@ -99,7 +99,7 @@ def run(flags: Flags) -> None:
     click.echo(one_line(f"{whole} row(s) in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
     if failures:
         click.echo(one_line(f"{failures} row(s) failed; see {flags.out / 'errors.jsonl'}"), err=True)
-        if failures >= len(own):
+        if failures == len(own) + len(broken):
             raise GenerationError("batch: no row could be spoken")
 
 

@@ -28,6 +28,21 @@ def test_force_refuses_a_folder_with_files_that_no_conversion_wrote(tmp_path):
     assert "contains a.txt, b.txt, codec/c.txt and 1 more, which no conversion wrote" in refusal(out)
 
 
+def test_force_refuses_a_link_to_a_converted_folder(tmp_path):
+    record(tmp_path / "model", "config.json")
+    (tmp_path / "out").symlink_to("model")
+    assert "out is not a folder, --force does not replace it" in refusal(tmp_path / "out")
+
+
+def test_force_refuses_the_folder_of_a_source_however_it_is_written(tmp_path, monkeypatch):
+    record(tmp_path / "out", "config.json", "model.safetensors")
+    (tmp_path / "link").symlink_to("out")
+    monkeypatch.chdir(tmp_path)
+    for source in (Path("out"), tmp_path / "out", Path("link"), Path("out/../out")):
+        with pytest.raises(UsageError, match=r"out contains model.safetensors, which is converted; give ano"):
+            check_destination(Path("out"), force=True, sources=[source / "model.safetensors"])
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [("", "not readable as JSON"), ("[]", "not a JSON object"), ("{}", "does not list the files")],

@@ -48,6 +48,12 @@ def test_a_worker_that_dies_costs_the_row_that_it_spoke() -> None:
     assert len({found[name].fields["process"] for name in ("r0", "r2", "r4")}) == 3
 
 
+def test_any_number_of_deaths_is_borne_with_a_spoken_row_between() -> None:
+    found = list(speak_locally(Echo, keyed(*["die", "a"] * DEATHS), [{}]))
+    assert sum(one.error is None for one in found) == DEATHS
+    assert len(found) == 2 * DEATHS
+
+
 def test_workers_that_keep_dying_end_the_run() -> None:
     found: list[Outcome] = []
     with pytest.raises(GenerationError, match="3 workers died"):

@@ -156,3 +156,27 @@ def test_no_row_could_be_spoken(tmp_path: Path, spoken: list[Row], capsys: Any) 
     (tmp_path / "rows.jsonl").write_text('{"text": "x", "ref_audio": "missing.wav"}\n')
     assert run(["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"]) == 6
     assert "no row could be spoken" in capsys.readouterr().err
+
+
+def test_rows_that_could_not_be_read_are_not_all_rows(tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+    lines = [{"id": "a", "text": "[S1] Hello."}]
+    lines += [{"id": name, "text": "x", "ref_audio": "missing.wav"} for name in "bcd"]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    flags = ["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"]
+    assert run(flags) == 0
+    assert "3 row(s) failed" in capsys.readouterr().err
+    assert len(manifest(tmp_path / "out")) == 1
+
+
+def test_a_machine_counts_the_broken_rows_of_its_own_part(
+    tmp_path: Path, spoken: list[Row], capsys: Any
+) -> None:
+    lines = [{"id": f"r{number}", "text": "[S1] Hello."} for number in range(4)]
+    lines[0]["ref_audio"] = lines[1]["ref_audio"] = "missing.wav"
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    flags = ["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--tar", "2", "--quiet"]
+    assert run([*flags, "--shard", "1/2"]) == 0
+    assert "failed" not in capsys.readouterr().err
+    assert run([*flags, "--shard", "0/2"]) == 6
+    assert "2 row(s) failed" in capsys.readouterr().err
+    assert len(manifest(tmp_path / "out")) == 2
