@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import signal
@@ -75,7 +76,7 @@ def _spelling(argument: str, known: set[str]) -> str:
     default=None,
     help="Rotary positions in cross-attention: yes in v0.1, no in 0626.  [default: from SRC's schema]",
 )
-@click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in --hf-path.")
+@click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in SRC.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; read and write no tensors.")
 @click.option("--force", is_flag=True, help="Replace DST if it is a converted model.")
 @click.option(
@@ -129,14 +130,19 @@ def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: 
         if debug:
             import traceback
 
-            click.echo(lines(traceback.format_exc()), err=True, nl=False)
+            _print(lines(traceback.format_exc()), end="")
         return _complain(*explain(fault))
     return result if isinstance(result, int) else 0
 
 
 def _complain(code: int, message: str) -> int:
-    click.echo(f"error: {one_line(message)}", err=True)
+    _print(f"error: {one_line(message)}")
     return code
+
+
+def _print(text: str, end: str = "\n") -> None:
+    with contextlib.suppress(OSError):  # a full disk or a closed pipe: the exit code remains
+        click.echo(text + end, err=True, nl=False)
 
 
 def _guard_terminal() -> None:
@@ -254,6 +260,8 @@ def _arrange(
     """Return the sources and the destination. places: words without a flag; the last of several is DST."""
     from tts_core.errors import UsageError
 
+    if "" in (*places, *sources, destination):
+        raise UsageError("SRC, DST: one of them is empty; give a name")
     words = [*places]
     if destination is None and words and (sources or len(words) > 1):
         destination = words.pop()

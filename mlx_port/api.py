@@ -80,8 +80,10 @@ def embedded_voice() -> DiaPipeline:
 def converted_voice() -> Path:
     """Return the folder of the converted embedded voice; the first call converts it.
 
-    It is in $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), or in a temporary folder if that is read-only.
+    It is in $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port), or in a temporary folder if that is read-only or
+    full.
     """
+    full = None
     for folder in voice_folders():
         if _is_complete(folder):
             return folder
@@ -90,11 +92,15 @@ def converted_voice() -> Path:
         except OSError:
             continue
         if os.access(folder.parent, os.W_OK):
-            _convert_voice(folder)
+            try:
+                _convert_voice(folder)
+            except ResourceError as error:
+                full = error
+                continue
             return folder
     raise ResourceError(
-        "embedded voice: no writable folder for its converted copy; set XDG_CACHE_HOME to a writable one"
-    )
+        "embedded voice: no writable folder with room for its converted copy; set XDG_CACHE_HOME to one"
+    ) from full
 
 
 def voice_folders() -> list[Path]:

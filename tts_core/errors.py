@@ -88,6 +88,10 @@ def _explained(error: BaseException) -> tuple[int, str]:
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError.exit_code, f"disk: {error.strerror}; free some space"
+    if os.strerror(errno.ENOSPC) in str(error):  # of a compiler that a framework calls
+        return ResourceError.exit_code, "disk: the folder of temporary files is full; free some space"
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # os.getcwd
+        return NotFoundError.exit_code, "the current folder was removed; change to another one"
     if isinstance(error, OSError) and error.filename is not None:
         return NotFoundError.exit_code, f"{os.fsdecode(error.filename)}: {error.strerror or repr(error)}"
     if isinstance(error, OSError) and error.errno == errno.EIO:

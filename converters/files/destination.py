@@ -32,17 +32,17 @@ def check_destination(destination: Path, *, force: bool, sources: Sequence[Path]
         if not os.path.lexists(destination):
             return
         if not force:
-            raise UsageError(f"--mlx-path: {destination} exists; give another name, or --force to replace it")
+            raise UsageError(f"DST: {destination} exists; give another name, or --force to replace it")
         if destination.is_symlink() or not destination.is_dir():
             raise UsageError(
-                f"--mlx-path: {destination} is not a folder, --force does not replace it; remove it yourself"
+                f"DST: {destination} is not a folder, --force does not replace it; remove it yourself"
             )
         if any(destination.iterdir()):
             _check_replaceable(destination)
     inside = [file for file in sources if destination.resolve() in file.resolve().parents]
     if inside:
         raise UsageError(
-            f"--mlx-path: {destination} contains {inside[0].name}, which is converted; give another name"
+            f"DST: {destination} contains {inside[0].name}, which is converted; give another name"
         )
 
 
@@ -51,18 +51,18 @@ def _check_replaceable(destination: Path) -> None:
         others = others_in(destination)
     except NotFoundError:
         raise UsageError(
-            f"--mlx-path: {destination} is not a converted model (it has no {RECORD}), "
+            f"DST: {destination} is not a converted model (it has no {RECORD}), "
             "--force does not replace it; give another name"
         ) from None
     except CheckpointError as fault:
         raise UsageError(
-            f"--mlx-path: --force does not replace {destination}, whose files are not known ({fault}); "
+            f"DST: --force does not replace {destination}, whose files are not known ({fault}); "
             "give another name"
         ) from None
     if others:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         raise UsageError(
-            f"--mlx-path: {destination} contains {', '.join(others[:3])}{more}, which no conversion wrote, "
+            f"DST: {destination} contains {', '.join(others[:3])}{more}, which no conversion wrote, "
             "--force does not delete it; move it elsewhere, or give another name"
         )
 
@@ -73,9 +73,7 @@ def check_space(folder: Path, needed: int) -> None:
         folder = folder.parent
     free, needed = shutil.disk_usage(folder).free, needed + _SPARE_BYTES
     if free < needed:
-        raise ResourceError(
-            f"--mlx-path: {folder} has {free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB are needed"
-        )
+        raise ResourceError(f"DST: {folder} has {free / 1e6:,.0f} MB free, {needed / 1e6:,.0f} MB are needed")
 
 
 @contextlib.contextmanager
@@ -112,7 +110,7 @@ def _take_place(folder: Path, destination: Path) -> None:
         if fault.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             raise
         raise UsageError(
-            f"--mlx-path: {destination} appeared meanwhile, another conversion was faster; nothing of this "
+            f"DST: {destination} appeared meanwhile, another conversion was faster; nothing of this "
             "one was kept, give another name"
         ) from None
 
@@ -138,12 +136,12 @@ def _explained(destination: Path) -> Iterator[None]:
 
 def _os_fault(destination: Path, fault: OSError) -> SpeechError:
     if fault.errno in _FULL:
-        return ResourceError(f"--mlx-path: the disk of {destination.parent} is full; nothing was left there")
+        return ResourceError(f"DST: the disk of {destination.parent} is full; nothing was left there")
     reason = fault.strerror or str(fault) or type(fault).__name__
     if fault.errno in _REFUSED:
-        return UsageError(f"--mlx-path: {destination} cannot be written ({reason}); give another place")
+        return UsageError(f"DST: {destination} cannot be written ({reason}); give another place")
     if isinstance(fault, FileNotFoundError):
         return NotFoundError(
             f"{fault.filename}: vanished while it was read; nothing was left at {destination}"
         )
-    return ResourceError(f"--mlx-path: writing {destination} failed ({reason}); nothing was left there")
+    return ResourceError(f"DST: writing {destination} failed ({reason}); nothing was left there")

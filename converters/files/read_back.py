@@ -44,7 +44,7 @@ class ReadBack:
             or not self._equal(stored.begin, np.frombuffer(octets(tensor), np.uint8))
         ):
             raise CheckpointError(
-                f"--mlx-path: {entry.name}: not on the disk as written; check the disk, or give another place"
+                f"DST: {entry.name}: not on the disk as written; check the disk, or give another place"
             )
         with self._news:
             self._compared.add(entry.name)

@@ -140,6 +140,9 @@ def generate(context: click.Context, **given: Any) -> None:
     if context.args:
         words = "1 word" if len(context.args) == 1 else f"{len(context.args)} words"
         raise click.UsageError(f'text: {words} without a flag; put the whole text in quotes: --text "..."')
+    for name in ("model", "voice", "output", "captions"):
+        if given[name] == "":
+            raise click.UsageError(f"{name}: empty; give a name, or leave --{name} out")
     speak = import_module("mlx_port.commands.speak").speak
     options, rest = chosen_options(given)
     speak(Flags(options=options, **rest))

@@ -103,7 +103,7 @@ def _named(path: Path) -> Iterator[None]:
         if isinstance(error, SpeechError):
             raise
         raise ResourceError(
-            f"output: {path} could not be written on ({error.strerror or error}); is the disk full?"
+            f"output: {path} could not be written to the end ({error.strerror or error}); is the disk full?"
         ) from error
 
 
@@ -115,7 +115,9 @@ def choose_output(output: str | None, form: str | None, *, play: bool) -> Output
     if form is not None and output != STDOUT:
         raise UsageError("format: a file has the format of its suffix; leave --format out, or use --output -")
     if output == STDOUT:
-        if sys.stdout is None or sys.stdout.isatty():
+        if sys.stdout is None:
+            raise UsageError("output: stdout is closed; pipe the sound on, or give the name of a file")
+        if sys.stdout.isatty():
             raise UsageError("output: stdout is a terminal; pipe the sound on, or give the name of a file")
         return Output(None, _format(form or "wav"))
     if output is None and play:

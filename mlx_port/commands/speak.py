@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from mlx_port.commands.collect import as_it_comes, collect
+from mlx_port.commands.collect import Spoken, as_it_comes, collect
 from mlx_port.commands.display import open_display
 from mlx_port.commands.generate import Flags
 from mlx_port.commands.output import choose_output
@@ -19,7 +19,7 @@ from mlx_port.commands.pace import seconds_to_compute
 from mlx_port.commands.report import report
 from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.config import Configs
-from tts_core.errors import NotFoundError, UsageError, not_there
+from tts_core.errors import NotFoundError, ResourceError, UsageError, not_there
 from tts_core.files.record import RECORD, Record
 from tts_core.files.regular import LARGEST_TEXT
 from tts_core.models import NAMES, Model
@@ -65,8 +65,18 @@ def speak(flags: Flags) -> None:
             display.plan(partial(seconds_to_compute, pipeline, like, asked.seconds))
         spoken = collect(pipeline, asked, flags, output, display)
     if captions is not None:
-        spoken.result.captions().save(captions)
+        save_captions(spoken, captions)
     report(spoken, flags, asked.notes)
+
+
+def save_captions(spoken: Spoken, path: Path) -> None:
+    """Write the captions. Raises ResourceError, which also names the file of the speech."""
+    try:
+        spoken.result.captions().save(path)
+    except ResourceError as error:
+        if spoken.place is not None:
+            error.args = (f"{error}; the speech is in {spoken.place}",)
+        raise
 
 
 def choose_options(model: str, given: Mapping[str, Any]) -> Any:
@@ -89,7 +99,7 @@ def _flag(name: str) -> str:
 
 def read_prompt(flags: Flags, model: Model) -> Prompt | None:
     """Decode the references. Raises UsageError for references that the model does not take."""
-    sounds, texts = flags.ref_audio, flags.ref_text
+    sounds, texts = flags.ref_audio, tuple(as_utf8("ref-text", said) for said in flags.ref_text)
     if flags.voice is not None:
         if sounds or texts:
             raise UsageError("voice: it brings its recording; leave --ref-audio and --ref-text out")
@@ -118,7 +128,7 @@ def read_prompt(flags: Flags, model: Model) -> Prompt | None:
 def read_text(given: str | None) -> str:
     """Return the text of the flag, or read stdin."""
     if given is not None and given != "-":
-        return given
+        return as_utf8("text", given)
     if sys.stdin is None or (given is None and sys.stdin.isatty()):
         raise UsageError("text: missing; give --text, or pipe a text to stdin")
     try:
@@ -132,6 +142,14 @@ def read_text(given: str | None) -> str:
         raise UsageError(
             f"text: byte {error.start + 1} of stdin is not UTF-8; save the text as UTF-8"
         ) from None
+
+
+def as_utf8(flag: str, given: str) -> str:
+    """Decode the bytes of a flag's text that the locale could not decode. Raises UsageError."""
+    try:
+        return given.encode(errors="surrogateescape").decode()
+    except UnicodeError as error:
+        raise UsageError(f"{flag}: byte {error.start + 1} is not UTF-8; write the text in UTF-8") from None
 
 
 def check_hashes(model: str | None) -> None:

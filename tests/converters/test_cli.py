@@ -1,5 +1,6 @@
 """The command: flags, one-line errors, exit codes, and output."""
 
+import contextlib
 import errno
 import io
 import json
@@ -256,6 +257,8 @@ def test_debug_shows_the_traceback(tmp_path, capsys):
             3,
             "model.safetensors: Permission denied",
         ),
+        (RuntimeError(f"g++: {os.strerror(errno.ENOSPC)}"), 5, "disk: the folder of temporary files is full"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), 3, "the current folder was removed; change to"),
         (RuntimeError("two\nlines"), 6, "internal: RuntimeError: two lines; run again with --debug"),
     ],
 )
@@ -267,6 +270,14 @@ def test_other_faults(monkeypatch, capsys, fault, code, said):
     assert run("--hf-path", "x") == code
     captured = capsys.readouterr().err.strip()
     assert said in captured.splitlines()[-1]
+
+
+def test_an_error_that_nobody_can_read_keeps_its_code(monkeypatch):
+    full = open("/dev/full", "w", buffering=1)  # noqa: SIM115  closed below
+    monkeypatch.setattr(sys, "stderr", full)
+    assert run("--hf-path", "./nothing", "--debug") == 3
+    with contextlib.suppress(OSError):
+        full.close()
 
 
 @pytest.mark.parametrize("command", ["convert-weights", "mlx-port convert"])

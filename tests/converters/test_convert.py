@@ -390,7 +390,7 @@ def test_each_fault_of_a_disk_has_its_exit_code(source, tmp_path, monkeypatch, n
         convert(source, tmp_path / "out")
     assert caught.value.exit_code == code
     assert opened[0]._file.closed
-    assert str(caught.value).startswith("--mlx-path: ")
+    assert str(caught.value).startswith("DST: ")
     assert said in str(caught.value)
     assert left_in(tmp_path) == []
 

@@ -55,6 +55,24 @@ def test_first_use_converts_and_the_second_does_not(
     assert conversions == [first]
 
 
+def test_a_full_cache_is_passed_over(
+    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def convert(folder: Path, write: Callable[[Path], None] = api._convert_voice) -> None:
+        if folder.is_relative_to(tmp_path / "cache"):
+            raise ResourceError("DST: the disk is full")
+        write(folder)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(api, "_convert_voice", convert)
+    assert [api.converted_voice()] == conversions
+    assert not conversions[0].is_relative_to(tmp_path / "cache")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "cache"))
+    with pytest.raises(ResourceError, match="no writable folder with room for its converted copy"):
+        api.converted_voice()
+
+
 def test_another_voice_or_format_is_another_folder(
     conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +116,9 @@ def test_a_cache_that_cannot_be_written(
     assert api.converted_voice().is_relative_to(tmp_path / "tmp")
     assert len(conversions) == 1
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "cache"))
-    with pytest.raises(ResourceError, match="set XDG_CACHE_HOME to a writable one"):
+    with pytest.raises(
+        ResourceError, match="no writable folder with room for its converted copy; set XDG_CACHE_HOME to one"
+    ):
         api.converted_voice()
 
 

@@ -117,8 +117,6 @@ def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[st
     Raises as `check_output`.
     """
     path = Path(path)
-    if path.suffix.lower() not in suffixes:
-        raise UsageError(f"{what}: {path} ends in {path.suffix or 'no suffix'!r}; use {', '.join(suffixes)}")
     try:
         kind = irregular(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -127,6 +125,9 @@ def check_place(what: str, path: str | os.PathLike[str], suffixes: Collection[st
         kind = error.strerror
     if kind is not None:
         raise UsageError(f"{what}: {path}: {kind}; give the name of a file")
+    if path.suffix.lower() not in suffixes:
+        ending = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
+        raise UsageError(f"{what}: {path} {ending}; use {', '.join(suffixes)}")
     folder = path.parent
     if not folder.exists():
         raise NotFoundError(f"{what}: the folder {folder} does not exist; create it first")
@@ -155,7 +156,7 @@ def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: 
     path = Path(path)
     try:
         with (
-            whole_file(path, 0o666 & ~_umask()) as file,
+            whole_file(path) as file,
             SoundWriter(file, SUFFIXES[path.suffix.lower()], sample_rate, seekable=True) as sound,
         ):
             sound.write(samples)
@@ -163,9 +164,3 @@ def write_audio(path: str | os.PathLike[str], samples: np.ndarray, sample_rate: 
         raise ResourceError(
             f"output: {path} could not be written ({error.strerror}); is the disk full?"
         ) from error
-
-
-def _umask() -> int:
-    value = os.umask(0)
-    os.umask(value)
-    return value

@@ -11,19 +11,25 @@ from typing import BinaryIO
 
 
 @contextmanager
-def whole_file(path: Path, mode: int) -> Iterator[BinaryIO]:
+def whole_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a hidden file beside `path`, which takes its name once the block ends without an error.
 
-    mode: permissions.  Raises OSError.
+    mode: permissions; None is those of a new file.  Raises OSError.
     """
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=path.suffix)
     try:
         with open(handle, "wb") as file:
             yield file
-        os.chmod(partial, mode)  # mkstemp's files are private
+        os.chmod(partial, 0o666 & ~_umask() if mode is None else mode)  # mkstemp's files are private
         os.replace(partial, path)
     finally:
         Path(partial).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    value = os.umask(0)
+    os.umask(value)
+    return value
 
 
 def append(path: Path, content: bytes, at: int) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tts_core.audio.files import check_place
 from tts_core.errors import ResourceError
+from tts_core.files.whole import whole_file
 
 FORMATS = (".srt", ".vtt")
 LINE = 42  # characters of a line on the screen, as broadcasters set it
@@ -93,12 +94,14 @@ class Captions:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the format of the suffix, .srt or .vtt, as UTF-8.
 
-        Raises as `check_captions`, and ResourceError where the disk is full.
+        The file appears whole or not at all. Raises as `check_captions`, and ResourceError if the disk is
+        full.
         """
         path = check_captions(path)
         text = self.srt() if path.suffix.lower() == ".srt" else self.vtt()
         try:
-            path.write_text(text, encoding="utf-8")
+            with whole_file(path) as file:
+                file.write(text.encode())
         except OSError as error:
             raise ResourceError(f"captions: {path} could not be written ({error.strerror})") from error
 

@@ -14,7 +14,7 @@ from tts_core.files.record import RECORD
 
 
 def refusal(folder: Path) -> str:
-    with pytest.raises(UsageError, match=r"^--mlx-path: ") as caught:
+    with pytest.raises(UsageError, match=r"^DST: ") as caught:
         check_destination(folder, force=True)
     return str(caught.value)
 

@@ -46,7 +46,7 @@ def test_one_changed_number_is_found(tmp_path, place):
     writer.write("b", other)
     with (
         ReadBack(path) as back,
-        pytest.raises(CheckpointError, match=r"^--mlx-path: b: not on the disk as written;"),
+        pytest.raises(CheckpointError, match=r"^DST: b: not on the disk as written;"),
     ):
         back.compare(ENTRIES[1], TENSORS["b"])
     writer.abort()

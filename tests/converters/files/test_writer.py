@@ -38,7 +38,7 @@ def test_a_writer_that_corrupts_a_tensor_is_found_out(source, tmp_path, monkeypa
         write(self, name, octets.view(tensor.dtype).reshape(tensor.shape))
 
     monkeypatch.setattr(SafetensorsWriter, "write", corrupt)
-    with pytest.raises(CheckpointError, match=rf"^--mlx-path: {victim}: not on the disk as written;"):
+    with pytest.raises(CheckpointError, match=rf"^DST: {victim}: not on the disk as written;"):
         convert(source, tmp_path / "out")
     assert left_in(tmp_path) == []
 

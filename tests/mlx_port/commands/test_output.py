@@ -1,5 +1,6 @@
 """Where speech is written: nothing is overwritten, a disk is looked at first, a broken-off file is valid."""
 
+import errno
 import json
 import os
 import shutil
@@ -82,7 +83,7 @@ def test_a_disk_that_gets_full_is_named_with_the_file(pipeline, capsys, monkeypa
     monkeypatch.setattr(output, "open", full, raising=False)
     code, _, err = run(capsys, "--stream", "-o", "a.wav")
     assert code == 5
-    assert "output: a.wav could not be written on (No space left on device); is the disk full?" in err
+    assert "output: a.wav could not be written to the end (No space left on device); is the disk full?" in err
 
 
 STREAM = """
@@ -123,3 +124,18 @@ def test_an_interrupted_stream_ends_within_a_second(tmp_path, number):
     assert len(samples) == frames >= first > 0
     if number == signal.SIGINT:
         assert err == f"error: interrupted; speech.wav keeps {frames / 16000:.2f} s of speech\n"
+
+
+def test_captions_that_cannot_be_written_leave_nothing_and_name_the_speech(
+    pipeline, capsys, tmp_path, monkeypatch
+):
+    def full(source, target, replace=os.replace):
+        if target.suffix == ".srt":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    code, _, err = run(capsys, "-o", "a.wav", "--captions", "a.srt")
+    said = "captions: a.srt could not be written (No space left on device); the speech is in a.wav"
+    assert (code, err) == (5, f"error: {said}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.wav"]

@@ -21,6 +21,13 @@ def test_the_name_appears_with_the_whole_content(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_permissions_are_those_of_a_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    with whole_file(tmp_path / "whole"):
+        pass
+    assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_an_error_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "card.json"
     path.write_bytes(b"old")

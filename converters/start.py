@@ -1,0 +1,53 @@
+"""Entry points of the programs: what must be right before anything else is imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+
+TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")  # in the order in which MLX's C++ code reads them
+
+
+def main() -> None:
+    """Entry point of the `convert-weights` script."""
+    start("converters.cli")
+
+
+def start(module: str) -> None:
+    """Import a program's module and call its `main`.
+
+    Ctrl-C during the import ends the process by the signal, without a traceback.
+    """
+    _fill_closed_streams()
+    _forget_unusable_folders()
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    program = import_module(module).main
+    signal.signal(signal.SIGINT, handler)
+    program()
+
+
+def _fill_closed_streams() -> None:
+    """Open the null device in place of closed standard streams.
+
+    Otherwise the next file would take the number, and get what a library prints. `sys.stdin` and `sys.stdout`
+    stay None, which tells that nobody reads or writes there.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  for the whole process
+
+
+def _forget_unusable_folders() -> None:
+    """Remove variables that name no writable folder: Python falls back to /tmp by itself, MLX fails."""
+    for name in TEMPORARY:
+        folder = os.environ.get(name)
+        if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
+            del os.environ[name]
