@@ -1,15 +1,17 @@
 """Links, length and options in the documents."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tts_core import models
-from tts_core.options import info, options_class
+from tts_core.options import Info, info, options_class
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -100,3 +102,34 @@ def test_a_models_page_lists_its_options(name):
     rows = re.findall(r"(?m)^\| `(\w+)` \| (?:`(--[\w-]+)`)? ?\|", page)
     options = {field.name: (*info(field).flags, "")[0] for field in fields(options_class(name))}
     assert dict(rows) == {option: flag.partition("/")[0] for option, flag in options.items()}
+
+
+def documented_range(known: Info) -> str:
+    """Write the range of an option as the tables do."""
+    low = "" if known.low == -math.inf else f"{known.low:g}"
+    above = "" if known.above == -math.inf else f"above {known.above:g}"
+    if known.high == math.inf:
+        return above or (f"from {low}" if low else "")
+    high = "2^64 - 1" if known.high == 2**64 - 1 else f"{known.high:,g}"
+    return f"{above}, to {high}" if above else f"{low} to {high}"
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_a_models_page_gives_defaults_and_ranges(name):
+    """A default of None is described in words."""
+    page = (ROOT / "docs" / "use" / f"{name}.md").read_text()
+    rows = {row[0]: row[1:] for row in re.findall(r"(?m)^\| `(\w+)` \|[^|]*\| ([^|]*) \| ([^|]*)\|", page)}
+    wrong = []
+    for field in fields(options_class(name)):
+        default, bounds = rows[field.name]
+        known, given = info(field), cast(Any, field.default)
+        plain = f"{round(given, 1):g}" if type(given) in (int, float) else f"`{given}`".replace("'", '"')
+        written = f'`"{given}"`' if isinstance(given, str) else plain
+        if given is not None and default != written:
+            wrong.append(f"{field.name}: default {default}, not {written}")
+        if (known.flags or not known.choices) and bounds.strip().split(", or ")[0] not in (
+            documented_range(known),
+            ", ".join(f'`"{choice}"`' for choice in known.choices),
+        ):
+            wrong.append(f"{field.name}: range {bounds}, not {documented_range(known)}")
+    assert wrong == []

@@ -278,8 +278,8 @@ def test_only_commands_import_commands():
 
 
 def test_the_hub_is_all_of_the_network_and_nothing_runs_a_shell():
-    """No telemetry and no URLs fetched: only the hub's client uses the network, in two modules, and the server
-    sets the buffers of connections that it is given.
+    """No telemetry and no URLs fetched: only the hub's client uses the network, in two modules, and the
+    server sets the buffers of connections that it is given.
     """
     found = [each for package in OURS for each in imports(package)]
     network = {(each.module, each.target) for each in found if each.target.partition(".")[0] in NETWORK}

@@ -93,7 +93,7 @@ def _run(
 
 def table(found: Sequence[Judged], sums: Sequence[Summary]) -> str:
     """Format the sums, and the reasons of rows without figures."""
-    head = f"{len(found)} recording(s)"
+    head = "1 recording" if len(found) == 1 else f"{len(found)} recordings"
     body = [
         f"{one.figure:18} {one.value:8.3f}  ({one.low:.3f} to {one.high:.3f})  {one.rows:5d}  {one.judge}"
         for one in sums

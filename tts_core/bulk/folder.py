@@ -190,7 +190,8 @@ class Output:
             changes = [f"{name} {begun.get(name)!r}, now {plain.get(name)!r}" for name in names]
             self._open.close()
             raise UsageError(
-                f"batch: {self.folder} has other settings ({'; '.join(changes)}); choose another one"
+                f"batch: {self.folder} has other settings ({'; '.join(changes)}); give the same settings, or "
+                "another --out"
             )
 
 

@@ -18,6 +18,8 @@ from mlx_port.commands.batch.command import Flags
 from mlx_port.commands.batch.division import Division, division
 from mlx_port.commands.batch.local import devices, speak_locally
 from mlx_port.commands.batch.worker import Setting, Worker
+from mlx_port.commands.display import duration
+from mlx_port.commands.report import speed
 from mlx_port.commands.speak import check_backend, choose_options, open_model
 from tts_core.bulk.folder import Output
 from tts_core.bulk.keys import model_hash, row_key, seeded
@@ -96,9 +98,9 @@ def run(flags: Flags) -> None:
             with closing(engine(flags, setting, todo, part)) as outcomes:
                 failures += write_all(outcomes, output, progress)
         whole = output.finish({key: row.number for row, key in keyed})
-    click.echo(one_line(f"{whole} row(s) in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
+    click.echo(one_line(f"{count(whole)} in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
     if failures:
-        click.echo(one_line(f"{failures} row(s) failed; see {flags.out / 'errors.jsonl'}"), err=True)
+        click.echo(one_line(f"{count(failures)} failed; see {flags.out / 'errors.jsonl'}"), err=True)
         if failures == len(own) + len(broken):
             raise GenerationError("batch: no row could be spoken")
 
@@ -157,15 +159,17 @@ def with_keys(rows: Iterable[Row], named: Mapping[str, Any]) -> tuple[list[tuple
 
 
 def plan(rows: list[Row], flags: Flags) -> str:
-    """Say what a run would do."""
+    """Write what a run would do."""
     seconds = sum(expected_seconds(row.text) for row in rows)
     needed = seconds * BYTES_PER_SECOND[flags.form]
     free = free_disk_bytes(flags.out)
     left = "" if free is None else f", {free / 1e9:.1f} GB are free"
-    return (
-        f"{len(rows)} row(s), about {seconds:.0f} s = {seconds / 3600:.2f} h of speech, "
-        f"up to {needed / 1e9:.2f} GB{left}"
-    )
+    return f"{count(len(rows))}, about {duration(seconds)} of speech, up to {needed / 1e6:,.0f} MB{left}"
+
+
+def count(rows: int) -> str:
+    """Write a number of rows."""
+    return "1 row" if rows == 1 else f"{rows} rows"
 
 
 class Progress:
@@ -187,14 +191,16 @@ class Progress:
         if now - self.told >= LINE_SECONDS:
             self.told = now
             left = self.rows - self.before - self.made
-            hours = (now - self.started) / self.made * left / 3600
-            self.say(f"{self.before + self.made} of {self.rows} rows, {self.summary()}, {hours:.2f} h left")
+            rest = duration((now - self.started) / self.made * left)
+            self.say(f"{self.before + self.made} of {self.rows} rows, {self.summary()}, {rest} left")
 
     def summary(self) -> str:
         """Speech made and its speed."""
         took = max(time.perf_counter() - self.started, 1e-9)
         failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.seconds / 3600:.3f} h of speech at {self.seconds / took:.1f} times real time{failed}"
+        if not self.seconds:
+            return f"nothing new was spoken{failed}"
+        return f"{duration(self.seconds)} of new speech, {speed(took / self.seconds)}{failed}"
 
     def say(self, line: str) -> None:
         """Print a line unless quiet."""

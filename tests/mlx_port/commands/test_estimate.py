@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, wri
 from tts_core.dia.text import prepare, tokenize
 from tts_core.memory.terms import BACKENDS
 
+DOCS = Path(__file__).parents[3] / "docs/use"
 PUBLISHED = "nari-labs/Dia-1.6B-0626"
 
 
@@ -41,6 +43,45 @@ def test_a_published_model_needs_no_files(capsys):
     assert rows["weights"] == ["6,448"] * 6
     assert len(rows["total"]) == 6
     assert "codec weights: float32" in lines
+
+
+Q8, Q4 = ("-q", "--q-bits", "8"), ("-q",)
+
+
+def gigabytes(size: int) -> str:
+    return f"{size / 1e9:.2f}"
+
+
+def test_the_estimates_on_dias_page(capsys):
+    page, figures = (DOCS / "dia.md").read_text(), []
+    for name, flags in [
+        ("float32", ("--dtype", "float32")),
+        ("bfloat16", ("--dtype", "bfloat16")),
+        ("8 bits (MLX)", ("--dtype", "bfloat16", *Q8)),
+        ("4 bits (MLX)", ("--dtype", "bfloat16", *Q4)),
+    ]:
+        found = facts(capsys, "--model", PUBLISHED, "--seconds", 10, *flags)["backends"]
+        weights = gigabytes(found["mlx-metal"]["terms"]["weights"]["bytes"])
+        cuda = "" if "-q" in flags else f" {gigabytes(found['torch-cuda']['total'])}"
+        figures.append(gigabytes(found["mlx-metal"]["total"]))
+        assert f"| {name} | {weights} |{cuda} | {figures[-1]} |" in page
+    answer = "5.06 GB in bfloat16, 3.56 with 8 bits, 2.77 with 4"
+    assert answer == "{} GB in bfloat16, {} with 8 bits, {} with 4".format(*figures[1:])
+    assert answer in " ".join((DOCS / "questions.md").read_text().split())
+
+
+def test_the_estimates_on_metavoices_page(capsys):
+    page, rows = (DOCS / "metavoice.md").read_text(), ([], [], [])
+    for flags in ((), Q8, Q4):
+        asked = ("--model", "metavoiceio/metavoice-1B-v0.1", "--dtype", "bfloat16", *flags)
+        short, longest = (
+            facts(capsys, *asked, *more)["backends"]["mlx-metal"] for more in (("--seconds", 4), ())
+        )
+        sizes = short["terms"]["first stage"]["bytes"], short["total"], longest["total"]
+        for row, size in zip(rows, sizes, strict=True):
+            row.append(gigabytes(size))
+    for row in rows:
+        assert f" | {' | '.join(row)} |\n" in page
 
 
 def test_a_long_text_takes_what_a_full_window_takes(capsys):

@@ -31,7 +31,7 @@ def test_a_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     flags = ["--measures", "naturalness", "--json", str(files[0]), "--html", str(files[1])]
     assert run(["judge", str(folder), *flags]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("3 recording(s)\nmos ")
+    assert printed.startswith("3 recordings\nmos ")
     assert "c.wav: audio: " in printed
     found = json.loads(files[0].read_text())
     assert found["sum"][0]["value"] == pytest.approx(0.375, abs=1e-4)

@@ -1,6 +1,7 @@
 """`mlx-port batch`: flags, plans, failures; the workers are stand-ins."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,10 @@ def test_longest_first_and_only_what_is_missing(
     assert [line["text"] for line in manifest(tmp_path / "out")] == [
         f"[S{1 + n % 2}] {t}" for n, t in enumerate(WORDS)
     ]
-    assert "5 row(s) in " in capsys.readouterr().out
+    assert "5 rows in " in capsys.readouterr().out
+    assert run(flags) == 0
+    assert "5 rows in " in (said := capsys.readouterr().out)
+    assert said.endswith("manifest.jsonl; nothing new was spoken\n")
 
 
 def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[Row]) -> None:
@@ -69,7 +73,7 @@ def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[Row]) -
 
 def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
     assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
-    assert capsys.readouterr().out.startswith("5 row(s), about ")
+    assert capsys.readouterr().out.startswith("5 rows, about ")
     assert not (tmp_path / "out").exists()
     assert not spoken
 
@@ -164,7 +168,7 @@ def test_rows_that_could_not_be_read_are_not_all_rows(tmp_path: Path, spoken: li
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     flags = ["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"]
     assert run(flags) == 0
-    assert "3 row(s) failed" in capsys.readouterr().err
+    assert "3 rows failed" in capsys.readouterr().err
     assert len(manifest(tmp_path / "out")) == 1
 
 
@@ -178,5 +182,12 @@ def test_a_machine_counts_the_broken_rows_of_its_own_part(
     assert run([*flags, "--shard", "1/2"]) == 0
     assert "failed" not in capsys.readouterr().err
     assert run([*flags, "--shard", "0/2"]) == 6
-    assert "2 row(s) failed" in capsys.readouterr().err
+    assert "2 rows failed" in capsys.readouterr().err
     assert len(manifest(tmp_path / "out")) == 2
+
+
+def test_the_speed_of_a_run_cannot_be_misread() -> None:
+    progress = work.Progress(2, 0, quiet=True)
+    progress.seconds, progress.started = 3.0, time.perf_counter() - 6
+    assert progress.summary() == "3 s of new speech, RTF 2.00 (2.0x slower than real time)"
+    assert [work.count(rows) for rows in (1, 2)] == ["1 row", "2 rows"]
