@@ -16,6 +16,10 @@ at the end. After each one:
 Flat means: from the third tenth to the last, memory grows by at most 2 %, threads and descriptors stay, and
 objects grow by less than one in 20 utterances. Exits with 1 if a side is not flat, or if its last utterance
 differs from its first.
+
+On a CPU torch keeps a compiled oneDNN primitive for each shape, the latest 1,024 of them, so that memory
+grows until all lengths of speech have been met (docs/measured/memory.md). Here it keeps 4, or that growth
+would hide a leak; ONEDNN_PRIMITIVE_CACHE_CAPACITY sets another number.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import argparse
 import gc
 import importlib
 import json
+import os
 import sys
 import threading
 import time
@@ -161,6 +166,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.5, help="of speech at most")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4")  # read by the processes of the sides
     print(machine())
     print(f"{given.utterances} utterances a side, each of at most {given.seconds:g} s\n")
     print(

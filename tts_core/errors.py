@@ -71,6 +71,10 @@ class CancelledError(SpeechError):
     exit_code = 130
 
 
+# MLX; PyTorch on MPS and CUDA's own; cuBLAS and cuDNN; PyTorch on a CPU
+_FULL = ("malloc", "out of memory", "_ALLOC_FAILED", "can't allocate memory")
+
+
 def explain(error: BaseException) -> tuple[int, str]:
     """Return exit code and one-line message of an expected error, of full memory or disk, or of a bug."""
     code, message = _explained(error)
@@ -80,12 +84,9 @@ def explain(error: BaseException) -> tuple[int, str]:
 def _explained(error: BaseException) -> tuple[int, str]:
     if isinstance(error, SpeechError):
         return error.exit_code, str(error)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "malloc" in str(error):
-        detail = f" ({error})" if str(error) else ""
-        return (
-            ResourceError.exit_code,
-            f"memory: not enough{detail}; use a smaller or a quantized model, or close other programs",
-        )
+    lack = memory_error(error)
+    if lack is not None:
+        return lack.exit_code, str(lack)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError.exit_code, f"disk: {error.strerror}; free some space"
     if os.strerror(errno.ENOSPC) in str(error):  # of a compiler that a framework calls
@@ -100,6 +101,23 @@ def _explained(error: BaseException) -> tuple[int, str]:
         GenerationError.exit_code,
         f"internal: {type(error).__name__}: {error}; run again with --debug and report it",
     )
+
+
+def memory_error(error: BaseException | None) -> ResourceError | None:
+    """Build the error of a full memory from a framework's, or from one that it led to; None for any other.
+
+    It holds no frames, whose arrays would stay in memory.
+    """
+    while error is not None:
+        text = str(error)
+        named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        if named or (not isinstance(error, SpeechError) and any(words in text for words in _FULL)):
+            detail = f" ({one_line(text)})" if text else ""
+            return ResourceError(
+                f"memory: not enough{detail}; use a smaller or a quantized model, or close other programs"
+            )
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def did_you_mean(name: str, known: Iterable[str], folder: Path = Path()) -> str | None:

@@ -87,12 +87,15 @@ class Call:
             self.groups.append((group, make_together(network, [run.step for run in group])))
 
     def __call__(self) -> None:
-        """Run the next timestep of each. Nothing is read from the device."""
+        """Run the next timestep of each. Nothing is read from the device.
+
+        After an error each run is as before its timestep, or as after it.
+        """
         for run in self.single:
             run.advance()
         for group, step in self.groups:
             t, numbers = zip(*(run.take() for run in group), strict=True)
             codes = step([run.codes for run in group], mx.concatenate([*t]), numbers)
+            mx.async_eval(codes, [run.step.finite for run in group])
             for run, after in zip(group, codes, strict=True):
-                run.codes = after
-            mx.async_eval([run.codes for run in group], [run.step.finite for run in group])
+                run.accept(after)

@@ -187,7 +187,7 @@ class Run:
         self.step, self.cells, self.noise = step, cells, noise
         self.order = reverse_order(step.settings.timesteps)[:-1]
         self.times = to_device(step.network, np.array(self.order))
-        self.place = 0
+        self.place, self.finite = 0, step.finite
         self.codes = to_device(step.network, cells.codes).long()
 
     @property
@@ -196,18 +196,23 @@ class Run:
         return self.place == len(self.order)
 
     def take(self) -> tuple[Tensor, Tensor]:
-        """Draw the random numbers of the next timestep, which then counts as run. → (1,) int64, numbers."""
+        """Draw the numbers of the next timestep, again if its call has failed. → (1,) int64, numbers."""
         place, step = self.place, self.step
         last = self.order[place] == 0
         numbers = numbers_for(self.noise, step.settings.draws, place, self.cells, step.n_classes, last=last)
-        self.place += 1
+        step.finite = self.finite
         return self.times[place : place + 1], to_device(step.network, numbers).to(step.table.dtype)
+
+    def accept(self, codes: Tensor) -> None:
+        """Count the timestep as run. codes: after it, as it returned them."""
+        self.codes, self.finite = codes, self.step.finite
+        self.place += 1
 
     @torch.inference_mode()
     def advance(self) -> None:
         """Run a timestep in a call of its own. Nothing is read from the device."""
         t, numbers = self.take()
-        self.codes = self.step(self.codes, t, numbers)
+        self.accept(self.step(self.codes, t, numbers))
 
     def result(self) -> np.ndarray:
         """Read the codes after the last timestep, the prompt's included. → (Q, S) int32.

@@ -128,11 +128,14 @@ class Call:
 
     @torch.inference_mode()
     def __call__(self) -> None:
-        """Run the next timestep of each. Nothing is read from the device."""
+        """Run the next timestep of each. Nothing is read from the device.
+
+        After an error each run is as before its timestep, or as after it.
+        """
         for run in self.single:
             run.advance()
         for group, step in self.groups:
             t, numbers = zip(*(run.take() for run in group), strict=True)
             codes = step([run.codes for run in group], torch.cat(t), numbers)
             for run, after in zip(group, codes, strict=True):
-                run.codes = after
+                run.accept(after)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +20,10 @@ from tts_core.dia.memory import Job
 from tts_core.dia.request import Batch, Request
 from tts_core.dia.room import Room
 from tts_core.dia.speaking import Speaking
-from tts_core.errors import SpeechError
+from tts_core.errors import ResourceError
 from tts_core.results import Meter
-from tts_core.serving.session import Event, Failed, Part
+from tts_core.serving.session import Event, Part
+from tts_core.serving.shared import shared
 from tts_core.serving.slot_session import SlotSession, Spoken
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ class DiaSession(SlotSession[_Speaking]):
                 if ids.min() < 0:
                     guided = one.batch.sampling.cfg_scale != 0
                     fault = self.engine.fault(ids, one.batch, one.grid, guided=guided)
-                    events.append(self._fail(one, fault))
+                    events.append(self.fail(one, fault))
                     break
                 one.grid.accept(ids)
         return [*events, *self._sound()]
@@ -117,9 +119,14 @@ class DiaSession(SlotSession[_Speaking]):
         events: list[Event] = []
         if not ready:
             return events
-        sounds = self.engine.decode_windows(passages)
+        sounds = shared(self.engine.decode_windows, passages)
         peak = self.host.peak_bytes()  # once for all: CUDA's allocator collects every figure that it has
         for (one, start, stop), sound in zip(ready, sounds, strict=True):
+            if one.key not in self.spoken:
+                continue  # an earlier window of it lacked memory
+            if isinstance(sound, ResourceError):
+                events.append(self.fail(one, sound))
+                continue
             grid, one.made = one.grid, stop
             part = one.speaking.part(grid, start, stop, sound, peak_bytes=peak)
             events.append(Part(one.key, part))
@@ -127,10 +134,7 @@ class DiaSession(SlotSession[_Speaking]):
                 self.leave(one.key)
             elif grid.done and stop == grid.frames(0):
                 self.turns.end(one)
-                try:
-                    self._say(one)
-                except SpeechError as error:
-                    events.append(self._fail(one, error))
+                events += self.attempt(one, partial(self._say, one))
         return events
 
     def _windows(self, one: _Speaking) -> list[tuple[int, int]]:
@@ -152,7 +156,3 @@ class DiaSession(SlotSession[_Speaking]):
         if grid.done and not cuts:
             cuts = [(known, known)]
         return cuts
-
-    def _fail(self, one: _Speaking, error: Exception) -> Failed:
-        self.leave(one.key)
-        return Failed(one.key, error)

@@ -20,7 +20,7 @@ from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, est
 from tts_core.dia2.reading import Feed
 from tts_core.dia2.request import Request, longest_frames, longest_prefix
 from tts_core.dia2.speaking import Speaking
-from tts_core.errors import SpeechError
+from tts_core.errors import SpeechError, memory_error
 from tts_core.memory.fits import largest
 from tts_core.memory.terms import Estimate
 from tts_core.serving.session import Event, Failed, Part
@@ -138,9 +138,12 @@ class Dia2Session:
                 continue
             try:
                 events += self._accept(one, codes[one.slot], before.actions[one.slot])
-            except SpeechError as error:
+            except Exception as error:
+                found = error if isinstance(error, SpeechError) else memory_error(error)
+                if found is None:
+                    raise
                 self.leave(one.key)
-                events.append(Failed(one.key, error))
+                events.append(Failed(one.key, found))
         return events
 
     def leave(self, key: int) -> None:

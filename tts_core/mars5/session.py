@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tts_core.errors import SpeechError, UsageError
+from tts_core.errors import ResourceError, SpeechError, UsageError
 from tts_core.mars5.memory import Mars5Job, estimate, places_that_fit
 from tts_core.mars5.options import MAX_LEN
 from tts_core.mars5.request import STAGES, Request
@@ -24,7 +24,8 @@ from tts_core.mars5.speech import Speech, begin_codes, new_frames, trimmed_sound
 from tts_core.mars5.together import Diffusions
 from tts_core.nn.guard import not_finite
 from tts_core.results import Meter
-from tts_core.serving.session import Event, Failed, Part
+from tts_core.serving.session import Event, Part
+from tts_core.serving.shared import shared
 from tts_core.serving.slot_session import SlotSession, Spoken
 
 if TYPE_CHECKING:
@@ -90,10 +91,7 @@ class Mars5Session(SlotSession[_Speaking]):
         """As in Session: a step of the ids, and a timestep of the diffusions whose turn it is."""
         events: list[Event] = []
         for one, drawn in self.turns.draws():
-            try:
-                self._extend(one, drawn)
-            except SpeechError as error:
-                events.append(self._fail(one, error))
+            events += self.attempt(one, partial(self._extend, one, drawn))
         return [*events, *self._diffuse()]
 
     def leave(self, key: int) -> None:
@@ -135,35 +133,39 @@ class Mars5Session(SlotSession[_Speaking]):
         events: list[Event] = []
         drawn: list[tuple[_Speaking, np.ndarray]] = []
         for one, run in self.diffusions.step():
+            if isinstance(run, ResourceError):
+                events.append(self.fail(one, run))
+                continue
             frames = new_frames(one.speech.request, one.sequence)
             try:
                 drawn.append((one, run.result()[:, -frames:]))
             except SpeechError as error:
-                events.append(self._fail(one, error))
+                events.append(self.fail(one, error))
         return [*events, *self._deliver(drawn)] if drawn else events
 
     def _deliver(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[Event]:
         """Decode the codes of pieces that ended together, and begin each request's next piece."""
         for one, _ in drawn:
             one.count("NAR")
-        limits = [one.speech.request.options.trim_db for one, _ in drawn]
-        sounds = trimmed_sounds(self.engine, [codes for _, codes in drawn], limits)
         events: list[Event] = []
-        for (one, codes), sound in zip(drawn, sounds, strict=True):
+        for (one, codes), sound in zip(drawn, shared(self._sounds, drawn), strict=True):
+            if isinstance(sound, ResourceError):
+                events.append(self.fail(one, sound))
+                continue
             one.count("vocoder")
             result = one.speech.deliver(codes, sound, peak_bytes=self.host.peak_bytes())
             events.append(Part(one.key, result))
             if one.speech.done:
                 self.leave(one.key)
             else:
-                self._say(one)
+                events += self.attempt(one, partial(self._say, one))
         return events
+
+    def _sounds(self, drawn: Sequence[tuple[_Speaking, np.ndarray]]) -> list[np.ndarray]:
+        limits = [one.speech.request.options.trim_db for one, _ in drawn]
+        return trimmed_sounds(self.engine, [codes for _, codes in drawn], limits)
 
     def _bytes(self, job: Mars5Job) -> int:
         host = self.host
         planned = estimate(self.pipeline.configs, job, dtype=host.dtype, backend=host.backend)
         return planned.running_beside("cache")
-
-    def _fail(self, one: _Speaking, error: Exception) -> Failed:
-        self.leave(one.key)
-        return Failed(one.key, error)

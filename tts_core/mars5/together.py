@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tts_core.errors import ResourceError, memory_error
 from tts_core.mars5.memory import Mars5Job, diffusion_bytes
 
 if TYPE_CHECKING:
     from tts_core.mars5.pipeline import Mars5Pipeline, Run
 
+_LOG = logging.getLogger("tts_core")
 # A CPU gains nothing from frames of several runs in one product, but of less than a second of speech, and
 # the first run would end later: docs/measured/speed.md
 ONE_BY_ONE = ("torch-cpu", "mlx-cpu")
@@ -46,7 +49,8 @@ class Drawing(Generic[One]):
 class Diffusions(Generic[One]):
     """The diffusions of a running batch, in order. The first ones take a timestep together.
 
-    As many as compute MOST_ROWS rows and fit in the free memory; at least one; on a CPU only one.
+    As many as compute MOST_ROWS rows and fit in the free memory; at least one; on a CPU only one. If a call
+    lacks memory after all, the next one is of half as many, until one of them leaves.
     """
 
     def __init__(self, pipeline: Mars5Pipeline):
@@ -56,6 +60,7 @@ class Diffusions(Generic[One]):
         self._first: list[Drawing[One]] = []
         self._runs: list[Run] = []  # of the call
         self._timestep: Callable[[], None] | None = None
+        self._most: int | None = None  # of a call, after one that lacked memory
 
     def add(self, owner: One, job: Mars5Job, begin: Callable[[], Run]) -> None:
         """Let a diffusion wait for its turn."""
@@ -64,6 +69,7 @@ class Diffusions(Generic[One]):
     def drop(self, owner: One) -> None:
         """Forget the diffusion of this owner, if there is one."""
         self.queue = [each for each in self.queue if each.owner != owner]
+        self._most = None
         if not self.queue:
             self._known, self._first, self._runs, self._timestep = [], [], [], None
 
@@ -72,16 +78,43 @@ class Diffusions(Generic[One]):
         """Bytes of the diffusions under way, which reach their peaks together."""
         return sum(self._bytes(each) for each in self.queue if each.run is not None)
 
-    def step(self) -> list[tuple[One, Run]]:
-        """Run a timestep of the first ones. Returns those that it ended, which leave the queue."""
-        if self.queue != self._known:
-            self._choose()
-        if self._timestep is not None:
-            self._timestep()
-        ended = [(each.owner, each.run) for each in self._first if each.run is not None and each.run.done]
+    def step(self) -> list[tuple[One, Run | ResourceError]]:
+        """Run a timestep of the first ones. Returns those that it ended, which leave the queue, and one that
+        lacks memory by itself, with its error.
+        """
+        lack = self._advance()
+        ended: list[tuple[One, Run | ResourceError]] = [
+            (each.owner, each.run) for each in self._first if each.run is not None and each.run.done
+        ]
+        if lack is not None:
+            ended += self._shrink(lack)
         for owner, _ in ended:
             self.drop(owner)
         return ended
+
+    def _advance(self) -> ResourceError | None:
+        """Run a timestep; returns the error of a full memory. Each run is then as before it, or after it."""
+        try:
+            if self.queue != self._known:
+                self._choose()
+            if self._timestep is not None:
+                self._timestep()
+        except Exception as error:
+            lack = memory_error(error)
+            if lack is None:
+                raise
+            return lack
+        return None
+
+    def _shrink(self, lack: ResourceError) -> list[tuple[One, Run | ResourceError]]:
+        """Let the next call be of half as many; returns the only one of a call with its error."""
+        count = len(self._first)
+        self._known, self._runs, self._timestep = [], [], None
+        if count == 1:
+            return [(self._first[0].owner, lack)]
+        self._most = count // 2
+        _LOG.warning("memory: too little for %d diffusions at once; going on with %d", count, self._most)
+        return []
 
     def _choose(self) -> None:
         """Choose the first ones anew; only other runs need another call."""
@@ -102,7 +135,7 @@ class Diffusions(Generic[One]):
         if free is not None:
             needed = accumulate(self._bytes(each) for each in self.queue[:most])
             most = sum(count <= free for count in needed)
-        return max(1, most)
+        return max(1, most if self._most is None else min(most, self._most))
 
     def _bytes(self, drawing: Drawing[One]) -> int:
         configs, host = self.pipeline.configs, self.host

@@ -11,11 +11,12 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tts_core.errors import CancelledError, SpeechError
+from tts_core.errors import CancelledError, ResourceError, SpeechError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.memory import estimate, places_that_fit
 from tts_core.metavoice.request import STAGES, Piece, Request
@@ -23,7 +24,8 @@ from tts_core.metavoice.rows import Joining, most_rows
 from tts_core.metavoice.speech import Speech, all_codes, sounds
 from tts_core.nn.guard import not_finite
 from tts_core.results import Meter
-from tts_core.serving.session import Event, Failed, Part
+from tts_core.serving.session import Event, Part
+from tts_core.serving.shared import shared
 from tts_core.serving.slot_session import SlotSession, Spoken
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
                 ids = ids[: ids.index(END_OF_AUDIO) + 1]
             if min(ids) < 0:
                 known = len(one.speech.piece.first) + len(one.ids) + ids.index(-1)
-                events.append(self._fail(one, not_finite(None, self.host.dtype, text=1, row=known)))
+                events.append(self.fail(one, not_finite(None, self.host.dtype, text=1, row=known)))
                 continue
             one.ids += ids
             if ids[-1] == END_OF_AUDIO or len(one.ids) == one.speech.limit:
@@ -116,24 +118,33 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         heard: list[_Ended] = []
         for one in speaking:
             one.speech.meter.stage_seconds["first stage"] += time.perf_counter() - one.begun
-            piece = one.speech.piece
-            said = one.speech.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
-            with one.speech.meter.stage("second stage"):
-                codes = all_codes(self.engine, self.pipeline.facts, piece, said, one.vector)
-            heard.append(_Ended(one, piece, codes))
+            events += self.attempt(one, lambda one=one: heard.append(self._heard(one)))
+        if not heard:
+            return events
         try:
-            waves = self._sounds(heard)
+            waves = shared(self._sounds, heard)
         except SpeechError as error:
-            return [self._fail(one, error) for one in speaking]
+            return [*events, *(self.fail(each.one, error) for each in heard)]
         for each, wave in zip(heard, waves, strict=True):
             one, speech = each.one, each.one.speech
+            if isinstance(wave, ResourceError):
+                events.append(self.fail(one, wave))
+                continue
             result = speech.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
             events.append(Part(one.key, result))
             if speech.done:
                 self.leave(one.key)
             else:
-                self._say(one)
+                events += self.attempt(one, partial(self._say, one))
         return events
+
+    def _heard(self, one: _Speaking) -> _Ended:
+        """Take a piece that ended through the second stage."""
+        piece = one.speech.piece
+        said = one.speech.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
+        with one.speech.meter.stage("second stage"):
+            codes = all_codes(self.engine, self.pipeline.facts, piece, said, one.vector)
+        return _Ended(one, piece, codes)
 
     def _sounds(self, heard: Sequence[_Ended]) -> list[np.ndarray]:
         """Decode pieces. Raises CancelledError once all their requests are cancelled."""
@@ -153,7 +164,3 @@ class MetaVoiceSession(SlotSession[_Speaking]):
                 heard[0].one.speech.request.decoder,
                 check=check,
             )
-
-    def _fail(self, one: _Speaking, error: Exception) -> Failed:
-        self.leave(one.key)
-        return Failed(one.key, error)

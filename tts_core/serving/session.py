@@ -95,7 +95,8 @@ class Session(Protocol):
         """Advance every running request, by as little as the model allows; return what they gave, in order.
 
         Waits for nothing but the device. A request that fails is an event; an error that is raised ends the
-        session, with all its requests.
+        session, with all its requests. A full memory in a decoder's step is one: the step cannot be tried
+        again, for its caches have changed.
         """
         ...
 

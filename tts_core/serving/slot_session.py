@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tts_core.errors import UsageError
+from tts_core.errors import SpeechError, UsageError, memory_error
 from tts_core.memory.fits import check_running
 from tts_core.nn.host import Host
-from tts_core.serving.session import Event
+from tts_core.serving.session import Event, Failed
 from tts_core.serving.turns import Slots, Turns
 
 
@@ -106,6 +107,22 @@ class SlotSession(ABC, Generic[One]):
         one = self.spoken.pop(key, None)
         if one is not None:
             self.turns.end(one)
+
+    def fail(self, one: One, error: Exception) -> Failed:
+        """Drop a request that cannot be finished."""
+        self.leave(one.key)
+        return Failed(one.key, error)
+
+    def attempt(self, one: One, work: Callable[[], None]) -> list[Failed]:
+        """Do work of one request only. If it cannot be done, or lacks memory, the request fails."""
+        try:
+            work()
+        except Exception as error:
+            found = error if isinstance(error, SpeechError) else memory_error(error)
+            if found is None:
+                raise
+            return [self.fail(one, found)]
+        return []
 
     def close(self) -> None:
         """As in Session. Nothing can join afterwards."""

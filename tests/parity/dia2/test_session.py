@@ -11,7 +11,7 @@ import pytest
 from tests.parity.arrivals import serve
 from tests.tiny.dia2 import recording
 from tts_core.dia2.options import Dia2Options
-from tts_core.errors import UsageError
+from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
@@ -212,3 +212,21 @@ def test_requests_wait_for_memory(pipeline, asked, monkeypatch):
     assert session.promised == needed
     session.close()
     assert session.running == 0
+
+
+@every_side
+def test_only_one_whose_window_lacks_memory_fails(pipeline, asked, alone, side):
+    """Each window is decoded for one request; it cannot be tried again, for the codec's state has changed."""
+    session = pipeline(side).session(2)
+    lost, kept = (session.join(asked(side)[place]) for place in (0, 1))
+    speaking = session.spoken[lost].speaking
+    speaking.parts = lambda: (_ for _ in ()).throw(MemoryError)
+    parts = []
+    while session.running:
+        for event in session.step():
+            if isinstance(event, Failed):
+                assert event.key == lost
+                assert isinstance(event.error, ResourceError)
+            elif event.key == kept:
+                parts.append(event.result)
+    same(join(parts), alone(side)[1])

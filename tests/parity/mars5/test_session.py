@@ -109,8 +109,8 @@ def test_diffusions_share_a_call_and_leave_it_at_once(side: str, monkeypatch: py
     while not sizes:
         assert session.step() == []
     session.leave(cancelled)
-    step = session.diffusions.queue[0].run.step
-    step.finite = step.finite & False
+    run = session.diffusions.queue[0].run
+    run.finite = run.finite & False
     events = []
     while session.running:
         events += session.step()

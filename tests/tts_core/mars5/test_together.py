@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.tts_core.mars5.test_memory import CONFIGS
+from tts_core.errors import ResourceError
 from tts_core.mars5 import together
 from tts_core.mars5.memory import Mars5Job, diffusion_bytes, estimate
 from tts_core.mars5.together import MOST_ROWS, Diffusions, alike, in_line
@@ -33,10 +34,10 @@ class Run:
 
 
 class Pipeline:
-    """calls: the runs of each call that was built."""
+    """calls: the runs of each call that was built.  most: of a call, beyond which it lacks memory."""
 
-    def __init__(self, backend: str = "torch-cuda", free: int | None = None):
-        self.configs, self.calls, self.free = CONFIGS, list[list[Run]](), free
+    def __init__(self, backend: str = "torch-cuda", free: int | None = None, most: int = 9):
+        self.configs, self.calls, self.free, self.most = CONFIGS, list[list[Run]](), free, most
         host = SimpleNamespace(backend=backend, dtype="bfloat16", free_bytes=lambda: self.free)
         self.engine = SimpleNamespace(host=host, together=self.together)
 
@@ -44,6 +45,9 @@ class Pipeline:
         self.calls.append([*runs])
 
         def timestep() -> None:
+            if len(runs) > self.most:
+                runs[0].left -= 1  # it had a call of its own
+                raise RuntimeError("[malloc] Unable to allocate 123 bytes.")
             for run in runs:
                 run.left -= 1
 
@@ -58,8 +62,13 @@ def opened(pipeline: Pipeline, *timesteps: int, job: Mars5Job = JOB) -> Diffusio
 
 
 def ended(diffusions: Diffusions[str], steps: int) -> list[str]:
-    """Owners whose diffusions end at each step."""
-    return ["".join(owner for owner, _ in diffusions.step()) for _ in range(steps)]
+    """Owners whose diffusions end at each step; in capitals if they fail."""
+    return [
+        "".join(
+            owner.upper() if isinstance(run, ResourceError) else owner for owner, run in diffusions.step()
+        )
+        for _ in range(steps)
+    ]
 
 
 def test_a_call_is_built_only_when_its_runs_change() -> None:
@@ -110,6 +119,50 @@ def test_a_call_has_so_many_rows_and_no_more() -> None:
     pipeline = Pipeline()
     opened(pipeline, 2, 2, job=Mars5Job(prompt_ids=20, frames=MOST_ROWS, text_ids=10)).step()
     assert len(pipeline.calls[0]) == 1
+
+
+def test_a_call_that_lacks_memory_is_made_for_half_of_its_runs() -> None:
+    """Until one has left; every run has its own number of timesteps."""
+    pipeline = Pipeline(most=2)
+    diffusions = opened(pipeline, 3, 4, 4, 2, 2)
+    assert ended(diffusions, 10) == ["", "", "a", "", "b", "", "", "c", "", "de"]
+    assert [len(runs) for runs in pipeline.calls] == [5, 2, 4, 2, 3, 1, 2]
+
+
+def test_one_that_lacks_memory_by_itself_fails_and_the_others_go_on() -> None:
+    pipeline = Pipeline(most=0)
+    diffusions = opened(pipeline, 5, 2, 2)
+    assert ended(diffusions, 2) == ["", "A"]
+    pipeline.most = 2
+    assert ended(diffusions, 2) == ["", "bc"]
+
+
+def test_one_that_cannot_begin_waits_for_the_others() -> None:
+    """Its memory may be there once they have left; if not, it fails."""
+    pipeline, has_memory = Pipeline(), [False]
+
+    def begin() -> Run:
+        if not has_memory[0]:
+            raise MemoryError
+        return Run(1)
+
+    diffusions = opened(pipeline, 2)
+    diffusions.add("b", JOB, begin)
+    assert ended(diffusions, 3) == ["", "", "a"]
+    assert ended(diffusions, 1) == ["B"]
+    has_memory[0] = True
+    diffusions.add("c", JOB, begin)
+    assert ended(diffusions, 1) == ["c"]
+
+
+def test_another_error_ends_all() -> None:
+    def begin() -> Run:
+        raise ValueError("broken")
+
+    diffusions = opened(Pipeline(), 2)
+    diffusions.add("b", JOB, begin)
+    with pytest.raises(ValueError, match="broken"):
+        diffusions.step()
 
 
 def test_a_piece_without_frames_needs_no_call() -> None:

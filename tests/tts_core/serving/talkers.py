@@ -143,7 +143,7 @@ class Chorus:
         self.open.discard(key)
 
     def step(self) -> list[Event]:
-        """As in Session. The word "crash" ends the whole session."""
+        """As in Session. The words "crash" and "hoard", which lacks memory, end the whole session."""
         if self.gate is not None:
             self.gate.acquire()
         self.log.append("step " + " ".join(one.words[0] for one, _, _ in self.said.values()))
@@ -152,6 +152,8 @@ class Chorus:
             request, place, meter = self.said[key]
             if request.words[place] == "crash":
                 raise RuntimeError("crashed")
+            if request.words[place] == "hoard":
+                raise MemoryError
             try:
                 result = part(meter, request, place)
             except GenerationError as error:

@@ -197,13 +197,20 @@ def test_a_fault_ends_its_own_request_only() -> None:
             speeches[0].get()
 
 
-def test_after_a_crash_the_model_speaks_again() -> None:
+@pytest.mark.parametrize(
+    ("word", "kind", "message"),
+    [
+        ("crash", GenerationError, "internal: RuntimeError: crashed"),
+        ("hoard", ResourceError, "memory: not enough; use a smaller"),
+    ],
+)
+def test_after_a_crash_the_model_speaks_again(word: str, kind: type[Exception], message: str) -> None:
     gate = threading.Semaphore(0)
     with engine(Singing(gate=gate), places=2) as speaking:
-        speeches = [speaking.submit("song", text) for text in ("a crash", "b c d", "e f")]
+        speeches = [speaking.submit("song", text) for text in (f"a {word}", "b c d", "e f")]
         gate.release(99)
         for speech in speeches[:2]:
-            with pytest.raises(GenerationError, match="internal: RuntimeError: crashed"):
+            with pytest.raises(kind, match=message):
                 list(speech)
         assert len(list(speeches[2])) == 2
 

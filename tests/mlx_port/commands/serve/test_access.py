@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import Route
 
 from mlx_port.commands.serve.settings import Access, Limits, Settings
 from tests.mlx_port.commands.serve.served import SOON, Served, error_of, served
@@ -45,6 +47,23 @@ def test_a_wrong_key(locked: Served, sent) -> None:
         assert response.headers["www-authenticate"] == "Bearer"
         assert KEY not in response.text
     assert locked.get("/health").status_code == 200
+
+
+OPEN = {"/health", "/"}  # and the page's files
+
+
+def test_every_route_asks_for_the_key_and_the_origin(locked: Served) -> None:
+    """But /health and the page, which ask for the origin, too."""
+    app: Any = locked.server.config.app
+    routes = [route for route in app.app.routes if isinstance(route, Route)]
+    assert len(routes) > 12
+    for route in routes:
+        for method in route.methods or ():
+            url = locked.url + route.path.replace("{id}", "talk").replace("{name}", "page.js")
+            status = httpx.request(method, url, timeout=SOON).status_code
+            assert (status == 401) == (route.path not in OPEN and "/page/" not in url), (method, url)
+            refused = httpx.request(method, url, headers={"origin": "https://evil.example"}, timeout=SOON)
+            assert refused.status_code == 403, (method, url)
 
 
 def test_the_right_key(locked: Served) -> None:

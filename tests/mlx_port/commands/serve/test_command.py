@@ -21,6 +21,7 @@ import soundfile
 from mlx_port.commands.serve import command
 from tests.mlx_port.commands.running import run
 from tests.mlx_port.commands.serve.served import SOON, until
+from tts_core.serving.voices import VoiceStore
 
 ROOT = Path(__file__).parents[4]
 RUN = "import sys; from mlx_port.commands.main import main; sys.argv[0] = 'mlx-port'; main()"
@@ -81,8 +82,10 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
 
 
 def test_a_voice_that_is_uploaded_speaks(tmp_path: Path) -> None:
-    """The embedded voice continues a recording of its own; a voice without a transcript is refused."""
-    with started(tmp_path, "--no-warm-up") as (_, url, _):
+    """The embedded voice continues a recording of its own; a voice without a transcript is refused. Both are
+    there after a kill.
+    """
+    with started(tmp_path, "--no-warm-up") as (process, url, _):
         said = "[S1] Hello there, this is a voice."
         body = {"input": said, "seed": 1, "response_format": "wav"}
         sample = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60).content
@@ -99,6 +102,11 @@ def test_a_voice_that_is_uploaded_speaks(tmp_path: Path) -> None:
         assert plain.content != heard.content
         refused = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "dumb"}, timeout=60)
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "voice")
+        process.kill()
+        assert process.wait(SOON) == -signal.SIGKILL
+    store = VoiceStore(tmp_path / "voices")
+    assert [(voice.name, voice.transcripts) for voice in store] == [("dumb", (None,)), ("own", (said,))]
+    assert store.prompt("own").one.audio is not None
 
 
 def test_open_starts_the_browser_once_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,123 @@
+"""Shared calls of running batches that lack memory, on both sides.
+
+The speech of each request is as by itself; only one whose own call lacks memory fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.parity.mars5.test_residual_transformer import tiny
+from tests.parity.mars5.test_together import beginner, by_itself
+from tests.parity.test_delivery import every_model, every_side, voice
+from tests.parity.test_sessions import request
+from tests.sides import SIDES, Side
+from tests.tts_core.mars5.test_memory import CONFIGS
+from tests.tts_core.mars5.test_together import JOB
+from tts_core.errors import ResourceError
+from tts_core.mars5 import together
+from tts_core.mars5.together import Diffusions
+from tts_core.results import join
+from tts_core.serving.session import Failed, Part
+
+# as each side raises it
+ERRORS: dict[str, Exception] = {
+    "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    "mlx": RuntimeError("[malloc] Unable to allocate 2147483648 bytes."),
+}
+DECODERS = {"dia": "decode_windows", "mars5": "decode", "metavoice": "decode"}
+
+
+class Scarce:
+    """A call that lacks memory for more than `most` requests, and for the next `fails` in any case.
+
+    counts: of its calls.
+    """
+
+    def __init__(self, call: Any, error: Exception, most: int, fails: int = 0):
+        self.call, self.error, self.most, self.fails = call, error, most, fails
+        self.counts: list[int] = []
+
+    def __call__(self, ones: Sequence[Any], *others: Any, **named: Any) -> Any:
+        self.counts.append(len(ones))
+        if len(ones) > self.most:
+            raise self.error
+        if self.fails:
+            self.fails -= 1
+            raise self.error
+        return self.call(ones, *others, **named)
+
+
+def run(session: Any, asked: Sequence[Any]) -> list[Any]:
+    """Speak requests at once. Returns the speech of each, or its error."""
+    keys = [session.join(each) for each in asked]
+    parts: dict[int, list[Any]] = {key: [] for key in keys}
+    failed: dict[int, Exception] = {}
+    while session.running:
+        for event in session.step():
+            if isinstance(event, Failed):
+                failed[event.key] = event.error
+            else:
+                assert isinstance(event, Part)
+                parts[event.key].append(event.result)
+    return [failed.get(key) or join(parts[key]) for key in keys]
+
+
+@every_model
+@every_side
+def test_windows_of_several_texts(model: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two texts that end together, then again with one whose own window does not fit."""
+    monkeypatch.setattr(together, "ONE_BY_ONE", ())  # as on a GPU
+    pipeline, name = voice(model, side), DECODERS[model]
+    asked = [request(model, side, "The inn is near.") for _ in range(2)]
+    alone = join(list(pipeline.speak(asked[0])))
+    scarce = Scarce(getattr(pipeline.engine, name), ERRORS[side], most=1)
+    monkeypatch.setattr(pipeline.engine, name, scarce)
+    session = pipeline.session(2)
+    for found in run(session, asked):
+        np.testing.assert_array_equal(found.codes, alone.codes)
+        assert len(found.audio) == len(alone.audio)
+    assert {1, 2} <= set(scarce.counts)
+    scarce.fails = 1
+    lost, found = run(session, asked)
+    assert isinstance(lost, ResourceError)
+    np.testing.assert_array_equal(found.codes, alone.codes)
+    session.close()
+
+
+@pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
+@pytest.mark.parametrize("most", [1, 2])
+def test_diffusions_that_share_a_call(side: Side, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step fails once it is computed, when runs of other calls have had their timestep."""
+    begin, module = beginner(side), side.module("mars5.together")
+    expected = [by_itself(begin(seed)) for seed in range(6)]
+    compute, lacks = module.Together.compute, []
+
+    def scarce(own: Any, *given: Any) -> Any:
+        found = compute(own, *given)
+        if len(own.steps) > most:
+            lacks.append(len(own.steps))
+            raise ERRORS["mlx" if "mlx" in module.__name__ else "torch"]
+        return found
+
+    monkeypatch.setattr(module.Together, "compute", scarce)
+    host = SimpleNamespace(backend="torch-cuda", dtype="float32", free_bytes=lambda: None)
+    engine = SimpleNamespace(host=host, together=lambda runs: module.Call(tiny(side), runs))
+    pipeline: Any = SimpleNamespace(configs=CONFIGS, engine=engine)
+    diffusions: Diffusions[int] = Diffusions(pipeline)
+    for seed in range(6):
+        diffusions.add(seed, JOB, lambda seed=seed: begin(seed))
+    ended = 0
+    while diffusions.queue:
+        for seed, found in diffusions.step():
+            assert not isinstance(found, ResourceError)
+            np.testing.assert_array_equal(found.result(), expected[seed])
+            ended += 1
+    assert ended == 6
+    assert max(lacks) > 2
