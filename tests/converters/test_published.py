@@ -252,6 +252,8 @@ def test_codec_that_is_no_codec():
         "a/b/c",
         "C:\\models\\dia",
         "tests/x",
+        "nobody/model.safetensors",
+        "nobody/config.json",
     ],
 )
 def test_what_looks_like_a_path_never_goes_to_the_hub(monkeypatch, source):

@@ -351,6 +351,26 @@ def test_a_truncated_legacy_pickle(tmp_path):
         refusal(tmp_path / "x.pth")
 
 
+def test_an_old_file_that_promises_more_than_it_has_is_not_read(tmp_path, monkeypatch):
+    torch.save({"a": torch.ones(10_000)}, tmp_path / "x.pth", _use_new_zipfile_serialization=False)
+    os.truncate(tmp_path / "x.pth", 30_000)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("read"))
+    assert "truncated: its storages take more than 30000 bytes" in refusal(tmp_path / "x.pth")
+
+
+@pytest.mark.parametrize("doubtful", [0, 1, 2], ids=["of the machine", "of tensors", "of the storages"])
+def test_each_pickle_of_an_old_file_may_be_doubted(tmp_path, monkeypatch, doubtful):
+    tried = []
+    monkeypatch.setattr(pickles, "try_in_child", tried.append)
+    monkeypatch.setattr(pickles, "_read", lambda path, bounds: pickles.Loaded({}, {}, ()))
+    parts = [entries(), entries(text("a"), tensor()), b"]"]
+    parts[doubtful] = entries(text("x"), used_again(2))
+    path = tmp_path / "x.pth"
+    path.write_bytes(pickles._OLD + b"".join(START + part + b"." for part in parts) + bytes(16))
+    TorchCheckpoint(path)
+    assert tried == [path]
+
+
 def test_damage_anywhere_is_one_clear_error(published, tmp_path):
     """Cut or changed at any place of the description, it is read or refused, never anything else."""
     with zipfile.ZipFile(published) as archive:

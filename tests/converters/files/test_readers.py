@@ -114,6 +114,19 @@ def test_a_file_that_shrinks_after_planning(tmp_path):
         checkpoint.read("a")
 
 
+@pytest.mark.parametrize(
+    "read", [lambda found: found.read("a"), lambda found: [*found.pieces("a", 10)]], ids=["whole", "pieces"]
+)
+def test_a_file_that_is_replaced_by_one_of_the_same_size_after_planning(tmp_path, read):
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, {"a": np.ones(100, np.float32)})
+    checkpoint = SafetensorsCheckpoint([path])
+    write_safetensors(tmp_path / "y.safetensors", {"a": np.zeros(100, np.float32)})
+    os.replace(tmp_path / "y.safetensors", path)
+    with pytest.raises(CheckpointError, match="changed while it was read"):
+        read(checkpoint)
+
+
 def test_bfloat16_without_torch(tmp_path):
     write_safetensors(tmp_path / "x.safetensors", {"a": np.array([0x3F80, 0xC000], np.uint16)})
     assert SafetensorsCheckpoint([tmp_path / "x.safetensors"]).read("a").tolist() == [1.0, -2.0]
@@ -150,6 +163,15 @@ def test_index(tmp_path):
 def test_index_that_does_not_match(tmp_path, places, said):
     with pytest.raises(CheckpointError, match=said):
         read_index(write_shards(tmp_path, **places))
+
+
+def test_a_shard_with_a_tensor_that_its_index_does_not_list(tmp_path):
+    index = write_shards(tmp_path)
+    write_safetensors(
+        tmp_path / "two.safetensors", {"two": np.ones(2, np.float32), "x": np.ones(2, np.float32)}
+    )
+    with pytest.raises(CheckpointError, match=r"differs from two.safetensors in 1 tensors, x among them"):
+        read_index(index)
 
 
 def test_a_tensor_in_two_files(tmp_path):

@@ -91,11 +91,23 @@ def test_a_configuration_that_does_not_fit_is_found_out(source, tmp_path, monkey
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.parametrize("length", range(1, 9))
+def test_numbers_begin_at_a_multiple_of_8(tmp_path, length):
+    """As the format asks, for readers that map the file; wide numbers come before narrow ones."""
+    entries = [Entry("a" * length, "BF16", (3,)), Entry("b", "I64", (1,)), Entry("c", "F32", (1,))]
+    writer = SafetensorsWriter(tmp_path / "x.safetensors", entries)
+    writer.abort()
+    stored, _ = read_header(tmp_path / "x.safetensors")
+    assert [stored[entry.name].begin % 8 for entry in entries[1:]] == [0, 0]
+    assert stored["a" * length].begin % 2 == 0
+
+
 def test_shards_are_filled_in_order_and_keep_groups_together():
     groups = [[Entry(f"{i}.{part}", "U8", (4,)) for part in "ab"] for i in range(5)]
     names = [[entry.name for entry in file] for file in shards(groups, limit=20)]
     assert names == [["0.a", "0.b", "1.a", "1.b"], ["2.a", "2.b", "3.a", "3.b"], ["4.a", "4.b"]]
     assert len(shards(groups, limit=1)) == 5
+    assert len(shards(groups, limit=16)) == 3  # two groups fill a file
 
 
 def test_sharded_folder_reads_back(source, tmp_path, monkeypatch):

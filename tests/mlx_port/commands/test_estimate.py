@@ -141,6 +141,14 @@ def test_a_folder_of_published_files_is_read(capsys, tmp_path):
     assert found["job"]["frames"] == dia_config().max_frames
 
 
+def test_a_place_that_contains_no_codec_is_refused(capsys, tmp_path):
+    folder = write_published(tmp_path / "dia", dia_weights(dia_config()), dac_weights(dac_config()))
+    (folder / "codec").rename(tmp_path / "codec")
+    assert facts(capsys, "--model", folder)["job"]["frames"] == dia_config().max_frames
+    (tmp_path / "empty").mkdir()
+    refused(capsys, 3, "empty: missing: weights of DAC", "--model", folder, "--codec", tmp_path / "empty")
+
+
 def test_a_converted_and_quantised_folder_is_read(capsys, tmp_path):
     from converters.cli import convert_weights
     from converters.cli import run as run_converter

@@ -23,8 +23,11 @@ from converters import cli as converter
 from converters.convert import convert as make
 from converters.published import open_published
 from mlx_port.commands import main as cli
+from mlx_port.commands.speak import check_hashes
+from tests.converters.files.test_workplace import record
 from tests.tiny.published_models import SOURCES, sources
 from tests.tiny.record import record_again
+from tts_core.errors import CheckpointError
 from tts_core.printable import LONGEST
 
 ROOT = Path(__file__).parents[3]
@@ -319,6 +322,16 @@ def test_generate_checks_hashes_when_asked(
         text = said((4,), cli.run, *spoken, "--model", folder, "--check", "--backend", backend)
         assert "codec/model.safetensors: changed since the conversion (sha256 in conversion.json)" in text
     assert "check: the embedded voice has no hashes on record" in said((2,), cli.run, *spoken, "--check")
+
+
+def test_a_part_that_was_removed_has_no_hashes_to_check(tmp_path: Path) -> None:
+    """Such as the other decoder of MetaVoice."""
+    record(tmp_path, "config.json", "codec/config.json", "mbd/config.json")
+    shutil.rmtree(tmp_path / "mbd")
+    check_hashes(str(tmp_path))
+    (tmp_path / "codec/config.json").write_text("[]")
+    with pytest.raises(CheckpointError, match=r"codec/config\.json: changed since the conversion"):
+        check_hashes(str(tmp_path))
 
 
 @pytest.fixture

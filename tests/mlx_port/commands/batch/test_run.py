@@ -123,6 +123,14 @@ def test_a_folder_keeps_its_conditions(
     assert "reject ['wer>0.3'], now ['wer>0.2']" in capsys.readouterr().err
 
 
+def test_a_folder_keeps_its_format(rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+    flags = ["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet"]
+    assert run([*flags, "--limit", "1"]) == 0
+    assert run([*flags, "--format", "wav"]) == 2
+    assert "format 'flac', now 'wav'" in capsys.readouterr().err
+    assert len(spoken) == 1
+
+
 def test_a_full_disk_costs_the_row_that_met_it(
     rows: Path, tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,6 +206,24 @@ def test_an_error_of_the_output_comes_out(name: str, capfd: pytest.CaptureFixtur
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("name", ["mp3", "flac", "opus"])
+def test_an_error_of_the_last_bytes_comes_out(name: str) -> None:
+    class Filling(io.BytesIO):
+        full = False
+
+        def write(self, data: bytes, /) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+            if self.full:
+                raise OSError(28, "No space left on device")
+            return super().write(data)
+
+    output = Filling()
+    sound = SoundWriter(output, FORMATS[name], 16000, seekable=False)
+    sound.write(chirp(16000)[:1000])
+    output.full = True
+    with pytest.raises(OSError, match="No space left"):
+        sound.close()
+
+
 def test_an_interrupt_inside_the_encoder_is_not_lost() -> None:
     class Stopped(io.BytesIO):
         def write(self, data: bytes, /) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
