@@ -1,7 +1,7 @@
 """Measure `mlx-port batch` with many short rows of the embedded voice, end to end.
 
     python benchmarks/bulk.py [--rows 10000] [--minutes 20] [--backend mlx|torch] [--places 8] [--alone 200]
-        [--json FILE]
+        [--rounds 3] [--json FILE]
 
 Rows are of one to eight common words, by both speakers. The run is stopped after --minutes if it has not
 ended, as by Ctrl-C, and its figures are those of the rows that were written; the longest rows come first.
@@ -9,7 +9,8 @@ ended, as by Ctrl-C, and its figures are those of the rows that were written; th
     rows a second, hours an hour, RTF     of the whole command, from its start, model loaded and files written
     memory    of all its processes, as it grows with the rows: after a tenth of them, and at most after that
     processor processor time per second of speech: of the whole command, and after it in this process, of
-              --alone of the rows, by `generate_batch`, by a running batch, and by the bulk layer with FLAC
+              --alone of the rows, --rounds times by turns, by `generate_batch`, by a running batch for
+              listeners and without, and by the bulk layer, which has none, with FLAC: medians
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -57,9 +59,9 @@ def batches(chosen: Sequence[Row], pipeline: Any, places: int) -> float:
     return speech
 
 
-def session(chosen: Sequence[Row], pipeline: Any, places: int) -> float:
+def session(chosen: Sequence[Row], pipeline: Any, places: int, *, streamed: bool) -> float:
     """Speak rows in a running batch."""
-    running, waiting, speech = pipeline.session(places), list(chosen), 0.0
+    running, waiting, speech = pipeline.session(places, streamed=streamed), list(chosen), 0.0
     while waiting or running.running:
         while waiting and running.running < running.places:
             row = waiting.pop(0)
@@ -71,26 +73,32 @@ def session(chosen: Sequence[Row], pipeline: Any, places: int) -> float:
 def bulk(parts: speak.Opened, chosen: Sequence[Row], pipeline: Any, places: int) -> float:
     """Speak rows in a running batch by the bulk layer, to FLAC."""
     source = Source("dia", parts.configs, parts.documents, lambda: pipeline)
-    speaker = Speaker(source, pipeline.session(places), Work({}, Path("voices"), ".flac", None))
+    speaker = Speaker(
+        source, pipeline.session(places, streamed=False), Work({}, Path("voices"), ".flac", None)
+    )
     rows = ((replace(row, seed=row.number), row.id) for row in chosen)
     return sum(outcome.fields["duration"] for outcome in speaker.speak(rows))
 
 
-def alone(chosen: Sequence[Row], backend: Literal["mlx", "torch"], places: int) -> dict[str, float]:
-    """Seconds of processor time per second of speech of each way, after a warm-up."""
+def alone(
+    chosen: Sequence[Row], backend: Literal["mlx", "torch"], places: int, rounds: int
+) -> dict[str, float]:
+    """Seconds of processor time per second of speech of each way, by turns after a warm-up; medians."""
     parts = speak.open_model(None, backend, None)
     pipeline: Any = speak.load_pipeline(parts, backend)
-    found = {}
-    for name, way in (
+    ways = (
         ("generate_batch", batches),
-        ("session", session),
+        ("session, streamed", partial(session, streamed=True)),
+        ("session", partial(session, streamed=False)),
         ("bulk layer", partial(bulk, parts)),
-    ):
-        way(chosen[:places], pipeline, places)
-        started = time.process_time()
-        speech = way(chosen, pipeline, places)
-        found[name] = (time.process_time() - started) / speech
-    return found
+    )
+    taken: dict[str, list[float]] = {name: [] for name, _ in ways}
+    for turn in range(rounds + 1):
+        for name, way in ways:
+            started = time.process_time()
+            speech = way(chosen if turn else chosen[:places], pipeline, places)
+            taken[name].append((time.process_time() - started) / speech)
+    return {name: statistics.median(one[1:]) for name, one in taken.items()}
 
 
 def main() -> None:
@@ -102,6 +110,7 @@ def main() -> None:
     parser.add_argument("--backend", choices=("mlx", "torch"), default="mlx")
     parser.add_argument("--places", type=int, default=8)
     parser.add_argument("--alone", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     print(f"{machine()}, load {psutil.getloadavg()[0]:.1f}")
@@ -132,7 +141,7 @@ def main() -> None:
         spoken = {line["id"] for line in done.lines}
         chosen = [row for row in read_rows(source) if row.id in spoken]
         chosen = sorted(chosen, key=lambda row: -len(row.text))[:: -(-len(chosen) // given.alone)]
-        for name, value in alone(chosen, given.backend, given.places).items():
+        for name, value in alone(chosen, given.backend, given.places, given.rounds).items():
             found[f"{name}, processor"] = value
             print(f"{name}, processor: {value:.3f}", flush=True)
     if given.json:

@@ -149,6 +149,10 @@ class Pipeline(Protocol):
         """Stream the speech of a request."""
         ...
 
-    def session(self, places: int) -> Session:
-        """Open a running batch for at most `places` requests. Raises ResourceError for too little memory."""
+    def session(self, places: int, *, streamed: bool = True) -> Session:
+        """Open a running batch for at most `places` requests. Raises ResourceError for too little memory.
+
+        streamed: False for speech that nobody hears before its end; its parts are then as long as the codec's
+        largest windows, which feed less context in all.
+        """
         ...

@@ -49,3 +49,18 @@ def test_a_session_speaks_as_the_pipeline(model: str, side: str) -> None:
     assert found.cues == expected.cues
     session.close()
     assert session.running == 0
+
+
+@every_model
+@every_side
+def test_without_listeners_a_session_speaks_as_generate(model: str, side: str) -> None:
+    """Sample by sample: its codec has the same windows."""
+    text, pipeline = "The inn is near. [pause:0.2] There it ends!", voice(model, side)
+    session = pipeline.session(2, streamed=False)
+    asked = [request(model, side, one) for one in (text, "Then it thins out.")]
+    found = spoken(session, *map(session.join, asked))
+    for one, said in zip(found, (text, "Then it thins out."), strict=True):
+        expected = pipeline.generate(said, **OPTIONS[model])
+        np.testing.assert_array_equal(one.codes, expected.codes)
+        np.testing.assert_array_equal(one.audio, expected.audio)
+        assert (one.cues, one.finish_reason) == (expected.cues, expected.finish_reason)

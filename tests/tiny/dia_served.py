@@ -36,9 +36,12 @@ def requests(pipeline: Any) -> list[Any]:
     return found
 
 
-def served(pipeline: Any, asked: list[Any], *, places: int, seed: int) -> list[GenerationResult]:
-    """Speak requests that arrive at random moments; some others come along and leave again, unfinished."""
-    random, session = np.random.default_rng(seed), pipeline.session(places)
+def served(pipeline: Any, asked: list[Any], *, places: int, seed: int, **how: Any) -> list[GenerationResult]:
+    """Speak requests that arrive at random moments; some others come along and leave again, unfinished.
+
+    how: arguments of the session.
+    """
+    random, session = np.random.default_rng(seed), pipeline.session(places, **how)
     waiting, keys, strangers = list(range(len(asked))), {}, set()
     parts: dict[int, list[GenerationResult]] = {place: [] for place in waiting}
     while waiting or session.running:

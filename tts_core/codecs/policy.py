@@ -42,6 +42,12 @@ class CodecPolicy:
         """
         return start + min(self.max_frames, self.first_frames + start // LEAD)
 
+    def unheard(self) -> CodecPolicy:
+        """Return the windows of speech that nobody hears before its end: each is as long as the largest, so
+        that they feed less context in all.
+        """
+        return replace(self, first_frames=self.max_frames)
+
     def even_cuts(self, frames: int) -> Iterator[tuple[int, int]]:
         """Cut [0, frames) into even windows, for an encode or a decode that is not streamed."""
         return growing(frames, self.max_frames, self.max_frames)

@@ -122,9 +122,15 @@ class DiaPipeline:
         self._check_memory(request.job())
         return self._parts(request, meter, watch, cuts)
 
-    def session(self, places: int) -> Session:
-        """Open a running batch. Raises ResourceError, before it is allocated, for too little memory."""
-        return DiaSession(self.engine, places, self._rehearsal)
+    def session(self, places: int, *, streamed: bool = True) -> Session:
+        """Open a running batch; arguments as in Pipeline.
+
+        Raises ResourceError, before it is allocated, for too little memory.
+        """
+        policy = self.engine.policy
+        return DiaSession(
+            self.engine, places, self._rehearsal, policy=policy if streamed else policy.unheard()
+        )
 
     def generate_batch(
         self,

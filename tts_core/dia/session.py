@@ -15,6 +15,7 @@ import numpy as np
 from tts_core.audio.voice_cache import VoiceCache
 from tts_core.codecs.dac import decode_lookahead
 from tts_core.codecs.dac_calls import Passage
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.memory import Job
 from tts_core.dia.request import Batch, Request
@@ -44,12 +45,13 @@ class _Speaking(Spoken):
 class DiaSession(SlotSession[_Speaking]):
     """A running batch of at most `places` requests. Raises ResourceError for too little memory.
 
-    rehearsal: builds a short request.
+    rehearsal: builds a short request.  policy: the codec's windows.
     """
 
-    def __init__(self, engine: Engine, places: int, rehearsal: Callable[[], Request]):
+    def __init__(self, engine: Engine, places: int, rehearsal: Callable[[], Request], *, policy: CodecPolicy):
         self.engine, self.config, self._rehearsal = engine, engine.config, rehearsal
-        self.room = Room(engine.config, engine.codec_config, engine.policy, engine.host)
+        self.policy = policy
+        self.room = Room(engine.config, engine.codec_config, policy, engine.host)
         self._voices = VoiceCache()
         self.lookahead = decode_lookahead(engine.codec_config)
         places = self.room.places(places)
@@ -146,7 +148,7 @@ class DiaSession(SlotSession[_Speaking]):
         known = grid.frames(0)
         ready = known if grid.done else known - self.lookahead
         while made < ready:
-            stop = self.engine.policy.served_stop(made)
+            stop = self.policy.served_stop(made)
             if grid.done:
                 stop = min(stop, known)
             if stop > ready:

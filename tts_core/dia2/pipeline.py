@@ -103,9 +103,13 @@ class Dia2Pipeline:
         cancel: threading.Event | None = None,
         **changes: Unpack[Dia2Changes],
     ) -> GenerationResult:
-        """Speak one text and return the parts of `stream` as one result, with its arguments and errors."""
+        """Speak one text and return all of `stream` as one result, with its arguments and errors.
+
+        The codec's windows are longer than a stream's: samples are equal up to rounding.
+        """
         asked = self.request(text, changed(options or Dia2Options(), changes), prompt)
-        return join(list(self.speak(asked, progress=progress, cancel=cancel)))
+        policy = self.engine.policy.unheard()
+        return join(list(self._speak(asked, None, Watch(progress, cancel), policy)))
 
     def stream(
         self,
@@ -130,9 +134,8 @@ class Dia2Pipeline:
         asked = changed(options or Dia2Options(), changes)
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
-        return self._speak(
-            request(self.facts, None, asked, prompt).opened(), iter(text), Watch(progress, cancel)
-        )
+        opened = request(self.facts, None, asked, prompt).opened()
+        return self._speak(opened, iter(text), Watch(progress, cancel), self.engine.policy)
 
     def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Request:
         """Check a caller's arguments without running a network. Raises UsageError."""
@@ -142,11 +145,14 @@ class Dia2Pipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        return self._speak(request, None, Watch(progress, cancel))
+        return self._speak(request, None, Watch(progress, cancel), self.engine.policy)
 
-    def session(self, places: int) -> Dia2Session:
-        """Open a running batch for at most `places` requests. Raises ResourceError for too little memory."""
-        return Dia2Session(self.engine, places, self._rehearsal)
+    def session(self, places: int, *, streamed: bool = True) -> Dia2Session:
+        """Open a running batch; arguments as in Pipeline. Raises ResourceError for too little memory."""
+        policy = self.engine.policy
+        return Dia2Session(
+            self.engine, places, self._rehearsal, policy=policy if streamed else policy.unheard()
+        )
 
     def generate_batch(
         self,
@@ -188,18 +194,21 @@ class Dia2Pipeline:
         return [one.codes for one in self.generate_batch(texts, prompts=prompts, options=exactly)]
 
     def _speak(
-        self, request: Request, pieces: Iterator[str] | None, watch: Watch
+        self, request: Request, pieces: Iterator[str] | None, watch: Watch, policy: CodecPolicy
     ) -> Iterator[GenerationResult]:
-        """Speak one request. pieces: of text that is still to come. Checks the memory at the call."""
+        """Speak one request. pieces: of text that is still to come.  policy: the codec's windows.
+
+        Checks the memory at the call.
+        """
         _LOG.info("dia2: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
         check_memory(self.engine, request.job(), self.engine.host.free_bytes())
-        return self._parts(request, pieces, watch)
+        return self._parts(request, pieces, watch, policy)
 
     def _parts(
-        self, request: Request, pieces: Iterator[str] | None, watch: Watch
+        self, request: Request, pieces: Iterator[str] | None, watch: Watch, policy: CodecPolicy
     ) -> Iterator[GenerationResult]:
         """Yield a text's speech window by window."""
-        session = Dia2Session(self.engine, 1, self._rehearsal, job=request.job())
+        session = Dia2Session(self.engine, 1, self._rehearsal, policy=policy, job=request.job())
         watch.tell("prompt", 0, request.seconds)
         key, made = session.join(request, more=pieces is not None), 0
         while session.running:
@@ -218,7 +227,8 @@ class Dia2Pipeline:
     def _together(self, asked: Sequence[Request], watch: Watch) -> list[GenerationResult]:
         """Speak requests in one batch, each as soon as it fits; in their order."""
         longest = replace(Dia2Job.together([one.job() for one in asked]), texts=1)
-        session = Dia2Session(self.engine, len(asked), self._rehearsal, job=longest)
+        policy = self.engine.policy.unheard()
+        session = Dia2Session(self.engine, len(asked), self._rehearsal, policy=policy, job=longest)
         expected = sum(one.seconds for one in asked)
         waiting, made = deque(enumerate(asked)), 0
         places, parts = dict[int, int](), [list[GenerationResult]() for _ in asked]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tts_core.audio.voice_cache import VoiceCache
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
@@ -53,13 +54,20 @@ class Dia2Session:
 
     Raises ResourceError for too little memory.
 
-    rehearsal: builds a short request.  job: bounds each that will join; None for any.
+    rehearsal: builds a short request.  policy: the codec's windows.  job: bounds each request that will join;
+    None for any.
     """
 
     def __init__(
-        self, engine: Engine, places: int, rehearsal: Callable[[], Request], *, job: Dia2Job | None = None
+        self,
+        engine: Engine,
+        places: int,
+        rehearsal: Callable[[], Request],
+        *,
+        policy: CodecPolicy,
+        job: Dia2Job | None = None,
     ):
-        self.engine, self._rehearsal = engine, rehearsal
+        self.engine, self.policy, self._rehearsal = engine, policy, rehearsal
         config = config_of(engine.configs, "dia2", Dia2Config)
         longest = job or Dia2Job(longest_frames(config), longest_prefix(config))
         self._is_fixed = engine.host.backend in FIXED
@@ -106,7 +114,7 @@ class Dia2Session:
         """As in Session. Recordings are encoded here."""
         feed = Feed(request.facts.reader) if more else None
         opened = request.opened() if more else request
-        speaking = Speaking(self.engine, opened, feed, encode=self._encode)
+        speaking = Speaking(self.engine, opened, feed, encode=self._encode, policy=self.policy)
         if more:
             speaking.hear(request.text)
         one = _Spoken(self._joined + 1, request.job(), speaking, -1)
@@ -215,7 +223,7 @@ class Dia2Session:
     def _estimate(self, jobs: Sequence[Dia2Job]) -> Estimate:
         host, together = self.engine.host, Dia2Job.together(jobs)
         return estimate(
-            self.engine.configs, together, dtype=host.dtype, backend=host.backend, policy=self.engine.policy
+            self.engine.configs, together, dtype=host.dtype, backend=host.backend, policy=self.policy
         )
 
 

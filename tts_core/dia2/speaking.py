@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.reading import Feed
 from tts_core.dia2.request import Request, longest_frames
@@ -26,6 +27,7 @@ class Speaking:
     """The runs of a request, one a piece, and the sound of their codes.
 
     feed: of a request whose text goes on, in one piece.  encode: recordings, (L,) float32 → codes (Q, P).
+    policy: the codec's windows.
     """
 
     def __init__(
@@ -35,8 +37,9 @@ class Speaking:
         feed: Feed | None,
         *,
         encode: Callable[[np.ndarray], np.ndarray],
+        policy: CodecPolicy,
     ):
-        self.engine, self.request, self.feed = engine, request, feed
+        self.engine, self.request, self.feed, self.policy = engine, request, feed, policy
         self.meter = Meter(request.facts.codec.sample_rate)
         self.prefix: Prefix | None = request.prefix(encode)
         self.delivery = Delivery(request.pacing, request.facts.codec.sample_rate)
@@ -74,7 +77,7 @@ class Speaking:
         """
         run, rate = self.run, self.request.facts.codec.frame_rate
         while run.frames > self._made:
-            stop = self.engine.policy.served_stop(self._made)
+            stop = self.policy.served_stop(self._made)
             if run.frames < stop and not run.is_done:
                 return
             stop = min(stop, run.frames)

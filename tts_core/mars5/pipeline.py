@@ -206,9 +206,10 @@ class Mars5Pipeline:
             request = request.encoded(self.engine.encode, self.engine.vocabulary)
         return self._parts(request, meter, watch, 0, request.seconds)
 
-    def session(self, places: int) -> Session:
+    def session(self, places: int, *, streamed: bool = True) -> Session:
         """Open a running batch, in which requests share the autoregressive network's steps.
 
+        streamed: changes nothing; a piece is decoded once all of its codes are known.
         Raises ResourceError for too little memory.
         """
         return Mars5Session(self, places)

@@ -179,9 +179,10 @@ class MetaVoicePipeline:
         self._check_memory(request.job())
         return self._parts(request, run)
 
-    def session(self, places: int) -> Session:
+    def session(self, places: int, *, streamed: bool = True) -> Session:
         """Open a running batch, in which requests share the first stage's steps.
 
+        streamed: changes nothing; a piece is decoded once all of its codes are known.
         Raises ResourceError for too little memory.
         """
         return MetaVoiceSession(self, places)

@@ -13,11 +13,18 @@ from tests.sides import SIDES
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.dia_served import requests, served
 from tts_core.codecs.dac_calls import Passage
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia.options import DiaOptions
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
 every_side = pytest.mark.parametrize("side", list(SIDES))
+UNHEARD: list[tuple[str, dict[str, Any]]] = [
+    ("[S1] An old inn, near the pine.", {"seed": 1, "max_frames": 57}),
+    ("[S1] " + "an inn " * 20, {"seed": 4, "max_frames": 72}),
+    ("[S1] A mine.", {"seed": 2, "max_frames": 11}),
+    ("[S1] The inn is near. [pause:0.2] [S2] There it ends!", {"seed": 3}),
+]
 
 
 @cache
@@ -62,6 +69,32 @@ def test_sound_is_decoded_in_windows_that_depend_on_the_request_only(side: str) 
             stops.append(min(frames, engine.policy.served_stop(stops[-1])))
         passages = [Passage(one.codes, *cut) for cut in pairwise(stops)]
         np.testing.assert_array_equal(one.audio, np.concatenate(engine.decode_windows(passages)))
+
+
+@every_side
+def test_without_listeners_the_sound_is_that_of_generate(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sample by sample, of one piece and of several, in windows of 24 frames at most."""
+    engine, fed = pipeline(side).engine, []
+    monkeypatch.setattr(engine.codec, "policy", CodecPolicy(max_frames=24, first_frames=3))
+    expected = [pipeline(side).generate(text, **changes) for text, changes in UNHEARD]
+    decode = engine.decode_windows
+
+    def noted(passages: Any) -> Any:
+        fed.extend(stop - start for _, start, stop in passages)
+        return decode(passages)
+
+    monkeypatch.setattr(engine, "decode_windows", noted)
+    requests = [pipeline(side).request(text, DiaOptions(**changes)) for text, changes in UNHEARD]
+    found = served(pipeline(side), requests, places=3, seed=2, streamed=False)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.codes, other.codes)
+        np.testing.assert_array_equal(one.audio, other.audio)
+        assert (one.cues, one.finish_reason) == (other.cues, other.finish_reason)
+    assert max(fed) == 24
+    rooms = [pipeline(side).session(1, streamed=streamed).room for streamed in (True, False)]
+    assert [room.policy for room in rooms] == [engine.policy, engine.policy.unheard()], "of the memory plan"
+    whole = sum(one.codes.shape[1] for one in found[:3])
+    assert whole > 3 * 24, "some have several windows"
 
 
 @every_side

@@ -10,6 +10,7 @@ import pytest
 
 from tests.parity.arrivals import serve
 from tests.tiny.dia2 import recording
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult, join
@@ -54,10 +55,16 @@ def alone(pipeline: Any, asked: Any) -> Any:
     return cache(lambda side: [join(list(pipeline(side).speak(one))) for one in asked(side)])
 
 
-def same(one: GenerationResult, other: GenerationResult) -> None:
+def alike(one: GenerationResult, other: GenerationResult) -> None:
+    """All but the samples are equal."""
     np.testing.assert_array_equal(one.codes, other.codes)
     assert (one.words, one.cues, one.finish_reason) == (other.words, other.cues, other.finish_reason)
     assert (one.seed, one.token_count) == (other.seed, other.token_count)
+    assert len(one.audio) == len(other.audio)
+
+
+def same(one: GenerationResult, other: GenerationResult) -> None:
+    alike(one, other)
     np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=1e-6)
 
 
@@ -107,6 +114,21 @@ def test_the_first_part_is_small_and_early(pipeline, side):
         sizes += [event.result.codes.shape[1] for event in events]
     assert steps == config.longest_delay + 2  # its codes are read a step later
     assert sizes[:6] == [2, 2, 3, 3, 4, 5]
+
+
+@every_side
+def test_without_listeners_windows_are_those_of_the_codec(pipeline, asked, alone, side, monkeypatch):
+    """Of 5 frames: a text of one piece, without pauses, has the samples of the codec's own decode."""
+    codec, expected = pipeline(side).engine.codec, alone(side)  # by the usual policy
+    monkeypatch.setattr(codec, "policy", CodecPolicy(max_frames=5, first_frames=2))
+    places = (0, 3, 5, 7)
+    session = pipeline(side).session(3, streamed=False)
+    found = serve(session, [asked(side)[place] for place in places], seed=3)
+    for at, place in enumerate(places):
+        alike(found[at], expected[place])
+        whole = np.asarray(codec.decode(found[at].codes[None])[0])
+        np.testing.assert_array_equal(found[at].audio, np.clip(whole, -1, 1))
+        assert found[at].codes.shape[1] > 5
 
 
 @every_side

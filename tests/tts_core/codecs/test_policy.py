@@ -20,6 +20,14 @@ def test_a_decode_starts_small_and_an_encode_does_not():
     assert list(CodecPolicy(3).decode_cuts(7)) == [(0, 3), (3, 6), (6, 7)]
 
 
+def test_windows_that_nobody_hears_are_even():
+    """At whichever of them a session is, and in the memory plan, which cuts a whole speech."""
+    policy = CodecPolicy(max_frames=10, first_frames=4).unheard()
+    assert [policy.served_stop(start) for start in (0, 10, 20, 5000)] == [10, 20, 30, 5010]
+    assert list(policy.decode_cuts(27)) == list(CodecPolicy(10).even_cuts(27))
+    assert policy.unheard() == policy
+
+
 def test_smaller_ones_are_halves_down_to_the_first_window():
     assert [policy.max_frames for policy in smaller(CodecPolicy(100, 8))] == [50, 25, 12, 8]
     assert {policy.first_frames for policy in smaller(CodecPolicy(100, 5))} == {5}

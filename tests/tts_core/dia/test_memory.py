@@ -10,6 +10,7 @@ from converters.published import open_published
 from converters.rules.dequantize import Quantization
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
 from tts_core.codecs.dac import DAC_44KHZ
+from tts_core.codecs.policy import own
 from tts_core.dia.memory import (
     Job,
     cache_rows,
@@ -147,3 +148,6 @@ def test_a_decode_that_nobody_hears_before_its_end_feeds_even_windows_on_a_cpu(b
     """100 frames: a stream's largest window is the last but one, of 32 frames, and its context."""
     codec = estimate(FULL, DAC_44KHZ, Job(200, 100), dtype="float32", backend=backend)["codec"]
     assert codec.why.endswith(f"{100 if backend.endswith('cpu') else 54} frames")
+    unheard = {"backend": backend, "policy": own(backend).unheard()}
+    codec = estimate(FULL, DAC_44KHZ, Job(200, 100), dtype="float32", **unheard)["codec"]
+    assert codec.why.endswith("100 frames"), "a running batch without listeners, everywhere"

@@ -40,7 +40,7 @@ def needed(texts: int) -> int:
 def test_as_many_places_as_fit(free: int | None, places: int) -> None:
     """They are known to fit: what the slots took does not count again."""
     made = engine("torch-cuda", free)
-    session: Any = Dia2Session(made, 8, NOTHING, job=JOB)
+    session: Any = Dia2Session(made, 8, NOTHING, policy=POLICY, job=JOB)
     assert (session.places, made.opened) == (places, [(places, JOB.frames + DIA2_2B.longest_delay - 1)])
     made.host.free_bytes = lambda: 0
     assert session.fits(NOTHING)
@@ -49,9 +49,9 @@ def test_as_many_places_as_fit(free: int | None, places: int) -> None:
 
 
 def test_elsewhere_texts_take_memory_as_they_come() -> None:
-    assert Dia2Session(engine("mlx-metal", 1), 8, NOTHING, job=JOB).places == 8
+    assert Dia2Session(engine("mlx-metal", 1), 8, NOTHING, policy=POLICY, job=JOB).places == 8
 
 
 def test_not_even_one() -> None:
     with pytest.raises(ResourceError):
-        Dia2Session(engine("torch-cuda", needed(1) - 1), 8, NOTHING, job=JOB)
+        Dia2Session(engine("torch-cuda", needed(1) - 1), 8, NOTHING, policy=POLICY, job=JOB)

@@ -115,8 +115,8 @@ class ParrotPipeline:
         self.check_memory(request)
         return self._parts(request, Watch(progress, cancel))
 
-    def session(self, places: int) -> ParrotSession:
-        """Open a running batch."""
+    def session(self, places: int, *, streamed: bool = True) -> ParrotSession:
+        """Open a running batch. streamed: changes nothing; a word is decoded at once."""
         return ParrotSession(self, places)
 
     def check_memory(self, request: Request) -> None:
