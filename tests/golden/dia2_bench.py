@@ -26,7 +26,7 @@ from tts_core.dia2.sampling import Sampling
 from tts_core.dia2.script import Reader
 from tts_core.dia2.shapes import parameter_shapes
 from tts_core.dia2.slots import Joining
-from tts_core.dia2.tokenizer import FILE, Tokenizer
+from tts_core.dia2.tokenizer import CONFIG_FILE, FILE, Tokenizer, bos_id
 from tts_core.files.json_object import read_json
 from tts_core.nn.noise import HostNoise
 
@@ -168,7 +168,7 @@ def build(kind: str, weights: Stored) -> Dia2Side:
 def dia2_bench(side: str, case: Case) -> Bench[Dia2Side]:
     """case: a folder whose info.json names configuration, weights and tokenizer."""
     info = case.info
-    paths = tuple(case.path(info[key]).resolve() for key in ("config", "weights"))
+    paths = tuple(case.path(info[key]).resolve() for key in ("config", "weights", "tokenizer"))
     return Bench.load(side, lambda kind: _side(kind, *paths))
 
 
@@ -185,13 +185,15 @@ def reader_of(case: Case, config: Dia2Config) -> Reader:
 
 
 @cache
-def _side(kind: str, config: Path, weights: Path) -> Dia2Side:
-    return build(kind, _weights(config, weights))
+def _side(kind: str, config: Path, weights: Path, tokenizer: Path) -> Dia2Side:
+    return build(kind, _weights(config, weights, tokenizer))
 
 
 @cache
-def _weights(config: Path, weights: Path) -> Weights[Dia2Config]:
-    sizes, checkpoint = read_published(read_json(config)), SafetensorsCheckpoint([weights])
+def _weights(config: Path, weights: Path, tokenizer: Path) -> Weights[Dia2Config]:
+    first = bos_id(Tokenizer((tokenizer / FILE).read_text("utf-8")), read_json(tokenizer / CONFIG_FILE))
+    sizes = read_published(read_json(config), text_bos_id=first)
+    checkpoint = SafetensorsCheckpoint([weights])
     moves = plan(rules(sizes), checkpoint.shapes, parameter_shapes(sizes))
     made = {move.target: move.how.apply(*map(checkpoint.read, move.sources)) for move in moves}
     return Weights(sizes, made)
