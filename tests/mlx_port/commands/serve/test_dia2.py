@@ -32,14 +32,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def dia2(folder: Path, tmp_path_factory: pytest.TempPathFactory):
+    with served(tmp_path_factory.mktemp("voices"), source_of(folder)) as found:
+        yield found
+
+
+def source_of(folder: Path) -> Any:
     from mlx_port.dia2.pipeline import assemble
     from mlx_port.loading import open_parts
     from tts_core.serving.source import Source
 
     parts = open_parts(folder)
-    source = Source("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
-    with served(tmp_path_factory.mktemp("voices"), source) as found:
-        yield found
+    return Source("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +144,29 @@ def test_text_over_a_socket_does_not_wait_for_sentences(dia2: Served, alone: Any
     ]
     assert len(found.sound) == 2 * len(expected.audio)
     assert found.events[-1] == {"type": "done", "finish_reason": "stop"}
+
+
+def test_text_over_wyoming_does_not_wait_for_sentences(folder: Path, tmp_path: Path) -> None:
+    """Sound comes while the first sentence goes on."""
+    pytest.importorskip("wyoming", reason="wyoming is not installed: extra wyoming")
+    from wyoming.client import AsyncTcpClient
+    from wyoming.event import Event
+    from wyoming.tts import SynthesizeChunk, SynthesizeStart, SynthesizeStop
+
+    from tests.mlx_port.commands.serve.wyoming.asking import asked, sound, until_type, wyoming_server
+
+    async def speak(client: AsyncTcpClient) -> list[Event | None]:
+        await client.write_event(SynthesizeStart().event())
+        for text in ("[S1] Hello there my fri", "end and so on and on it goes"):
+            await client.write_event(SynthesizeChunk(text=text).event())
+        found = [await client.read_event() for _ in range(2)]
+        await client.write_event(SynthesizeChunk(text=" with you. [S2] Oh!").event())
+        await client.write_event(SynthesizeStop().event())
+        return [*found, *await until_type(client, "synthesize-stopped")]
+
+    with wyoming_server(tmp_path / "voices", source_of(folder)) as server:
+        found = [event for event in asked(server, speak) if event is not None]
+    assert [event.type for event in found[:2]] == ["audio-start", "audio-chunk"]
+    assert [event.type for event in found[-2:]] == ["audio-stop", "synthesize-stopped"]
+    begun = sound([*found[:2], found[-2]])
+    assert 0 < len(begun) < len(sound(found[:-1])) / 2
