@@ -94,7 +94,9 @@ def test_windows_of_several_texts(model: str, side: str, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("side", list(SIDES.values()), ids=list(SIDES))
 @pytest.mark.parametrize("most", [1, 2])
 def test_diffusions_that_share_a_call(side: Side, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step fails once it is computed, when runs of other calls have had their timestep."""
+    """The step fails once it is computed, when runs of other calls have had their timestep; what it left is
+    not counted.
+    """
     begin, module = beginner(side), side.module("mars5.together")
     expected = [by_itself(begin(seed)) for seed in range(6)]
     compute, lacks = module.Together.compute, []
@@ -103,6 +105,8 @@ def test_diffusions_that_share_a_call(side: Side, most: int, monkeypatch: pytest
         found = compute(own, *given)
         if len(own.steps) > most:
             lacks.append(len(own.steps))
+            for step in own.steps:
+                step.finite = step.finite & False
             raise ERRORS["mlx" if "mlx" in module.__name__ else "torch"]
         return found
 

@@ -173,6 +173,52 @@ def test_a_kill_at_any_moment_leaves_whole_voices(tmp_path: Path) -> None:
     assert seen
 
 
+CRASH = """
+import os, sys
+import numpy as np
+from tts_core.serving.voices import VoiceStore
+store, seen = VoiceStore(sys.argv[1]), 0
+noise = np.random.default_rng(0).normal(0, 0.1, 32000).astype(np.float32)
+
+def change(left):
+    def count(event, arguments):
+        nonlocal left
+        left -= event == "open" or event.startswith("os.")
+        if not left:
+            os._exit(9)
+    sys.addaudithook(count)
+    store.add("anna", [(noise, 16000), (noise, 16000)], [None, None], "yes")
+    store.remove("anna")
+    os._exit(0)
+
+store.add("anna", [(noise, 16000)], [None], "yes")  # all modules are loaded
+store.remove("anna")
+for moment in range(1, 999):
+    child = os.fork()
+    if not child:
+        change(moment)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for voice in store:
+        assert [len(one.audio) for one in store.prompt("anna").references] == [32000] * 2, moment
+        store.remove("anna")
+        seen += 1
+    if code == 0:
+        print(moment, seen)
+        break
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process of its own for each call is made by fork")
+def test_a_kill_before_any_call_of_the_system_leaves_whole_voices(tmp_path: Path) -> None:
+    """A voice is added and removed again; the process ends before its first call, its second one, ..."""
+    command = [sys.executable, "-c", CRASH, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    moments, seen = map(int, done.stdout.split())
+    assert moments > 10
+    assert 0 < seen < moments
+
+
 def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
     assert voices_folder() == Path("/data/mlx-port/voices")
