@@ -183,6 +183,12 @@ def test_dac_pickle_beside_dia_safetensors_and_pickle(folder):
     assert "already found in model.safetensors" in opened.ignored["a.pth"]
 
 
+def test_a_pickle_takes_the_place_of_safetensors_without_their_config(folder):
+    (folder / "codec/config.json").unlink()
+    shutil.copy(DAC_PTH, folder / "dac.pth")
+    assert open_published(folder).parts["dac"].files == [folder / "dac.pth"]
+
+
 def test_parts_from_several_sources_and_one_shard_for_all(folder, tmp_path):
     assert open_published([DAC_PTH, V_0626 / "dia-v1.pth"]).parts["dia"].files == [V_0626 / "dia-v1.pth"]
     shard(folder)

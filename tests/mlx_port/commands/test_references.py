@@ -51,6 +51,7 @@ def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
     ("flags", "message"),
     [
         (["--ref-text", "Hello."] * 2, "ref-text: 2 given for 1 --ref-audio; give one for each"),
+        (["--ref-audio", "b.wav", "--ref-text", "Hi."], "ref-text: 1 given for 2 --ref-audio; give one for"),
         (["--ref-audio", "voice.wav", *["--ref-text", "Hi."] * 2], "ref-audio: 2 given, dia takes 1"),
         (["--ref-text", "..."], "ref-text: there are no words in it"),
     ],

@@ -116,6 +116,15 @@ def test_more_input_channels_and_more_items_than_the_limit(sizes):
     torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-11)
 
 
+def test_groups_with_more_input_channels_than_outputs(sizes):
+    x, weight, bias = tensors((1, 60, 9), (60, 1, 4), (3,))
+    whole = F.conv_transpose1d(x, weight, bias, 2, 1, 0, 3)
+    sizes.clear()
+    pieces = conv.conv_transpose1d(x, weight, bias, 2, 1, 0, 3, longest=LONGEST)
+    assert max(sizes) <= LONGEST
+    torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-11)
+
+
 def test_gradients_pass_through_the_windows():
     x, weight, bias = (tensor.requires_grad_() for tensor in tensors((1, 2, 90), (3, 2, 5), (3,)))
     whole = torch.autograd.grad(F.conv1d(x, weight, bias, 1, 2).square().sum(), (x, weight, bias))

@@ -1,5 +1,6 @@
 """Files that appear under their names whole, or not at all, and files that grow by whole entries."""
 
+import os
 import resource
 import stat
 from collections.abc import Iterator
@@ -59,6 +60,14 @@ def test_an_entry_that_the_disk_refuses_leaves_no_trace(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one\n2\n"
     append(path, b"3\n", 6)
     assert path.read_bytes() == b"one\n2\n3\n"
+
+
+def test_an_entry_is_on_the_disk_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: sizes.append(os.fstat(handle).st_size))
+    append(tmp_path / "lines", b"one\n", 0)
+    append(tmp_path / "lines", b"two\n", 4)
+    assert sizes == [4, 8]
 
 
 def test_files_and_folders_are_synced(tmp_path: Path) -> None:

@@ -117,3 +117,9 @@ def test_normal_numbers_are_pinned_to_their_own_uniform_stream():
         radius, angle = source.uniform(step, (2, 50)).astype(np.float64)
         assert np.abs(drawn - np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)).max() > 0.1
     assert np.round(HostNoise(0).normal(0, (4,)).astype(np.float64), 5).tolist() == PINNED_NORMAL
+
+
+def test_normal_numbers_are_rounded_once():
+    numbers = HostNoise(0)._uniform([0, 0, 1, 7], (2, 1000)).astype(np.float64)
+    exact = np.sqrt(-2 * np.log(numbers[0])) * np.cos(2 * np.pi * numbers[1])
+    np.testing.assert_array_equal(HostNoise(0).normal(7, (1000,)), exact.astype(np.float32))

@@ -67,6 +67,13 @@ def test_short_sentences_wait_for_company() -> None:
     assert len("Yes. No.") < LEAST
 
 
+@pytest.mark.parametrize("length", [LEAST, MOST])
+def test_a_sentence_of_the_shortest_or_longest_length_is_a_piece_at_once(length: int) -> None:
+    sentence = ("so " * MOST)[: length - 2] + "o!"
+    assert len(sentence) == length
+    assert Sentences().add(f"{sentence} Then") == [sentence]
+
+
 def test_an_empty_line_ends_a_piece_at_once() -> None:
     assert Sentences().add("A heading of some words\n\n") == ["A heading of some words"]
     assert Sentences().add("A sentence of some words.\n") == []

@@ -164,6 +164,22 @@ def test_a_disk_that_stays_full_ends_the_run(
     assert len(spoken) == 10
 
 
+def test_rows_between_those_that_cannot_be_written_are_written(
+    tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.txt").write_text("[S1] Hello.\n" * 30)
+    write = Output.write
+
+    def every_second(self: Output, outcome: Outcome) -> None:
+        if outcome.number % 2 and outcome.error is None:
+            raise OSError(36, "File name too long")
+        write(self, outcome)
+
+    monkeypatch.setattr(Output, "write", every_second)
+    assert run(["batch", str(tmp_path / "rows.txt"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    assert len(manifest(tmp_path / "out")) == 15
+
+
 def test_no_row_could_be_spoken(tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
     (tmp_path / "rows.jsonl").write_text('{"text": "x", "ref_audio": "missing.wav"}\n')
     assert run(["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"]) == 6
