@@ -11,10 +11,11 @@ A sound is complete before its line is written, so a killed run loses the rows i
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ class Output:
 
     settings: compared with those that the folder was begun with.  suffix: of sounds, with its dot.
     per_shard: rows a tar shard; None writes single files.  captions: "srt", "vtt" or None.
-    Raises UsageError if another run has the folder, or other settings.
+    Raises UsageError if another run has the folder, if it has other settings, or if it cannot be made.
     """
 
     def __init__(
@@ -51,10 +52,7 @@ class Output:
         self.folder, self.suffix, self.per_shard, self.captions = folder, suffix, per_shard, captions
         self.work, self.audio = folder / ".work", folder / "audio"
         self._open = ExitStack()
-        for place in (self.work, self.audio):
-            place.mkdir(parents=True, exist_ok=True)
-        if captions is not None:
-            (folder / "captions").mkdir(exist_ok=True)
+        _make([self.work, self.audio, *([] if captions is None else [folder / "captions"])])
         self._lock(part, parts)
         self._check_settings(settings)
         self._name = f"manifest-{part}-of-{parts}.jsonl"
@@ -205,3 +203,15 @@ def _replace(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _make(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise UsageError(
+                f"--out: {folder} cannot be made ({error.strerror}); give another folder"
+            ) from None

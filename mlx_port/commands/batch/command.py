@@ -43,7 +43,7 @@ class Flags:
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for sounds and manifest.")
+@click.option("--out", required=True, metavar="PATH", help="Folder for sounds and manifest.")
 @click.option("--model", metavar="PATH", help="As of generate.  [default: the embedded voice]")
 @click.option("--backend", type=click.Choice(["mlx", "torch"]), default="mlx", show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Type of the weights.")
@@ -93,5 +93,7 @@ def batch(**given: Any) -> None:
     SOURCE is a .jsonl file (id, text, voice or ref_audio and ref_text, seed, options), a text file with a row
     a line, a folder with a chapter a file, or seed-tts-eval's meta.lst.
     """
-    options, rest = chosen_options(given)
+    if not given["out"]:
+        raise click.UsageError("--out: empty; give a folder")
+    options, rest = chosen_options(given | {"out": Path(given["out"])})
     import_module("mlx_port.commands.batch.run").run(Flags(options=options, **rest))

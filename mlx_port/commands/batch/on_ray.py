@@ -37,6 +37,14 @@ class Actor:
         return [pickle.dumps(outcome) for outcome in outcomes]
 
 
+def check_ray() -> None:
+    """Raise NotFoundError if Ray is not installed."""
+    try:
+        import ray.data  # pyright: ignore[reportMissingImports]  # noqa: F401
+    except ImportError:
+        raise NotFoundError("--engine: Ray is not installed; pip install 'mlx-port[ray]'") from None
+
+
 def speak_on_ray(
     setting: Setting, rows: Sequence[tuple[Row, str]], workers: int | None, gpus: float
 ) -> Generator[Outcome]:
@@ -44,13 +52,10 @@ def speak_on_ray(
 
     workers: actors; None: one a GPU, or two without.  gpus: that each takes.
     Paths of the model and of references must be the same on every node.
-    Raises NotFoundError if Ray is not installed.
     """
-    try:
-        import ray  # pyright: ignore[reportMissingImports]
-        from ray.data import ActorPoolStrategy  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise NotFoundError("--engine: Ray is not installed; pip install 'mlx-port[ray]'") from None
+    import ray  # pyright: ignore[reportMissingImports]
+    from ray.data import ActorPoolStrategy  # pyright: ignore[reportMissingImports]
+
     ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # its own plans and progress
     ray.data.DataContext.get_current().enable_progress_bars = False

@@ -44,6 +44,10 @@ BYTES_PER_SECOND = {"flac": 60_000, "wav": 90_000, "mp3": 20_000, "opus": 8_000}
 def run(flags: Flags) -> None:
     """Run one call of the command. Every flag is checked before weights are loaded."""
     check_backend(flags.backend)
+    if flags.engine == "ray":
+        from mlx_port.commands.batch.on_ray import check_ray
+
+        check_ray()
     part = division(flags.shard)
     rows = read_rows(flags.source)[: flags.limit]
     parts = open_model(flags.model, flags.backend, flags.dtype)

@@ -124,7 +124,7 @@ def _serve(service: Service) -> int:
     except SystemExit:
         place = f"{settings.access.host}:{settings.port}"
         raise UsageError(
-            f"port: {place} cannot be listened on; another program may, give another --port"
+            f"port: {place} cannot be opened; another program may use it: give another --port or --host"
         ) from None
     finally:
         for number, handler in before.items():

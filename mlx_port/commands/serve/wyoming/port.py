@@ -27,7 +27,7 @@ class WyomingPort:
             )
         except OSError:
             raise UsageError(
-                f"wyoming: {host}:{port} cannot be listened on; another program may, give another --wyoming"
+                f"wyoming: {host}:{port} cannot be opened; another program may use it: give another --wyoming"
             ) from None
         self.address = self._server.sockets[0].getsockname()[:2]
 

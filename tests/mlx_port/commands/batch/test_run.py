@@ -1,6 +1,7 @@
 """`mlx-port batch`: flags, plans, failures; the workers are stand-ins."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -215,3 +216,22 @@ def test_the_speed_of_a_run_cannot_be_misread() -> None:
     progress.seconds, progress.started = 3.0, time.perf_counter() - 6
     assert progress.summary() == "3 s of new speech, RTF 2.00 (2.0x slower than real time)"
     assert [work.count(rows) for rows in (1, 2)] == ["1 row", "2 rows"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (["--out", ""], 2, "--out: empty; give a folder"),
+        (["--out", "file"], 2, "--out: file/.work cannot be made (Not a directory); give another folder"),
+        (["--out", "new", "--engine", "ray"], 3, "--engine: Ray is not installed; pip install"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_and_nothing_made_in_vain(
+    flags: list[str], code: int, message: str, rows: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    Path("file").touch()
+    assert run(["batch", str(rows), *flags]) == code
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "rows.jsonl"]

@@ -133,7 +133,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         assert done.returncode == 2
         *_, last = done.stderr.splitlines()
         assert last.startswith("error: port: 127.0.0.1:")
-        assert last.endswith("cannot be listened on; another program may, give another --port")
+        assert last.endswith("cannot be opened; another program may use it: give another --port or --host")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_home_assistant_hears_the_embedded_voice(tmp_path: Path) -> None:
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2
         *_, last = done.stderr.splitlines()
-        assert last.startswith(f"error: wyoming: 127.0.0.1:{found[1]} cannot be listened on")
+        assert last.startswith(f"error: wyoming: 127.0.0.1:{found[1]} cannot be opened")
         process.send_signal(signal.SIGTERM)
         assert process.wait(SOON) == 0
 
