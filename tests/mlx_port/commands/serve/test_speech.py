@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mlx_port.commands.serve.settings import Limits, Settings
+from tests.mlx_port.commands.serve.live.client import raw
 from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, served, until
 from tests.tts_core.serving import talkers
 from tts_core.audio.formats import FORMATS, StreamEncoder, names
@@ -69,6 +70,23 @@ def test_two_at_once_never_share_a_body(server: Served) -> None:
         thread.join()
     for place, text in enumerate(texts):
         assert found[place] == expected(text, ["wav", "mp3", "flac"][place % 3])
+
+
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+def test_headers_come_with_the_first_sound(tmp_path, stream_format: str) -> None:
+    gate = threading.Semaphore(0)
+    source = Talk(gate=gate)
+    body = json.dumps({"input": "one two", "stream_format": stream_format}).encode()
+    head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    with served(tmp_path, source) as server, raw(server) as found:
+        found.sendall(head.encode() + body)
+        until(lambda: "join one" in source.log)
+        found.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            found.recv(1)
+        gate.release()
+        found.settimeout(SOON)
+        assert found.recv(1 << 16).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 def test_the_answer_begins_with_the_first_sound(tmp_path) -> None:
