@@ -15,6 +15,11 @@ from tts_core.dia2.script import Entry
 MAX_PADDING = 6  # steps without a new word before one is forced; upstream ignores the config's number
 
 
+def longest_steps(entry: Entry) -> int:
+    """Count the steps after which the next entry is taken at the latest."""
+    return 1 + (max(MAX_PADDING, entry.padding) if entry.tokens else entry.padding)
+
+
 class Emitted(NamedTuple):
     """One step's text: the ids of both streams. took: an entry was taken."""
 
@@ -60,8 +65,15 @@ class Machine:
         )
 
     def needs_more(self) -> bool:
-        """True if a step could need an entry that is not there yet: for texts that are still growing."""
-        return len(self.entries) <= self.ahead
+        """True if a step could need an entry that is not there yet: for texts that are still growing.
+
+        Words are counted, not breaks: those are what a step looks ahead to.
+        """
+        return sum(bool(entry.tokens) for entry in self.entries) <= self.ahead
+
+    def longest_left(self) -> int:
+        """Count the steps after which the entries have run out at the latest, whatever the actions."""
+        return max(self.budget, self.forced, len(self.pending)) + sum(map(longest_steps, self.entries))
 
     def step(self, step: int, action: int, *, is_forced: bool = False) -> Emitted:
         """Take the network's action: 1 asks for a new word, 0 does not; the ids of both mean themselves.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tts_core.dia2.config import Dia2Config
-from tts_core.dia2.machine import MAX_PADDING
+from tts_core.dia2.machine import MAX_PADDING, longest_steps
 from tts_core.dia2.script import SPEAKERS, Entry, Reader
 from tts_core.errors import UsageError
 
@@ -27,11 +27,6 @@ class Piece:
         return sum(bool(entry.tokens) for entry in self.entries)
 
 
-def longest_steps(entry: Entry) -> int:
-    """Count the steps after which the next entry is taken at the latest."""
-    return 1 + (max(MAX_PADDING, entry.padding) if entry.tokens else entry.padding)
-
-
 def room(config: Dia2Config, initial_padding: int) -> int:
     """Count the steps for entries, so that a run surely speaks the last one to its end."""
     return config.max_context_steps - config.longest_delay - MAX_PADDING - initial_padding - 1
@@ -42,8 +37,7 @@ def cut(reader: Reader, entries: Sequence[Entry], most: int) -> list[Piece]:
 
     A piece that begins inside a turn gets the turn's tag. Raises UsageError for an entry that fits nowhere.
     """
-    if any(longest_steps(entry) > most for entry in entries):
-        raise UsageError("text: a break or a word is longer than the model's two minutes; shorten it")
+    check_each(entries, most)
     pieces, start, speaker = [], 0, ""
     while start < len(entries):
         stop, total = start, 0
@@ -54,13 +48,29 @@ def cut(reader: Reader, entries: Sequence[Entry], most: int) -> list[Piece]:
             stop = _best_stop(reader, entries, start, stop)
         part = list(entries[start:stop])
         first = next((place for place, entry in enumerate(part) if entry.tokens), None)
-        if speaker and first is not None and not tag_of(reader, part[first]):
-            tokens = tuple(reader.tokenizer.encode(f"{speaker} {part[first].text}"))
-            part[first] = Entry(tokens, part[first].text, len(tokens))
-        pieces.append(Piece(tuple(part), _text(reader, part)))
+        if first is not None:
+            part[first] = with_tag(reader, speaker, part[first])
+        pieces.append(Piece(tuple(part), written(reader, part)))
         speaker = next((tag for entry in reversed(part) if (tag := tag_of(reader, entry))), speaker)
         start = stop
     return pieces
+
+
+def check_each(entries: Iterable[Entry], most: int) -> None:
+    """Raise UsageError for an entry that is longer than `most` steps."""
+    if any(longest_steps(entry) > most for entry in entries):
+        raise UsageError("text: a break or a word is longer than the model's two minutes; shorten it")
+
+
+def with_tag(reader: Reader, speaker: str, entry: Entry) -> Entry:
+    """Put the tag of the turn that goes on before a word that begins a piece. A word with a tag stays.
+
+    speaker: empty before the first turn.
+    """
+    if not speaker or not entry.tokens or tag_of(reader, entry):
+        return entry
+    tokens = tuple(reader.tokenizer.encode(f"{speaker} {entry.text}"))
+    return Entry(tokens, entry.text, len(tokens))
 
 
 def tag_of(reader: Reader, entry: Entry) -> str:
@@ -70,15 +80,21 @@ def tag_of(reader: Reader, entry: Entry) -> str:
     return known[-1] if known else ""
 
 
+def ends_sentence(entry: Entry) -> bool:
+    """True for the last word of a sentence."""
+    return _SENTENCE_END.search(entry.text) is not None
+
+
+def written(reader: Reader, entries: Iterable[Entry]) -> str:
+    """Write entries as text for captions, with tags where speakers change."""
+    words = [f"{tag_of(reader, entry)} {entry.text}".strip() for entry in entries if entry.tokens]
+    return " ".join(words)
+
+
 def _best_stop(reader: Reader, entries: Sequence[Entry], start: int, stop: int) -> int:
     """Find the last place in the second half of [start, stop] that ends a turn, else a sentence."""
     least = start + (stop - start) // 2
     places = range(stop, max(least, start), -1)
     turns = (place for place in places if tag_of(reader, entries[place]))
-    sentences = (place for place in places if _SENTENCE_END.search(entries[place - 1].text))
+    sentences = (place for place in places if ends_sentence(entries[place - 1]))
     return next(turns, None) or next(sentences, None) or stop
-
-
-def _text(reader: Reader, entries: Sequence[Entry]) -> str:
-    words = [f"{tag_of(reader, entry)} {entry.text}".strip() for entry in entries if entry.tokens]
-    return " ".join(words)

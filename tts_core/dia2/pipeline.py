@@ -22,7 +22,7 @@ from tts_core.config import Configs
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.memory import Dia2Job
 from tts_core.dia2.options import Dia2Changes, Dia2Options
-from tts_core.dia2.request import Facts, Request, one_each, request
+from tts_core.dia2.request import Facts, Request, live, one_each, request
 from tts_core.dia2.session import Dia2Session, check_memory
 from tts_core.dia2.slots import Slots
 from tts_core.errors import GenerationError, UsageError
@@ -123,7 +123,7 @@ class Dia2Pipeline:
     ) -> Iterator[GenerationResult]:
         """Speak one text part by part, each as soon as its codes are known.
 
-        text: or an iterable of its pieces, each spoken while the next one is awaited; at most two minutes.
+        text: or an iterable of its pieces, each spoken while the next one is awaited.
         prompt: a recording of each speaker, with its words and their times.  options: settings; `changes`
         replace some of their fields. A long text is spoken in pieces with the same voices: the recordings',
         else those of the first piece. Their seeds are derived from the first.
@@ -134,7 +134,7 @@ class Dia2Pipeline:
         asked = changed(options or Dia2Options(), changes)
         if isinstance(text, str):
             return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
-        opened = request(self.facts, None, asked, prompt).opened()
+        opened = live(self.facts, "", asked, prompt)
         return self._speak(opened, iter(text), Watch(progress, cancel), self.engine.policy)
 
     def request(self, text: str, options: Dia2Options, prompt: PromptLike = None) -> Request:
@@ -200,7 +200,10 @@ class Dia2Pipeline:
 
         Checks the memory at the call.
         """
-        _LOG.info("dia2: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
+        if request.is_open:
+            _LOG.info("dia2: text as it comes")
+        else:
+            _LOG.info("dia2: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
         check_memory(self.engine, request.job(), self.engine.host.free_bytes())
         return self._parts(request, pieces, watch, policy)
 

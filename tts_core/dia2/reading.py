@@ -63,10 +63,10 @@ def _break(reader: Reader, seconds: float) -> Iterator[Entry]:
 
 
 class Feed:
-    """Text that comes in pieces: entries as soon as their words are whole. said: what was read so far."""
+    """Text that comes in pieces: entries as soon as their words are whole."""
 
     def __init__(self, reader: Reader):
-        self.reader, self.said = reader, ""
+        self.reader = reader
         self._rest, self._is_first = "", True
 
     def add(self, piece: str) -> list[Entry]:
@@ -89,7 +89,7 @@ class Feed:
         if not _has_words(whole):
             return []
         entries = [*_entries(self.reader, whole, is_first=self._is_first)]
-        self._rest, self.said, self._is_first = rest, self.said + whole, False
+        self._rest, self._is_first = rest, False
         return entries
 
     def _last_space(self) -> int:

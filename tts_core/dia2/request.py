@@ -22,7 +22,7 @@ from tts_core.dia2.sampling import Choice, Sampling
 from tts_core.dia2.script import SPEAKERS, Reader
 from tts_core.dia2.tokenizer import FILE, Tokenizer
 from tts_core.errors import UsageError
-from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
+from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.prompt import Prompt, Reference, Word
 from tts_core.text.checks import check_words
@@ -71,10 +71,11 @@ class Recording:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One text as it will be spoken. Lists have one entry per piece.
+    """One text as it will be spoken.
 
-    text: as given.  max_frames: of all pieces together; None for no such limit.  notes: remarks for the
-    caller, a line each.
+    text: as given.  pieces: none for a text that goes on.  max_frames: of all pieces together; None for no
+    such limit.  seed: of the first piece; the others' are derived from it.  noise: the caller's, for every
+    piece.  notes: remarks for the caller, a line each.
     """
 
     facts: Facts
@@ -85,14 +86,14 @@ class Request:
     initial_padding: int
     include_prefix: bool
     max_frames: int | None
-    seeds: list[int | None]
-    noise: list[Noise]
+    seed: int
+    noise: Noise | None
     pacing: Pacing
     notes: tuple[str, ...]
     as_written: bool
 
     def opened(self) -> Request:
-        """Return the request of a text that goes on: one piece whose words are still to come.
+        """Return the request of a text that goes on, whose pieces are still to come.
 
         Raises UsageError if it is read as the original does, which needs all of it.
         """
@@ -100,10 +101,16 @@ class Request:
             raise UsageError(
                 "as_written: text that comes in pieces is read by the house's rules; leave it out"
             )
-        pacing = Pacing(("",), (None, None), self.pacing.speed)
-        return replace(
-            self, pieces=(Piece((), ""),), seeds=self.seeds[:1], noise=self.noise[:1], pacing=pacing
-        )
+        return replace(self, pieces=(), pacing=Pacing((), (None,), self.pacing.speed))
+
+    @property
+    def is_open(self) -> bool:
+        """True for a text that goes on."""
+        return not self.pieces
+
+    def noise_of(self, place: int) -> Noise:
+        """Return the random numbers of a piece."""
+        return HostNoise(piece_seed(self.seed, place)) if self.noise is None else self.noise
 
     @property
     def seconds(self) -> float:
@@ -137,7 +144,7 @@ class Request:
         most = longest_frames(self.facts.config)
         frames = most if self.max_frames is None else min(most, self.max_frames)
         before = sum(one.frames for one in self.recordings)
-        if not before and len(self.pieces) > 1:  # the first piece's beginning is the others' voice
+        if not before and len(self.pieces) != 1:  # the first piece's beginning is the others' voice
             before = self.voice_frames
         return Dia2Job(frames, before, self.sampling.is_guided)
 
@@ -163,32 +170,52 @@ def ask(
     return request(Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
 
 
-def request(facts: Facts, text: str | None, options: Dia2Options, prompt: PromptLike) -> Request:
+def ask_live(
+    configs: Configs,
+    documents: Mapping[str, Mapping[str, str]],
+    text: str,
+    options: Dia2Options,
+    prompt: PromptLike,
+) -> Request:
+    """As `ask`, for a text that goes on."""
+    return live(Facts.of(configs, documents["dia2"][FILE]), text, options, prompt)
+
+
+def request(facts: Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Request:
     """Check one text with its options and recordings, and cut a long text into pieces.
 
-    text: None for text that comes later, in one piece. Raises UsageError naming the argument.
+    Raises UsageError naming the argument.
     """
+    entries = (read_exactly if options.as_written else read)(facts.reader, text)
+    pieces = cut(facts.reader, entries, room(facts.config, options.initial_padding))
+    return _request(facts, text, pieces, options, prompt)
+
+
+def live(facts: Facts, text: str, options: Dia2Options, prompt: PromptLike) -> Request:
+    """Check the beginning of a text that goes on, which may be empty; errors as in `request`."""
+    if text:
+        read(facts.reader, text)
+    return _request(facts, text, [], options, prompt).opened()
+
+
+def _request(
+    facts: Facts, text: str, pieces: Sequence[Piece], options: Dia2Options, prompt: PromptLike
+) -> Request:
     recordings, notes = read_recordings(facts, prompt)
     if options.include_prefix and not recordings:
         raise UsageError("include_prefix: there are no recordings; give one, or leave it out")
-    if text is None:
-        pieces = [Piece((), "")]
-    else:
-        entries = (read_exactly if options.as_written else read)(facts.reader, text)
-        pieces = cut(facts.reader, entries, room(facts.config, options.initial_padding))
     seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
-    seeds = [piece_seed(check_seed(seed), place) for place in range(len(pieces))]
     return Request(
         facts,
-        text or "",
+        text,
         tuple(pieces),
         tuple(recordings),
         choose_sampling(options),
         options.initial_padding,
         options.include_prefix,
-        most_frames(facts, options, several=len(pieces) > 1),
-        [None] * len(seeds) if options.noise is not None else [*seeds],
-        per_text(options.noise, seeds),
+        most_frames(facts, options, several=len(pieces) != 1),
+        check_seed(seed),
+        None if options.noise is None else per_text(options.noise, [seed])[0],
         Pacing(tuple(piece.text for piece in pieces), (None,) * (len(pieces) + 1), options.speed),
         tuple(notes),
         options.as_written,

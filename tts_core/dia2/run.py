@@ -13,7 +13,7 @@ import numpy as np
 
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.grid import CodeGrid
-from tts_core.dia2.machine import MAX_PADDING, Machine
+from tts_core.dia2.machine import MAX_PADDING, Machine, longest_steps
 from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.script import Entry
 from tts_core.text.captions import Word
@@ -62,10 +62,12 @@ class Run:
         self.texts: list[tuple[int, int]] = []  # those of all steps that were run, a prefix's first
         self.cutoff: int | None = None
         self.first_word: int | None = None
+        self.has_begun = False  # the prefix was read
 
     def warm_up(self) -> np.ndarray:
         """Return the inputs of the prefix's steps, whose actions are forced. (P, 2 + Q) int32."""
         config, rows = self.config, []
+        self.has_begun = True
         for step in range(self.prefix.frames if self.prefix else 0):
             assert self.prefix is not None
             rows.append([*self.text, *self.grid.read(step)])
@@ -123,9 +125,30 @@ class Run:
         return [entry.text for entry in self.entries[taken : len(self.prefix.entries)]] if self.prefix else []
 
     @property
+    def own(self) -> list[Entry]:
+        """Its entries without the prefix's."""
+        return self.entries[len(self.prefix.entries) if self.prefix else 0 :]
+
+    @property
+    def needs_more(self) -> bool:
+        """True if the next step could need an entry that was not given; so could the prefix's, which come
+        first.
+        """
+        if self.has_begun:
+            return self.machine.needs_more()
+        return sum(bool(entry.tokens) for entry in self.own) <= self.machine.ahead
+
+    @property
     def waits(self) -> bool:
         """True if the next step may need text that has not come."""
-        return self.has_step and self.is_open and self.machine.needs_more()
+        return self.has_step and self.is_open and self.needs_more
+
+    @property
+    def longest(self) -> int:
+        """Most steps from the first one until the entries have run out, whatever the actions."""
+        if self.has_begun:
+            return self.step - self.start + self.machine.longest_left()
+        return max(MAX_PADDING, self.initial_padding) + sum(map(longest_steps, self.own))
 
     @property
     def has_step(self) -> bool:
@@ -159,6 +182,11 @@ class Run:
         """Frames of the result so far."""
         return 0 if self.crop is None else max(0, self.grid.frames - self.crop)
 
+    @property
+    def spoken(self) -> int:
+        """Frames so far that a limit counts: a prefix that is kept does not."""
+        return self.frames - (self.start if self.keeps_prefix else 0)
+
     def codes(self, start: int, stop: int) -> np.ndarray:
         """Return frames [start, stop) of the result. (Q, stop - start) int32."""
         crop = self.crop or 0
@@ -183,6 +211,6 @@ class Run:
         """Return the words so far with the time at which each begins, in seconds of the result."""
         given: Sequence[tuple[str, int]] = self.machine.words
         if not self.keeps_prefix and self.prefix:
-            given = given[len(self.prefix.entries) :]
+            given = given[sum(bool(entry.tokens) for entry in self.prefix.entries) :]
         crop = self.crop or 0
         return [Word(text, (step - crop) / frame_rate) for text, step in given if step >= crop]

@@ -18,7 +18,6 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
-from tts_core.dia2.reading import Feed
 from tts_core.dia2.request import Request, longest_frames, longest_prefix
 from tts_core.dia2.speaking import Speaking
 from tts_core.errors import SpeechError, memory_error
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Spoken:
-    """A request that has joined. slot: of its piece; none before it begins and after its last step."""
+    """A request that has joined. slot: of its piece; negative before it begins and after its last step."""
 
     key: int
     job: Dia2Job
@@ -112,12 +111,10 @@ class Dia2Session:
 
     def join(self, request: Request, *, more: bool = False, cancel: threading.Event | None = None) -> int:
         """As in Session. Recordings are encoded here."""
-        feed = Feed(request.facts.reader) if more else None
-        opened = request.opened() if more else request
-        speaking = Speaking(self.engine, opened, feed, encode=self._encode, policy=self.policy)
-        if more:
-            speaking.hear(request.text)
-        one = _Spoken(self._joined + 1, request.job(), speaking, -1)
+        asked = request.opened() if more else request
+        speaking = Speaking(self.engine, asked, encode=self._encode, policy=self.policy)
+        speaking.hear(request.text)
+        one = _Spoken(self._joined + 1, asked.job(), speaking, -1)
         self._begin(one)
         self._joined = one.key
         self.spoken[one.key] = one
@@ -125,12 +122,12 @@ class Dia2Session:
 
     def feed(self, key: int, text: str) -> None:
         """As in Session."""
-        self.spoken[key].speaking.hear(text)
+        self._hear(self.spoken[key], text)
 
     def end(self, key: int) -> None:
         """As in Session."""
         if key in self.spoken:
-            self.spoken[key].speaking.hear(None)
+            self._hear(self.spoken[key], None)
 
     def step(self) -> list[Event]:
         """As in Session: a step of every request whose words have come; then the codes of the step before,
@@ -180,7 +177,7 @@ class Dia2Session:
         if not acting:
             return None
         actions = self.slots.act({one.slot: one.speaking.run.tokens() for one in acting})
-        texts = {one.slot: one.speaking.run.act(max(actions[one.slot], 0)) for one in acting}
+        texts = {one.slot: one.speaking.act(max(actions[one.slot], 0)) for one in acting}
         return _Drawn(self.slots.draw(texts), acting, actions)
 
     def _accept(self, one: _Spoken, codes: Any, action: int) -> list[Event]:
@@ -191,16 +188,23 @@ class Dia2Session:
         run.accept(codes)
         if run.is_done:
             self.slots.leave(one.slot)
+            one.slot = -1
         events: list[Event] = [Part(one.key, part) for part in one.speaking.parts()]
-        if run.is_done and one.speaking.is_last:
+        if run.is_done and one.speaking.finish_reason is not None:
             del self.spoken[one.key]
         elif run.is_done:
             one.speaking.next()
             self._begin(one)
         return events
 
+    def _hear(self, one: _Spoken, text: str | None) -> None:
+        one.speaking.hear(text)
+        self._begin(one)
+
     def _begin(self, one: _Spoken) -> None:
-        """Let a piece take the lowest free slot."""
+        """Let a piece take the lowest free slot, once its first words have come."""
+        if one.slot >= 0 or one.speaking.run.waits:
+            return
         taken = {other.slot for other in self.spoken.values() if other is not one}
         one.slot = min(set(range(self.places)) - taken)
         self.slots.join(one.slot, one.speaking.joining())

@@ -10,8 +10,9 @@ import numpy as np
 
 from tts_core.audio.delivery import Delivery, Pacing
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.dia2.arriving import Arriving
+from tts_core.dia2.pieces import room, written
 from tts_core.dia2.prefix import Prefix
-from tts_core.dia2.reading import Feed
 from tts_core.dia2.request import Request, longest_frames
 from tts_core.dia2.run import Run
 from tts_core.dia2.slots import Joining
@@ -26,23 +27,24 @@ _LOG = logging.getLogger("tts_core")
 class Speaking:
     """The runs of a request, one a piece, and the sound of their codes.
 
-    feed: of a request whose text goes on, in one piece.  encode: recordings, (L,) float32 → codes (Q, P).
-    policy: the codec's windows.
+    encode: recordings, (L,) float32 → codes (Q, P).  policy: the codec's windows.
     """
 
     def __init__(
         self,
         engine: Engine,
         request: Request,
-        feed: Feed | None,
         *,
         encode: Callable[[np.ndarray], np.ndarray],
         policy: CodecPolicy,
     ):
-        self.engine, self.request, self.feed, self.policy = engine, request, feed, policy
-        self.meter = Meter(request.facts.codec.sample_rate)
+        self.engine, self.request, self.policy, facts = engine, request, policy, request.facts
+        self.arriving: Arriving | None = None
+        if request.is_open:
+            self.arriving = Arriving(facts.reader, room(facts.config, request.initial_padding))
+        self.meter = Meter(facts.codec.sample_rate)
         self.prefix: Prefix | None = request.prefix(encode)
-        self.delivery = Delivery(request.pacing, request.facts.codec.sample_rate)
+        self.delivery = Delivery(request.pacing, facts.codec.sample_rate, more=request.is_open)
         self.place = self._segment = self._rows = 0
         self._left = request.max_frames
         self._begin()
@@ -50,26 +52,40 @@ class Speaking:
     def joining(self) -> Joining:
         """Read the piece's prefix; returns the text for a slot."""
         before = self.run.warm_up()
-        if late := self.run.late_words():
+        self._supply()
+        late = self.run.late_words()
+        if late and not self.place:
             _LOG.warning(
                 "prompt: %d word(s) of the recordings are spoken again, from %r on: they come too close to "
                 "each other or to the end; give them earlier times, or leave them out",
                 len(late),
                 late[0],
             )
-        return Joining(before, self.run.start, self.request.sampling, self.request.noise[self.place])
+        return Joining(before, self.run.start, self.request.sampling, self.request.noise_of(self.place))
 
     def hear(self, text: str | None) -> None:
         """Take a piece of text that came; None is the end. Raises UsageError for unreadable text."""
-        if self.feed is None or not self.run.is_open:
-            return
-        self.run.extend(self.feed.end() if text is None else self.feed.add(text))
-        self.run.is_open = text is not None
+        if self.arriving is not None:
+            self.arriving.hear(text)
+            self._supply()
+
+    def act(self, action: int) -> tuple[int, int]:
+        """Take a step's action, as Run.act."""
+        texts = self.run.act(action)
+        self._supply()
+        return texts
 
     @property
-    def is_last(self) -> bool:
-        """True if no piece follows the one under way."""
-        return self.place == len(self.request.pieces) - 1 or self.run.finish_reason == "length"
+    def finish_reason(self) -> FinishReason | None:
+        """Of the speech, once the piece under way is done; None if another piece follows."""
+        reason = self.run.finish_reason
+        if self.arriving is None:
+            has_more = self.place + 1 < len(self.request.pieces)
+        else:
+            has_more = self.arriving.has_entries
+        if reason == "stop" and has_more:
+            return "length" if self._left is not None and self.run.spoken >= self._left else None
+        return reason
 
     def parts(self) -> Iterator[GenerationResult]:
         """Yield the windows that are complete; after a piece's last one, a part with the words that begin
@@ -97,7 +113,7 @@ class Speaking:
             self.prefix = self.run.beginning(self.request.voice_frames)
         self._rows += self.run.step - self.run.start
         if self._left is not None:
-            self._left -= self.run.frames
+            self._left -= self.run.spoken
         self.place += 1
         self._begin()
 
@@ -105,33 +121,38 @@ class Speaking:
         config, most = self.request.facts.config, self._left
         self.run = Run(
             config,
-            self.request.pieces[self.place].entries,
+            () if self.request.is_open else self.request.pieces[self.place].entries,
             prefix=self.prefix,
             initial_padding=self.request.initial_padding,
             max_frames=None if most is None or most >= longest_frames(config) else most,
             keeps_prefix=self.request.include_prefix and self.place == 0,
-            is_open=self.feed is not None,
+            is_open=self.request.is_open,
         )
+        self._supply()
         self._made, self._told = 0, 0  # frames and words of the piece that were given out
         self._memory: Any = None  # the codec's
 
+    def _supply(self) -> None:
+        if self.arriving is not None:
+            self.arriving.supply(self.run)
+
     def _end(self) -> GenerationResult:
-        words = self.run.words(self.request.facts.codec.frame_rate)
-        self.delivery.time(words[self._told :])
-        if self.feed is not None:
-            self.delivery.pacing = Pacing((self.feed.said,), (None, None), self.request.pacing.speed)
-        sound = self.delivery.add(np.zeros(0, np.float32), last_of_piece=not self.is_last)
-        if self.is_last:
+        facts, reason = self.request.facts, self.finish_reason
+        self.delivery.time(self.run.words(facts.codec.frame_rate)[self._told :])
+        if self.arriving is not None:
+            text = written(facts.reader, self.run.own)
+            self.delivery.extend(Pacing((text,), (None, None), self.request.pacing.speed))
+        sound = self.delivery.add(np.zeros(0, np.float32), last_of_piece=reason is None)
+        if reason is not None:
             sound = np.concatenate([sound, self.delivery.finish()])
-        codes = np.zeros((self.request.facts.config.n_streams, 0), np.int32)
-        return self._part(sound, codes, self.run.finish_reason if self.is_last else None)
+        return self._part(sound, np.zeros((facts.config.n_streams, 0), np.int32), reason)
 
     def _part(self, sound: np.ndarray, codes: np.ndarray, reason: FinishReason | None) -> GenerationResult:
         self.meter.add(len(sound))
         part = self.meter.result(
             sound,
             codes,
-            seed=self.request.seeds[0],
+            seed=self.request.seed if self.request.noise is None else None,
             token_count=self._rows + self.run.step - self.run.start,
             peak_bytes=self.engine.host.peak_bytes(),
             segment_idx=self._segment,

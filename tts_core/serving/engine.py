@@ -117,7 +117,7 @@ class SpeechEngine:
             hint = did_you_mean(model, self.models) or f"there is {', '.join(self.models)}"
             raise NotFoundError(f"model: {model} is not served; {hint}")
         self._check_room()
-        ask = source.live if more and not source.fed else source.request
+        ask = source.live if more else source.request
         request = ask(text, options, prompt)
         speech = Speech(model, request, more=more, on_part=on_part, wake=self._wake, ahead=ahead)
         with self._changed:

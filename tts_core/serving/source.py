@@ -38,13 +38,16 @@ class Source:
         ask = import_module(f"tts_core.{self.model}.request").ask
         return ask(self.configs, self.documents, text, chosen, prompt)
 
-    def live(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> LiveRequest:
-        """Check the first piece of a text that arrives in pieces, for a model that is not `fed`.
+    def live(self, text: str, options: Mapping[str, Any], prompt: PromptLike) -> Any:
+        """Check the first piece of a text that arrives in pieces.
 
-        Further pieces are spoken one after the other, in the same voices. Raises UsageError.
+        A model that is `fed` reads on by itself; for any other the result is a LiveRequest, whose pieces are
+        spoken one after the other, in the same voices. Raises UsageError.
         """
         chosen = changed(options_class(self.model)(), options)
         module = import_module(f"tts_core.{self.model}.request")
+        if self.fed:
+            return module.ask_live(self.configs, self.documents, text, chosen, prompt)
         ask = partial(module.ask, self.configs, self.documents)
         chain = Chain(ask, chosen, module.VOICES(prompt))
         return LiveRequest(chain, chain.next(text))

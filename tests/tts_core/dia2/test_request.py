@@ -14,6 +14,7 @@ from tts_core.dia2.outlook import headline, plan
 from tts_core.dia2.request import Facts, one_each, request, spread
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.errors import UsageError
+from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt, Reference, Word
 
 FACTS = Facts.of(
@@ -110,8 +111,9 @@ def test_pieces_have_seeds_of_their_own():
     text = " ".join(["[S1] Hello there my friend."] * 8)
     asked = ask(text, seed=7)
     assert len(asked.pieces) > 2
-    assert asked.seeds[0] == 7
-    assert len({*asked.seeds}) == len(asked.seeds)
+    drawn = {asked.noise_of(place).uniform(0, (1,)).item() for place in range(len(asked.pieces))}
+    assert len(drawn) == len(asked.pieces)
+    assert HostNoise(7).uniform(0, (1,)).item() in drawn
     assert asked.job() == Dia2Job(57, 30, guided=True)
     assert ask(seed=7, cfg_scale=1.0).job() == Dia2Job(57, 0, guided=False)
 

@@ -56,6 +56,15 @@ def test_a_break_before_the_speech_is_no_part_of_its_beginning():
     assert min(prefix.steps) == run.initial_padding
 
 
+def test_a_break_in_the_beginning_hides_no_word_of_the_next_piece():
+    config = dia2_config()
+    prefix = spoken(config, [ENTRIES[0], Entry((), "", 3), *ENTRIES[1:]]).beginning(100)
+    assert prefix is not None
+    assert Entry((), "", 3) in prefix.entries
+    run = spoken(config, [Entry((9, 9), "next", 2), Entry((8,), "last", 1)], prefix=prefix)
+    assert [word.text for word in run.words(12.5)] == ["next", "last"]
+
+
 def test_words_of_a_prefix_that_were_not_taken_are_named():
     late = Prefix(CODES, tuple(ENTRIES[:3]), frozenset({1, 2, 9}))
     run = Run(dia2_config(), ENTRIES[3:], prefix=late)

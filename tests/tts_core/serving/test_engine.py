@@ -43,6 +43,8 @@ class Singing:
         """Check a text."""
         return Singers(self.log).request(text, options.get("seed"))
 
+    live = request
+
     def load(self) -> Any:
         """Load, if fewer models than `most` are."""
         self.threads.add(threading.get_ident())

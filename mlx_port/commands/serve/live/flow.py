@@ -71,7 +71,7 @@ class LiveFlow(Flow):
         source = self.service.engine.models[order.model]
         if has_seed(source.model) and order.options.get("seed") is None:
             order = replace(order, options={**order.options, "seed": secrets.randbits(32)})
-        source.request(PROBE, order.options, order.prompt)
+        source.live(PROBE, order.options, order.prompt)
         return order
 
     def _queued(self) -> Speech:

@@ -67,3 +67,6 @@ def ask(
     """A request, from the configurations of a model's parts by kind."""
     config, codec = config_of(configs, "parrot", ParrotConfig), config_of(configs, "dac", DacConfig)
     return request(config, codec, text, options, prompt)
+
+
+ask_live = ask  # its batch takes text while it speaks

@@ -82,6 +82,7 @@ class Fed(Talk):
     """A model that takes words while it speaks."""
 
     fed = True
+    live: Any = Talk.request
 
 
 def test_words_are_timed_where_the_model_knows_them(tmp_path: Path) -> None:

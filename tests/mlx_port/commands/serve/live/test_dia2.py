@@ -1,0 +1,39 @@
+"""A small Dia2 behind the WebSocket: a text of several contexts, as a language model writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from converters.convert import convert
+from converters.published import open_published
+from mlx_port.loading import assemble, open_parts
+from tests.mlx_port.commands.serve.live.client import client
+from tests.mlx_port.commands.serve.served import served
+from tests.tiny.dia2 import published_dia2
+from tts_core.results import join
+from tts_core.serving.source import Source
+
+TEXT = " ".join(f"[S{1 + n % 2}] This is turn {n}, it has some words. And more." for n in range(3))
+
+
+def test_a_text_goes_on_beyond_the_context(tmp_path: Path) -> None:
+    """Its words are timed over all pieces; a limit may be longer than the context."""
+    folder = tmp_path / "dia2"
+    convert(open_published(published_dia2(tmp_path / "published")), folder, dtype="float32")
+    parts = open_parts(folder)
+    source = Source("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
+    with served(tmp_path, {"dia2": source}) as server, client(server) as found:
+        found.send("start", seed=3, max_seconds=600)
+        for start in range(0, len(TEXT), 5):
+            found.send("text", text=TEXT[start : start + 5])
+        found.send("end")
+        found.end()
+    expected = join(list(assemble(open_parts(folder)).stream([TEXT], seed=3)))
+    heard = {kind: [one for one in found.events if one["type"] == kind] for kind in ("word", "piece", "done")}
+    assert len(heard["piece"]) == len(expected.cues) > 1
+    assert [one["text"] for one in heard["word"]] == [word.text for word in expected.words]
+    assert [one["start"] for one in heard["word"]] == pytest.approx([word.start for word in expected.words])
+    assert [one["finish_reason"] for one in heard["done"]] == ["stop"]
+    assert len(found.sound) == 2 * len(expected.audio)

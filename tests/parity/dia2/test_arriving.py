@@ -1,0 +1,218 @@
+"""Text that comes while it is spoken, over several contexts: alone, in a running batch, and served."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlx_port.loading
+import torch_ref.loading
+from tests.tiny.dia2 import recording
+from tts_core.audio.joining import PAUSE
+from tts_core.dia2.options import Dia2Options
+from tts_core.errors import CancelledError
+from tts_core.results import GenerationResult, join
+from tts_core.serving.engine import SpeechEngine
+from tts_core.serving.source import Source
+
+SIDES = ("torch", "mlx")
+TEXT = " ".join(
+    f"[S{1 + n % 2}] This is turn {n}, it has some words. And [pause:0.2] more." for n in range(4)
+)
+ENDLESS = " ".join(["Word"] + ["after word it goes on and on"] * 4)  # no turn, no end of a sentence
+WORDS = [f"{word} " for word in TEXT.split()]
+
+every_side = pytest.mark.parametrize("side", SIDES)
+
+
+@pytest.fixture(scope="module")
+def pipeline(both: Any) -> Any:
+    return lambda side: both("v_main")[SIDES.index(side)]
+
+
+@pytest.fixture(scope="module")
+def spoken(pipeline: Any) -> Any:
+    """The text, word by word."""
+    return cache(lambda side: join(list(pipeline(side).stream(iter(WORDS), seed=3))))
+
+
+def same(one: GenerationResult, other: GenerationResult) -> None:
+    np.testing.assert_array_equal(one.codes, other.codes)
+    assert (one.words, one.cues, one.finish_reason) == (other.words, other.cues, other.finish_reason)
+    np.testing.assert_allclose(one.audio, other.audio, rtol=0, atol=2e-5)
+
+
+def said(text: str) -> list[str]:
+    return [word for word in text.split() if not word.startswith("[")]
+
+
+def test_both_sides_say_the_same(spoken: Any) -> None:
+    same(spoken("torch"), spoken("mlx"))
+
+
+@pytest.mark.parametrize(("side", "pieces"), [("torch", [TEXT]), ("mlx", TEXT)], ids=["whole", "letters"])
+def test_the_way_a_text_comes_does_not_matter(pipeline: Any, spoken: Any, side: str, pieces: Any) -> None:
+    same(join(list(pipeline(side).stream(iter(pieces), seed=3))), spoken(side))
+
+
+def test_the_whole_text_is_spoken_once(spoken: Any, pipeline: Any) -> None:
+    """Words in order with times that rise, captions that follow each other, and every frame's samples."""
+    result, config = spoken("mlx"), pipeline("mlx").config
+    assert result.codes.shape[1] > 1.9 * config.max_context_steps
+    assert [word.text for word in result.words] == said(TEXT)
+    starts = [word.start for word in result.words]
+    assert starts == sorted({*starts})
+    cues = result.cues
+    assert len(cues) > 2
+    assert [word for cue in cues for word in cue.words] == [*result.words]
+    assert [word for cue in cues for word in said(cue.text)] == said(TEXT)
+    assert all(cue.text.startswith("[S") for cue in cues)
+    for before, after in pairwise(cues):
+        assert after.start - before.end == pytest.approx(PAUSE)
+        assert all(before.start <= word.start < before.end for word in before.words)
+    pauses = (len(cues) - 1) * round(PAUSE * result.sample_rate)
+    assert len(result.audio) == result.codes.shape[1] * pipeline("mlx").codec_config.hop_length + pauses
+    assert result.finish_reason == "stop"
+
+
+def test_recordings_are_the_voice_of_every_piece(pipeline: Any) -> None:
+    """The prefix of each piece is read when the words that it looks ahead to have come."""
+    one, other = (
+        join(list(pipeline(side).stream(pieces, prompt=recording(), seed=4)))
+        for side, pieces in (("torch", ["".join(WORDS[:30])]), ("mlx", iter(WORDS[:30])))
+    )
+    same(one, other)
+    assert len(one.cues) > 1
+    short = "[S1] Hello there friend. [pause:0.3] Yes."
+    whole = pipeline("mlx").generate(short, prompt=recording(), seed=4)
+    same(join(list(pipeline("mlx").stream(iter(short), prompt=recording(), seed=4))), whole)
+
+
+def test_a_text_without_any_end_of_a_sentence(pipeline: Any) -> None:
+    result = join(list(pipeline("torch").stream(iter([ENDLESS]), seed=2)))
+    assert [word.text for word in result.words] == said(ENDLESS)
+    assert (len(result.cues) > 1, result.finish_reason) == (True, "stop")
+    assert all(cue.text.startswith("[S1] ") for cue in result.cues)
+
+
+def test_a_limit_is_over_all_pieces(spoken: Any, pipeline: Any) -> None:
+    """Inside the second piece, and where the first one ends."""
+    whole = spoken("mlx")
+    first = round(whole.cues[0].end * pipeline("mlx").codec_config.frame_rate)
+    for frames in (first + 9, first):
+        result = join(list(pipeline("mlx").stream(iter(WORDS), seed=3, max_frames=frames)))
+        np.testing.assert_array_equal(result.codes, whole.codes[:, :frames])
+        assert result.finish_reason == "length"
+    longer = pipeline("mlx").stream(iter(["Yes."]), seed=3, max_seconds=600)
+    assert join(list(longer)).finish_reason == "stop"
+
+
+def test_a_recording_that_is_kept_does_not_count(pipeline: Any) -> None:
+    """Over several pieces, of which the first begins with it."""
+    port = pipeline("torch")
+    given: dict[str, Any] = {"prompt": recording(), "seed": 4, "include_prefix": True}
+    whole = join(list(port.stream(iter(WORDS[:30]), **given)))
+    kept = sum(one.frames for one in port.request("Yes.", Dia2Options(), recording()).recordings) - 1
+    stop = round(whole.cues[0].end * port.codec_config.frame_rate) + 9
+    result = join(list(port.stream(iter(WORDS[:30]), max_frames=stop - kept, **given)))
+    np.testing.assert_array_equal(result.codes, whole.codes[:, :stop])
+    assert result.finish_reason == "length"
+
+
+def until_a_piece_ends(session: Any, key: int) -> Iterator[GenerationResult]:
+    """Feed words to a session, one when it waits, until a piece of the text is spoken; yield parts."""
+    words = iter(WORDS)
+    while True:
+        while session.waiting:
+            session.feed(key, next(words))
+        for event in session.step():
+            yield event.result
+            if event.key == key and event.result.cues:
+                return
+
+
+@every_side
+def test_a_request_leaves_between_two_pieces(pipeline: Any, side: str) -> None:
+    """It has no slot then, and its neighbor's is not touched."""
+    session = pipeline(side).session(2)
+    key = session.join(pipeline(side).request(WORDS[0] + WORDS[1], Dia2Options(seed=3)), more=True)
+    parts = list(until_a_piece_ends(session, key))
+    assert parts[-1].finish_reason is None
+    assert (session.running, session.waiting) == (1, True), "the next piece's first words have not come"
+    other = session.join(pipeline(side).request("[S2] Yes.", Dia2Options(seed=1)))
+    heard = [*session.step()]
+    session.leave(key)
+    assert session.running == 1
+    while session.running:
+        heard += session.step()
+    assert {event.key for event in heard} == {other}
+    alone = pipeline(side).generate("[S2] Yes.", seed=1)
+    np.testing.assert_array_equal(join([event.result for event in heard]).codes, alone.codes)
+
+
+def test_a_stream_is_cancelled_between_two_pieces(pipeline: Any) -> None:
+    cancel = threading.Event()
+    parts = pipeline("torch").stream(iter(WORDS), seed=3, cancel=cancel)
+    while not (part := next(parts)).cues:
+        pass
+    assert part.finish_reason is None
+    cancel.set()
+    with pytest.raises(CancelledError):
+        next(parts)
+
+
+def test_the_memory_of_a_voice_is_counted_from_the_start(pipeline: Any) -> None:
+    """Later pieces continue the first one; nobody knows yet if there are any."""
+    [side, options] = pipeline("mlx"), Dia2Options(seed=3)
+    whole = side.request("[S1] Yes.", options)
+    assert whole.job().prefix_frames == 0
+    assert whole.opened().job() == side.request(TEXT, options).job()
+    assert whole.opened().job().prefix_frames == whole.voice_frames > 0
+
+
+@pytest.fixture(scope="module")
+def engine(published: Any, converted: Any) -> Iterator[SpeechEngine]:
+    def source(package: Any, *given: Any, **options: Any) -> Source:
+        parts = package.open_parts(*given, **options)
+        return Source(
+            "dia2",
+            parts.configs,
+            parts.documents,
+            lambda: package.assemble(package.open_parts(*given, **options)),
+        )
+
+    made = SpeechEngine(
+        {
+            "torch": source(torch_ref.loading, published("v_main"), dtype="float32", device="cpu"),
+            "mlx": source(mlx_port.loading, converted("v_main")),
+        },
+        places=2,
+    )
+    made.start()
+    assert made.wait_ready(120)
+    yield made
+    made.close()
+
+
+@every_side
+def test_it_is_served(engine: SpeechEngine, spoken: Any, side: str) -> None:
+    """Word by word, beside a text that is known; the limit of one run is none of a text that goes on."""
+    options = {"seed": 3, "max_seconds": 600}
+    speech = engine.submit(side, WORDS[0] + WORDS[1], options=options, more=True)
+    assert speech.request.job().prefix_frames > 0, "admission counts the voice of later pieces"
+    other = engine.submit(side, "[S2] Yes.", options={"seed": 1})
+    feed(speech, WORDS[2:])
+    same(join(list(speech)), spoken(side))
+    assert join(list(other)).finish_reason == "stop"
+
+
+def feed(speech: Any, pieces: Iterable[str]) -> None:
+    for piece in pieces:
+        speech.feed(piece)
+    speech.end()
