@@ -183,6 +183,25 @@ def test_parts_make_one_manifest(tmp_path: Path) -> None:
     assert [line["id"] for line in lines(tmp_path / "manifest.jsonl")] == [f"row{n}" for n in range(5)]
 
 
+def test_a_shard_belongs_to_one_part(tmp_path: Path) -> None:
+    """Two writers would overwrite each other's entries."""
+    with opened(tmp_path, per_shard=3) as output:
+        assert [output.shard_of(number) for number in range(8)] == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_a_recorded_sample_that_a_shard_has_lost_is_not_half_there(tmp_path: Path) -> None:
+    """As after a power failure: the shard is cut before it, and is a tar file again."""
+    shard = TarShard(tmp_path / "a.tar", [])
+    for name in ("a.bin", "b.bin"):
+        shard.add(name, b"x" * 700)
+    content = shard.path.read_bytes()
+    shard.path.write_bytes(content[: 1536 + 512 + 100])
+    shard = TarShard(shard.path, ["a", "b"])
+    assert (shard.end, shard.path.stat().st_size) == (1536, 1536)
+    shard.add("c.bin", b"y")
+    assert [*read_shard(shard.path)] == ["a.bin", "c.bin"]
+
+
 def test_other_settings_are_refused(tmp_path: Path) -> None:
     opened(tmp_path, {"model": "m", "tar": None}).__exit__(None, None, None)
     with pytest.raises(UsageError, match=r"model 'm', now 'n'; dtype None, now 'float16'"):

@@ -88,6 +88,16 @@ def test_a_bad_row_costs_only_itself() -> None:
     assert errors["f"] == "memory: too little"
 
 
+def test_a_rows_options_replace_those_of_all() -> None:
+    _, _, source = speak(
+        [Row(0, "a", "x", seed=3, options={"top_k": 7, "speed": 1.1}), Row(1, "b", "y", seed=4)]
+    )
+    assert [options for _, options, _ in source.asked] == [
+        {"top_k": 7, "speed": 1.1, "seed": 3},
+        {"top_k": 5, "seed": 4},
+    ]
+
+
 def test_an_error_that_ends_the_batch_names_its_rows() -> None:
     speaker = Speaker(cast(Any, Source()), Chorus(2, []), Work({}, Path("voices"), ".wav", None))
     rows = [Row(0, "a", "x crash", seed=1), Row(1, "b", "y z w", seed=1)]

@@ -8,6 +8,7 @@ import pytest
 from tts_core.audio.files import write_audio
 from tts_core.errors import UsageError
 from tts_core.judges import judging
+from tts_core.judges.dnsmos import Scores
 from tts_core.judges.judging import Judged, Measure, judged, measures, summaries
 from tts_core.judges.recognizers import Recognizer, recognizer
 from tts_core.judges.rows import Row
@@ -28,6 +29,50 @@ def test_words_are_compared_as_they_are_read(tmp_path: Path, monkeypatch: pytest
     assert silent.figures == {"seconds": 1.0}
     [line] = summaries([first, missing, silent], [words])
     assert line == ("wer", "ears", 1, 0.25, 0.25, 0.25)
+
+
+def test_more_errors_than_words_are_a_rate_above_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hearing = Recognizer("ears", lambda samples: ["yes", "and", "no", "more"])
+    monkeypatch.setattr(judging, "recognizer", lambda whisper: hearing)
+    write_audio(tmp_path / "a.wav", np.full(16000, 0.1, np.float32), 16000)
+    [found] = judged([Row("a", tmp_path / "a.wav", "[S1] Yes.")], [measures()["words"].build()])
+    assert found.figures["wer"] == 3
+
+
+def test_quality_is_of_samples_within_full_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ear:
+        def __init__(self, path: Path):
+            """No weights."""
+
+        def score(self, samples: np.ndarray) -> Scores:
+            return Scores(float(samples.min()), float(samples.max()), 0.0)
+
+    monkeypatch.setattr(judging, "DnsMos", Ear)
+    monkeypatch.setattr(judging.wheels, "installed", lambda wheel: Path())
+    figures = measures()["quality"].build()(Row("a", Path()), np.array([-3, 0.5, 2], np.float32))
+    assert figures == {"dnsmos_speech": -1, "dnsmos_background": 1, "dnsmos_overall": 0}
+
+
+def test_likeness_is_that_to_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is encoded once; a row without one has no likeness."""
+    encoded: list[int] = []
+
+    class Ear:
+        def __init__(self, path: Path):
+            """No weights."""
+
+        def embed(self, samples: np.ndarray) -> np.ndarray:
+            encoded.append(len(samples))
+            return np.array([1, 0] if len(samples) == 100 else [0.6, 0.8])
+
+    monkeypatch.setattr(judging, "VoiceEncoder", Ear)
+    monkeypatch.setattr(judging.wheels, "installed", lambda wheel: Path())
+    write_audio(tmp_path / "ref.wav", np.full(200, 0.1, np.float32), 16000)
+    judge, row = measures()["likeness"].build(), Row("a", Path(), None, tmp_path / "ref.wav")
+    spoken = np.zeros(100, np.float32)
+    assert [judge(row, spoken), judge(row, spoken)] == [{"likeness": 0.6}] * 2
+    assert encoded.count(200) == 1
+    assert judge(Row("b", Path()), spoken) == {}
 
 
 def test_the_word_error_rate_is_over_all_words() -> None:

@@ -73,6 +73,15 @@ def test_judges_that_keep_dying_end_the_run() -> None:
             list(every(judges))
 
 
+def test_deaths_with_a_verdict_between_them_do_not() -> None:
+    with closing(JudgeProcesses(loudness, 1)) as judges:
+        for number in range(DEATHS):
+            judges.begin(recording(f"dead{number}", 0.5, "die"))
+            judges.begin(recording(f"fine{number}", 0.5))
+        found = list(every(judges))
+    assert [one.figures is None for one in found] == [True, False] * DEATHS
+
+
 def test_a_judge_that_is_not_installed_is_said() -> None:
     with closing(JudgeProcesses(nothing, 1)) as judges:
         judges.begin(recording("k", 0.5))
