@@ -21,6 +21,7 @@ from mlx_port.dia2.pipeline import Dia2Pipeline as MlxPipeline
 from tests.tiny.dia2 import dia2_weights, recording, wide_config, write_published
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
+from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2 import speaking
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
@@ -177,6 +178,25 @@ def test_a_batch_is_its_texts_by_themselves(pipeline):
     batch = pipeline.generate_batch(texts, prompts=[recording(), None], seed=[6, 7])
     for text, prompt, seed, result in zip(texts, [recording(), None], [6, 7], batch, strict=True):
         same(result, pipeline.generate(text, prompt=prompt, seed=seed))
+
+
+def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
+    """Its samples are those of the codec's own decode, in a batch too; a stream's windows are smaller."""
+    codec = pipeline.engine.codec
+    monkeypatch.setattr(codec, "policy", CodecPolicy(max_frames=7, first_frames=2))
+    sizes: list[int] = []
+    decode = codec.decode_piece
+    monkeypatch.setattr(
+        codec, "decode_piece", lambda codes, memory: sizes.append(codes.shape[2]) or decode(codes, memory)
+    )
+    one = pipeline.generate("[S1] Hello there friend.", seed=5)
+    [batch] = pipeline.generate_batch(["[S1] Hello there friend."], seed=5)
+    frames = one.codes.shape[1]
+    assert frames > 14
+    assert sizes == 2 * [min(7, frames - start) for start in range(0, frames, 7)]
+    whole = np.clip(np.asarray(codec.decode(one.codes[None])[0]), -1, 1)
+    np.testing.assert_array_equal(one.audio, whole)
+    np.testing.assert_array_equal(batch.audio, whole)
 
 
 def test_codes_alone_are_those_of_the_text_as_written(pipeline):
