@@ -150,6 +150,14 @@ def test_text_that_comes_in_pieces_is_the_same_speech(pipeline, usual, cut):
     same(usual, join(list(pipeline.stream(iter(pieces), seed=5))))
 
 
+@pytest.mark.parametrize("cut", [1, 10])
+def test_breaks_in_text_that_comes_in_pieces(pipeline, cut):
+    """They are no words: the second stream looks ahead past them."""
+    text = f"[S1] One {'[pause:0.2] ' * 3}two {'[pause:0.2] ' * 2}three four."
+    pieces = [text[start : start + cut] for start in range(0, len(text), cut)]
+    same(pipeline.generate(text, seed=5), join(list(pipeline.stream(iter(pieces), seed=5))))
+
+
 def test_speech_begins_before_the_text_ends(pipeline):
     """The first sound needs some words, not all of them."""
     given = []

@@ -7,8 +7,10 @@ import pytest
 
 from tests.tiny.dia2 import dia2_config, other_config
 from tts_core.dia2.prefix import Prefix
+from tts_core.dia2.request import longest_frames
 from tts_core.dia2.run import Run
 from tts_core.dia2.script import Entry
+from tts_core.dia2.spec import DIA2_2B
 
 ENTRIES = [Entry((20 + n, 30 + n), f"w{n}", 2) for n in range(5)]
 CODES = np.zeros((dia2_config().n_streams, 8), np.int32)  # of a prefix
@@ -42,7 +44,9 @@ def test_the_beginning_of_a_speech_is_a_prefix_that_says_the_same(config):
             (text, step - crop) for text, step in run.machine.words[: len(prefix.entries)]
         ]
         assert again.late_words() == []
-    assert run.beginning(1) is None
+    steps = [step - (run.crop or 0) for step in run.machine.taken]
+    for most in range(1, steps[1]):  # the first word begins there, but does not end
+        assert run.beginning(most) is None
 
 
 def test_a_break_before_the_speech_is_no_part_of_its_beginning():
@@ -100,10 +104,28 @@ def test_a_step_waits_for_the_words_that_it_may_need():
     assert not run.waits
 
 
+def test_breaks_are_no_words_that_a_step_may_need():
+    pause = Entry((), "", 3)
+    run = Run(dia2_config(), [ENTRIES[0], pause, pause], is_open=True)
+    assert run.waits
+    run.extend(ENTRIES[1:2])
+    assert not run.waits
+
+
 @pytest.mark.parametrize("frames", [1, 7, 30])
 def test_a_limit_in_frames(frames):
     run = spoken(dia2_config(), ENTRIES * 9, max_frames=frames)
     assert (run.frames, run.finish_reason) == (frames, "length")
+
+
+@pytest.mark.parametrize("frames", [0, 40], ids=["alone", "after a recording"])
+def test_two_minutes_are_the_published_models_limit(frames):
+    """1500 steps, of which the first 17 complete no frame; a recording before them does not count."""
+    prefix = Prefix(np.zeros((32, frames), np.int32), (), frozenset()) if frames else None
+    run = spoken(DIA2_2B, ENTRIES * 200, prefix=prefix)
+    assert run.step - run.start == 1500
+    assert (run.frames, run.finish_reason) == (1483, "length")
+    assert longest_frames(DIA2_2B) == 1483
 
 
 def test_a_run_that_ends_has_seven_frames_more_than_its_end():
