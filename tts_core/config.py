@@ -81,8 +81,10 @@ def check_quantization(given: Any, where: str) -> None:
     """Raise CheckpointError unless the envelope's entry is null, or a quantization with its exceptions."""
     if given is None:
         return
-    own = {name: mapping(given, where).get(name) for name in ("group_size", "bits", "mode")}
-    for layer in (own, *(value for value in given.values() if isinstance(value, Mapping))):
+    stated = mapping(given, where)
+    own = {name: stated.get(name) for name in ("group_size", "bits")}
+    own["mode"] = stated.get("mode", "affine")
+    for layer in (own, *(value for value in stated.values() if isinstance(value, Mapping))):
         mode, size, bits = layer.get("mode", "affine"), layer.get("group_size"), layer.get("bits")
         known = mode in MODES and type(size) is int and size in GROUP_SIZES
         if not known or type(bits) is not int or not 2 <= bits <= 8:

@@ -40,8 +40,7 @@ def named(names: Iterable[object]) -> str:
 
 def json_text(value: object, *, indent: int | None = 2, sort_keys: bool = False) -> str:
     """Format a value as JSON in printable ASCII. Raises ValueError for NaN and infinity."""
-    text = json.dumps(value, indent=indent, sort_keys=sort_keys, allow_nan=False)
-    return text.replace("\x7f", "\\u007f")  # the only control character that JSON does not escape
+    return json.dumps(value, indent=indent, sort_keys=sort_keys, allow_nan=False)
 
 
 class LineFormatter(logging.Formatter):

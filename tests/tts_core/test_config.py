@@ -4,7 +4,8 @@ import pytest
 
 from tts_core.codecs.dac import DAC_44KHZ, DacConfig
 from tts_core.codecs.encodec import EncodecConfig
-from tts_core.config import config_of
+from tts_core.config import check_quantization, config_of
+from tts_core.errors import CheckpointError
 
 
 def test_a_configuration_keeps_its_class():
@@ -14,6 +15,28 @@ def test_a_configuration_keeps_its_class():
 def test_another_class_is_refused():
     with pytest.raises(TypeError, match=r"^dac: expected a EncodecConfig, found DacConfig"):
         config_of({"dac": DAC_44KHZ}, "dac", EncodecConfig)
+
+
+def test_quantizations_that_the_port_reads():
+    known = {"group_size": 64, "bits": 4, "mode": "affine"}
+    check_quantization(None, "config.json")
+    for given in (
+        known,
+        {"group_size": 32, "bits": 2},
+        known | {"layer": known | {"bits": 8}, "other": False},
+    ):
+        check_quantization(given, "config.json")
+    for wrong in (
+        {"bits": 1},
+        {"bits": 9},
+        {"bits": True},
+        {"bits": "4"},
+        {"group_size": 48},
+        {"mode": "q4"},
+    ):
+        for given in (known | wrong, known | {"layer": known | wrong}):
+            with pytest.raises(CheckpointError, match=r"^config\.json: "):
+                check_quantization(given, "config.json")
 
 
 def test_a_missing_kind_is_refused():

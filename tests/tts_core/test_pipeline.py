@@ -1,13 +1,30 @@
-"""A generation logs one line before it starts."""
+"""A generation logs one line before it starts, and reports its progress now and then."""
 
 import logging
+import time
 
 import pytest
 
-pytest.importorskip("mlx.core", reason="the embedded voice runs on MLX here")
+from tts_core.pipeline import REPORT_SECONDS, Progress, Watch
+
+
+def test_steps_are_reported_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage at once, its steps at most every REPORT_SECONDS; they are counted from its beginning."""
+    now, told = [0.0], list[Progress]()
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    watch = Watch(told.append, None)
+    watch.check()
+    for stage in ("prompt", "speech"):
+        watch.tell(stage, 0.0, steps=30)
+        for _ in range(30):
+            now[0] += REPORT_SECONDS / 10 * 1.001
+            watch.check()
+    steps = [("prompt", 0), ("prompt", 10), ("prompt", 20), ("prompt", 30)]
+    assert [(one.stage, one.step) for one in told] == [*steps, *(("speech", step) for _, step in steps)]
 
 
 def test_a_generation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("mlx.core", reason="the embedded voice runs on MLX here")
     from mlx_port.api import embedded_voice
 
     with caplog.at_level(logging.INFO, logger="tts_core"):

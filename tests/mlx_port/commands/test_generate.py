@@ -451,6 +451,12 @@ def test_a_stream_that_breaks_off_names_what_it_keeps(pipeline, capsys, error, c
     assert read_audio("a.wav", 16000).shape == (8000,)
 
 
+def test_what_stdout_has_taken_is_not_kept(pipeline, capsysbinary):
+    pipeline.error = GenerationError("generation: no")
+    assert cli.run(["generate", "-t", SECRET, "-o", "-"]) == 6
+    assert capsysbinary.readouterr().err == b"error: generation: no\n"
+
+
 def test_silence_is_a_failure(pipeline, capsys, tmp_path):
     pipeline.seconds = 0
     assert run(capsys, "-t", SECRET)[::2] == (

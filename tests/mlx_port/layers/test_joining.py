@@ -68,8 +68,15 @@ def test_joined_layers_are_joined_once() -> None:
     np.testing.assert_allclose(np.array(again(X))[:, 32], np.array(X.sum(axis=1)), rtol=1e-5)
 
 
-def test_layers_quantized_otherwise_stay_apart() -> None:
-    layers = three(bits=(4, 8, 4))
+@pytest.mark.parametrize(
+    "other",
+    [{"bits": 8}, {"group_size": 64}, {"group_size": 32, "mode": "mxfp4"}],
+    ids=["bits", "groups", "mode"],
+)
+def test_layers_quantized_otherwise_stay_apart(other: dict[str, Any]) -> None:
+    layers = three(bits=(4, 4, 4))
+    how: dict[str, Any] = {"group_size": 32, "bits": 4} | other
+    layers[1] = nn.QuantizedLinear.from_linear(nn.Linear(64, 8, bias=False), **how)
     apart = np.concatenate([np.array(layer(X)) for layer in layers], axis=1)
     whole = joined(layers)
     assert isinstance(whole, Separate)

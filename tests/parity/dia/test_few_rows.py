@@ -77,6 +77,7 @@ def test_other_runs_take_the_plain_decoder() -> None:
     channels, cache = plain.config.decoder_config.num_channels, plain.new_cache()
     decoder, one = FewRows(plain), torch.zeros(1, 1, channels)
     assert decoder.fits(one, cache)
+    assert decoder.fits(one.expand(few_rows.MOST_ROWS, -1, -1), cache)
     assert not decoder.fits(one.expand(few_rows.MOST_ROWS + 1, -1, -1), cache)
     assert not decoder.fits(one.expand(-1, 2, -1), cache)
     nothing = torch.zeros(1)

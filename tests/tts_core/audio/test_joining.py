@@ -65,6 +65,13 @@ def test_one_piece_is_unchanged(length: int) -> None:
     np.testing.assert_array_equal(join([piece], RATE), piece)
 
 
+@pytest.mark.parametrize("length", [1, 5, 19, 20, 21])
+def test_a_piece_that_is_shorter_than_a_fade_ends_in_silence_too(length: int) -> None:
+    sound = join([np.ones(length), np.ones(40)], 1000, pause_seconds=0.1, fade_seconds=0.02)
+    assert sound[length - 1] < 0.01
+    assert (np.diff(sound[:length]) <= 0).all()
+
+
 def test_no_pieces() -> None:
     assert len(join([], RATE)) == 0
 

@@ -83,12 +83,28 @@ def test_pauses_that_are_asked_for_have_their_length() -> None:
     assert not whole.audio[-400:].any()
 
 
+def test_a_cancel_is_seen_while_a_sentence_is_awaited() -> None:
+    cancel = threading.Event()
+
+    def fragments() -> Iterator[str]:
+        yield "One "
+        cancel.set()
+        yield "two "
+        pytest.fail("more text was read")
+
+    parts = stream(cast(Any, Speaker()), fragments(), Options(), SameVoices(None), cancel=cancel)
+    with pytest.raises(CancelledError):
+        list(parts)
+
+
 def test_max_seconds_ends_the_whole() -> None:
     speaker = Speaker()
     parts = list(spoken([f"{FIRST} {SECOND} {FIRST}"], speaker, seed=1, max_seconds=0.85))
     assert sum(part.samples for part in parts) == 850
     assert (parts[-1].finish_reason, parts[-1].is_final_chunk) == ("length", True)
     assert len(speaker.asked) == 2
+    faster = list(spoken([f"{FIRST} {SECOND} {FIRST}"], seed=1, max_seconds=0.85, speed=2.0))
+    assert sum(part.samples for part in faster) == 425  # as many words
     assert join(list(spoken([FIRST], seed=1, max_seconds=9))).finish_reason == "stop"
     assert join(list(spoken([FIRST, " Yes."], seed=1, most=3))).finish_reason == "length"
 
