@@ -28,6 +28,7 @@ def test_the_same_samples_are_encoded_once():
     assert embed.calls == 3
     with pytest.raises(ValueError, match="read-only"):
         cache.encoded([ONE], embed)[0] = 1
+    assert embed.vector.flags.writeable  # the encoder's own
 
 
 def test_a_key_is_the_content():
@@ -53,6 +54,7 @@ def test_memory_holds_the_latest():
         cache.encoded([np.full(2, i, np.float32)], embed)
         cache.encoded([np.zeros(2, np.float32)], embed)  # the first stays in use
     calls = embed.calls
+    assert calls == KEPT + 1
     cache.encoded([np.zeros(2, np.float32)], embed)
     assert embed.calls == calls
     cache.encoded([np.ones(2, np.float32)], embed)

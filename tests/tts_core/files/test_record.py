@@ -67,6 +67,9 @@ def test_sizes_are_compared(folder: Path) -> None:
             CheckpointError, match=r"codec/model.safetensors: 4 bytes, on record are 5; convert"
         ):
             check()
+    (folder / "codec/model.safetensors").write_bytes(b"codecs")
+    with pytest.raises(CheckpointError, match=r"codec/model.safetensors: 6 bytes, on record are 5; convert"):
+        record.weights("codec")
     (folder / "codec/model.safetensors").unlink()
     with pytest.raises(NotFoundError, match=r"codec/model.safetensors: it is missing, a part of the model"):
         record.weights("codec")
