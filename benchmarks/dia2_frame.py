@@ -103,11 +103,7 @@ def nari(config: Dia2Config, guidance: float, folder: str, *, graphs: bool) -> t
     import torch
 
     sys.path.insert(0, folder)
-    for name in ("transformers", "huggingface_hub", "sphn"):
-        try:
-            import_module(name)
-        except ImportError:
-            sys.modules[name] = mock.MagicMock()
+    sys.modules.update({name: mock.MagicMock() for name in ("transformers", "huggingface_hub", "sphn")})
     context, loop = (import_module(f"dia2.runtime.{name}") for name in ("context", "generator"))
     state, settings = import_module("dia2.runtime.state_machine"), import_module("dia2.generation")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

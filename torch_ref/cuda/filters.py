@@ -1,6 +1,6 @@
 """Filters of logits, for use inside kernels that hold them in one block of registers.
 
-Cuts are found bit by bit, without a sort: ties at a cut stay.
+Cuts are found bit by bit, without a sort, until no further bit could change what is kept: ties at a cut stay.
 """
 
 # pyright: reportInvalidTypeForm=false
@@ -20,12 +20,14 @@ def ordered(x):
 
 @jit
 def edge_of(keys, top_k):
-    """Find the largest number that at least `top_k` of the keys reach."""
+    """Find a number that only the `top_k` largest keys reach; with ties at the edge, the edge's."""
     edge = tl.full([], 0, dtype=tl.uint32)
     bit = tl.full([], 2147483648, dtype=tl.uint32)
-    for _ in range(32):
+    reached = tl.full([], -1, dtype=tl.int32)
+    while (bit > 0) & (reached != top_k):
         tried = edge | bit
-        edge = tl.where(tl.sum((keys >= tried).to(tl.int32), axis=0) >= top_k, tried, edge)
+        reached = tl.sum((keys >= tried).to(tl.int32), axis=0)
+        edge = tl.where(reached >= top_k, tried, edge)
         bit = bit >> 1
     return edge
 
@@ -61,10 +63,13 @@ def top_p_kept(scores, top_p):
         keys = probs.to(tl.int32, bitcast=True)
         edge = tl.full([], 0, dtype=tl.int32)
         bit = tl.full([], 1073741824, dtype=tl.int32)
-        for _ in range(31):  # the largest edge that is still too low
+        low, high = tl.full([], 2.0, dtype=tl.float32), tl.full([], 0.0, dtype=tl.float32)
+        while (bit > 0) & (low != high):  # an edge that is still too low; low and high: sums around the rest
             tried = edge | bit
             before = tl.sum(tl.where(keys > tried, probs, 0.0), axis=0)
-            edge = tl.where(before > top_p, tried, edge)
+            too_low = before > top_p
+            edge = tl.where(too_low, tried, edge)
+            low, high = tl.where(too_low, before, low), tl.where(too_low, high, before)
             bit = bit >> 1
         after = tl.sum(tl.where(keys > edge, probs, 0.0), axis=0)
         edge = tl.where(after > top_p, edge, -1)

@@ -21,13 +21,16 @@ from torch_ref.cuda.launch import INTERPRETED, jit, launch, processors, tl, trit
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 CAPABILITY = (8, 0)  # the lowest that Triton supports
 MOST_ROWS = 3  # of x at once
-# Measured on an H200 in bfloat16, milliseconds of Dia's step of one text: 1.03; with parts of 8,192 numbers
-# 1.09, of 4,096 1.10, with tiles of a part half as large 1.10, with half the programs and larger tiles 1.11.
-# Asking the L2 cache for the next kernels' weights costs 4 to 12 %, for later tiles 1 to 25 %.
-TILE_BYTES = 16384  # of a weight per step of a program, whole rows of it
+# Measured on an H200 in bfloat16, milliseconds of Dia's step of one text: 1.02; with long rows in parts of
+# 2,048 numbers by 4 warps and 4 programs 1.03, whole 1.09. Asking the L2 cache for the next kernels' weights
+# costs 4 to 12 %, for later tiles 1 to 25 %.
+TILE_BYTES = 16384  # of a weight per step of a program, whole rows or parts of it
 WARPS = 4
 PROGRAMS = 4  # per multiprocessor
-PART = 2048  # numbers of a row that are summed at a time, where no norm needs the whole row
+LONG = 2048  # numbers of a row; longer ones are summed in parts, where no norm needs the whole row
+PART = 1024
+PART_WARPS = 8
+PART_PROGRAMS = 2
 
 
 def usable(weight: Tensor, head_dim: int, *, rows: int = 1) -> bool:
@@ -60,7 +63,7 @@ def add_linear(x: Tensor, hidden: Tensor, weight: Tensor, rest: Tensor | None = 
 
     rest: (N,), added to the rows of x after those of hidden.
     """
-    grid, sizes = _programs(hidden, weight, most=PART)
+    grid, sizes = _programs(hidden, weight, in_parts=True)
     more = 0 if rest is None else len(x) - len(hidden)
     _add_linear[grid](
         x, hidden, weight, weight if rest is None else rest, *weight.shape,
@@ -69,18 +72,19 @@ def add_linear(x: Tensor, hidden: Tensor, weight: Tensor, rest: Tensor | None = 
 
 
 def _programs(
-    x: Tensor, weight: Tensor, *, weights: int = 1, most: int | None = None
+    x: Tensor, weight: Tensor, *, weights: int = 1, in_parts: bool = False
 ) -> tuple[tuple[int], dict[str, Any]]:
     """Return the grid of a weight's programs, and the sizes of the tile that each takes at a time.
 
-    most: numbers of a row in a tile at most; None for whole rows.
+    in_parts: tiles need not have whole rows.
     """
     rows, width = weight.shape
-    block = triton.next_power_of_2(width)
-    block = block if most is None else min(block, most)
+    block, warps, programs = triton.next_power_of_2(width), WARPS, PROGRAMS
+    if in_parts and block > LONG:
+        block, warps, programs = PART, PART_WARPS, PART_PROGRAMS
     each = max(1, TILE_BYTES // (block * weights * weight.element_size()))
-    count = min(triton.cdiv(rows, each), PROGRAMS * processors(weight.device))
-    sizes = {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": WARPS}
+    count = min(triton.cdiv(rows, each), programs * processors(weight.device))
+    sizes = {"R": len(x), "ROWS": each, "BLOCK": block, "num_warps": warps}
     return (count,), sizes | launch(weight.device)
 
 

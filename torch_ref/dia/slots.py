@@ -120,9 +120,9 @@ class Slots:
                 self._draw_noise()
             self.graph.replay()
             self.ticks += 1
-        order = torch.arange(first, self.ticks, device=self.noise.device) % DRAWN_STEPS
-        drawn = self.rows.drawn[order]
-        return Drawn(drawn)
+        start, end = first % DRAWN_STEPS, (self.ticks - 1) % DRAWN_STEPS + 1
+        ring = self.rows.drawn
+        return Drawn(ring[start:end] if start < end else torch.cat((ring[start:], ring[:end])))
 
     def read(self, launched: Drawn) -> np.ndarray:
         """Wait for a launch. → (steps, B, C) int32."""

@@ -1,8 +1,8 @@
-"""Slots on two captured graphs: the transformer and the actions, then all codes.
+"""Slots on one captured graph: the transformer, the actions, then all codes.
 
-The host needs the actions, and answers with the text of the next step, while the codes are still being drawn;
-it never waits for these. What differs between texts is on the device: they join and leave without a new
-capture.
+The host reads the actions from the middle of the graph, and answers with the text of the next step while the
+codes are still being drawn; it never waits for these. What differs between texts is on the device: they join
+and leave without a new capture.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.cuda.capture import capture
+from torch_ref.cuda.early_read import EarlyRead
 from torch_ref.cuda.launch import compile_together
 from torch_ref.cuda.noise import fill_uniform
 from torch_ref.dia2.draws import INPUTS, numbers_of
@@ -54,8 +55,8 @@ class GraphSlots:
         self.running: dict[int, Text] = {}  # by slot
         self.drawn: Reading | None = None
         compile_together([*step.compiling(self.state), self._fill])
-        self.reading, self.projected = capture(self._read, device, again=_nothing)
-        self.drawing, self.codes = capture(self._codes, device, again=_nothing)
+        self.acted = EarlyRead(self.state.rows.actions)
+        self.graph, self.codes = capture(self._run, device, again=_nothing)
 
     @torch.inference_mode()
     def join(self, slot: int, text: Joining) -> None:
@@ -82,13 +83,11 @@ class GraphSlots:
             given[:2, slot], given[5, slot], given[INPUTS:, slot] = tokens[:2], 1, tokens[2:]
         self.state.rows.inputs.copy_(self.host.to_device(given))
         self._draw_noise(inputs)
-        self.reading.replay()
-        acted = begin_read(self.state.rows.actions)
-        self.drawing.replay()
+        self.graph.replay()
         self.drawn = begin_read(self.codes)
         for slot in inputs:
             self.running[slot].steps += 1
-        actions = finish_read(acted).tolist()
+        actions = self.acted.wait().tolist()
         return {slot: actions[slot] for slot in inputs}
 
     def draw(self, texts: Mapping[int, tuple[int, int]]) -> tuple[list[int], Reading]:
@@ -128,11 +127,10 @@ class GraphSlots:
                 for copy, rows in enumerate(read):
                     own[copy * self.texts + slot, :, :count] = rows[:, :count]
 
-    def _read(self) -> Tensor:
-        return self.step.read(self.state)
-
-    def _codes(self) -> Tensor:
-        return self.step.codes(self.state, self.projected)
+    def _run(self) -> Tensor:
+        projected = self.step.read(self.state)
+        self.acted.put(self.state.rows.actions)
+        return self.step.codes(self.state, projected)
 
 
 def _nothing() -> None:

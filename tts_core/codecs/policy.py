@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from tts_core.errors import UsageError
 from tts_core.nn.windows import growing
 
-LEAD = 4  # frames given out for one by which windows grow, in `served_stop`
-
 
 @dataclass(frozen=True)
 class CodecPolicy:
@@ -18,14 +16,16 @@ class CodecPolicy:
     max_frames: most output frames of a window, without its context; bounds the memory.
     first_frames: output frames of a decode's first window, small so that a stream starts early; later windows
     double in size.
+    lead: frames given out for one by which windows grow in a stream that shares its steps with others.
     Raises UsageError for less than one frame.
     """
 
     max_frames: int = 256
     first_frames: int = 8
+    lead: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("max_frames", "first_frames"):
+        for name in ("max_frames", "first_frames", "lead"):
             value = getattr(self, name)
             if value < 1:
                 raise UsageError(f"{name}: {value} is not a number of frames; give at least 1")
@@ -38,9 +38,9 @@ class CodecPolicy:
         """End of the window that begins at `start`, in a stream that shares its steps with others.
 
         A window is as long as the listener's lead allows: playback has no gap if a second of speech is made
-        in at most LEAD / (LEAD + 1) seconds. `decode_cuts`, whose windows double, asks for half a second.
+        in at most lead / (lead + 1) seconds. `decode_cuts`, whose windows double, asks for half a second.
         """
-        return start + min(self.max_frames, self.first_frames + start // LEAD)
+        return start + min(self.max_frames, self.first_frames + start // self.lead)
 
     def unheard(self) -> CodecPolicy:
         """Return the windows of speech that nobody hears before its end: each is as long as the largest, so
@@ -55,8 +55,9 @@ class CodecPolicy:
 
 DEFAULT = CodecPolicy()
 # On an H200 windows of 256, 512 and 1,024 frames of DAC take 6.6, 6.2 and 6.0 ms per second of speech; with
-# TF32 two minutes take 1.28 GB in windows of 896 frames, 0.93 GB in those of 640, 12.5 GB as a whole
-LARGEST = {"torch-cuda": CodecPolicy(768)}
+# TF32 two minutes take 1.28 GB in windows of 896 frames, 0.93 GB in those of 640, 12.5 GB as a whole. There
+# the context of small windows takes longer than the decoder's steps, so windows of streams grow faster
+LARGEST = {"torch-cuda": CodecPolicy(768, lead=2)}
 
 
 def own(backend: str) -> CodecPolicy:

@@ -69,11 +69,12 @@ class Shelf:
                 if not self._loaded:
                     raise
             pipeline = None  # if only its batch did not fit
-            *_, oldest = self
-            self.unload(oldest.name)
+            *_, oldest = self._names()
+            self.unload(oldest)
         self._loaded[name] = found
         if self.warm_up:
             rehearse(found.session)
+        self._settle()
         found.used = time.perf_counter()
         return found
 
@@ -85,18 +86,31 @@ class Shelf:
         except Exception:
             _LOG.exception("serving: %s is unloaded: its batch cannot be opened again", found.name)
             del self._loaded[found.name]
+            self._settle()
 
     def unload(self, name: str) -> None:
-        """Free a model's memory; it must not be speaking."""
+        """Free a model's memory; it must not be speaking, and the caller must not hold it."""
         self._loaded.pop(name).session.close()
-        gc.collect()
+        self._settle()
         _LOG.info("serving: %s is unloaded", name)
 
     def unload_idle(self, seconds: float) -> None:
         """Unload the models that have not spoken for so long."""
-        for one in [*self]:
-            if not one.session.running and time.perf_counter() - one.used >= seconds:
-                self.unload(one.name)
+        now = time.perf_counter()
+        idle = [one.name for one in self if not one.session.running and now - one.used >= seconds]
+        for name in idle:
+            self.unload(name)
+
+    def _settle(self) -> None:
+        """Free what is left in cycles, and let Python's collector pass over all else while models are loaded.
+
+        A framework and a model are 300,000 objects: looking at them all would stop every speech for half a
+        second.
+        """
+        gc.unfreeze()
+        gc.collect()
+        if self._loaded:
+            gc.freeze()
 
     def _session(self, name: str, pipeline: Pipeline) -> Session:
         session = pipeline.session(self.places)
@@ -104,8 +118,12 @@ class Shelf:
 
     def close(self) -> None:
         """Unload all models."""
-        for one in [*self]:
-            self.unload(one.name)
+        for name in self._names():
+            self.unload(name)
+
+    def _names(self) -> list[str]:
+        """List the loaded models, the last used first."""
+        return [one.name for one in self]
 
 
 def rehearse(session: Session) -> None:

@@ -40,7 +40,8 @@ TEXTS = pytest.mark.parametrize("texts", [1, 2, 3])  # rows of x
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several programs for the small weights here, of several rows or one each; long rows in parts."""
     monkeypatch.setattr(rows_of, "TILE_BYTES", 256)
-    monkeypatch.setattr(rows_of, "PART", 32)
+    monkeypatch.setattr(rows_of, "LONG", 32)
+    monkeypatch.setattr(rows_of, "PART", 16)
 
 
 @torch.inference_mode()

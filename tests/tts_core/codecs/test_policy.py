@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts_core.codecs.policy import DEFAULT, LEAD, CodecPolicy, fitting, smaller
+from tts_core.codecs.policy import DEFAULT, CodecPolicy, fitting, smaller
 from tts_core.errors import UsageError
 
 
@@ -43,23 +43,31 @@ def test_half_of_what_is_free_decides(free, frames):
 
 @pytest.mark.parametrize(("free", "frames"), [(None, 768), (1536, 768), (1535, 384), (447, 192), (0, 8)])
 def test_cuda_has_larger_windows(free, frames):
-    assert fitting(lambda policy: policy.max_frames, "torch-cuda", free) == CodecPolicy(frames)
+    assert fitting(lambda policy: policy.max_frames, "torch-cuda", free) == CodecPolicy(frames, lead=2)
 
 
 def test_nothing_is_asked_where_nobody_tells():
     assert fitting(lambda policy: pytest.fail("asked"), "mlx-metal", None) == DEFAULT
 
 
-@pytest.mark.parametrize("made", [0.2, 0.5, LEAD / (LEAD + 1)])
-def test_served_windows_leave_no_gap(made: float) -> None:
+@pytest.mark.parametrize(
+    ("lead", "made", "sizes_of_first"),
+    [
+        (4, 0.2, [8, 10, 12, 15, 19, 24]),
+        (4, 4 / 5, [8, 10, 12, 15, 19, 24]),
+        (2, 0.2, [8, 12, 18, 27, 40, 60]),
+        (2, 2 / 3, [8, 12, 18, 27, 40, 60]),
+    ],
+)
+def test_served_windows_leave_no_gap(lead: int, made: float, sizes_of_first: list[int]) -> None:
     """made: seconds to make a second of speech. Playback of a window ends after the next one is there."""
-    policy, start, sizes = CodecPolicy(256), 0, []
+    policy, start, sizes = CodecPolicy(256, lead=lead), 0, []
     first = made * policy.served_stop(0)
     while start < 5000:
         stop = policy.served_stop(start)
         assert made * stop <= first + start + 1e-9
         sizes.append(stop - start)
         start = stop
-    assert sizes[:6] == [8, 10, 12, 15, 19, 24]
+    assert sizes[:6] == sizes_of_first
     assert sizes == sorted(sizes)
     assert sizes[-1] == 256

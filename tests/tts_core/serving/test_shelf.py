@@ -1,0 +1,51 @@
+"""The models that are loaded, and Python's collector of cycles."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any, cast
+
+import pytest
+
+from tests.tts_core.serving.talkers import Singers
+from tts_core.serving.shelf import Shelf
+from tts_core.serving.source import Source
+
+
+class Cyclic(Singers):
+    """A model that only the collector frees."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.me = self
+
+
+class Loader:
+    """Loads such models. last: the newest."""
+
+    fed = True
+
+    def load(self) -> Any:
+        made = Cyclic()
+        self.last = weakref.ref(made)
+        return made
+
+
+@pytest.mark.parametrize("warm_up", [True, False])
+def test_models_that_stay_are_not_looked_at_and_those_that_go_are_freed(warm_up: bool) -> None:
+    sources = {"one": Loader(), "other": Loader()}
+    shelf = Shelf(cast(dict[str, Source], sources), places=1, warm_up=warm_up)
+    gc.unfreeze()  # what the test's own process froze
+    try:
+        shelf.open("one")
+        shelf.open("other")
+        assert gc.get_freeze_count() > 10_000
+        shelf.unload("one")
+        assert sources["one"].last() is None
+        assert sources["other"].last() is not None
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        shelf.close()
+    assert gc.get_freeze_count() == 0
+    assert sources["other"].last() is None
