@@ -20,7 +20,7 @@ from pathlib import Path
 
 FUNCTIONS = ("cblas_sgemm", "cblas_dgemm", "cblas_cgemm")
 PACKAGE, PREFIX, SONAME = "scipy_openblas32", "scipy_", "libmlx_port_blas.so"
-THREADS = "OPENBLAS_NUM_THREADS"
+THREADS, VARIABLE = "OPENBLAS_NUM_THREADS", "MLX_PORT_BLAS"
 SECONDS = 60  # limit for patchelf, which takes 0.3 s
 OWN = "MLX's own, unoptimized"
 
@@ -50,7 +50,8 @@ class _Symbol(ctypes.Structure):
 def load_blas() -> Blas:
     """Load OpenBLAS, unless a BLAS is preloaded, MLX_PORT_BLAS=off, or the system is not Linux.
 
-    Never raises: MLX works without it, too. OpenBLAS uses one thread unless OPENBLAS_NUM_THREADS is set.
+    Never raises: MLX works without it, too. Any other MLX_PORT_BLAS is reported in the log.
+    OpenBLAS uses one thread unless OPENBLAS_NUM_THREADS is set.
     Environment: MLX_PORT_BLAS, OPENBLAS_NUM_THREADS.
     """
     if sys.platform != "linux":
@@ -64,8 +65,10 @@ def load_blas() -> Blas:
 def _load() -> Blas:
     if (found := global_library(FUNCTIONS[0])) is not None:
         return Blas(found, f"{found}, preloaded")
-    if os.environ.get("MLX_PORT_BLAS") == "off":
+    if (choice := os.environ.get(VARIABLE)) == "off":
         return Blas(None, f"{OWN}: MLX_PORT_BLAS=off")
+    if choice:
+        _LOG.warning("%s: %r is unknown and has no effect; use off, or leave it out", VARIABLE, choice[:40])
     if (original := packaged_library()) is None:
         return Blas(None, f"{OWN}: scipy-openblas32 is not installed; pip install 'mlx-port[cpu]'")
     if "mlx.core" in sys.modules:

@@ -116,6 +116,20 @@ def test_off(fresh, monkeypatch):
     assert fresh.loaded == []
 
 
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        ("bogus", ["MLX_PORT_BLAS: 'bogus' is unknown and has no effect; use off, or leave it out"]),
+        ("OFF", ["MLX_PORT_BLAS: 'OFF' is unknown and has no effect; use off, or leave it out"]),
+        ("", []),
+    ],
+)
+def test_an_unknown_choice_is_reported_and_the_library_loaded(fresh, monkeypatch, caplog, value, messages):
+    monkeypatch.setenv("MLX_PORT_BLAS", value)
+    assert load().library is not None
+    assert caplog.messages == messages
+
+
 def test_without_the_package_the_remedy_is_named(fresh, monkeypatch):
     monkeypatch.setattr(blas, "packaged_library", lambda: None)
     found = load()

@@ -36,6 +36,7 @@ from tts_core.dia.request import (
 )
 from tts_core.dia.session import DiaSession
 from tts_core.dia.speaking import Speaking
+from tts_core.dia.text import words_of
 from tts_core.live.stream import stream
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
@@ -340,4 +341,4 @@ class DiaPipeline:
         """Log a warning for every text that reached the limit of its own length."""
         for item, frames in enumerate(batch.max_frames):
             if batch.own_limits and grid.finish_reason(item) == "length":
-                warn_of_cut(frames, self.codec_config.frame_rate)
+                warn_of_cut(frames, self.codec_config.frame_rate, words_of(batch.tokens[item]))

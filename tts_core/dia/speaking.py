@@ -8,6 +8,7 @@ from tts_core.audio.delivery import Delivery
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import Script
 from tts_core.dia.request import Batch, Request
+from tts_core.dia.text import words_of
 from tts_core.results import GenerationResult, Meter
 from tts_core.text.duration import warn_of_cut
 
@@ -75,4 +76,5 @@ class Speaking:
     def _warn(self, grid: DelayGrid) -> None:
         """Log a warning if the piece reached the limit of its own length."""
         if self.batch.own_limits and grid.finish_reason(0) == "length":
-            warn_of_cut(self.batch.max_frames[0], self.request.frame_rate)
+            batch = self.batch
+            warn_of_cut(batch.max_frames[0], self.request.frame_rate, words_of(batch.tokens[0]))

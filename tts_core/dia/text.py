@@ -244,3 +244,11 @@ def tokenize(text: str) -> np.ndarray:
     for tag, byte in SPEAKER_TAGS.items():
         data = data.replace(tag, byte)
     return np.frombuffer(data, dtype=np.uint8).astype(np.int32)
+
+
+def words_of(tokens: np.ndarray) -> str:
+    """Decode ids of `tokenize`, (S,), to the words, with a space in place of each speaker's tag."""
+    data = bytes(tokens.astype(np.uint8))
+    for byte in SPEAKER_TAGS.values():
+        data = data.replace(byte, b" ")
+    return data.decode("utf-8")

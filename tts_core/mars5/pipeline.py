@@ -269,7 +269,7 @@ class Mars5Pipeline:
             sequence = sequence_of(one, piece, self.engine.vocabulary, one.max_frames)
             self._extend(one, piece, sequence, meter, watch)
             if one.max_frames is None:
-                warn_if_cut(one, sequence)
+                warn_if_cut(one, piece, sequence)
             made.append(self._codes(one, piece, sequence, meter, watch))
         return made
 

@@ -109,7 +109,7 @@ def _check_length(samples: int, sizes: Sizes, options: Mars5Options, where: str)
     if seconds > options.max_prompt_dur:
         raise UsageError(
             f"{where}: {seconds:.1f} s of reference, the limit is {options.max_prompt_dur:g}; "
-            "cut it to 5 to 10 s, or raise max_prompt_dur"
+            "cut it to 5 to 10 s, or raise max_prompt_dur (--max-prompt-dur)"
         )
 
 

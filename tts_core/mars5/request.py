@@ -261,10 +261,10 @@ def _completed(request: Request, vocabulary: CodecVocabulary) -> Request:
         request = replace(request, pieces=tuple(pieces))
     longest, max_len = max(len(piece.prompt.tokens) for piece in request.pieces), request.options.max_len
     if longest >= max_len:
-        what = "reference and text" if request.deep else "the text"
+        what = "reference and text take" if request.deep else "the text takes"
         raise UsageError(
-            f"{request.where}: {what} take {longest} of the {max_len} ids that they share with "
-            "the speech; shorten them, or raise generate_max_len_override"
+            f"{request.where}: {what} {longest} of the {max_len} ids that they share with "
+            "the speech; shorten them, or raise generate_max_len_override (--generate-max-len-override)"
         )
     return request
 

@@ -49,7 +49,7 @@ class Speech:
         self._ids += len(sequence.generated)
         self._cut_off |= sequence.finish_reason == "length"
         if self._left is None:
-            warn_if_cut(self.request, sequence)
+            warn_if_cut(self.request, self.piece, sequence)
 
     def deliver(self, codes: np.ndarray, sound: np.ndarray, *, peak_bytes: int) -> GenerationResult:
         """Take the piece's codes (Q, T) and samples (L,); the next piece is then under way."""
@@ -86,10 +86,11 @@ def sequence_of(
     return CodecSequence(piece.prompt, vocabulary, request.options.max_len, most)
 
 
-def warn_if_cut(request: Request, sequence: CodecSequence) -> None:
-    """Log a warning if a sequence without a caller's limit did not end by itself."""
+def warn_if_cut(request: Request, piece: Piece, sequence: CodecSequence) -> None:
+    """Log a warning if a piece's sequence without a caller's limit did not end by itself."""
     if sequence.finish_reason == "length":
-        warn_of_cut(max(0, len(sequence.codes()) - _known(request)), request.frame_rate)
+        frames = max(0, len(sequence.codes()) - _known(request))
+        warn_of_cut(frames, request.frame_rate, piece.text)
 
 
 def new_frames(request: Request, sequence: CodecSequence) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.spoken import spoken
 
 _LOG = logging.getLogger("tts_core")
+_END_MARK = re.compile(r"[.!?…。！？][\"'”’»)\]]*+\s*+\Z")
 PATIENCE, SECONDS_MORE = 2.0, 2.0  # times the expected seconds, and seconds more
 
 
@@ -29,10 +31,13 @@ def longest_frames(expected: float, frame_rate: float) -> int:
     return int(PATIENCE * math.ceil(expected * frame_rate) + SECONDS_MORE * frame_rate)
 
 
-def warn_of_cut(frames: int, frame_rate: float) -> None:
-    """Log that speech reached the limit of its text. frames: made.  frame_rate: Hz."""
-    _LOG.warning(
-        "speech: did not end within %.1f s and was cut there; another seed, or a full stop at the end of the "
-        "text, may help",
-        frames / frame_rate,
-    )
+def warn_of_cut(frames: int, frame_rate: float, text: str) -> None:
+    """Log that speech reached the limit of its text.
+
+    frames: made.  frame_rate: Hz.  text: as the network read it; without an end mark, a full stop is
+    advised.
+    """
+    advice = "another seed may help"
+    if not _END_MARK.search(text):
+        advice = "another seed, or a full stop at the end of the text, may help"
+    _LOG.warning("speech: did not end within %.1f s and was cut there; %s", frames / frame_rate, advice)

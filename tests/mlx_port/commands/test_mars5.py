@@ -145,7 +145,11 @@ def test_a_long_text_is_announced(pipeline, capsys, folder, voice):
         ("ref-text: there are no words", [*VOICE, "--ref-text", " "]),
         ("ref-text: there are no words", [*VOICE, "--ref-text", " ", "--shallow"]),
         ("ref-audio: 0.5 s are too short for a voice", ["--ref-audio", "short.wav"]),
-        ("ref-audio: 13.0 s of reference, the limit is 12", ["--ref-audio", "long.wav"]),
+        (
+            "ref-audio: 13.0 s of reference, the limit is 12; cut it to 5 to 10 s, or raise max_prompt_dur "
+            "(--max-prompt-dur)",
+            ["--ref-audio", "long.wav"],
+        ),
         ("ref-audio: the reference is silent", ["--ref-audio", "silent.wav"]),
         ("ref-audio: 2 given, mars5 takes 1", [*VOICE, *VOICE]),
         ("piece_seconds: 0.5 is not a number >= 1", [*VOICE, "--piece-seconds", "0.5"]),

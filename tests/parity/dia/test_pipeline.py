@@ -222,6 +222,16 @@ def test_the_default_limit_is_the_models_room(side: Side) -> None:
     assert (bare.shape[1], prompted.shape[1]) == (26, 20)
 
 
+def test_the_advice_after_a_cut_follows_the_end_of_each_text(side: Side, caplog: Any) -> None:
+    voice = pipeline(side, eos=0.0)
+    cut = "another seed, or a full stop at the end of the text, may help"
+    texts, advice = ["[S1] One. [S2]", "[S1] Two"], ["another seed may help", cut]
+    voice.generate_codes(texts, seed=1)
+    for text in texts:
+        voice.generate(text, seed=1)
+    assert [message.split("; ")[1] for message in caplog.messages] == [*advice, *advice]
+
+
 def test_a_text_may_end_by_itself(side: Side) -> None:
     result = pipeline(side, eos=3.0).generate(TEXTS[0], seed=1, max_frames=200)
     assert result.finish_reason == "stop"

@@ -231,7 +231,7 @@ def test_a_batch_is_its_texts_alone(side: str, monkeypatch: pytest.MonkeyPatch) 
         ({"seed": [1]}, "seed: 1 values for 2 texts"),
         ({"noise": [HostNoise(1)]}, "noise: 1 sources for 2 texts"),
         ({"timesteps": 0}, "timesteps: 0 is outside"),
-        ({"generate_max_len_override": 9}, "text 2: the text take .* raise generate_max_len_override"),
+        ({"generate_max_len_override": 9}, "text 2: the text takes .* raise generate_max_len_override"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

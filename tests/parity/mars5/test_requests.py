@@ -92,7 +92,8 @@ def test_refusals_come_before_any_work(
 
 
 def test_a_text_without_room_is_refused_at_the_call(side: str) -> None:
-    with pytest.raises(UsageError, match=r"text: reference and text take .* raise generate_max_len_override"):
+    advice = r"raise generate_max_len_override \(--generate-max-len-override\)"
+    with pytest.raises(UsageError, match=f"text: reference and text take .* {advice}"):
         pipeline(side).stream(TEXT, prompt=voice(said=SAID), generate_max_len_override=20)
 
 

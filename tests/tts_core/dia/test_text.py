@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.tts_core.text.growth import LINEAR, LONG, UNITS, growth
-from tts_core.dia.text import prepare, tokenize, turns
+from tts_core.dia.text import prepare, tokenize, turns, words_of
 from tts_core.errors import UsageError
 
 
@@ -239,6 +239,11 @@ def test_undoing_the_tags_gives_the_text_back(text):
     assert ids.size == 0 or (ids.min() >= 0 and ids.max() <= 255)
     pieces = [{1: b"[S1]", 2: b"[S2]"}.get(i, bytes([i])) for i in ids.tolist()]
     assert b"".join(pieces).decode() == text
+
+
+def test_the_words_of_ids_are_the_text_without_its_tags():
+    assert words_of(tokenize("[S1] Né. [S2] Yes! [S1]")) == "  Né.   Yes!  "
+    assert words_of(tokenize("")) == ""
 
 
 def test_long_text_is_not_cut():

@@ -23,7 +23,18 @@ def test_the_limit_is_twice_the_expected_time_and_two_seconds(
     assert longest_frames(expected, rate) == frames
 
 
-def test_a_cut_is_reported_in_seconds(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("text", ["Hello", "Hello,", "Hello. Bye", "Hello.5", ""])
+def test_a_cut_is_reported_in_seconds(text: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "tts_core"):
-        warn_of_cut(94, 100 / 3)
-    assert caplog.messages[0].startswith("speech: did not end within 2.8 s and was cut there; another seed")
+        warn_of_cut(94, 100 / 3, text)
+    assert caplog.messages == [
+        "speech: did not end within 2.8 s and was cut there; another seed, or a full stop at the end of the "
+        "text, may help"
+    ]
+
+
+@pytest.mark.parametrize("text", ["Hello.", "Really?! ", "He said: “Stop!”", "(Hello.)", "Well…", "你好。"])
+def test_no_full_stop_is_advised_after_an_end_mark(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "tts_core"):
+        warn_of_cut(94, 100 / 3, text)
+    assert caplog.messages == ["speech: did not end within 2.8 s and was cut there; another seed may help"]
