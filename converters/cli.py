@@ -130,19 +130,16 @@ def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: 
         if debug:
             import traceback
 
-            _print(lines(traceback.format_exc()), end="")
+            with contextlib.suppress(OSError):  # a full disk or a closed pipe: the exit code remains
+                click.echo(lines(traceback.format_exc()), err=True, nl=False)
         return _complain(*explain(fault))
     return result if isinstance(result, int) else 0
 
 
 def _complain(code: int, message: str) -> int:
-    _print(f"error: {one_line(message)}")
+    with contextlib.suppress(OSError):  # as above
+        click.echo(f"error: {one_line(message)}", err=True)
     return code
-
-
-def _print(text: str, end: str = "\n") -> None:
-    with contextlib.suppress(OSError):  # a full disk or a closed pipe: the exit code remains
-        click.echo(text + end, err=True, nl=False)
 
 
 def _guard_terminal() -> None:

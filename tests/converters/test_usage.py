@@ -46,7 +46,7 @@ def test_a_message_of_our_own_is_kept():
         (["generate", "--seed", "x"], "--seed: 'x' cannot be used; give a whole number"),
         (["generate", "word"], 'text: 1 word without a flag; put the whole text in quotes: --text "..."'),
         (["generate", "--backend", "x"], "--backend: 'x' cannot be used; choose from mlx, torch"),
-        (["estimate", "--batch", "0"], "--batch: 0 cannot be used; give a whole number >= 1"),
+        (["estimate", "--batch", "0"], "--batch: 0 cannot be used; give a whole number >= 1 and <= 1000000"),
         (["estimate", "--seconds", "x"], "--seconds: 'x' cannot be used; give a number > 0 and <= 1000000"),
         (["estimate", "--seconds", "nan"], "--seconds: nan cannot be used; give a number > 0 and <= 1000000"),
         (["estimate", "a", "b"], "a b: without a flag; see mlx-port estimate --help"),
