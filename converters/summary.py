@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tts_core.printable import counted
+
 
 def summary(report: dict[str, Any], destination: str | None) -> list[str]:
     """List the lines: a part each, what was dropped and not used, the size. destination: None if dry."""
@@ -13,7 +15,7 @@ def summary(report: dict[str, Any], destination: str | None) -> list[str]:
         files = [file if isinstance(file, str) else file["name"] for file in part["files"]]
         lines.append(
             f"{kind}: {part['map']} from {part['source']} ({', '.join(files)}): "
-            f"{part['source_tensors']} tensors -> {part['tensors']}, "
+            f"{counted(part['source_tensors'], 'tensor')} -> {part['tensors']}, "
             f"{part['parameters']:,} parameters, {_size(part['bytes'])}"
         )
         lines += _dropped(part["dropped"])
@@ -46,7 +48,8 @@ def _quantized(report: dict[str, Any]) -> list[str]:
     for kind, part in parts.items():
         kept = [name for name, value in part["quantization"].items() if value is False]
         lines.append(
-            f"quantized{f' in {kind}' if len(parts) > 1 else ''}: {part['quantized_layers']} layers, "
+            f"quantized{f' in {kind}' if len(parts) > 1 else ''}: "
+            f"{counted(part['quantized_layers'], 'layer')}, "
             f"{how['mode']}, {how['bits']} bits, groups of {how['group_size']}"
             + (f", {how['numbers']} numbers" if "numbers" in how else "")
         )

@@ -38,6 +38,11 @@ def named(names: Iterable[object]) -> str:
     return ", ".join(name if name.isidentifier() else repr(name) for name in sorted(map(str, names)))
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun, whose plural ends in s: "1 tensor", "2 tensors"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def json_text(value: object, *, indent: int | None = 2, sort_keys: bool = False) -> str:
     """Format a value as JSON in printable ASCII. Raises ValueError for NaN and infinity."""
     return json.dumps(value, indent=indent, sort_keys=sort_keys, allow_nan=False)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tts_core.audio.recordings import SHORTEST, check_recording
 from tts_core.errors import UsageError
+from tts_core.printable import counted
 from tts_core.text.captions import Word as Word
 
 
@@ -57,7 +58,8 @@ class Reference:
         resampled = resample(samples, self.sample_rate, sample_rate)
         if not len(resampled):
             raise UsageError(
-                f"{where}: only {len(samples)} samples long at {self.sample_rate} Hz; give at least a second"
+                f"{where}: only {counted(len(samples), 'sample')} long at {self.sample_rate} Hz; "
+                "give at least a second"
             )
         return resampled
 
@@ -65,7 +67,7 @@ class Reference:
         what = (
             f"codes {np.shape(np.asarray(self.codes))}"
             if self.audio is None
-            else f"{len(self.audio)} samples"
+            else f"{counted(len(self.audio), 'sample')}"
         )
         return f"Reference({what}, text={self.text!r})"
 

@@ -19,6 +19,7 @@ from tts_core.errors import CheckpointError
 from tts_core.files.header import Stored, read_header
 from tts_core.files.json_object import read_json
 from tts_core.files.regular import check_unchanged, identity, opened, read_into
+from tts_core.printable import counted
 
 LONGEST_NAME = 255  # bytes of a file's name, on all file systems in use
 
@@ -130,6 +131,7 @@ def read_index(path: Path) -> list[Path]:
         if held != said:
             example = sorted(held ^ said)[0]
             raise CheckpointError(
-                f"{path}: differs from {file.name} in {len(held ^ said)} tensors, {example} among them"
+                f"{path}: differs from {file.name} in {counted(len(held ^ said), 'tensor')}, "
+                f"{example} among them"
             )
     return files

@@ -11,6 +11,7 @@ import click
 
 from tts_core.models import NAMES
 from tts_core.options import Info, info, options_class
+from tts_core.printable import counted
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def generate(context: click.Context, **given: Any) -> None:
     Options that are not given take the model's defaults.
     """
     if context.args:
-        words = "1 word" if len(context.args) == 1 else f"{len(context.args)} words"
+        words = counted(len(context.args), "word")
         raise click.UsageError(f'text: {words} without a flag; put the whole text in quotes: --text "..."')
     for name in ("model", "voice", "output", "captions"):
         if given[name] == "":

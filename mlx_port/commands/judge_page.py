@@ -8,6 +8,7 @@ import numpy as np
 
 from mlx_port.commands.page import document, escape, table
 from tts_core.judges.judging import Judged, Summary
+from tts_core.printable import counted
 
 WIDTH, HEIGHT, BINS = 420, 120, 24
 STYLE = """
@@ -28,7 +29,7 @@ def page(title: str, found: Sequence[Judged], lines: Sequence[Summary]) -> str:
         f'<li class="fail">{escape(one.row.name)}: {escape(one.error)}</li>' for one in found if one.error
     )
     body = (
-        f"<h1>{escape(title)}: {len(found)} recordings</h1>{_sums(lines)}<ul>{failed}</ul>{plots}"
+        f"<h1>{escape(title)}: {counted(len(found), 'recording')}</h1>{_sums(lines)}<ul>{failed}</ul>{plots}"
         f"<h2>Recordings</h2><div class=wide>{_rows(found)}</div>"
     )
     return document(f"judge: {title}", STYLE, body)

@@ -10,7 +10,7 @@ import click
 
 from mlx_port.commands.generate import Flags
 from mlx_port.commands.output import STDOUT
-from tts_core.printable import json_text, one_line
+from tts_core.printable import counted, json_text, one_line
 
 if TYPE_CHECKING:
     from mlx_port.commands.collect import Spoken
@@ -45,7 +45,7 @@ def _lines(spoken: Spoken, flags: Flags) -> list[str]:
         cut = f", {endless} of {len(result.pieces)} pieces cut at their limits"
     lines = [f"{_where(spoken) or 'played'}: {result.audio_seconds:.2f} s of speech{cut}, seed {result.seed}"]
     if flags.captions is not None:
-        lines += [f"{flags.captions}: {len(result.cues)} captions"]
+        lines += [f"{flags.captions}: {counted(len(result.cues), 'caption')}"]
     lines += [speed(result.real_time_factor)]
     if result.stage_seconds:
         lines += [", ".join(f"{name} {took:.2f} s" for name, took in result.stage_seconds.items())]

@@ -35,10 +35,12 @@ def add(name: str, samples: tuple[str, ...], texts: tuple[str, ...], consent: st
     """
     from tts_core.audio.files import read_audio_at_its_rate
     from tts_core.errors import UsageError
-    from tts_core.printable import one_line
+    from tts_core.printable import counted, one_line
 
     if texts and len(texts) != len(samples):
-        raise UsageError(f"text: {len(texts)} given for {len(samples)} recordings; give one for each")
+        raise UsageError(
+            f"text: {len(texts)} given for {counted(len(samples), 'recording')}; give one for each"
+        )
     recordings = [read_audio_at_its_rate(sample) for sample in samples]
     voice = _store().add(name, recordings, texts or [None] * len(samples), consent)
     click.echo(one_line(f"{voice.name}: {sum(voice.seconds):.1f} s"))

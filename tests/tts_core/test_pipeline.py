@@ -29,4 +29,4 @@ def test_a_generation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.INFO, logger="tts_core"):
         embedded_voice().stream("[S1] Hello there.", max_frames=2, seed=1)
-    assert [record.getMessage() for record in caplog.records] == ["dia: 1 piece(s), about 0.9 s of speech"]
+    assert [record.getMessage() for record in caplog.records] == ["dia: 1 piece, about 0.9 s of speech"]

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, SpeechError, explain
-from tts_core.printable import LONGEST, LineFormatter, json_text, lines, named, one_line
+from tts_core.printable import LONGEST, LineFormatter, counted, json_text, lines, named, one_line
 
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 NASTY = "\x1b]0;title\x07\x9b31m\u202eevil\u2028next\n\r\ttab\udcff\ud800\U000e0001"
@@ -83,6 +83,10 @@ def test_other_errors_too(error: Exception) -> None:
 def test_a_failing_disk_is_no_fault_of_ours() -> None:
     code, message = explain(OSError(5, "Input/output error"))
     assert (code, message) == (5, "disk: Input/output error; check the disk, or copy the files")
+
+
+def test_numbers_have_their_nouns() -> None:
+    assert [counted(number, "tensor") for number in (0, 1, 2)] == ["0 tensors", "1 tensor", "2 tensors"]
 
 
 def test_json_is_printable_too() -> None:

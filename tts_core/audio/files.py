@@ -14,6 +14,7 @@ from tts_core.audio.formats import SUFFIXES, SoundWriter
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError, not_there
 from tts_core.files.regular import irregular, opened
 from tts_core.files.whole import whole_file
+from tts_core.printable import counted
 
 if TYPE_CHECKING:
     import soundfile
@@ -36,7 +37,8 @@ def read_audio(
     mono = resample(samples, rate, sample_rate, quality=quality)
     if not len(mono):
         raise UsageError(
-            f"audio: {path} is only {len(samples)} samples long at {rate} Hz; give at least a second"
+            f"audio: {path} is only {counted(len(samples), 'sample')} long at {rate} Hz; "
+            "give at least a second"
         )
     return mono
 

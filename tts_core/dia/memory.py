@@ -33,6 +33,7 @@ from tts_core.memory.terms import (
     stored_as,
 )
 from tts_core.nn.windows import ConvTranspose, Window
+from tts_core.printable import counted
 
 FIXED = ("torch-cuda", "mlx-cpu", "mlx-metal", "mlx-cuda")  # caches of fixed size
 CACHE_CHUNK = 256  # rows by which a growing cache grows
@@ -127,7 +128,7 @@ def _cache(config: DiaConfig, job: Job, size: int, backend: str) -> Term:
     capacity = cache_rows(rows, backend)
     layer = 2 * job.streams * decoder.num_key_value_heads * decoder.head_dim * size
     held = decoder.num_hidden_layers * layer * capacity
-    why = f"keys and values of {rows} rows, capacity {capacity}, {job.streams} streams"
+    why = f"keys and values of {rows} rows, capacity {capacity}, {counted(job.streams, 'stream')}"
     if backend not in FIXED:
         return Term("cache", held + layer // 2 * capacity, f"{why}, two copies of a buffer while it grows")
     first = -(-(1 + job.prompt_frames) // CACHE_CHUNK) * CACHE_CHUNK if job.prompt_frames else 0
@@ -189,7 +190,7 @@ def _encoding(codec: DacConfig, frames: int, size: int, backend: str, policy: Co
 
 def _live(name: str, tensor: int, layer: str, backend: str) -> Term:
     live = SNAKE_LIVE.get(backend, LIVE[backend])
-    return Term(name, live * tensor, f"{live} tensors of {layer}")
+    return Term(name, live * tensor, f"{counted(live, 'tensor')} of {layer}")
 
 
 def _most_fed(

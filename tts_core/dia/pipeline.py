@@ -40,6 +40,7 @@ from tts_core.dia.text import words_of
 from tts_core.live.stream import stream
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
 from tts_core.text.duration import warn_of_cut
@@ -118,7 +119,7 @@ class DiaPipeline:
         return self._spoken(request, Watch(progress, cancel), self.engine.policy.decode_cuts)
 
     def _spoken(self, request: Request, watch: Watch, cuts: Cuts) -> Iterator[GenerationResult]:
-        _LOG.info("dia: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
+        _LOG.info("dia: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
         meter = Meter(self.sample_rate)
         self._check_memory(request.job())
         return self._parts(request, meter, watch, cuts)

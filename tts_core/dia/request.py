@@ -25,6 +25,7 @@ from tts_core.dia.voice import Voice, read_voice
 from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.printable import counted
 from tts_core.text.breaks import Paused
 from tts_core.text.duration import longest_frames
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
@@ -282,7 +283,8 @@ def check_prompts(prompts: Sequence[PromptLike], texts: Sequence[str]) -> None:
     """Raise UsageError unless there is a prompt, or None, for each text."""
     if len(prompts) != len(texts):
         raise UsageError(
-            f"prompts: {len(prompts)} for {len(texts)} texts; give one per text, None for a text without"
+            f"prompts: {len(prompts)} for {counted(len(texts), 'text')}; "
+            "give one per text, None for a text without"
         )
 
 

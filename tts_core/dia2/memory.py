@@ -20,6 +20,7 @@ from tts_core.dia2.shapes import is_large, is_norm, parameter_shapes
 from tts_core.memory import fits, terms
 from tts_core.memory.fits import halves_of, largest, narrower
 from tts_core.memory.terms import BYTES, LIVE, LOGITS, Estimate, Phase, Term, libraries, scores, stored_as
+from tts_core.printable import counted
 
 CACHE_CHUNK = 256  # rows by which a cache grows
 FIXED = ("torch-cuda",)  # backends whose caches are allocated at once
@@ -115,9 +116,8 @@ def _cache(config: Dia2Config, job: Dia2Job, size: int) -> Term:
     stack, steps = config.transformer, cached_rows(config, job)
     capacity = -(-steps // CACHE_CHUNK) * CACHE_CHUNK
     layer = 2 * job.rows * stack.num_key_value_heads * stack.head_dim * size * capacity
-    why = (
-        f"keys and values of {steps} steps, capacity {capacity}, {job.rows} row(s); a layer's while it grows"
-    )
+    rows = counted(job.rows, "row")
+    why = f"keys and values of {steps} steps, capacity {capacity}, {rows}; a layer's while it grows"
     return Term("cache", (stack.num_hidden_layers + 1) * layer, why)
 
 
@@ -126,7 +126,9 @@ def _activations(config: Dia2Config, job: Dia2Job, size: int) -> Term:
     most = max(job.rows, (1 + job.guided) * job.prefix_frames)  # prefixes are read one by one
     read = most * _row(stack, size) + scores(most * stack.num_attention_heads, cached_rows(config, job))
     logits = LOGITS * 4 * job.rows * config.audio_vocab_size
-    return Term("activations", read + logits, f"one layer of {most} row(s); logits and their candidates")
+    return Term(
+        "activations", read + logits, f"one layer of {counted(most, 'row')}; logits and their candidates"
+    )
 
 
 def _row(stack: StackConfig, size: int) -> int:
@@ -158,7 +160,9 @@ def _encoding(codec: MimiConfig, job: Dia2Job, size: int, backend: str, policy: 
 
 def _live(name: str, tensor: int, frames: int, backend: str) -> Term:
     live = LIVE[backend]
-    return Term(name, live * tensor, f"{live} tensors of the codec's widest layer, {frames} frames")
+    return Term(
+        name, live * tensor, f"{counted(live, 'tensor')} of the codec's widest layer, {frames} frames"
+    )
 
 
 def _widest(codec: MimiConfig, frames: int) -> int:

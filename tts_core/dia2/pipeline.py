@@ -29,6 +29,7 @@ from tts_core.errors import GenerationError, UsageError
 from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.printable import counted
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Event, Failed, Part
@@ -173,7 +174,8 @@ class Dia2Pipeline:
         given = [prompts] * len(texts) if prompts is None or isinstance(prompts, Prompt) else list(prompts)
         if len(given) != len(texts):
             raise UsageError(
-                f"prompts: {len(given)} for {len(texts)} texts; give one per text, None for a text without"
+                f"prompts: {len(given)} for {counted(len(texts), 'text')}; "
+                "give one per text, None for a text without"
             )
         asked = [self.request(*one) for one in zip(texts, each, given, strict=True)]
         return self._together(asked, Watch(progress, cancel))
@@ -203,7 +205,9 @@ class Dia2Pipeline:
         if request.is_open:
             _LOG.info("dia2: text as it comes")
         else:
-            _LOG.info("dia2: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
+            _LOG.info(
+                "dia2: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds
+            )
         check_memory(self.engine, request.job(), self.engine.host.free_bytes())
         return self._parts(request, pieces, watch, policy)
 

@@ -16,6 +16,7 @@ from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import Request, longest_frames
 from tts_core.dia2.run import Run
 from tts_core.dia2.slots import Joining
+from tts_core.printable import counted
 from tts_core.results import FinishReason, GenerationResult, Meter
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class Speaking:
         late = self.run.late_words()
         if late and not self.place:
             _LOG.warning(
-                "prompt: %d word(s) of the recordings are spoken again, from %r on: they come too close to "
+                "prompt: %s of the recordings will be spoken again, from %r on: the words come too close to "
                 "each other or to the end; give them earlier times, or leave them out",
-                len(late),
+                counted(len(late), "word"),
                 late[0],
             )
         return Joining(before, self.run.start, self.request.sampling, self.request.noise_of(self.place))

@@ -34,6 +34,7 @@ from tts_core.memory.terms import (
     scores,
     stored_as,
 )
+from tts_core.printable import counted
 
 HEARD = CodecPolicy().max_frames  # frames that the codec encodes at a time
 SPOKEN = 1024  # most frames that the vocoder decodes at a time
@@ -151,7 +152,7 @@ def _diffusion(config: ResidualTransformerConfig, job: Mars5Job, size: int, back
     drawn = job.cells - job.prompt_frames * job.deep
     logits = wide * drawn * config.n_output_codebooks * config.n_classes
     heads = max(2 * streams, streams + DRAWN) * logits
-    why = f"{job.cells} frames, {streams} rows: one layer, or all logits"
+    why = f"{job.cells} frames, {counted(streams, 'row')}: one layer, or all logits"
     if backend not in AHEAD:
         return Term("NAR", max(layer, heads), why)
     text = job.timesteps * streams * (job.text_ids + 1) * config.hidden_size * size

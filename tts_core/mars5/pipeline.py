@@ -39,6 +39,7 @@ from tts_core.nn.host import Host
 from tts_core.nn.noise import Noise
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join
 from tts_core.serving.session import Session
 from tts_core.serving.turns import Slots
@@ -197,7 +198,7 @@ class Mars5Pipeline:
 
         Raises ResourceError, before that, for too little memory.
         """
-        _LOG.info("mars5: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
+        _LOG.info("mars5: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds)
         meter, watch = Meter(self.sample_rate, STAGES), Watch(progress, cancel)
         self._check_memory(request.job())
         self.engine.host.reset_peak()

@@ -23,6 +23,7 @@ from tts_core.mars5.reference import Sizes, Voice, as_spoken, read_voice
 from tts_core.mars5.tokens import SPEECH_FILE, TEXT_FILE, CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.printable import counted
 from tts_core.text import breaks
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
@@ -179,13 +180,18 @@ def request_batch(
     shared = not isinstance(prompts, Sequence) or isinstance(prompts, str)
     given = cast(Sequence[PromptLike], [prompts] * len(texts) if shared else prompts)
     if len(given) != len(texts):
-        raise UsageError(f"prompts: {len(given)} for {len(texts)} texts; give one, or one per text")
+        raise UsageError(
+            f"prompts: {len(given)} for {counted(len(texts), 'text')}; give one, or one per text"
+        )
     if exactly:
         options = replace(options, as_written=True, piece_seconds=None)
     seeds, limits = _seeds(options, len(texts)), _limits(options, sizes, len(texts))
     sources = [*options.noise] if isinstance(options.noise, Sequence) else [options.noise] * len(texts)
     if len(sources) != len(texts):
-        raise UsageError(f"noise: {len(sources)} sources for {len(texts)} texts; give one, or one per text")
+        raise UsageError(
+            f"noise: {counted(len(sources), 'source')} for {counted(len(texts), 'text')}; "
+            "give one, or one per text"
+        )
     voices = {id(one): one for one in given}
     read = {name: read_voice(one, sizes, options) for name, one in voices.items()}
     return [

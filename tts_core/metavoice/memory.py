@@ -41,6 +41,7 @@ from tts_core.metavoice.config import (
     SpeakerEncoderConfig,
 )
 from tts_core.metavoice.rows import most_rows
+from tts_core.printable import counted
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -139,7 +140,7 @@ def positions(config: FirstStageConfig, job: MetaVoiceJob) -> int:
 def _cache(config: FirstStageConfig, job: MetaVoiceJob, size: int) -> Term:
     room, streams = positions(config, job), job.batch * job.rows
     held = 2 * config.num_hidden_layers * streams * config.hidden_size * size * room
-    return Term("cache", held, f"keys and values of {room} ids, {streams} rows")
+    return Term("cache", held, f"keys and values of {room} ids, {counted(streams, 'row')}")
 
 
 def _activations(config: FirstStageConfig, job: MetaVoiceJob, size: int) -> Term:

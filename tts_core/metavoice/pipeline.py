@@ -43,6 +43,7 @@ from tts_core.metavoice.text import Tokenizers
 from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
+from tts_core.printable import counted
 from tts_core.results import GenerationResult, Meter, join, real_time_factor
 from tts_core.serving.session import Session
 from tts_core.serving.turns import Slots
@@ -174,7 +175,9 @@ class MetaVoicePipeline:
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
         """Stream the speech of a request. Raises ResourceError, at the call, for too little memory."""
-        _LOG.info("metavoice: %d piece(s), about %.1f s of speech", len(request.pieces), request.seconds)
+        _LOG.info(
+            "metavoice: %s, about %.1f s of speech", counted(len(request.pieces), "piece"), request.seconds
+        )
         run = _Run(self, Meter(self.sample_rate, STAGES), Watch(progress, cancel), request.seconds)
         self._check_memory(request.job())
         return self._parts(request, run)

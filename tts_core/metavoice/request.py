@@ -29,6 +29,7 @@ from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.text import Tokenizers, check_characters, is_readable, normalise, read_tokenizers
 from tts_core.nn.noise import HostNoise, check_seed, piece_seed
 from tts_core.pipeline import PromptLike
+from tts_core.printable import counted
 from tts_core.prompt import Prompt
 from tts_core.text import breaks
 from tts_core.text.alphabet import known_text
@@ -464,7 +465,9 @@ def each(name: str, value: Value | Sequence[Value], texts: int) -> list[Value]:
     several = isinstance(value, Sequence | np.ndarray)
     values = [*cast(Sequence[Value], value)] if several else [cast(Value, value)] * texts
     if len(values) != texts:
-        raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one, or one per text")
+        raise UsageError(
+            f"{name}: {counted(len(values), 'value')} for {counted(texts, 'text')}; give one, or one per text"
+        )
     return values
 
 
@@ -474,5 +477,8 @@ def _sources(noise: SpeechNoise | Sequence[SpeechNoise] | None, seed: int, count
     if not isinstance(noise, Sequence):
         return [noise] * count
     if len(noise) != count:
-        raise UsageError(f"noise: {len(noise)} sources for {count} pieces; give one, or one per piece")
+        raise UsageError(
+            f"noise: {counted(len(noise), 'source')} for {counted(count, 'piece')}; "
+            "give one, or one per piece"
+        )
     return list(noise)

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from tts_core.errors import UsageError
+from tts_core.printable import counted
 
 
 class Noise(Protocol):
@@ -61,7 +62,10 @@ def per_text(noise: Noise | Sequence[Noise] | None, seeds: Sequence[int]) -> lis
         return [HostNoise(seed) for seed in seeds]
     if isinstance(noise, Sequence):
         if len(noise) != len(seeds):
-            raise UsageError(f"noise: {len(noise)} sources for {len(seeds)} texts; give one, or one per text")
+            raise UsageError(
+                f"noise: {counted(len(noise), 'source')} for {counted(len(seeds), 'text')}; "
+                "give one, or one per text"
+            )
         return list(noise)
     return [noise] * len(seeds)
 
@@ -70,7 +74,10 @@ def numbers_per_text(name: str, value: int | Sequence[int], texts: int) -> list[
     """Return one whole number per text. Raises UsageError naming the argument."""
     values = list(value) if isinstance(value, Sequence | np.ndarray) else [value] * texts
     if len(values) != texts:
-        raise UsageError(f"{name}: {len(values)} values for {texts} texts; give one number, or one per text")
+        raise UsageError(
+            f"{name}: {counted(len(values), 'value')} for {counted(texts, 'text')}; "
+            "give one number, or one per text"
+        )
     return [int(one) for one in values]
 
 

@@ -28,6 +28,7 @@ from tts_core.errors import (
     explain,
 )
 from tts_core.pipeline import PromptLike
+from tts_core.printable import counted
 from tts_core.serving.session import Failed
 from tts_core.serving.shelf import Loaded, Shelf
 from tts_core.serving.source import Source
@@ -149,7 +150,9 @@ class SpeechEngine:
         waiting = len(self._queue)
         if waiting >= self.max_queue:
             after = max(1.0, self._seconds * waiting / self.places)
-            raise BusyError(f"queue: full, {waiting} requests wait; try again in {after:.0f} s", after)
+            raise BusyError(
+                f"queue: full, {counted(waiting, 'request')} in it; try again in {after:.0f} s", after
+            )
 
     def _wake(self) -> None:
         with self._changed:

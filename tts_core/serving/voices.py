@@ -25,7 +25,7 @@ from tts_core.errors import CheckpointError, NotFoundError, ResourceError, Usage
 from tts_core.files.json_object import read_json
 from tts_core.files.whole import sync
 from tts_core.models import Model
-from tts_core.printable import json_text
+from tts_core.printable import counted, json_text
 from tts_core.prompt import Prompt, Reference
 from tts_core.text.checks import check_words
 
@@ -204,7 +204,7 @@ def fitted(prompt: Prompt, name: str, spec: Model) -> Prompt:
     count = len(prompt.references)
     if spec.references is not None and count > spec.references:
         takes = f"takes {spec.references}" if spec.references else "has its own voice only"
-        raise UsageError(f"voice: {name} has {count} recordings, {spec.title} {takes}")
+        raise UsageError(f"voice: {name} has {counted(count, 'recording')}, {spec.title} {takes}")
     if spec.transcript == "unused":
         return Prompt(tuple(replace(one, text=None) for one in prompt.references))
     if spec.transcript == "needed" and any(one.text is None for one in prompt.references):

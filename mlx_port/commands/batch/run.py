@@ -30,7 +30,7 @@ from tts_core.bulk.speaking import Work
 from tts_core.errors import GenerationError, ResourceError, UsageError, explain
 from tts_core.judges.judging import judge_names, judges_of
 from tts_core.memory.machine import free_disk_bytes
-from tts_core.printable import one_line
+from tts_core.printable import counted, one_line
 from tts_core.serving.voices import voices_folder
 from tts_core.text.duration import expected_seconds
 from tts_core.voice.embedded import fingerprint
@@ -102,9 +102,9 @@ def run(flags: Flags) -> None:
             with closing(engine(flags, setting, todo, part)) as outcomes:
                 failures += write_all(outcomes, output, progress)
         whole = output.finish({key: row.number for row, key in keyed})
-    click.echo(one_line(f"{count(whole)} in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
+    click.echo(one_line(f"{counted(whole, 'row')} in {flags.out / 'manifest.jsonl'}; {progress.summary()}"))
     if failures:
-        click.echo(one_line(f"{count(failures)} failed; see {flags.out / 'errors.jsonl'}"), err=True)
+        click.echo(one_line(f"{counted(failures, 'row')} failed; see {flags.out / 'errors.jsonl'}"), err=True)
         if failures == len(own) + len(broken):
             raise GenerationError("batch: no row could be spoken")
 
@@ -143,7 +143,9 @@ def write_all(outcomes: Iterable[Outcome], output: Output, progress: Progress) -
             output.write(outcome)
             refused += 1
             if refused >= MOST_REFUSED:
-                raise ResourceError(f"batch: {refused} rows could not be written: {outcome.error}") from None
+                raise ResourceError(
+                    f"batch: {counted(refused, 'row')} could not be written: {outcome.error}"
+                ) from None
         failures += outcome.error is not None
         progress.add(outcome)
     return failures
@@ -168,12 +170,8 @@ def plan(rows: list[Row], flags: Flags) -> str:
     needed = seconds * BYTES_PER_SECOND[flags.form]
     free = free_disk_bytes(flags.out)
     left = "" if free is None else f", {free / 1e9:.1f} GB are free"
-    return f"{count(len(rows))}, about {duration(seconds)} of speech, up to {needed / 1e6:,.0f} MB{left}"
-
-
-def count(rows: int) -> str:
-    """Write a number of rows."""
-    return "1 row" if rows == 1 else f"{rows} rows"
+    most = f"up to {needed / 1e6:,.0f} MB{left}"
+    return f"{counted(len(rows), 'row')}, about {duration(seconds)} of speech, {most}"
 
 
 class Progress:
@@ -184,7 +182,7 @@ class Progress:
         self.made, self.failed, self.seconds = 0, 0, 0.0
         self.started = self.told = time.perf_counter()
         if done:
-            self.say(f"{done} of {rows} rows are there already")
+            self.say(f"{done} of {counted(rows, 'row')} there already")
 
     def add(self, outcome: Outcome) -> None:
         """Count a row."""
@@ -196,7 +194,9 @@ class Progress:
             self.told = now
             left = self.rows - self.before - self.made
             rest = duration((now - self.started) / self.made * left)
-            self.say(f"{self.before + self.made} of {self.rows} rows, {self.summary()}, {rest} left")
+            self.say(
+                f"{self.before + self.made} of {counted(self.rows, 'row')}, {self.summary()}, {rest} left"
+            )
 
     def summary(self) -> str:
         """Speech made and its speed."""

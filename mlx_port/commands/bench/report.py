@@ -13,7 +13,7 @@ from mlx_port.commands.bench.paper import chip_of, predicted_ms
 from mlx_port.commands.doctor import version
 from mlx_port.doctor import facts
 from tts_core.memory import machine
-from tts_core.printable import one_line
+from tts_core.printable import counted, one_line
 from tts_core.speed import step_bytes
 
 FORMAT = 1  # of the JSON
@@ -81,7 +81,7 @@ def table(found: dict[str, Any]) -> str:
         f"{here['system']}, {here['processor']}; MLX on {here['backend']} ({here['device']})",
         ", ".join(f"{name} {number or 'not installed'}" for name, number in versions.items()),
         f"memory {_gigabytes(here['memory_total'])}, read at {here['read_rate'] / 1e9:.1f} GB/s",
-        f"{which}; medians of {found['runs_per_case']} runs; "
+        f"{which}; medians of {counted(found['runs_per_case'], 'run')}; "
         f"real time is {model['real_time_ms']:.1f} ms a step ({model['step']})",
         "",
         f"{'dtype':<9}{'bits':>5}{'batch':>6}{'ms/step':>10}{'of memory':>11}{'RTF':>8}{'first audio':>13}"

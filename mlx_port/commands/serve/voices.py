@@ -23,6 +23,7 @@ from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.settings import Limits
 from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.errors import CheckpointError, NotFoundError, UsageError, did_you_mean
+from tts_core.printable import counted
 from tts_core.serving.voices import TakenError, Voice, VoiceStore
 
 FIELDS = ("name", "audio_sample", "transcript", "consent")
@@ -119,7 +120,7 @@ def _add(store: VoiceStore, form: FormData, limits: Limits) -> Voice:
         raise invalid("audio_sample", "audio_sample: missing; send a recording as a file", "missing_field")
     transcripts = [each for each in form.getlist("transcript") if isinstance(each, str)]
     if transcripts and len(transcripts) != len(files):
-        raise invalid("transcript", f"transcript: {len(transcripts)} for {len(files)} recordings")
+        raise invalid("transcript", f"transcript: {len(transcripts)} for {counted(len(files), 'recording')}")
     recordings = _decoded(files, limits)
     try:
         return store.add(name, recordings, transcripts or [None] * len(files), consent)

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlx_port.commands.verify.conversion import Fault, Loss, TensorClass
 from mlx_port.commands.verify.measure import FACTOR, FLOOR, Choices, Row
-from tts_core.printable import one_line
+from tts_core.printable import counted, one_line
 
 WIDTH = 100
 HEAD = "  err mlx    /scale err torch  ratio      SNR     bound"
@@ -92,7 +92,7 @@ class Report:
             if not row.passed
         ]
         found += [
-            f"{one.part} {one.layer} ({one.dtype}): {len(one.wrong)} of {one.total} codes wrong, "
+            f"{one.part} {one.layer} ({one.dtype}): {len(one.wrong)} of {counted(one.total, 'code')} wrong, "
             f"worst by {max(one.wrong):.2e}, {one.allowed:.2e} allowed"
             for one in self.choices
             if not one.passed
@@ -156,10 +156,14 @@ class Report:
     def summary(self) -> list[str]:
         """List the lines for the model card: the verdict, the change by conversion, the versions."""
         layers, tensors = sum(row.judged for row in self.rows), sum(one.tensors for one in self.tensors)
-        verdict = "all within the bound" if self.passed else f"FAIL: {len(self.failures())} checks failed"
+        verdict = (
+            "all within the bound"
+            if self.passed
+            else f"FAIL: {counted(len(self.failures()), 'check')} failed"
+        )
         return [
-            f"{layers} layers of MLX in float32 compared with PyTorch in float64, {tensors} tensors with "
-            f"their source: {verdict}",
+            f"{counted(layers, 'layer')} of MLX in float32 compared with PyTorch in float64, "
+            f"{counted(tensors, 'tensor')} with the source: {verdict}",
             *(f"{part}, {loss_line(loss)}" for part, loss in self.losses.items()),
             ", ".join(f"{name} {value}" for name, value in self.environment.items()),
         ]
@@ -191,7 +195,7 @@ class Report:
                 if one.snr_db == math.inf
                 else f"SNR {one.snr_db:.1f} dB, largest change {one.error:.2e}"
             )
-            yield f"{one.name}: {one.tensors} tensors, {one.parameters:,} numbers, {lost}"
+            yield f"{one.name}: {counted(one.tensors, 'tensor')}, {one.parameters:,} numbers, {lost}"
         yield from (f"{part}, {loss_line(loss)}" for part, loss in self.losses.items())
         yield f"{self.seconds_taken:.1f} s, peak memory {self.peak_memory_bytes / 1e9:.2f} GB"
         yield ""
@@ -199,12 +203,14 @@ class Report:
         yield from (f"FAIL {line}" for line in self.failures())
         if self.passed:
             tensors = sum(one.tensors for one in self.tensors)
-            yield f"PASS: {sum(row.judged for row in self.rows)} layers within the bound, {tensors} tensors"
+            layers = counted(sum(row.judged for row in self.rows), "layer")
+            yield f"PASS: {layers} within the bound, {counted(tensors, 'tensor')}"
 
 
 def _part_line(part: PartResult) -> str:
     near = f", nearest to it {part.nearest} at {100 * part.share:.0f}%" if part.nearest else ""
-    return f"{part.part}: {part.layers} layers against the bound{near}: {'ok' if part.passed else 'FAIL'}"
+    verdict = "ok" if part.passed else "FAIL"
+    return f"{part.part}: {counted(part.layers, 'layer')} against the bound{near}: {verdict}"
 
 
 def _line(row: Row, width: int) -> str:
@@ -224,11 +230,11 @@ def _choice_lines(choices: Sequence[Choices]) -> Iterator[str]:
     """Summarize all quantizers in one line; list only those that differ."""
     books = [one for one in choices if one.layer.startswith("quantizer.")]
     equal, total = sum(one.equal for one in books), sum(one.total for one in books)
-    yield f"codec, {len(books)} quantizers: {equal} of {total} codes equal"
+    yield f"codec, {counted(len(books), 'quantizer')}: {equal} of {counted(total, 'code')} equal"
     for one in choices:
         if one in books and one.equal == one.total:
             continue
-        line = f"{one.part}, {one.layer} ({one.dtype}): {one.equal} of {one.total} codes equal"
+        line = f"{one.part}, {one.layer} ({one.dtype}): {one.equal} of {counted(one.total, 'code')} equal"
         if one.near_ties:
             widest = max(one.near_ties)
             line += f", {len(one.near_ties)} near-ties of up to {widest:.2e} ({one.allowed:.2e} allowed)"
@@ -244,7 +250,7 @@ def loss_line(loss: Loss) -> str:
     if loss.targets:
         line += (
             f", cross-entropy {loss.source_cross_entropy:.4f} -> {loss.cross_entropy:.4f} "
-            f"({loss.change:+.4f}) over {loss.targets} codes"
+            f"({loss.change:+.4f}) over {counted(loss.targets, 'code')}"
         )
     return line
 

@@ -155,7 +155,7 @@ def test_index(tmp_path):
     [
         ({"three": "three.safetensors"}, "three.safetensors is not there, of 3 shards"),
         ({"two": "one.safetensors"}, "differs from one.safetensors"),
-        ({"zero": "one.safetensors"}, "differs from one.safetensors in 1 tensors, zero"),
+        ({"zero": "one.safetensors"}, "differs from one.safetensors in 1 tensor, zero"),
         ({"two": "../two.safetensors"}, "not the name of a safetensors file"),
         ({"two": "/etc/passwd"}, "not the name of a safetensors file"),
     ],
@@ -170,7 +170,7 @@ def test_a_shard_with_a_tensor_that_its_index_does_not_list(tmp_path):
     write_safetensors(
         tmp_path / "two.safetensors", {"two": np.ones(2, np.float32), "x": np.ones(2, np.float32)}
     )
-    with pytest.raises(CheckpointError, match=r"differs from two.safetensors in 1 tensors, x among them"):
+    with pytest.raises(CheckpointError, match=r"differs from two.safetensors in 1 tensor, x among them"):
         read_index(index)
 
 

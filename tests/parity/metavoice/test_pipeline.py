@@ -296,7 +296,7 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "frames and seconds": ("max_seconds sets the same limit", {"max_frames": 9, "max_seconds": 1.0}),
     "an unknown name": (r"did you mean max_frames\?", {"max_frame": 9}),
     "seed": ("seed: -1", {"seed": -1}),
-    "noise": ("2 sources for 1 pieces", {"noise": [HostNoise(1)] * 2}),
+    "noise": ("2 sources for 1 piece;", {"noise": [HostNoise(1)] * 2}),
     "decoder": ("decoder: 'wave' is not known; use vocos or mbd", {"decoder": "wave"}),
     "temperature": ("temperature: -1", {"temperature": -1}),
     "guidance": ("cfg_scale: -1", {"cfg_scale": -1}),
@@ -323,7 +323,7 @@ def test_bad_batches(side: Any, voice: np.ndarray) -> None:
         ("got one string", {"texts": TEXT}),
         ("list is empty", {"texts": []}),
         ("text 2: there are no words", {"texts": [TEXT, "!"]}),
-        ("prompts: 1 values for 2 texts", {"prompts": [voice]}),
+        ("prompts: 1 value for 2 texts", {"prompts": [voice]}),
         ("seed: 3 values", {"seed": [1, 2, 3]}),
         ("batch_size: 0", {"batch_size": 0}),
     ):

@@ -112,7 +112,7 @@ def test_a_bit_that_rounding_would_explain_is_found_by_its_hash(converted, tmp_p
     file.write_bytes(content)
     done = verify("v_0626_hf", folder)
     assert done.code == 1
-    assert ": FAIL: 1 checks failed\n" in (folder / "README.md").read_text()
+    assert ": FAIL: 1 check failed\n" in (folder / "README.md").read_text()
     changed = "FAIL codec/model.safetensors: changed since the conversion, by its sha256"
     assert [line for line in done.out.splitlines() if line.startswith("FAIL")] == [changed]
 

@@ -9,7 +9,13 @@ import pytest
 
 from converters.files.dtypes import narrow, stored_type, widen
 from converters.rules.dequantize import BITS, Quantization, dequantize
-from mlx_port.commands.verify.conversion import ROUNDING, SMALLEST_STEP, group_error, teacher_forced
+from mlx_port.commands.verify.conversion import (
+    ROUNDING,
+    SMALLEST_STEP,
+    TensorClass,
+    group_error,
+    teacher_forced,
+)
 from mlx_port.commands.verify.html import HEIGHT, TOP, page
 from mlx_port.commands.verify.measure import EPS, Row, compare_choices, distances, measure
 from mlx_port.commands.verify.report import Report
@@ -175,6 +181,20 @@ def test_an_empty_report_can_be_written():
     assert report.exact
     assert report.to_dict()["passed"]
     assert report.text().endswith("PASS: 0 layers within the bound, 0 tensors")
+
+
+def test_a_single_layer_and_tensor_are_no_plurals():
+    """In the text, and in the lines for the model card."""
+    report = Report("a", "b", "float32", None, 2, 0.1, 0)
+    report.rows.append(row(np.ones(3), np.ones(3), np.ones(3)))
+    report.tensors.append(TensorClass("norms", 1, 3, math.inf, 0.0))
+    report.seconds_taken, report.peak_memory_bytes = 1.0, 1
+    text = report.text()
+    assert "norms: 1 tensor, 3 numbers, exact" in text
+    assert "dia: 1 layer against the bound" in text
+    assert text.endswith("PASS: 1 layer within the bound, 1 tensor")
+    assert report.summary()[0].startswith("1 layer of MLX in float32")
+    assert "64, 1 tensor with the source: all" in report.summary()[0]
 
 
 def test_the_pages_grid_is_drawn_at_its_levels():

@@ -201,7 +201,7 @@ def test_a_file_without_samples_is_refused(tmp_path):
 
 def test_a_file_too_short_to_resample_is_refused(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.zeros(1, np.float32), 44100)
-    with pytest.raises(UsageError, match="only 1 samples long"):
+    with pytest.raises(UsageError, match="only 1 sample long"):
         audio.read_audio(tmp_path / "a.wav", 8000)
 
 

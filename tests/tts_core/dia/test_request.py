@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"texts": ["[S1]" + "é" * 10]},
         "text 1: 21 bytes, limit 20; split it at a turn",
     ),
-    "seeds": ({"seed": [1]}, "seed: 1 values for 2 texts; give one number, or one per text"),
+    "seeds": ({"seed": [1]}, "seed: 1 value for 2 texts; give one number, or one per text"),
     "a negative seed": ({"seed": -1}, "seed: -1 is outside [0, 2**64 - 1]"),
     "a large seed": ({"seed": [0, 2**64]}, f"seed: {2**64} is outside [0, 2**64 - 1]"),
     "half a seed": ({"seed": 1.5}, "seed: 1.5 is not a whole number"),

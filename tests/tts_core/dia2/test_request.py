@@ -99,7 +99,7 @@ def test_recordings_that_cannot_be_used_are_refused(make: Callable[[], Any], nam
         ({"max_frames": 58}, "max_frames: 58 exceeds this model's limit of 57 frames"),
         ({"max_seconds": 1.0, "max_frames": 3}, "max_seconds sets the same limit"),
         ({"include_prefix": True}, "include_prefix: there are no recordings"),
-        ({"seed": [1, 2]}, "seed: 2 values for 1 texts"),
+        ({"seed": [1, 2]}, "seed: 2 values for 1 text;"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(changes, named):

@@ -143,11 +143,11 @@ def test_several_texts() -> None:
     for given, message in (
         ({"said": []}, "the list is empty"),
         ({"said": "One."}, "got one string"),
-        ({"said": ["One."], "voices": [CODES, CODES]}, "prompts: 2 for 1 texts"),
-        ({"said": ["One."], "seed": [1, 2]}, "seed: 2 values for 1 texts"),
+        ({"said": ["One."], "voices": [CODES, CODES]}, "prompts: 2 for 1 text;"),
+        ({"said": ["One."], "seed": [1, 2]}, "seed: 2 values for 1 text;"),
         ({"said": ["One."], "seed": 1.5}, "seed: 1.5 is not"),
-        ({"said": ["One."], "noise": []}, "noise: 0 sources for 1 texts"),
-        ({"said": ["One."], "max_frames": [1, 2]}, "max_frames: 2 values for 1 texts"),
+        ({"said": ["One."], "noise": []}, "noise: 0 sources for 1 text;"),
+        ({"said": ["One."], "max_frames": [1, 2]}, "max_frames: 2 values for 1 text;"),
     ):
         with pytest.raises(UsageError, match=message):
             many(**given)

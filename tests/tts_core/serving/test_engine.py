@@ -157,7 +157,7 @@ def test_a_full_queue_says_when_to_come_back() -> None:
         until(lambda: first.state == "speaking")
         others = [speaking.submit("song", "two"), speaking.submit("song", "three")]
         assert speaking.statistics().queued == 2
-        with pytest.raises(BusyError, match="2 requests wait") as refused:
+        with pytest.raises(BusyError, match="queue: full, 2 requests in it") as refused:
             speaking.submit("song", "four")
         assert refused.value.retry_after == 10.0
         gate.release(9)

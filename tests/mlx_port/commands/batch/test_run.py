@@ -215,7 +215,6 @@ def test_the_speed_of_a_run_cannot_be_misread() -> None:
     progress = work.Progress(2, 0, quiet=True)
     progress.seconds, progress.started = 3.0, time.perf_counter() - 6
     assert progress.summary() == "3 s of new speech, RTF 2.00 (2.0x slower than real time)"
-    assert [work.count(rows) for rows in (1, 2)] == ["1 row", "2 rows"]
 
 
 @pytest.mark.parametrize(
