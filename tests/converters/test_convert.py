@@ -21,7 +21,17 @@ from converters.files.pieces import Memory
 from converters.files.writer import SafetensorsWriter
 from converters.published import open_published
 from converters.rules.dequantize import BITS, Quantization
-from tests.converters.folders import DAC_HF, DAC_PTH, V_0626, V_0626_HF, V_V01, assert_same, left_in, read_all
+from tests.converters.folders import (
+    DAC_HF,
+    DAC_PTH,
+    V_0626,
+    V_0626_HF,
+    V_V01,
+    assert_same,
+    left_in,
+    read_all,
+    write_safetensors,
+)
 from tts_core.codecs import dac
 from tts_core.dia.sampling import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
@@ -164,6 +174,18 @@ def test_dtype_follows_the_source_unless_given(source, tmp_path):
     assert outline(open_published(tmp_path / "half")).dtype == "float16"
     assert outline(open_published(tmp_path / "half"), dtype="float32").dtype == "float32"
     assert outline(source).dtype == "float32"
+
+
+def test_the_dtype_is_that_of_most_numbers_and_not_of_most_tensors(tmp_path):
+    """Norms in float32 are many tensors of few numbers."""
+    shutil.copytree(V_0626_HF, tmp_path / "model", copy_function=shutil.copyfile)
+    kept = open_published(V_0626_HF, codec=DAC_HF).parts["dia"].checkpoint
+    tensors = {name: kept.read(name) for name in kept.shapes}
+    order = sorted(tensors, key=lambda name: tensors[name].size)
+    halves = {name: narrow(tensors[name], "BF16") for name in order[len(order) * 2 // 3 :]}
+    assert sum(one.size for one in halves.values()) > sum(one.size for one in tensors.values()) / 2
+    write_safetensors(tmp_path / "model/model.safetensors", tensors | halves)
+    assert open_published(tmp_path / "model", codec=DAC_HF).parts["dia"].dtype == "bfloat16"
 
 
 def test_a_float64_source_is_written_as_float32(source, tmp_path):

@@ -114,6 +114,11 @@ def test_numbers_that_are_none(tmp_path):
         ("mars5", lambda folder: (folder / "texttok.model").unlink(), "texttok.model: a part of the model"),
         ("mars5", lambda folder: (folder / "speechtok.model").write_bytes(b"\xff\xfe"), "speechtok.model"),
         ("mars5", lambda folder: (folder / "nar/config.json").unlink(), "config.json of MARS5 (NAR) beside"),
+        (  # its tensors have published names, of a layout that needs no configuration
+            "mars5",
+            lambda folder: (folder / "codec/config.json").unlink(),
+            "config.json of EnCodec (the codec) beside",
+        ),
         ("mars5", lambda folder: edit(folder / "config.json", lambda c: c.pop("vocab_size")), "vocab_size"),
         ("mars5", lambda folder: edit(folder / "nar/config.json", lambda c: c.update(x=1)), "unknown x"),
         (

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mlx.core as mx
 import numpy as np
@@ -214,6 +215,27 @@ def test_weights_are_drawn_quantized_and_equal_every_time(tiny):
 def test_the_read_rate_is_bytes_a_second(monkeypatch):
     monkeypatch.setattr(measure, "_reads", lambda read: iter([0.5, 0.25]))
     assert measure.read_rate() == 4 * 2**20
+
+
+def test_the_first_run_is_not_counted_and_memory_is_freed_between_forms(tiny, monkeypatch):
+    """The first run compiles; buffers of one form would count for the next one's peak."""
+    took, events = iter([9.0, 1.0, 2.0, 3.0] * 2), []
+
+    def speak(*_):
+        seconds = next(took)
+        events.append(seconds)
+        result = SimpleNamespace(audio_seconds=1.0, time_to_first_audio=seconds, peak_memory_usage=seconds)
+        return [result], [seconds], seconds
+
+    monkeypatch.setattr(measure, "load", lambda *_: object())
+    monkeypatch.setattr(measure, "_speak", speak)
+    monkeypatch.setattr(measure.mx, "clear_cache", lambda: events.append("cleared"))
+    subject = choose_subject(None, "dia")
+    planned = plan(subject, None, 0.2, batch=[1], dtypes=["float32", "float16"], bits=None)
+    found = measure.measure(subject, planned, runs=3, tell=lambda line: None)
+    expected = measure.Measured(2000.0, (1000.0, 3000.0), 3, 2.0, 2.0, 1.0, 3)
+    assert found == [expected, expected]
+    assert events == [9.0, 1.0, 2.0, 3.0, "cleared"] * 2
 
 
 def test_a_known_chip_gets_a_prediction(tiny, monkeypatch):

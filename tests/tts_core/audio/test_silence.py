@@ -61,6 +61,13 @@ def test_too_short_to_mirror(length: int) -> None:
     assert loud_span(samples, 27) == (0, length)
 
 
+def test_1024_samples_are_too_short_wherever_the_sound_is() -> None:
+    """Mirrored twice, the first sample would be louder in the frame after the end than in its own."""
+    samples = np.zeros(1024, np.float32)
+    samples[0] = 1
+    assert loud_span(samples, 1e-3) == (0, 1024)
+
+
 def test_1025_samples_are_trimmed() -> None:
     """The shortest clip that can be mirrored."""
     samples = np.zeros(1025, np.float32)

@@ -122,6 +122,15 @@ def test_speed_one_copies() -> None:
     np.testing.assert_array_equal(stretch(speech(), RATE, 1), speech())
 
 
+@pytest.mark.parametrize("place", [7_000, 12_345, 16_000])
+def test_sound_after_silence_keeps_its_time(place: int) -> None:
+    """Candidates in silence are equal: the nearest wins. The first one would delay the sound by 10 ms."""
+    sound = np.zeros(RATE, np.float32)
+    sound[place] = 1
+    heard = np.flatnonzero(stretch(sound, RATE, 1.1))
+    assert abs(heard - place / 1.1).max() < 0.005 * RATE
+
+
 def test_silence_stays_silent() -> None:
     assert not stretch(np.zeros(RATE, np.float32), RATE, 1.4).any()
 
