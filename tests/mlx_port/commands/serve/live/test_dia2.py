@@ -18,12 +18,17 @@ from tts_core.serving.source import Source
 TEXT = " ".join(f"[S{1 + n % 2}] This is turn {n}, it has some words. And more." for n in range(3))
 
 
+def small_dia2(place: Path) -> tuple[Path, Source]:
+    """Convert a small Dia2 into a folder of `place`; returns the folder and its source."""
+    folder = place / "dia2"
+    convert(open_published(published_dia2(place / "published")), folder, dtype="float32")
+    parts = open_parts(folder)
+    return folder, Source("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
+
+
 def test_a_text_goes_on_beyond_the_context(tmp_path: Path) -> None:
     """Its words are timed over all pieces; a limit may be longer than the context."""
-    folder = tmp_path / "dia2"
-    convert(open_published(published_dia2(tmp_path / "published")), folder, dtype="float32")
-    parts = open_parts(folder)
-    source = Source("dia2", parts.configs, parts.documents, lambda: assemble(open_parts(folder)))
+    folder, source = small_dia2(tmp_path)
     with served(tmp_path, {"dia2": source}) as server, client(server) as found:
         found.send("start", seed=3, max_seconds=600)
         for start in range(0, len(TEXT), 5):
