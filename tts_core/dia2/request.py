@@ -124,8 +124,7 @@ class Request:
     @property
     def voice_frames(self) -> int:
         """Most frames of the first piece that the others continue."""
-        most = longest_prefix(self.facts.config)
-        return min(most, round(VOICE_SECONDS * self.facts.codec.frame_rate))
+        return longest_voice(self.facts.config, self.facts.codec.frame_rate)
 
     def prefix(self, encode: Callable[[np.ndarray], np.ndarray]) -> Prefix | None:
         """Encode the recordings and align their words; None without recordings."""
@@ -157,6 +156,11 @@ def longest_frames(config: Dia2Config) -> int:
 def longest_prefix(config: Dia2Config) -> int:
     """Count the frames of the longest recordings."""
     return round(MOST_PREFIX * config.max_context_steps)
+
+
+def longest_voice(config: Dia2Config, frame_rate: float) -> int:
+    """Count the frames of the first piece that the others continue, at most. frame_rate: Hz."""
+    return min(longest_prefix(config), round(VOICE_SECONDS * frame_rate))
 
 
 def ask(

@@ -157,6 +157,18 @@ def test_memory_falls_with_what_is_left_out():
     assert running(Dia2Job(100)) < running(Dia2Job(1483)) < running(Dia2Job(1483, 700))
 
 
+@pytest.mark.parametrize(("words", "voice"), [(100, 0), (200, 0), (220, 188), (2000, 188)])
+def test_the_estimate_of_a_long_text_is_the_plan_of_its_request(words: int, voice: int):
+    """Later pieces read 15 seconds of the first one's voice."""
+    text = "[S1] " + "one " * words
+    facts = Facts.of(CONFIGS, (GOLDEN / "tokenizer/tokenizer.json").read_text("utf-8"))
+    job, planned = request(facts, text, Dia2Options(), None).job(), plan(CONFIGS, text, None, 1)
+    assert planned.prefix_frames == job.prefix_frames == voice
+    assert planned.frames <= job.frames
+    assert (planned == job) == (voice > 0)
+    assert plan(CONFIGS, text, 20, 3) == Dia2Job(250, voice, texts=3)
+
+
 def test_an_estimate_beyond_the_context_is_refused():
     assert plan(CONFIGS, "[S1] Hello there.", None, 1).frames < 100
     assert plan(CONFIGS, None, 20, 1).frames == 250
