@@ -148,7 +148,7 @@ def as_utf8(flag: str, given: str) -> str:
     """Decode the bytes of a flag's text that the locale could not decode. Raises UsageError."""
     try:
         return given.encode(errors="surrogateescape").decode()
-    except UnicodeError as error:
+    except (UnicodeEncodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{flag}: byte {error.start + 1} is not UTF-8; write the text in UTF-8") from None
 
 

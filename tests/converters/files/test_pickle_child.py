@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from converters.files import pickle_child
+from converters.files import pickle_child, pickles
 from converters.files.pickle_child import try_in_child
 from converters.files.pickles import TorchCheckpoint
 from tests.converters.files.opcodes import START, entries, tensor, text, write_zip
-from tests.converters.files.test_pickles import used_again
+from tests.converters.files.test_pickles import save, used_again
 from tts_core.errors import CheckpointError, ResourceError
 
 torch = pytest.importorskip("torch", reason="torch reads pickles")
@@ -77,3 +77,25 @@ def test_the_parent_watches_too(tmp_path, monkeypatch):
     monkeypatch.setattr(pickle_child, "_STARTED", -2 * pickle_child.SECONDS)
     with pytest.raises(CheckpointError, match="refused: reading it takes more than 0 s"):
         try_in_child(tmp_path / "x.pt")
+
+
+def test_what_is_doubted_is_tried_in_a_child_first(tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(pickles, "try_in_child", tried.append)
+    betas = (0.9, 0.95)
+    path = save(tmp_path, {"model": {"a": torch.ones(2)}, "optimizer": [betas, betas]})
+    assert TorchCheckpoint(path).metadata["optimizer"] == [betas, betas]
+    assert tried == [path]
+
+
+@pytest.mark.parametrize("doubtful", [0, 1, 2], ids=["of the machine", "of tensors", "of the storages"])
+def test_each_pickle_of_an_old_file_may_be_doubted(tmp_path, monkeypatch, doubtful):
+    tried = []
+    monkeypatch.setattr(pickles, "try_in_child", tried.append)
+    monkeypatch.setattr(pickles, "_read", lambda path, bounds: pickles.Loaded({}, {}, ()))
+    parts = [entries(), entries(text("a"), tensor()), b"]"]
+    parts[doubtful] = entries(text("x"), used_again(2))
+    path = tmp_path / "x.pth"
+    path.write_bytes(pickles._OLD + b"".join(START + part + b"." for part in parts) + bytes(16))
+    TorchCheckpoint(path)
+    assert tried == [path]

@@ -319,15 +319,6 @@ def test_a_tensor_that_repeats_a_part_of_its_storage_is_read(tmp_path, count, sh
     np.testing.assert_array_equal(found, view.numpy())
 
 
-def test_what_is_doubted_is_tried_in_a_child_first(tmp_path, monkeypatch):
-    tried = []
-    monkeypatch.setattr(pickles, "try_in_child", tried.append)
-    betas = (0.9, 0.95)
-    path = save(tmp_path, {"model": {"a": torch.ones(2)}, "optimizer": [betas, betas]})
-    assert TorchCheckpoint(path).metadata["optimizer"] == [betas, betas]
-    assert tried == [path]
-
-
 # damage
 
 
@@ -356,19 +347,6 @@ def test_an_old_file_that_promises_more_than_it_has_is_not_read(tmp_path, monkey
     os.truncate(tmp_path / "x.pth", 30_000)
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("read"))
     assert "truncated: its storages take more than 30000 bytes" in refusal(tmp_path / "x.pth")
-
-
-@pytest.mark.parametrize("doubtful", [0, 1, 2], ids=["of the machine", "of tensors", "of the storages"])
-def test_each_pickle_of_an_old_file_may_be_doubted(tmp_path, monkeypatch, doubtful):
-    tried = []
-    monkeypatch.setattr(pickles, "try_in_child", tried.append)
-    monkeypatch.setattr(pickles, "_read", lambda path, bounds: pickles.Loaded({}, {}, ()))
-    parts = [entries(), entries(text("a"), tensor()), b"]"]
-    parts[doubtful] = entries(text("x"), used_again(2))
-    path = tmp_path / "x.pth"
-    path.write_bytes(pickles._OLD + b"".join(START + part + b"." for part in parts) + bytes(16))
-    TorchCheckpoint(path)
-    assert tried == [path]
 
 
 def test_damage_anywhere_is_one_clear_error(published, tmp_path):

@@ -13,11 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from mlx_port.commands import collect, output
+from mlx_port.commands import main as cli
 from tests.mlx_port.commands.running import refused
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
+from tts_core.audio.formats import names
 
 ROOT = Path(__file__).parents[3]
 
@@ -139,3 +142,47 @@ def test_captions_that_cannot_be_written_leave_nothing_and_name_the_speech(
     said = "captions: a.srt could not be written (No space left on device); the speech is in a.wav"
     assert (code, err) == (5, f"error: {said}\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a.wav"]
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".flac", ".mp3", ".opus"])
+def test_formats(pipeline, capsys, suffix):
+    """Streamed, it is the same file; Opus has a random serial number."""
+    assert run(capsys, "-o", f"whole{suffix}")[0] == 0
+    assert run(capsys, "-o", f"pieces{suffix}", "--stream")[0] == 0
+    whole, pieces = (read_audio(f"{name}{suffix}", 16000) for name in ("whole", "pieces"))
+    assert whole.shape == (24000,)
+    np.testing.assert_array_equal(whole, pieces)
+    if suffix != ".opus":
+        assert Path(f"whole{suffix}").read_bytes() == Path(f"pieces{suffix}").read_bytes()
+
+
+def test_pcm_has_no_header(pipeline, capsys):
+    assert run(capsys, "-o", "a.pcm")[0] == 0
+    assert run(capsys, "-o", "a.wav")[0] == 0
+    assert Path("a.pcm").read_bytes() == Path("a.wav").read_bytes()[44:]
+
+
+def test_aac_needs_an_extra(pipeline, capsys, monkeypatch):
+    monkeypatch.setattr(names, "find_spec", lambda name: None)
+    message = "aac: PyAV is not installed; pip install 'mlx-port[formats]'"
+    refused(capsys, pipeline, 2, message, "-t", "Hum.", "-o", "a.aac")
+    refused(capsys, pipeline, 2, message, "-t", "Hum.", "-o", "-", "--format", "aac")
+
+
+@pytest.mark.parametrize("flags", [(), ("--format", "mp3"), ("--stream", "--format", "pcm")])
+def test_stdout_takes_the_sound_and_stderr_the_report(pipeline, capsysbinary, tmp_path, flags):
+    assert cli.run(["generate", "-t", "Hum.", "-o", "-", *flags]) == 0
+    out, err = capsysbinary.readouterr()
+    assert err.startswith(b"stdout: 1.50 s of speech, seed 7\n")
+    assert list(tmp_path.iterdir()) == []
+    if "pcm" in flags:
+        assert len(out) == 48000
+        return
+    (tmp_path / "a.sound").write_bytes(out)
+    assert 24000 <= len(read_audio("a.sound", 16000)) < 24000 + 5 * 576
+    assert soundfile.info("a.sound").format == ("MP3" if flags else "WAV")
+
+
+def test_a_terminal_takes_no_sound(pipeline, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    refused(capsys, pipeline, 2, "output: stdout is a terminal; pipe the sound on", "-t", "Hum.", "-o", "-")
