@@ -18,17 +18,15 @@ from tts_core.dia2.options import Dia2Options
 from tts_core.dia2.pieces import Piece, cut, room
 from tts_core.dia2.prefix import Prefix, align, join
 from tts_core.dia2.reading import read, read_exactly
+from tts_core.dia2.recordings import Recording, longest_prefix, read_recordings
 from tts_core.dia2.sampling import Choice, Sampling
-from tts_core.dia2.script import SPEAKERS, Reader
+from tts_core.dia2.script import Reader
 from tts_core.dia2.tokenizer import FILE, Tokenizer
 from tts_core.errors import UsageError
 from tts_core.nn.noise import HostNoise, Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
-from tts_core.prompt import Prompt, Reference, Word
-from tts_core.text.checks import check_words
 from tts_core.text.duration import expected_seconds
 
-MOST_PREFIX = 0.5  # of the context: frames of all recordings together
 VOICE_SECONDS = 15.0  # of a long text's first piece, whose voices the others continue
 
 
@@ -46,27 +44,6 @@ class Facts:
         config, codec = config_of(configs, "dia2", Dia2Config), config_of(configs, "mimi", MimiConfig)
         read = Tokenizer(tokenizer, most=config.text_vocab_size)
         return cls(config, codec, Reader.of(read, config.text_new_word_id, codec.frame_rate))
-
-
-@dataclass(frozen=True, eq=False)
-class Recording:
-    """A checked reference of one speaker: samples (L,) float32, not yet encoded, or codes (Q, P) int32.
-
-    frames: P.  words: with their times.
-    """
-
-    frames: int
-    words: tuple[Word, ...]
-    samples: np.ndarray | None = None
-    codes: np.ndarray | None = None
-
-    def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Return the codes, (Q, P) int32. encode: samples (L,) → codes."""
-        return (
-            encode(self.samples)
-            if self.codes is None and self.samples is not None
-            else np.asarray(self.codes)
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,11 +130,6 @@ def longest_frames(config: Dia2Config) -> int:
     return config.max_context_steps + 1 - config.longest_delay
 
 
-def longest_prefix(config: Dia2Config) -> int:
-    """Count the frames of the longest recordings."""
-    return round(MOST_PREFIX * config.max_context_steps)
-
-
 def longest_voice(config: Dia2Config, frame_rate: float) -> int:
     """Count the frames of the first piece that the others continue, at most. frame_rate: Hz."""
     return min(longest_prefix(config), round(VOICE_SECONDS * frame_rate))
@@ -205,7 +177,7 @@ def live(facts: Facts, text: str, options: Dia2Options, prompt: PromptLike) -> R
 def _request(
     facts: Facts, text: str, pieces: Sequence[Piece], options: Dia2Options, prompt: PromptLike
 ) -> Request:
-    recordings, notes = read_recordings(facts, prompt)
+    recordings, notes = read_recordings(facts.config, facts.codec, prompt)
     if options.include_prefix and not recordings:
         raise UsageError("include_prefix: there are no recordings; give one, or leave it out")
     seed = secrets.randbits(32) if options.seed is None else numbers_per_text("seed", options.seed, 1)[0]
@@ -271,101 +243,3 @@ def most_frames(facts: Facts, options: Dia2Options, *, several: bool) -> int | N
     if not several and frames > most:
         raise UsageError(f"max_frames: {frames} exceeds this model's limit of {most} frames")
     return frames
-
-
-def read_recordings(facts: Facts, prompt: PromptLike) -> tuple[list[Recording], list[str]]:
-    """Check the recordings of one speaker or two; returns them, and remarks for the caller."""
-    if prompt is None:
-        return [], []
-    if not isinstance(prompt, Prompt):
-        raise UsageError("prompt: give a Prompt of one recording for each speaker, with its words")
-    if len(prompt.references) > len(SPEAKERS):
-        raise UsageError(
-            f"prompt: {len(prompt.references)} references; this model takes one for each speaker"
-        )
-    found, notes = [], []
-    for speaker, reference in enumerate(prompt.references):
-        where = reference.name if len(prompt.references) == 1 else f"{reference.name} {speaker + 1}"
-        recording, is_spread = _recording(facts, reference, where, speaker)
-        found.append(recording)
-        if is_spread:
-            notes.append(
-                f"{where}: its words have no times; they are spread over the recording by their lengths, so "
-                "the speech may follow it less closely"
-            )
-    most = longest_prefix(facts.config)
-    if (frames := sum(one.frames for one in found)) > most:
-        rate = facts.codec.frame_rate
-        raise UsageError(
-            f"prompt: {frames / rate:.1f} s of recordings; the model takes {most / rate:.0f} s, "
-            "give 5 to 10 s of each speaker"
-        )
-    return found, notes
-
-
-def _recording(facts: Facts, reference: Reference, where: str, speaker: int) -> tuple[Recording, bool]:
-    codec = facts.codec
-    samples = reference.samples(codec.sample_rate, where)
-    codes = None if samples is not None else _codes(facts, reference, where)
-    if codes is None:
-        assert samples is not None
-        frames = -(-len(samples) // codec.hop_length)
-        seconds = len(samples) / codec.sample_rate
-    else:
-        frames = codes.shape[1]
-        seconds = frames / codec.frame_rate
-    if reference.words:
-        return Recording(frames, _timed(reference.words, seconds, where), samples, codes), False
-    if reference.text is None:
-        raise UsageError(f"{where}: its words are missing; give its transcript, or words with their times")
-    return Recording(frames, spread(_said(reference.text, where, speaker), seconds), samples, codes), True
-
-
-def _codes(facts: Facts, reference: Reference, where: str) -> np.ndarray:
-    codes, config = np.asarray(reference.codes), facts.config
-    if codes.ndim != 2 or codes.shape[0] != config.n_streams or not codes.shape[1]:
-        raise UsageError(f"{where}: codes of shape {codes.shape}; expected ({config.n_streams}, frames)")
-    if codes.dtype.kind not in "iu":
-        raise UsageError(f"{where}: codes of type {codes.dtype}; give whole numbers")
-    if not (codes.min() >= 0 and codes.max() < config.codebook_size):
-        raise UsageError(f"{where}: codes outside 0 .. {config.codebook_size - 1}")
-    return codes.astype(np.int32)
-
-
-def _timed(words: Sequence[Word], seconds: float, where: str) -> tuple[Word, ...]:
-    """Check times; the last word ends with the recording by default."""
-    before = 0.0
-    for place, word in enumerate(words, start=1):
-        if not word.text.strip() or word.text.split() != [word.text.strip()]:
-            raise UsageError(f"{where}: word {place} is not one word")
-        if not before <= word.start <= seconds or not math.isfinite(word.start):
-            raise UsageError(
-                f"{where}: word {place} begins at {word.start:g} s; times must rise, up to {seconds:.2f} s"
-            )
-        before = word.start
-    last = words[-1]
-    end = seconds if last.end is None else last.end
-    if not last.start <= end:
-        raise UsageError(f"{where}: the last word ends at {end:g} s, before it begins")
-    return (*words[:-1], last._replace(end=end))
-
-
-def _said(transcript: str, where: str, speaker: int) -> list[str]:
-    """Return the words of a transcript, which may begin with its speaker's tag."""
-    check_words(where, transcript)
-    words = transcript.split()
-    words = words[1:] if words[0].upper() in SPEAKERS else words
-    other = next((word for word in words if word.upper() in SPEAKERS), None)
-    if other is not None:
-        raise UsageError(f"{where}: {other} in its transcript; give a recording for each speaker")
-    return words
-
-
-def spread(words: Sequence[str], seconds: float) -> tuple[Word, ...]:
-    """Spread words over a recording by their lengths, a character more for the space after each."""
-    total, start, timed = sum(len(word) + 1 for word in words), 0.0, []
-    for word in words:
-        end = start + seconds * (len(word) + 1) / total
-        timed.append(Word(word, start, end))
-        start = end
-    return tuple(timed)

@@ -18,7 +18,8 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.config import config_of
 from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, estimate
-from tts_core.dia2.request import Request, longest_frames, longest_prefix
+from tts_core.dia2.recordings import longest_prefix
+from tts_core.dia2.request import Request, longest_frames
 from tts_core.dia2.speaking import Speaking
 from tts_core.errors import SpeechError, memory_error
 from tts_core.memory.fits import largest
