@@ -167,6 +167,7 @@ class SpeechEngine:
     def _run(self) -> None:
         try:
             self._load_all()
+            self._count()
             self._ready.set()
             while self.error is None and self._go_on():
                 self._turn()

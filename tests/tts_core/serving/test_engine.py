@@ -267,6 +267,17 @@ def test_the_least_recently_used_model_makes_room() -> None:
     assert loaded == []
 
 
+def test_what_is_loaded_is_stated_as_soon_as_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody has spoken."""
+    speaking = SpeechEngine({"a": cast(Source, Singing())})
+    ready, seen = speaking._ready.set, []
+    monkeypatch.setattr(speaking._ready, "set", lambda: seen.append(speaking.statistics().loaded) or ready())
+    speaking.start()
+    speaking.wait_ready()
+    speaking.close()
+    assert seen[0] == ("a",)
+
+
 def test_an_idle_model_is_unloaded_and_comes_back() -> None:
     source = Singing()
     with engine(source, idle_unload=0.05, warm_up=True) as speaking:

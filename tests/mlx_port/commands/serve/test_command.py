@@ -221,7 +221,7 @@ def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path) -> None:
             assert answer.status_code == 200
             sounds.append(answer.content)
         assert sounds[0] == sounds[1]
-        assert sum("is unloaded" in line for line in log) >= 2
+        until(lambda: sum("is unloaded" in line for line in log) == 3)
         process.send_signal(signal.SIGTERM)
         assert process.wait(SOON) == 0
 
