@@ -109,7 +109,7 @@ class Bench:
         self.pipeline, self.frames = pipeline, frames
         self.random = np.random.default_rng(0)
         self.source = _Loaded(pipeline)
-        self.engine = SpeechEngine(cast(Any, {NAME: self.source}), places=places, max_queue=1000)
+        self.engine = SpeechEngine(cast(Any, {NAME: self.source}), places=places, max_queue=1000, freeze=True)
         self.engine.start()
         self.engine.wait_ready()
 

@@ -49,6 +49,8 @@ class SpeechEngine:
     model that are spoken at once, at most.  idle_unload: seconds without a request after which a model is
     unloaded; None keeps it. A request loads it again.  warm_up: speak once after every load, unheard.
     on_end: called after every request by the thread that speaks, with its times; it must return at once.
+    freeze: while models are loaded, let Python's collector of cycles pass over all that was there when they
+    were loaded, in the whole process.
     """
 
     def __init__(
@@ -60,13 +62,14 @@ class SpeechEngine:
         idle_unload: float | None = None,
         warm_up: bool = True,
         on_end: Callable[[Ended], None] | None = None,
+        freeze: bool = False,
     ):
         if not models or min(max_queue, places) < 1:
             raise UsageError("engine: give one model or more, max_queue >= 1 and places >= 1")
         self.models, self.max_queue, self.places = dict(models), max_queue, places
         self.idle_unload, self.on_end = idle_unload, on_end
         self.error: Exception | None = None  # of loading at the start
-        self._shelf = Shelf(self.models, places=places, warm_up=warm_up)
+        self._shelf = Shelf(self.models, places=places, warm_up=warm_up, freeze=freeze)
         self._queue: deque[Speech] = deque()
         self._changed = threading.Condition()
         self._news = False  # since the last turn: a submit, a cancel, fed text, or close

@@ -39,11 +39,11 @@ class Loaded:
 class Shelf:
     """All models of an engine, loaded or not. For the thread that speaks only.
 
-    places: of every batch, at most.  warm_up: speak once after loading, unheard.
+    places: of every batch, at most.  warm_up: speak once after loading, unheard.  freeze: as in SpeechEngine.
     """
 
-    def __init__(self, sources: Mapping[str, Source], *, places: int, warm_up: bool):
-        self.sources, self.places, self.warm_up = sources, places, warm_up
+    def __init__(self, sources: Mapping[str, Source], *, places: int, warm_up: bool, freeze: bool = False):
+        self.sources, self.places, self.warm_up, self.freeze = sources, places, warm_up, freeze
         self._loaded: dict[str, Loaded] = {}
 
     def __iter__(self) -> Iterator[Loaded]:
@@ -74,7 +74,8 @@ class Shelf:
         self._loaded[name] = found
         if self.warm_up:
             rehearse(found.session)
-        self._settle()
+        if self.freeze:
+            self._settle()
         found.used = time.perf_counter()
         return found
 
@@ -102,14 +103,15 @@ class Shelf:
             self.unload(name)
 
     def _settle(self) -> None:
-        """Free what is left in cycles, and let Python's collector pass over all else while models are loaded.
+        """Free what is left in cycles; with `freeze`, let the collector pass over all else from now on.
 
         A framework and a model are 300,000 objects: looking at them all would stop every speech for half a
         second.
         """
-        gc.unfreeze()
+        if self.freeze:
+            gc.unfreeze()
         gc.collect()
-        if self._loaded:
+        if self.freeze and self._loaded:
             gc.freeze()
 
     def _session(self, name: str, pipeline: Pipeline) -> Session:

@@ -61,6 +61,7 @@ def _run(settings: Settings) -> int:
         idle_unload=settings.idle_unload,
         warm_up=settings.warm_up,
         on_end=ended,
+        freeze=True,
     )
     metrics.watch(engine.statistics)
     service = Service(engine, VoiceStore(settings.voices or voices_folder()), settings, metrics)

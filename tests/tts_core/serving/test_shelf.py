@@ -35,7 +35,7 @@ class Loader:
 @pytest.mark.parametrize("warm_up", [True, False])
 def test_models_that_stay_are_not_looked_at_and_those_that_go_are_freed(warm_up: bool) -> None:
     sources = {"one": Loader(), "other": Loader()}
-    shelf = Shelf(cast(dict[str, Source], sources), places=1, warm_up=warm_up)
+    shelf = Shelf(cast(dict[str, Source], sources), places=1, warm_up=warm_up, freeze=True)
     gc.unfreeze()  # what the test's own process froze
     try:
         shelf.open("one")
@@ -49,3 +49,16 @@ def test_models_that_stay_are_not_looked_at_and_those_that_go_are_freed(warm_up:
         shelf.close()
     assert gc.get_freeze_count() == 0
     assert sources["other"].last() is None
+    gc.freeze()  # as before, for the tests that follow
+
+
+def test_a_process_that_does_more_is_left_as_it_is() -> None:
+    """Without `freeze`, models that go are freed all the same."""
+    loader = Loader()
+    shelf = Shelf(cast(dict[str, Source], {"one": loader}), places=1, warm_up=False)
+    before = gc.get_freeze_count()
+    shelf.open("one")
+    assert gc.get_freeze_count() == before
+    shelf.close()
+    assert gc.get_freeze_count() == before
+    assert loader.last() is None
