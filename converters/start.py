@@ -34,7 +34,7 @@ def _fill_closed_streams() -> None:
     """Open the null device in place of closed standard streams.
 
     Otherwise the next file would take the number, and get what a library prints. `sys.stdin` and `sys.stdout`
-    stay None, which tells that nobody reads or writes there.
+    stay None: nobody reads or writes there.
     """
     for number in range(3):
         try:

@@ -115,3 +115,20 @@ class Prompt:
 
     def __repr__(self) -> str:
         return f"Prompt({', '.join(map(repr, self.references))})"
+
+
+def checked_codes(
+    codes: np.ndarray, where: str, *, books: int, size: int, may_be_empty: bool = False
+) -> np.ndarray:
+    """Return a recording's codes, (Q, P), as int32. Raises UsageError unless they are Q = `books` rows of
+    numbers below `size`.
+
+    where: name in messages.
+    """
+    if codes.ndim != 2 or codes.shape[0] != books or not (codes.shape[1] or may_be_empty):
+        raise UsageError(f"{where}: codes of shape {codes.shape}; expected ({books}, frames)")
+    if codes.dtype.kind not in "iu":
+        raise UsageError(f"{where}: codes of type {codes.dtype}; give whole numbers")
+    if codes.size and not (codes.min() >= 0 and codes.max() < size):
+        raise UsageError(f"{where}: codes outside 0 .. {size - 1}")
+    return codes.astype(np.int32)

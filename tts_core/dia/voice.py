@@ -11,7 +11,7 @@ from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 from tts_core.errors import UsageError
 from tts_core.pipeline import PromptLike
-from tts_core.prompt import Prompt
+from tts_core.prompt import Prompt, checked_codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,8 @@ def read_voice(
                 "reference included; give 5 to 10 s"
             )
         return Voice(frames, samples=samples, transcript=given.text)
-    codes = np.asarray(prompt if given is None else given.codes)
-    channels, entries = config.decoder_config.num_channels, config.eos_token_id
-    if codes.ndim != 2 or codes.shape[0] != channels:
-        raise UsageError(f"{where}: codes of shape {codes.shape}; expected ({channels}, frames)")
-    if codes.dtype.kind not in "iu":
-        raise UsageError(f"{where}: codes of type {codes.dtype}; give whole numbers")
-    if codes.size and not (codes.min() >= 0 and codes.max() < entries):
-        raise UsageError(f"{where}: codes outside 0 .. {entries - 1}")
-    return Voice(codes.shape[1], codes=codes.astype(np.int32), transcript=given and given.text)
+    codes = checked_codes(
+        np.asarray(prompt if given is None else given.codes), where,
+        books=config.decoder_config.num_channels, size=config.eos_token_id, may_be_empty=True,
+    )  # fmt: skip
+    return Voice(codes.shape[1], codes=codes, transcript=given and given.text)

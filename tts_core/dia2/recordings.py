@@ -13,7 +13,7 @@ from tts_core.dia2.config import Dia2Config
 from tts_core.dia2.script import SPEAKERS
 from tts_core.errors import UsageError
 from tts_core.pipeline import PromptLike
-from tts_core.prompt import Prompt, Reference, Word
+from tts_core.prompt import Prompt, Reference, Word, checked_codes
 from tts_core.text.checks import check_words
 
 MOST_PREFIX = 0.5  # of the context: frames of all recordings together
@@ -81,7 +81,10 @@ def _recording(
     config: Dia2Config, codec: MimiConfig, reference: Reference, where: str, speaker: int
 ) -> tuple[Recording, bool]:
     samples = reference.samples(codec.sample_rate, where)
-    codes = None if samples is not None else _codes(config, reference, where)
+    codes = None
+    if samples is None:
+        given = np.asarray(reference.codes)
+        codes = checked_codes(given, where, books=config.n_streams, size=config.codebook_size)
     if codes is None:
         assert samples is not None
         frames = -(-len(samples) // codec.hop_length)
@@ -94,17 +97,6 @@ def _recording(
     if reference.text is None:
         raise UsageError(f"{where}: its words are missing; give its transcript, or words with their times")
     return Recording(frames, spread(_said(reference.text, where, speaker), seconds), samples, codes), True
-
-
-def _codes(config: Dia2Config, reference: Reference, where: str) -> np.ndarray:
-    codes = np.asarray(reference.codes)
-    if codes.ndim != 2 or codes.shape[0] != config.n_streams or not codes.shape[1]:
-        raise UsageError(f"{where}: codes of shape {codes.shape}; expected ({config.n_streams}, frames)")
-    if codes.dtype.kind not in "iu":
-        raise UsageError(f"{where}: codes of type {codes.dtype}; give whole numbers")
-    if not (codes.min() >= 0 and codes.max() < config.codebook_size):
-        raise UsageError(f"{where}: codes outside 0 .. {config.codebook_size - 1}")
-    return codes.astype(np.int32)
 
 
 def _timed(words: Sequence[Word], seconds: float, where: str) -> tuple[Word, ...]:

@@ -12,7 +12,7 @@ from tts_core.errors import UsageError
 from tts_core.mars5.config import ResidualTransformerConfig
 from tts_core.mars5.options import Mars5Options
 from tts_core.pipeline import PromptLike
-from tts_core.prompt import Prompt
+from tts_core.prompt import Prompt, checked_codes
 from tts_core.text.checks import check_words
 from tts_core.text.spoken import spoken
 
@@ -84,7 +84,7 @@ def read_voice(prompt: PromptLike, sizes: Sizes, options: Mars5Options) -> Voice
     if samples is not None:
         samples = _padded(samples, sizes, options, where)
         return Voice(-(-len(samples) // sizes.hop_length), samples=samples, transcript=transcript)
-    codes = _codes(np.asarray(given.codes), sizes, where)
+    codes = checked_codes(np.asarray(given.codes), where, books=sizes.n_codebooks, size=sizes.codebook_size)
     _check_length(codes.shape[1] * sizes.hop_length, sizes, options, where)
     return Voice(codes.shape[1], codes=codes, transcript=transcript)
 
@@ -111,13 +111,3 @@ def _check_length(samples: int, sizes: Sizes, options: Mars5Options, where: str)
             f"{where}: {seconds:.1f} s of reference, the limit is {options.max_prompt_dur:g}; "
             "cut it to 5 to 10 s, or raise max_prompt_dur (--max-prompt-dur)"
         )
-
-
-def _codes(codes: np.ndarray, sizes: Sizes, where: str) -> np.ndarray:
-    if codes.ndim != 2 or codes.shape[0] != sizes.n_codebooks or codes.shape[1] == 0:
-        raise UsageError(f"{where}: codes of shape {codes.shape}; expected ({sizes.n_codebooks}, frames)")
-    if codes.dtype.kind not in "iu":
-        raise UsageError(f"{where}: codes of type {codes.dtype}; give whole numbers")
-    if not (codes.min() >= 0 and codes.max() < sizes.codebook_size):
-        raise UsageError(f"{where}: codes outside 0 .. {sizes.codebook_size - 1}")
-    return codes.astype(np.int32)
