@@ -7,8 +7,6 @@ the convolutions are matrix products. No known difference.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from tts_core.audio.mel import periodic_hann
@@ -24,10 +22,10 @@ EPS = 1e-5
 
 
 class DistillMos:
-    """The published network, variant 7."""
+    """The published network, variant 7. content: of its file."""
 
-    def __init__(self, path: Path):
-        self.weights = read_state_dict(path, "model")
+    def __init__(self, content: bytes):
+        self.weights = read_state_dict(content, "model")
 
     def score(self, samples: np.ndarray) -> float:
         """Score (L,) float32 samples at 16 kHz: the mean over sections of 7.68 s, padded with zeros."""

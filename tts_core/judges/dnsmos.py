@@ -6,7 +6,6 @@ Paper: Reddy, Gopal and Cutler 2022, arXiv 2110.01763. Upstream: microsoft/DNS-C
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +30,10 @@ class Scores(NamedTuple):
 
 
 class DnsMos:
-    """The published network."""
+    """The published network. content: of its file."""
 
-    def __init__(self, path: Path):
-        self.session: Any = session(path)
+    def __init__(self, content: bytes):
+        self.session: Any = session(content)
 
     def score(self, samples: np.ndarray) -> Scores:
         """Score (L,) float32 samples at 16 kHz: the mean over sections of 9.01 s, a second apart.

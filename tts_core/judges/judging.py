@@ -96,12 +96,12 @@ def measures(whisper: Path | None = None) -> dict[str, Measure]:
 
 
 def _naturalness() -> Judge:
-    network = DistillMos(wheels.installed(wheels.DISTILLMOS))
+    network = DistillMos(wheels.content(wheels.DISTILLMOS))
     return lambda row, samples: {"mos": network.score(samples)}
 
 
 def _quality() -> Judge:
-    network = DnsMos(wheels.installed(wheels.DNSMOS))
+    network = DnsMos(wheels.content(wheels.DNSMOS))
 
     def judge(row: Row, samples: np.ndarray) -> Figures:
         scores = network.score(np.clip(samples, -1, 1))
@@ -111,7 +111,7 @@ def _quality() -> Judge:
 
 
 def _likeness() -> Judge:
-    network = VoiceEncoder(wheels.installed(wheels.RESEMBLYZER))
+    network = VoiceEncoder(wheels.content(wheels.RESEMBLYZER))
 
     @lru_cache(maxsize=64)
     def reference(path: Path) -> np.ndarray:
@@ -126,7 +126,7 @@ def _likeness() -> Judge:
 
 
 def _silence() -> Judge:
-    network = VoiceActivity(wheels.installed(wheels.SILERO))
+    network = VoiceActivity(wheels.content(wheels.SILERO))
     return lambda row, samples: network.voicing(samples)._asdict()
 
 

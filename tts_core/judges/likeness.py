@@ -7,8 +7,6 @@ upstream cuts every pause with webrtcvad.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from tts_core.audio.silence import trim
@@ -21,10 +19,10 @@ LEAST_DBFS = -30.0  # quieter recordings are amplified to it
 
 
 class VoiceEncoder:
-    """The published network: an LSTM of three layers, a projection, unit length."""
+    """The published network: an LSTM of three layers, a projection, unit length. content: of its file."""
 
-    def __init__(self, path: Path):
-        self.weights = read_state_dict(path, "model_state")
+    def __init__(self, content: bytes):
+        self.weights = read_state_dict(content, "model_state")
 
     def embed(self, samples: np.ndarray) -> np.ndarray:
         """Encode (L,) float32 samples at 16 kHz as a vector (256,) of unit length."""

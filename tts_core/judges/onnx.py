@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from tts_core.errors import NotFoundError
 
 
-def session(path: Path) -> Any:
-    """Open a network. Raises NotFoundError if onnxruntime is not installed."""
+def session(content: bytes) -> Any:
+    """Open a network. content: of its file.  Raises NotFoundError if onnxruntime is not installed."""
     try:
         import onnxruntime  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -17,4 +16,4 @@ def session(path: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors only
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

@@ -1,7 +1,8 @@
 """Read float32 tensors from a file of torch.save without PyTorch.
 
-Only for files whose hash is known (tts_core.judges.wheels): a checkpoint from elsewhere goes through
-converters.files.pickles, which bounds what it may cost.
+Only for contents whose hash was compared (tts_core.judges.wheels.content): a checkpoint from elsewhere goes
+through converters.files.pickles, which bounds what it may cost. Still, every pickle is read by an unpickler
+that knows no class but those of a state dictionary, so nothing of a file is run.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import pickle
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from tts_core.errors import CheckpointError
+
 DTYPES = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
-# a legacy file begins with three pickles: a magic number, the version and the sizes of C's types
-LEGACY_HEAD = 3
+# a legacy file begins with three pickles: these two, and the sizes of C's types
+LEGACY_MAGIC, LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001
 
 
 class _Storage:
@@ -44,9 +46,9 @@ class _Tensor:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds tensors and containers; any other class is an error."""
+    """Builds tensors and containers; any other class is an error. storage: None where none may occur."""
 
-    def __init__(self, file: BinaryIO, storage: Callable[[Any], _Storage]):
+    def __init__(self, file: BinaryIO, storage: Callable[[Any], _Storage] | None = None):
         super().__init__(file)
         self._storage = storage
 
@@ -58,21 +60,29 @@ class _Unpickler(pickle.Unpickler):
             return lambda storage, offset, shape, strides, *_: _Tensor(storage, offset, shape, strides)
         if module == "torch" and name in DTYPES:
             return DTYPES[name]
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of a state dictionary")
+        raise CheckpointError(f"refused: the pickle asks for {module}.{name}, which is code and not weights")
 
     def persistent_load(self, pid: Any) -> _Storage:
         """Resolve the key of a storage."""
+        if self._storage is None:
+            raise CheckpointError("refused: the pickle refers to a storage before the first one")
         return self._storage(pid)
 
 
-def read_state_dict(path: Path, key: str) -> dict[str, np.ndarray]:
-    """Read the tensors below `key` of a saved dictionary: name → array."""
-    read = _read_zip if zipfile.is_zipfile(path) else _read_legacy
-    return {name: one.array() for name, one in read(path)[key].items()}
+def read_state_dict(content: bytes, key: str) -> dict[str, np.ndarray]:
+    """Read the tensors below `key` of a saved dictionary: name → array.
+
+    content: of the file.  Raises CheckpointError for a pickle that asks for other classes, or begins
+    differently.
+    """
+    file = io.BytesIO(content)
+    read = _read_zip if zipfile.is_zipfile(file) else _read_legacy
+    file.seek(0)
+    return {name: one.array() for name, one in read(file)[key].items()}
 
 
-def _read_zip(path: Path) -> Any:
-    with zipfile.ZipFile(path) as archive:
+def _read_zip(file: BinaryIO) -> Any:
+    with zipfile.ZipFile(file) as archive:
         root = archive.namelist()[0].partition("/")[0]
 
         def storage(pid: Any) -> _Storage:
@@ -84,19 +94,20 @@ def _read_zip(path: Path) -> Any:
         return _Unpickler(io.BytesIO(archive.read(f"{root}/data.pkl")), storage).load()
 
 
-def _read_legacy(path: Path) -> Any:
+def _read_legacy(file: BinaryIO) -> Any:
     storages: dict[str, _Storage] = {}
 
     def storage(pid: Any) -> _Storage:
         _, dtype, key, *_ = pid
         return storages.setdefault(key, _Storage(dtype))
 
-    with path.open("rb") as file:
-        for _ in range(LEGACY_HEAD):
-            pickle.Unpickler(file).load()
-        content = _Unpickler(file, storage).load()
-        for key in _Unpickler(file, storage).load():
-            held = storages[key]
-            count = int.from_bytes(file.read(8), "little")
-            held.numbers = np.frombuffer(file.read(count * held.dtype.itemsize), held.dtype)
+    begins = [_Unpickler(file).load() for _ in range(2)]
+    if begins != [LEGACY_MAGIC, LEGACY_VERSION]:
+        raise CheckpointError("not a file of torch.save")
+    _Unpickler(file).load()
+    content = _Unpickler(file, storage).load()
+    for key in _Unpickler(file).load():
+        held = storages[key]
+        count = int.from_bytes(file.read(8), "little")
+        held.numbers = np.frombuffer(file.read(count * held.dtype.itemsize), held.dtype)
     return content

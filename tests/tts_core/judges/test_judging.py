@@ -48,7 +48,7 @@ def test_quality_is_of_samples_within_full_scale(monkeypatch: pytest.MonkeyPatch
             return Scores(float(samples.min()), float(samples.max()), 0.0)
 
     monkeypatch.setattr(judging, "DnsMos", Ear)
-    monkeypatch.setattr(judging.wheels, "installed", lambda wheel: Path())
+    monkeypatch.setattr(judging.wheels, "content", lambda wheel: b"")
     figures = measures()["quality"].build()(Row("a", Path()), np.array([-3, 0.5, 2], np.float32))
     assert figures == {"dnsmos_speech": -1, "dnsmos_background": 1, "dnsmos_overall": 0}
 
@@ -66,7 +66,7 @@ def test_likeness_is_that_to_the_reference(tmp_path: Path, monkeypatch: pytest.M
             return np.array([1, 0] if len(samples) == 100 else [0.6, 0.8])
 
     monkeypatch.setattr(judging, "VoiceEncoder", Ear)
-    monkeypatch.setattr(judging.wheels, "installed", lambda wheel: Path())
+    monkeypatch.setattr(judging.wheels, "content", lambda wheel: b"")
     write_audio(tmp_path / "ref.wav", np.full(200, 0.1, np.float32), 16000)
     judge, row = measures()["likeness"].build(), Row("a", Path(), None, tmp_path / "ref.wav")
     spoken = np.zeros(100, np.float32)

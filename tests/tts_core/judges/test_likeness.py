@@ -18,7 +18,7 @@ def speech(seconds: float, seed: int) -> np.ndarray:
 
 def test_the_lstm_is_torchs(tmp_path: Path) -> None:
     lstm = weights.voice_encoder(tmp_path / "a.pt")
-    encoder, sound = VoiceEncoder(tmp_path / "a.pt"), speech(2.5, 1)
+    encoder, sound = VoiceEncoder((tmp_path / "a.pt").read_bytes()), speech(2.5, 1)
     mels = torch.from_numpy(utterance_slices(sound, N_MELS))
 
     def oracle(dtype: torch.dtype) -> np.ndarray:
@@ -39,7 +39,7 @@ def test_the_lstm_is_torchs(tmp_path: Path) -> None:
 
 def test_a_voice_is_like_itself_whatever_its_level(tmp_path: Path) -> None:
     weights.voice_encoder(tmp_path / "a.pt")
-    encoder, sound = VoiceEncoder(tmp_path / "a.pt"), speech(2, 2)
+    encoder, sound = VoiceEncoder((tmp_path / "a.pt").read_bytes()), speech(2, 2)
     quiet = np.concatenate([np.zeros(8000), sound * 1e-3, np.zeros(4000)]).astype(np.float32)
     loud = encoder.embed(sound * np.float32(0.2))
     assert cosine(loud, loud) == pytest.approx(1)

@@ -51,9 +51,10 @@ def original(name: str) -> Any:
     return pytest.importorskip(name, reason=f"{name} is not installed")
 
 
-def weights(which: wheels.Weights) -> Path:
+def weights(which: wheels.Weights) -> bytes:
     """The file inside the original's package."""
-    return next(path for folder in sys.path if (path := Path(folder) / which.member).is_file())
+    paths = (Path(folder) / which.member for folder in sys.path)
+    return next(path.read_bytes() for path in paths if path.is_file())
 
 
 def test_distillmos(recordings: list[np.ndarray]) -> None:
