@@ -18,19 +18,14 @@ LARGEST_PICKLE = 16 << 20  # bytes without the tensors; published files have at 
 MOST_OPCODES = 2_000_000
 MOST_WORK = 10**9  # opcodes times containers that are used again: each use may copy one of them
 MOST_BYTES = 16 << 20  # of byte strings, together
+PROTOCOLS = (2, 3)  # that torch.load(weights_only=True) reads
+SAVE_AGAIN = "where you trust it, load it with weights_only=False and save its tensors again"
 
-STORAGES = {
-    "torch DoubleStorage": 8,
-    "torch LongStorage": 8,
-    "torch FloatStorage": 4,
-    "torch IntStorage": 4,
-    "torch HalfStorage": 2,
-    "torch BFloat16Storage": 2,
-    "torch ShortStorage": 2,
-    "torch CharStorage": 1,
-    "torch ByteStorage": 1,
-    "torch BoolStorage": 1,
-}  # name → bytes of a number
+_NUMBERS = {"Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2}
+_NUMBERS |= {"Char": 1, "Byte": 1, "Bool": 1}
+STORAGES = {  # name → bytes of a number; those of torch.cuda are in files of torch < 0.4
+    f"{module} {kind}Storage": size for module in ("torch", "torch.cuda") for kind, size in _NUMBERS.items()
+}
 CONTAINERS = ("omegaconf.dictconfig DictConfig", "omegaconf.listconfig ListConfig")
 VALUES = tuple(f"omegaconf.nodes {kind}Node" for kind in ("Any", "String", "Integer", "Float", "Boolean"))
 METADATA = ("omegaconf.base ContainerMetadata", "omegaconf.base Metadata")
@@ -39,9 +34,10 @@ TYPES = (  # in OmegaConf's records of the values that it allows; never called
     *(f"__builtin__ {kind}" for kind in ("dict", "list", "int", "long", "float", "str", "unicode", "bool")),
     *(f"builtins {kind}" for kind in ("dict", "list", "int", "float", "str", "bool")),
 )
-_TENSOR, _BYTES = "torch._utils _rebuild_tensor_v2", "_codecs encode"
+_TENSORS = ("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor")  # the latter of torch < 0.4
+_BYTES = "_codecs encode"
 _ORDERED, _DEFAULT = "collections OrderedDict", "collections defaultdict"
-_PROVED = {*STORAGES, *CONTAINERS, *VALUES, *METADATA, *TYPES, _TENSOR, _BYTES, _ORDERED, _DEFAULT}
+_PROVED = {*STORAGES, *CONTAINERS, *VALUES, *METADATA, *TYPES, *_TENSORS, _BYTES, _ORDERED, _DEFAULT}
 # names that torch takes as well, at a cost that depends on the values
 _DOUBTFUL = {
     *("collections Counter", "__builtin__ set", "__builtin__ complex", "__builtin__ bytearray"),
@@ -77,6 +73,8 @@ def measure(data: bytes | BinaryIO) -> Bounds:
     """
     walk, count = _Walk(), 0
     for count, (opcode, argument, place) in enumerate(pickletools.genops(data), 1):
+        if count == 1 and opcode.name != "PROTO":
+            raise other_protocol("0 or 1")
         if count > MOST_OPCODES or (place or 0) > LARGEST_PICKLE:
             raise CheckpointError(
                 f"refused: more than {MOST_OPCODES} opcodes, or {LARGEST_PICKLE} bytes of them"
@@ -105,8 +103,8 @@ class _Walk:
         """Follow one opcode."""
         match opcode:
             case "PROTO":
-                if argument != 2:
-                    raise CheckpointError(f"refused: pickle protocol {argument}, torch.save writes 2")
+                if argument not in PROTOCOLS:
+                    raise other_protocol(argument)
             case "MARK":
                 self._marks.append(len(self._stack))
             case "NONE" | "NEWTRUE" | "NEWFALSE" | "BINFLOAT":
@@ -117,6 +115,11 @@ class _Walk:
                 self._push("number", argument)
             case "BINUNICODE":
                 self._push("text", argument)
+            case "SHORT_BINSTRING":  # a text of Python 2
+                self._push("text", argument.encode("latin-1").decode("utf-8"))
+            case "BINSTRING" | "SHORT_BINBYTES" | "BINBYTES":
+                kind = "a long text of Python 2" if opcode == "BINSTRING" else "a byte string of protocol 3"
+                raise CheckpointError(f"refused: {kind}, which torch cannot read without code; {SAVE_AGAIN}")
             case "EMPTY_DICT" | "EMPTY_LIST":
                 self._push("container")
             case "EMPTY_TUPLE":
@@ -202,6 +205,12 @@ class _Walk:
     def _name(self, name: str) -> None:
         if name not in _PROVED | _DOUBTFUL:
             asked = name.replace(" ", ".", 1)
+            if name.startswith("torch") and name.endswith("Storage"):
+                raise CheckpointError(f"refused: it has tensors of {asked:.160}, which are not read")
+            if name.startswith("torch.nn.modules."):
+                raise CheckpointError(
+                    f"refused: a whole module, with its code ({asked:.160}); save its state_dict instead"
+                )
             raise CheckpointError(f"refused: the pickle asks for {asked:.160}, which is code and not weights")
         if name in _DOUBTFUL:
             self._doubt(f"it asks for {name.replace(' ', '.', 1)}")
@@ -216,7 +225,7 @@ class _Walk:
     def _call(self, function: _Item, arguments: _Item) -> None:
         name = function.content if function.kind == "name" else None
         given = arguments.content if arguments.kind == "tuple" else []
-        if name == _TENSOR:
+        if name in _TENSORS:
             self._check_tensor(given)
         elif name == _BYTES:
             self._check_octets(given)
@@ -271,6 +280,14 @@ class _Walk:
                 self._push("storage")
             case _:
                 raise CheckpointError("refused: the pickle refers to something that is no storage")
+
+
+def other_protocol(number: object) -> CheckpointError:
+    """Build the error for a pickle of a protocol that is not read."""
+    return CheckpointError(
+        f"refused: pickle protocol {number}; only {PROTOCOLS[0]}, which torch.save writes, and "
+        f"{PROTOCOLS[1]} are read; {SAVE_AGAIN}"
+    )
 
 
 def _is_type(item: _Item) -> bool:

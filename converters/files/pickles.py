@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from converters.files.old_head import read_head
 from converters.files.pickle_bounds import Bounds, measure
 from converters.files.pickle_child import try_in_child
 from converters.files.pieces import pieces
@@ -33,11 +34,10 @@ from tts_core.files.header import MOST_AXES
 from tts_core.files.regular import check_unchanged, identity, opened
 
 PICKLES = (".pth", ".pt", ".bin", ".th")
-SHARING = 4  # times the file's size that its tensors may take where they share storages
+SHARING = 4  # times the file's size that its tensors may take where they share or repeat storages
+SPARE = 64 << 20  # bytes that they may take in any case
 _INSIDE = ("state_dict", "model", "model_state")  # entries of a pickled dict that may contain its tensors
 _NOTHING_RUN = "nothing of it was run"
-# the beginning of a file of torch < 1.6: pickles of a number and of the format's version
-_OLD = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."
 
 _DTYPES = {
     **{"torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"},
@@ -155,8 +155,7 @@ def _bounds(path: Path) -> Bounds:
 def _measure_old(path: Path) -> Bounds:
     """Measure a file of torch < 1.6: pickles of the machine, of the tensors and of the storages' order."""
     with opened(path) as file:
-        if file.read(len(_OLD)) != _OLD:
-            raise CheckpointError("refused: not a file that torch.save wrote")
+        read_head(file)
         size = path.stat().st_size
         with open(file.fileno(), "rb", closefd=False) as buffered:
             machine, bounds, order = measure(buffered), measure(buffered), measure(buffered)
@@ -205,7 +204,7 @@ def _holder(content: Mapping[Any, Any]) -> str | None:
 
 
 def _check_tensors(tensors: Mapping[Any, Any]) -> None:
-    """Raise CheckpointError for values that are no plain tensors, or larger than their storages."""
+    """Raise CheckpointError for values that are no plain tensors."""
     import torch
 
     for name, value in tensors.items():
@@ -215,8 +214,6 @@ def _check_tensors(tensors: Mapping[Any, Any]) -> None:
             raise CheckpointError(f"{name} is not a plain dense tensor")
         if value.ndim > MOST_AXES:
             raise CheckpointError(f"{name} has {value.ndim} axes; at most {MOST_AXES} are supported")
-        if value.nbytes > value.untyped_storage().nbytes():
-            raise CheckpointError(f"corrupt: {name} repeats its storage, which is smaller than itself")
 
 
 def _check_sizes(tensors: Mapping[str, Any], size: int) -> None:
@@ -224,9 +221,15 @@ def _check_sizes(tensors: Mapping[str, Any], size: int) -> None:
     storages = {
         each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in tensors.values()
     }
+    if (held := sum(storages.values())) > size:
+        raise CheckpointError(f"corrupt: its storages take {held} bytes, the file {size}")
     total = sum(each.nbytes for each in tensors.values())
-    if sum(storages.values()) > size or total > SHARING * size:
-        raise CheckpointError(f"corrupt: its tensors take {total} bytes, the file {size}")
+    if total > max(SHARING * size, SPARE):
+        largest = max(tensors, key=lambda name: tensors[name].nbytes)
+        raise CheckpointError(
+            f"refused: its tensors take {total} bytes, the file {size}: {largest:.80} and others are "
+            "expanded or share storages; save clones of them"
+        )
 
 
 def _describe(fault: Exception) -> str:

@@ -37,11 +37,17 @@ def read_archive(path: Path) -> Archive:
                 raise CheckpointError(f"{path}: corrupt: it contains the same member twice")
             if len(members) > _MOST_MEMBERS:
                 raise CheckpointError(f"{path}: {len(members)} members; at most {_MOST_MEMBERS} are read")
+            first = next(iter(members)).partition("/")[0]
+            if f"{first}/constants.pkl" in members and any(n.startswith(f"{first}/code/") for n in members):
+                raise CheckpointError(
+                    f"{path}: a TorchScript program, which is code and not weights; load it with "
+                    "torch.jit.load and save its state_dict with torch.save"
+                )
             if any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
                 raise CheckpointError(
                     f"{path}: it was compressed after saving, which torch does not do; unpack and resave it"
                 )
-            folder = next(iter(members)).partition("/")[0] + "/"
+            folder = f"{first}/"
             described = members.get(f"{folder}data.pkl")
             if described is None:
                 raise CheckpointError(

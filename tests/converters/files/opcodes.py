@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 START = b"\x80\x02"
+# the beginning of a file of torch < 1.6: two pickles
+OLD_HEAD = pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(1001, 2)
 ORDERED = b"ccollections\nOrderedDict\n"
 REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
 ENCODE = b"c_codecs\nencode\n"
@@ -46,10 +49,10 @@ def tensor(shape: Sequence[int] = (4,), strides: Sequence[int] = (1,), held: byt
     return REBUILD + b"(" + held + b"K\x00" + sizes(shape) + sizes(strides) + b"\x89" + ORDERED + b")RtR"
 
 
-def write_zip(path: Path, pickle: bytes, **storages: bytes) -> Path:
+def write_zip(path: Path, description: bytes, **storages: bytes) -> Path:
     """A file of torch.save. storages: by key, after an underscore."""
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x/data.pkl", pickle)
+        archive.writestr("x/data.pkl", description)
         archive.writestr("x/byteorder", "little")
         for key, content in ({"_0": bytes(16)} | storages).items():
             archive.writestr(f"x/data/{key.removeprefix('_')}", content)

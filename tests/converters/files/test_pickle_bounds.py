@@ -178,10 +178,71 @@ def test_no_opcode_reaches_below_the_mark(opcode):
         pickle.loads(above + b".")
 
 
-@pytest.mark.parametrize("protocol", [0, 3, 4, 5])
+@pytest.mark.parametrize("protocol", [0, 1, 4, 5])
 def test_other_protocols(protocol):
-    with pytest.raises(CheckpointError, match="refused"):
+    name = str(protocol) if protocol > 1 else "0 or 1"
+    with pytest.raises(CheckpointError, match=f"^refused: pickle protocol {name}; only 2, .* and 3 are read"):
         measure(pickle.dumps({"a": 1, "b": [2.5]}, protocol))
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_protocols_2_and_3_are_proved(protocol):
+    assert measure(pickle.dumps({"a": 1, "b": [2.5, "text", True, None, 1 << 40]}, protocol)).doubt is None
+
+
+def short(content: bytes) -> bytes:
+    """A text as Python 2 writes it."""
+    return b"U" + bytes([len(content)]) + content
+
+
+def test_texts_of_python_2_are_keys_and_names():
+    held = (
+        b"("
+        + short(b"storage")
+        + b"ctorch.cuda\nHalfStorage\n"
+        + short(b"0")
+        + short(b"cuda:0")
+        + b"K\x04NtQ"
+    )
+    bounds = measure(START + entries(short("\u00e9".encode()), tensor(held=held)) + b".")
+    assert (bounds.doubt, bounds.storages) == (None, {"0": 8})
+    assert "torch.cuda HalfStorage" in bounds.names
+
+
+def test_bytes_of_python_2_that_are_no_text_are_damage():
+    with pytest.raises(ValueError, match="utf-8"):
+        measure(START + entries(short(b"\xff"), b"N") + b".")
+
+
+@pytest.mark.parametrize(
+    ("pickled", "said"),
+    [
+        (b"T\x01\x00\x00\x00a", "a long text of Python 2"),
+        (b"C\x01a", "a byte string of protocol 3"),
+        (b"B\x01\x00\x00\x00a", "a byte string of protocol 3"),
+    ],
+)
+def test_strings_that_torch_does_not_read_are_named(pickled, said):
+    with pytest.raises(
+        CheckpointError, match=f"refused: {said}, which torch cannot read without code; where"
+    ):
+        measure(START + pickled + b".")
+
+
+def test_the_first_tensors_of_torch_are_proved():
+    rebuild = b"ctorch._utils\n_rebuild_tensor\n(" + storage() + b"K\x00K\x04\x85K\x01\x85tR"
+    assert measure(START + entries(text("a"), rebuild) + b".").doubt is None
+    with pytest.raises(CheckpointError, match="33 axes"):
+        measure(
+            START + b"ctorch._utils\n_rebuild_tensor\n(" + storage() + b"K\x00(" + b"K\x01" * 33 + b"t)tR."
+        )
+
+
+@pytest.mark.parametrize("kind", ["torch ComplexFloatStorage", "torch.storage UntypedStorage"])
+def test_types_of_numbers_that_are_not_read_are_named(kind):
+    module, _, name = kind.partition(" ")
+    with pytest.raises(CheckpointError, match=rf"it has tensors of {module}\.{name}, which are not read"):
+        measure(START + f"c{module}\n{name}\n.".encode())
 
 
 def test_a_file_is_left_after_the_pickle():

@@ -8,7 +8,7 @@ import pytest
 from converters.files import pickle_child, pickles
 from converters.files.pickle_child import try_in_child
 from converters.files.pickles import TorchCheckpoint
-from tests.converters.files.opcodes import START, entries, tensor, text, write_zip
+from tests.converters.files.opcodes import OLD_HEAD, START, entries, tensor, text, write_zip
 from tests.converters.files.test_pickles import save, used_again
 from tts_core.errors import CheckpointError, ResourceError
 
@@ -96,6 +96,6 @@ def test_each_pickle_of_an_old_file_may_be_doubted(tmp_path, monkeypatch, doubtf
     parts = [entries(), entries(text("a"), tensor()), b"]"]
     parts[doubtful] = entries(text("x"), used_again(2))
     path = tmp_path / "x.pth"
-    path.write_bytes(pickles._OLD + b"".join(START + part + b"." for part in parts) + bytes(16))
+    path.write_bytes(OLD_HEAD + b"".join(START + part + b"." for part in parts) + bytes(16))
     TorchCheckpoint(path)
     assert tried == [path]

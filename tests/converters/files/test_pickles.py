@@ -254,10 +254,13 @@ HUNGRY = {
         "byte strings",
     ),
     "axes": (entries(text("a"), tensor([1] * 100_000, [1] * 100_000)), "100000 axes; at most 32"),
-    "strides of 0": (entries(text("a"), tensor([20_000, 20_000], [0, 0])), "a repeats its storage"),
+    "strides of 0": (
+        entries(text("a"), tensor([20_000, 20_000], [0, 0])),
+        "its tensors take 1600000000 bytes, the file",
+    ),
     "one storage many times": (
-        entries(*(text(f"a{i}") + tensor([4000], [1], storage("1", 4000)) for i in range(100))),
-        "its tensors take 1600000 bytes",
+        entries(*(text(f"a{i}") + tensor([4000], [1], storage("1", 4000)) for i in range(5000))),
+        "its tensors take 80000000 bytes",
     ),
     "a list of lists": (
         entries(text("state_dict"), entries(text("a"), tensor()), text("b"), doubled(40)),
@@ -299,24 +302,43 @@ def test_a_tensor_may_be_shared_by_a_few_names(tmp_path):
     assert len(TorchCheckpoint(save(tmp_path, {"a": tied, "b": tied, "c": tied})).shapes) == 3
 
 
+@pytest.mark.usefixtures("no_child")
+@pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize(
     ("count", "shape", "strides"),
-    [(1, (2,), (0,)), (1, (1000, 1000), (0, 0)), (6, (7,), (0,)), (6, (4, 2), (0, 1)), (6, (3, 3), (2, 0))],
+    [
+        (1, (2,), (0,)),
+        (1, (1000, 1000), (0, 0)),
+        (6, (7,), (0,)),
+        (6, (4, 2), (0, 1)),
+        (6, (3, 3), (2, 0)),
+        (6, (4, 3), (1, 1)),
+        (6, (6,), (0,)),
+        (6, (3, 2), (0, 1)),
+        (1, (1, 1), (0, 0)),
+    ],
 )
-def test_a_tensor_that_repeats_its_storage_is_not_larger_than_it(tmp_path, count, shape, strides):
-    """A stride of 0 lets a few bytes of a file ask for any amount of memory."""
-    held = torch.arange(count, dtype=torch.float32)
-    said = refusal(save(tmp_path, {"a": held.as_strided(shape, strides)}))
-    assert "corrupt: a repeats its storage" in said
+def test_an_expanded_tensor_is_read(tmp_path, count, shape, strides, zipped):
+    view = torch.arange(1, count + 1, dtype=torch.float32).as_strided(shape, strides)
+    torch.save({"a": view}, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
+    checkpoint = TorchCheckpoint(tmp_path / "x.pt")
+    np.testing.assert_array_equal(checkpoint.read("a"), view.numpy())
+    pieces = np.concatenate([np.ravel(piece) for piece in checkpoint.pieces("a", 5)])
+    np.testing.assert_array_equal(pieces, view.numpy().ravel())
 
 
-@pytest.mark.parametrize(
-    ("count", "shape", "strides"), [(6, (6,), (0,)), (6, (3, 2), (0, 1)), (1, (1, 1), (0, 0))]
-)
-def test_a_tensor_that_repeats_a_part_of_its_storage_is_read(tmp_path, count, shape, strides):
-    view = torch.arange(count, dtype=torch.float32).as_strided(shape, strides)
-    found = TorchCheckpoint(save(tmp_path, {"a": view})).read("a")
-    np.testing.assert_array_equal(found, view.numpy())
+def test_what_expanded_tensors_take_is_bounded(tmp_path, monkeypatch):
+    """A stride of 0 lets a few bytes of a file ask for any amount of memory; it is named, and not corrupt."""
+    path = save(tmp_path, {"b": torch.ones(3), "a": torch.ones(1).expand(10**9)})
+    said = refusal(path)
+    assert f"refused: its tensors take 4000000012 bytes, the file {path.stat().st_size}: a and others" in said
+    assert "are expanded or share storages; save clones of them" in said
+    assert "corrupt" not in said
+    path = save(tmp_path, {"a": torch.ones(1).expand(10**6)})
+    monkeypatch.setattr(pickles, "SPARE", 4 * 10**6)
+    TorchCheckpoint(path)
+    monkeypatch.setattr(pickles, "SPARE", 4 * 10**6 - 1)
+    assert "its tensors take 4000000 bytes" in refusal(path)
 
 
 # damage
