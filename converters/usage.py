@@ -8,6 +8,8 @@ from difflib import SequenceMatcher
 import click
 from click.types import FloatParamType, IntParamType
 
+from tts_core.errors import did_you_mean
+
 QUOTES = "'\""
 
 
@@ -56,7 +58,9 @@ def nearest_flag(name: str, flags: Iterable[str]) -> str | None:
 def _no_command(name: str, context: click.Context) -> str:
     group = context.command
     names = group.list_commands(context) if isinstance(group, click.Group) else []
-    return f"{name.rstrip('.').strip(QUOTES)}: no such command; choose one of {', '.join(names)}"
+    name = name.rstrip(".").strip(QUOTES)
+    hint = did_you_mean(name, names) or f"choose one of {', '.join(names)}"
+    return f"{name}: no such command; {hint}"
 
 
 def _all_flags(context: click.Context) -> list[str]:

@@ -90,8 +90,10 @@ def read_config(folder: Path, *model_types: str) -> dict[str, Any]:
     return config
 
 
-def _no_config(folder: Path, kinds: Sequence[str]) -> NotFoundError:
+def _no_config(folder: Path, kinds: Sequence[str]) -> SpeechError:
     """Build the error for a folder that should contain a model, or a part of these kinds."""
+    if folder.exists() and not folder.is_dir():
+        return UsageError(f"model: {folder} is a file; give the folder that convert-weights wrote")
     what = "a folder without config.json" if folder.is_dir() else "no such folder"
     part = next((models.network(kind) for kind in kinds if models.network(kind).folder), None)
     if part is not None:

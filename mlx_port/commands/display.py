@@ -20,6 +20,19 @@ from tts_core.text.duration import expected_seconds
 
 FIRST_SECONDS = 1.0  # of speech: less of it is no measure of the rest
 LINE_SECONDS = 10.0  # between two lines where there is no terminal
+STAGES = {  # of the pipelines, in words
+    "loading": "loading the model",
+    "prompt": "reading the voice",
+    "speaker": "reading the voice",
+    "codec": "reading the voice",
+    "speech": "speaking",
+    "first stage": "coarse sound",
+    "second stage": "fine sound",
+    "AR": "coarse sound",
+    "NAR": "fine sound",
+    "decoder": "waveform",
+    "vocoder": "waveform",
+}
 BAR = "{desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}] {postfix}"
 
 
@@ -155,9 +168,10 @@ def open_display(request: Any, flags: Flags) -> Iterator[Display]:
 
 def stage(now: Progress) -> str:
     """Name the stage and its step."""
+    name = STAGES.get(now.stage, now.stage)
     if not now.step:
-        return now.stage
-    return f"{now.stage} {min(now.step, now.steps or now.step)}" + (f" of {now.steps}" if now.steps else "")
+        return name
+    return f"{name} {min(now.step, now.steps or now.step)}" + (f" of {now.steps}" if now.steps else "")
 
 
 def speech(now: Progress) -> str:

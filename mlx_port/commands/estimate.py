@@ -22,12 +22,8 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
 
 
 @click.command()
-@click.option(
-    "--model",
-    metavar="SRC",
-    help="Folder, file or published name of a model, converted or not; nothing is downloaded.  "
-    "[default: the embedded voice]",
-)
+@click.argument("place", metavar="[SRC]", required=False)
+@click.option("--model", metavar="SRC", help="SRC by a flag.")
 @click.option(
     "--codec", metavar="SRC", help="Codec, if SRC does not contain it.  [default: the published one]"
 )
@@ -65,11 +61,16 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
 @click.option("--json", "as_json", is_flag=True, help="Print bytes as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def estimate(**flags: Any) -> None:
-    """Estimate the peak memory of a model on each backend."""
+    """Estimate the peak memory of a model on each backend.
+
+    SRC: folder, file, published name or name (dia, mars5) of a model, converted or not; nothing is downloaded.
+    Without one, the embedded voice.
+    """
     _run(**flags)
 
 
 def _run(
+    place: str | None,
     model: str | None,
     codec: str | None,
     text: str | None,
@@ -90,6 +91,9 @@ def _run(
     from tts_core.memory.terms import BACKENDS
     from tts_core.printable import json_text, lines
 
+    if place is not None and model is not None:
+        raise UsageError("SRC: given twice; leave SRC or --model out")
+    model = place if model is None else model
     found = read_model(model, codec)
     quantization = found.quantization
     if quantize or q_bits or q_group_size or q_mode:
@@ -134,9 +138,10 @@ def read_model(model: str | None, codec: str | None) -> Found:
     here, known = Path(model).expanduser().exists(), []
     for name in models.NAMES:
         sizes = models.model(name).sizes
-        known += sizes
-        if model in sizes and not here:
-            return Found(name, sizes[model], models.model(name).published_dtype, None)
+        known += [name, *sizes]
+        size = next(iter(sizes)) if model == name else model
+        if size in sizes and not here:
+            return Found(name, sizes[size], models.model(name).published_dtype, None)
     try:
         found = open_published([model], codec=codec, offline=True)
         return _of_parts(str(found.model), found.parts)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
 import click
 
-from tts_core.models import NAMES
-from tts_core.options import Info, info, options_class
+from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
 from tts_core.printable import counted
 
 
@@ -40,53 +38,9 @@ class Flags:
     quiet: bool
 
 
-def option_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add a flag for every option of every model; options of the same name share a flag and its type."""
-    found: dict[str, tuple[Info, str, dict[str, list[str]]]] = {}
-    for model in NAMES:
-        for field in fields(options_class(model)):
-            known = info(field)
-            if known.flags:
-                helps = found.setdefault(field.name, (known, str(field.type), {}))[2]
-                helps.setdefault(known.help, []).append(model)
-    for name, (known, kind, helps) in reversed(found.items()):
-        add = click.option(*known.flags, f"option_{name}", help=_help(helps), **_type(known, kind))
-        command = add(command)
-    return command
-
-
-def chosen_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Divide a command's flags: the model's options that are given, by name, and all others."""
-    prefix = "option_"
-    options = {
-        name.removeprefix(prefix): value
-        for name, value in given.items()
-        if name.startswith(prefix) and value is not None
-    }
-    return options, {name: value for name, value in given.items() if not name.startswith(prefix)}
-
-
-def _help(helps: Mapping[str, Sequence[str]]) -> str:
-    """Build a flag's help. helps: models by help text."""
-    if len(helps) > 1:
-        return " ".join(f"{', '.join(models)}: {text}" for text, models in helps.items())
-    [(text, models)] = helps.items()
-    return text if len(models) == len(NAMES) else f"{text} ({', '.join(models)})"
-
-
-def _type(known: Info, kind: str) -> dict[str, Any]:
-    """Arguments of `click.option` for an option of this type."""
-    if kind.startswith("bool"):
-        return {"is_flag": True, "default": None}
-    if kind.startswith("int"):
-        return {"type": int}
-    if kind.startswith("float"):
-        return {"type": float}
-    return {"type": click.Choice(known.choices)}
-
-
-@click.command(context_settings={"allow_extra_args": True})
-@click.option("-t", "--text", help="Text to speak; in Dia's, [S1] and [S2] begin a turn. '-' or none: stdin.")
+@click.command(cls=ModelCommand)
+@click.argument("words", metavar="[TEXT]", nargs=-1)
+@click.option("-t", "--text", help="TEXT by a flag.  [default: stdin, as '-']")
 @click.option(
     "--model",
     metavar="PATH",
@@ -132,18 +86,26 @@ def _type(known: Info, kind: str) -> dict[str, Any]:
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--quiet", is_flag=True, help="Print no progress and no report.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-@click.pass_context
-def generate(context: click.Context, **given: Any) -> None:
-    """Speak a text.
+def generate(**given: Any) -> None:
+    """Speak TEXT.
 
-    Options that are not given take the model's defaults.
+    In Dia's texts, [S1] and [S2] begin a turn. Options that are not given take the model's defaults.
     """
-    if context.args:
-        words = counted(len(context.args), "word")
-        raise click.UsageError(f'text: {words} without a flag; put the whole text in quotes: --text "..."')
+    given["text"] = _text(given.pop("words"), given["text"])
     for name in ("model", "voice", "output", "captions"):
         if given[name] == "":
             raise click.UsageError(f"{name}: empty; give a name, or leave --{name} out")
     speak = import_module("mlx_port.commands.speak").speak
     options, rest = chosen_options(given)
     speak(Flags(options=options, **rest))
+
+
+def _text(words: tuple[str, ...], flag: str | None) -> str | None:
+    """Choose the text: the only argument, or --text. Raises click's UsageError for more."""
+    if not words:
+        return flag
+    besides = "" if flag is None else " besides --text"
+    if besides or len(words) > 1:
+        found = counted(len(words), "word") + besides
+        raise click.UsageError(f'text: {found}; put the whole text in quotes: mlx-port generate "..."')
+    return words[0]

@@ -15,14 +15,20 @@ from tts_core.printable import counted, json_text, one_line
 if TYPE_CHECKING:
     from mlx_port.commands.collect import Spoken
 
+ABOUT = 1.1  # a factor that nobody hears
+
 
 def speed(real_time_factor: float) -> str:
-    """Format a real-time factor."""
+    """Describe a real-time factor in words."""
     if not 0 < real_time_factor < math.inf:
-        return f"RTF {real_time_factor:.2f}"
-    faster = real_time_factor < 1
-    times = 1 / real_time_factor if faster else real_time_factor
-    return f"RTF {real_time_factor:.2f} ({times:.1f}x {'faster' if faster else 'slower'} than real time)"
+        return "of unknown speed"
+    if 1 / ABOUT < real_time_factor < ABOUT:
+        words = "about real time"
+    elif real_time_factor < 1:
+        words = f"{1 / real_time_factor:.1f} times faster than real time"
+    else:
+        words = f"{real_time_factor:.1f} times slower than real time"
+    return f"{words} (RTF {real_time_factor:.2f})"
 
 
 def report(spoken: Spoken, flags: Flags, notes: Sequence[str]) -> None:

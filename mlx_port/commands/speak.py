@@ -104,6 +104,9 @@ def read_prompt(flags: Flags, model: Model) -> Prompt | None:
         if sounds or texts:
             raise UsageError("voice: it brings its recording; leave --ref-audio and --ref-text out")
         return fitted(VoiceStore(voices_folder()).prompt(flags.voice), flags.voice, model)
+    for sound in sounds:
+        if not os.path.lexists(sound):
+            raise not_there("ref-audio", sound)
     if model.transcript == "unused" and texts:
         raise UsageError(f"ref-text: {model.name} takes no --ref-text; leave it out")
     for said in texts:
@@ -193,6 +196,11 @@ def open_model(model: str | None, backend: Literal["mlx", "torch"], dtype: str |
 
         return open_parts(converted_voice(), dtype=dtype)
     folder, on_hub = Path(model).expanduser(), _looks_like_a_repository(model)
+    if model in NAMES and not folder.exists():
+        example = next(iter(model_of(model).sizes))
+        raise NotFoundError(
+            f"model: {model} is a model's name; convert its weights: convert-weights {example} NEW_FOLDER"
+        )
     if not folder.exists() and not on_hub:
         raise not_there("model", folder)
     if backend == "torch":

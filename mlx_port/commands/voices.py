@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -34,16 +35,19 @@ def add(name: str, samples: tuple[str, ...], texts: tuple[str, ...], consent: st
     SAMPLE: a sound file of one speaker, 5 to 10 s long; for Dia's second speaker, another one.
     """
     from tts_core.audio.files import read_audio_at_its_rate
-    from tts_core.errors import UsageError
+    from tts_core.errors import UsageError, not_there
     from tts_core.printable import counted, one_line
 
+    for sample in samples:
+        if not os.path.lexists(sample):
+            raise not_there("audio", sample)
     if texts and len(texts) != len(samples):
         raise UsageError(
             f"text: {len(texts)} given for {counted(len(samples), 'recording')}; give one for each"
         )
     recordings = [read_audio_at_its_rate(sample) for sample in samples]
     voice = _store().add(name, recordings, texts or [None] * len(samples), consent)
-    click.echo(one_line(f"{voice.name}: {sum(voice.seconds):.1f} s"))
+    click.echo(one_line(f"{voice.name}: added, {sum(voice.seconds):.1f} s"))
 
 
 @voices.command("list")

@@ -11,6 +11,7 @@ from tts_core.text.alphabet import known_text
 from tts_core.text.rules import NO_RULES, TextRules
 
 ADVISED_SECONDS = 5.0  # of speech at least, by Dia's authors
+_TAG = re.compile(r"\[[Ss][12]\]")
 _OPENING_TAG = re.compile(
     r"(?:\s|\[\s*+pause[^\[\]]*+\]|<[^<>]*+>)*+\[[Ss][12]\]", re.IGNORECASE
 )  # after pauses
@@ -37,13 +38,14 @@ def readable(where: str, text: str, rules: TextRules, options: DiaOptions) -> st
 
 
 def notes(text: str, seconds: float, rules: TextRules, *, continues: bool) -> tuple[str, ...]:
-    """Remarks for the caller, a line each: a tag that was added, and the authors' advice for short texts.
+    """Remarks for the caller, a line each: a tag that was added before others, the authors' advice for short
+    texts.
 
     seconds: expected.  rules: of the folder; those that add end marks are made for short texts.
     continues: the text goes on after a transcript.
     """
     found = []
-    if not continues and not _OPENING_TAG.match(text):
+    if not continues and _TAG.search(text) and not _OPENING_TAG.match(text):
         found.append(f"text: no speaker's tag at its start, {TAGS[0]} speaks it")
     if seconds < ADVISED_SECONDS and not rules.ends:
         advice = f"text: about {seconds:.1f} s of speech; Dia's authors advise 5 to 20 s"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import click
 
-from mlx_port.commands.generate import chosen_options, option_flags
+from mlx_port.commands.model_flags import ModelCommand, chosen_options, option_flags
 
 FORMATS = ("flac", "wav", "mp3", "opus")
 
@@ -41,7 +41,7 @@ class Flags:
     options: dict[str, Any]
 
 
-@click.command()
+@click.command(cls=ModelCommand)
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="PATH", help="Folder for sounds and manifest.")
 @click.option("--model", metavar="PATH", help="As of generate.  [default: the embedded voice]")

@@ -32,9 +32,9 @@ def test_a_bar_at_a_terminal_names_stages_and_speed(pipeline, capsys, monkeypatc
     terminal = stderr(monkeypatch, Terminal())
     assert run(capsys, "-t", "Hum.")[0] == 0
     shown = terminal.getvalue()
-    assert "loading   0%|" in shown
-    assert "speech" in shown
-    assert "1.0 of about 0 s of speech, RTF 0.42 (2.4x faster than real time)" in shown
+    assert "loading the model   0%|" in shown
+    assert "speaking" in shown
+    assert "1.0 of about 0 s of speech, 2.4 times faster than real time (RTF 0.42)" in shown
     assert shown.endswith("\r"), "the bar is removed"
 
 
@@ -47,7 +47,7 @@ def test_the_bar_is_that_of_the_stage_where_its_steps_are_known(pipeline, capsys
 
     monkeypatch.setattr(pipeline, "_pieces", pieces)
     assert run(capsys, "-t", "Hum.")[0] == 0
-    assert "NAR 30 of 200  15%|" in terminal.getvalue()
+    assert "fine sound 30 of 200  15%|" in terminal.getvalue()
     assert "0.0 of about 8 s of speech" in terminal.getvalue()
 
 
@@ -63,10 +63,10 @@ def test_a_line_now_and_then_without_a_terminal(pipeline, capsys, monkeypatch):
     monkeypatch.setattr(display, "LINE_SECONDS", 0.0)
     err = run(capsys, "-t", "Hum.")[2]
     assert err.splitlines() == [
-        "0 s: loading, 0.0 of about 0 s of speech",
-        "0 s: speech, 0.0 of about 0 s of speech",
-        "0 s: speech, 0.5 of about 0 s of speech",
-        "0 s: speech, 1.0 of about 0 s of speech",
+        "0 s: loading the model, 0.0 of about 0 s of speech",
+        "0 s: speaking, 0.0 of about 0 s of speech",
+        "0 s: speaking, 0.5 of about 0 s of speech",
+        "0 s: speaking, 1.0 of about 0 s of speech",
     ]
 
 
@@ -115,8 +115,8 @@ def test_words_of_the_display():
         "120 min",
         "2.5 h",
     ]
-    assert stage(Progress("AR", 0)) == "AR"
-    assert stage(Progress("AR", 0, None, 7)) == "AR 7"
-    assert stage(Progress("AR", 0, None, 9, 8)) == "AR 8 of 8", "the number is an estimate"
+    assert stage(Progress("AR", 0)) == "coarse sound"
+    assert stage(Progress("AR", 0, None, 7)) == "coarse sound 7"
+    assert stage(Progress("AR", 0, None, 9, 8)) == "coarse sound 8 of 8", "the number is an estimate"
     assert speech(Progress("AR", 1.25, None)) == "1.2 s of speech"
     assert speech(Progress("AR", 1.25, 20)) == "1.2 of about 20 s of speech"

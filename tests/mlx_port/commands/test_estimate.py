@@ -8,6 +8,7 @@ import pytest
 
 from tests.mlx_port.commands.running import run as run_command
 from tests.tiny.dia import dac_config, dac_weights, dia_config, dia_weights, write_published
+from tts_core import models
 from tts_core.dia.text import prepare, tokenize
 from tts_core.memory.terms import BACKENDS
 
@@ -43,6 +44,12 @@ def test_a_published_model_needs_no_files(capsys):
     assert rows["weights"] == ["6,448"] * 6
     assert len(rows["total"]) == 6
     assert "codec weights: float32" in lines
+
+
+@pytest.mark.parametrize("model", ["dia", "mars5"])
+def test_a_models_name_is_that_of_its_first_published_size(capsys, model):
+    size = next(iter(models.model(model).sizes))
+    assert facts(capsys, model) == facts(capsys, "--model", model) == facts(capsys, "--model", size)
 
 
 Q8, Q4 = ("-q", "--q-bits", "8"), ("-q",)

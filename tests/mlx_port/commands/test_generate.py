@@ -12,7 +12,7 @@ import pytest
 from mlx_port.api import converted_voice
 from mlx_port.commands import main as cli
 from mlx_port.commands import report
-from tests.mlx_port.commands.fake import Speaker
+from tests.mlx_port.commands.fake import FakePipeline, Speaker
 from tests.mlx_port.commands.running import SECRET, open_embedded, refused
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
@@ -38,7 +38,7 @@ def test_a_sentence_is_written_and_reported(pipeline, capsys):
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "speech.wav: 1.50 s of speech, seed 7",
-        "RTF 0.42 (2.4x faster than real time)",
+        "2.4 times faster than real time (RTF 0.42)",
         "peak memory 0.12 GB",
     ]
     assert read_audio("speech.wav", 16000).shape == (24000,)
@@ -47,9 +47,11 @@ def test_a_sentence_is_written_and_reported(pipeline, capsys):
 @pytest.mark.parametrize(
     ("factor", "words"),
     [
-        (0.42, "RTF 0.42 (2.4x faster than real time)"),
-        (3.14, "RTF 3.14 (3.1x slower than real time)"),
-        (float("inf"), "RTF inf"),
+        (0.42, "2.4 times faster than real time (RTF 0.42)"),
+        (3.14, "3.1 times slower than real time (RTF 3.14)"),
+        (0.95, "about real time (RTF 0.95)"),
+        (1.09, "about real time (RTF 1.09)"),
+        (float("inf"), "of unknown speed"),
     ],
 )
 def test_real_time_factors_cannot_be_misread(factor, words):
@@ -265,11 +267,12 @@ def test_characters_outside_the_alphabet(pipeline, capsys, caplog):
     assert "at 25: left out" in caplog.text
 
 
-def test_a_missing_tag_is_noted(pipeline, capsys):
+def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
     note = "text: no speaker's tag at its start, [S1] speaks it\n"
-    assert run(capsys, "--text", SECRET)[1].endswith(note)
-    assert run(capsys, "--text", SECRET, "--quiet")[1] == ""
-    assert "tag" not in run(capsys, "--text", f"[s1] {SECRET}")[1]
+    assert run(capsys, "--text", f"{SECRET} [S2] No.")[1].endswith(note)
+    assert run(capsys, "--text", f"{SECRET} [S2] No.", "--quiet")[1] == ""
+    for plain in (SECRET, f"[s1] {SECRET}"):
+        assert "tag" not in run(capsys, "--text", plain)[1]
     assert json.loads(run(capsys, "--text", f"{SECRET} [S2] No.", "--json")[1])["notes"] == [note.strip()]
 
 
@@ -299,13 +302,35 @@ def test_a_missing_tag_is_noted(pipeline, capsys):
         (["--format", "mp3"], "format: a file has the format of its suffix; leave --format out"),
         (["--format", "mp33", "--output", "-"], "format: 'mp33' is not one of wav, flac, mp3, opus"),
         (["--ref-text", "Hello."], "ref-text: --ref-audio is missing"),
-        (["--ref-audio", "a.wav"], "ref-audio: --ref-text is missing; the model continues"),
         (["--no-such-flag"], "--no-such-flag: no such flag"),
-        (["more", "words"], "2 words without a flag; put the whole text in quotes"),
+        (["more", "words"], "text: 2 words besides --text; put the whole text in quotes"),
     ],
 )
 def test_flags_that_cannot_be_used(pipeline, capsys, flags, message):
     refused(capsys, pipeline, 2, message, "--text", SECRET, *flags)
+
+
+def test_one_argument_is_the_text(pipeline, capsys, monkeypatch):
+    assert run(capsys, "Hi.")[0] == 0
+    assert pipeline.texts == ["[S1] Hi."]
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"Ho.")))
+    assert run(capsys, "-")[0] == 0
+    assert pipeline.texts == ["[S1] Ho."]
+    with_rest = 'text: 2 words; put the whole text in quotes: mlx-port generate "..."'
+    refused(capsys, FakePipeline(), 2, with_rest, "Hello", SECRET)
+
+
+def test_a_file_is_not_a_model(pipeline, capsys, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    message = "model: model.safetensors is a file; give the folder that convert-weights wrote"
+    refused(capsys, pipeline, 2, message, "Hi.", "--model", "model.safetensors")
+
+
+def test_a_models_name_is_not_a_folder(pipeline, capsys):
+    message = (
+        "model: mars5 is a model's name; convert its weights: convert-weights CAMB-AI/MARS5-TTS NEW_FOLDER"
+    )
+    refused(capsys, pipeline, 3, message, "Hi.", "--model", "mars5")
 
 
 def test_an_unquoted_text_is_not_printed(pipeline, capsys):
@@ -366,7 +391,7 @@ def test_json(pipeline, capsys):
         "processing_time_seconds": pytest.approx(0.63),
         "stage_seconds": {},
         "peak_memory_usage": 123_000_000,
-        "notes": ["text: no speaker's tag at its start, [S1] speaks it"],
+        "notes": [],
     }
 
 

@@ -89,6 +89,49 @@ def test_generate_has_a_flag_for_every_option(model):
         assert shown == known.help or model in shown
 
 
+def shown(capsys, *arguments):
+    """The flags in a help, by section."""
+    assert cli.run([*arguments]) == 0
+    found: dict[str, list[str]] = {}
+    for line in capsys.readouterr().out.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            found[line[:-1]] = []
+        elif line.startswith("  -"):
+            found[[*found][-1]].append(line.split()[0].rstrip(","))
+    return found
+
+
+@pytest.mark.parametrize("command", ["generate", "batch"])
+@pytest.mark.parametrize("model", NAMES)
+def test_the_help_of_a_model_lists_its_options_only(capsys, model, command):
+    found = shown(capsys, command, "--help", "--model", model)
+    own = [
+        info(field).flags[0].partition("/")[0] for field in fields(options_class(model)) if info(field).flags
+    ]
+    assert {*found[f"Options of {model}"]} == {*own}
+    assert "--model" in found["Options"]
+    assert [*found] == ["Options", f"Options of {model}"]
+
+
+def test_the_help_of_a_converted_folder_is_its_models(capsys, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "mars5"}')
+    assert "Options of mars5" in shown(capsys, "generate", "--model", str(tmp_path), "--help")
+    assert "Options of dia2" in shown(capsys, "generate", "--model=nari-labs/Dia2-1B", "--help")
+    assert cli.run(["generate", "--model", str(tmp_path / "none"), "--help"]) == 3
+
+
+def test_the_help_without_a_model_lists_common_options_and_says_where_the_others_are(capsys):
+    assert cli.run(["generate", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    for line in ("Every model has further options", "mlx-port generate --model MODEL --help lists them"):
+        assert line in words
+    common = set.intersection(
+        *({field.name for field in fields(options_class(model)) if info(field).flags} for model in NAMES)
+    )
+    assert len(shown(capsys, "generate", "--help")["Options of every model"]) == len(common)
+    assert "--timesteps" not in words
+
+
 def test_a_help_that_depends_on_the_model_names_it():
     flags = {flag.name: str(flag.help) for flag in generate.params if isinstance(flag, click.Option)}
     assert flags["option_cfg_scale"].startswith("dia: Classifier-free guidance; 0 turns it off. dia2: ")

@@ -210,7 +210,7 @@ def test_it_speaks(capsys, folder, voice, backend, words):
     lines = out.splitlines()
     assert lines[0].startswith("a.wav: ")
     assert lines[0].endswith("cut at the limit, seed 3")
-    assert "than real time)" in lines[1]
+    assert "real time (RTF " in lines[1]
     assert [part.split()[0] for part in lines[2].split(", ")] == ["codec", "AR", "NAR", "vocoder"]
     code, out, _ = run(capsys, folder, "-t", SECRET, *flags, "-o", "b.wav", "--stream", "--json")
     assert code == 0

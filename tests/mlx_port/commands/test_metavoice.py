@@ -58,7 +58,7 @@ def test_the_report_tells_stages_and_speed(work, capsys):
     assert code == 0
     lines = out.splitlines()
     assert lines[0].startswith("speech.wav: 0.")
-    assert "than real time)" in lines[1]
+    assert "real time (RTF " in lines[1]
     assert [part.rsplit(" ", 2)[0] for part in lines[2].split(", ")] == list(STAGES)
 
 

@@ -47,11 +47,22 @@ def test_a_reference_text_counts_for_the_limit(pipeline, capsys, reference):
     refused(capsys, pipeline, 2, message, "-t", f"{SECRET} {SECRET}", *flags)
 
 
+def test_a_missing_recording_is_named_before_its_transcript(pipeline, capsys, reference):
+    refused(capsys, pipeline, 3, "ref-audio: nofile.wav is not there", "Hi.", "--ref-audio", "nofile.wav")
+    flags = ["--ref-audio", reference, "--ref-audio", "voice.wv", "--ref-text", "Hello."]
+    refused(capsys, pipeline, 3, "ref-audio: voice.wv is not there; did you mean voice.wav?", "Hi.", *flags)
+    given = ["--ref-audio", "voice.wav"]
+    refused(capsys, pipeline, 2, "ref-audio: --ref-text is missing; the model continues", "Hi.", *given)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--ref-text", "Hello."] * 2, "ref-text: 2 given for 1 --ref-audio; give one for each"),
-        (["--ref-audio", "b.wav", "--ref-text", "Hi."], "ref-text: 1 given for 2 --ref-audio; give one for"),
+        (
+            ["--ref-audio", "voice.wav", "--ref-text", "Hi."],
+            "ref-text: 1 given for 2 --ref-audio; give one for",
+        ),
         (["--ref-audio", "voice.wav", *["--ref-text", "Hi."] * 2], "ref-audio: 2 given, dia takes 1"),
         (["--ref-text", "..."], "ref-text: there are no words in it"),
     ],

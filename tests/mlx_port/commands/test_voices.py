@@ -28,7 +28,7 @@ def test_a_voice_is_added_listed_and_removed(capsys):
         "",
         "none; add one: mlx-port voices add NAME sample.wav --text ...\n",
     )
-    assert run(capsys, "voices", "add", "anna", "a.wav", "--text", SAID) == (0, "anna: 3.0 s\n", "")
+    assert run(capsys, "voices", "add", "anna", "a.wav", "--text", SAID) == (0, "anna: added, 3.0 s\n", "")
     assert run(capsys, "voices", "add", "duo", "a.wav", "b.wav", "--consent", "Both agreed.")[0] == 0
     listed = "anna: 3.0 s, [S1] These are the words of the recording.\n" + 2 * "duo: 3.0 s, no transcript\n"
     assert run(capsys, "voices", "list") == (0, listed, "")
@@ -49,6 +49,8 @@ def test_a_voice_is_added_listed_and_removed(capsys):
         (2, "name: use 1 to 64 letters", ["add", "../x", "a.wav"]),
         (2, "text: 1 given for 2 recordings; give one for each", ["add", "x", "a.wav", "b.wav", "-t", SAID]),
         (3, "audio: c.wav is not there", ["add", "x", "c.wav"]),
+        (3, "audio: c.wav is not there", ["add", "x", "a.wav", "c.wav", "-t", SAID]),
+        (2, "ad: no such command; did you mean add?", ["ad"]),
         (2, "SAMPLE...: missing; see mlx-port voices add --help", ["add", "x"]),
         (3, "voice: x is not there; there is none yet", ["remove", "x"]),
         (2, "play: no such command; choose one of add, list, remove", ["play"]),

@@ -140,12 +140,12 @@ def test_limits_in_a_batch(exactly: bool) -> None:
 
 def test_remarks() -> None:
     tag = "text: no speaker's tag at its start, [S1] speaks it"
-    assert asked("Hello.").notes == (tag,)
+    assert asked("Hello.").notes == ()  # a plain text has no tags to miss
     assert asked("Hello. [S2] No.").notes == (tag,)
     assert asked("[s1] Hello.").notes == ()
     assert asked("[pause:1] [S1] Hello. [pause:1] Yes.").notes == ()
     assert asked("Hello.", Prompt.of(codes=CODES, text="So")).notes == ()
-    assert asked("So Hello.", CODES).notes == (tag,)
+    assert asked("So Hello. [s2] No.", CODES).notes == (tag,)
     advice = "text: about 0.5 s of speech; Dia's authors advise 5 to 20 s"
     last = ", and the tag of the second-to-last speaker at the end"
     assert asked("[S1] Hello.", rules=NO_RULES).notes == (advice + last,)

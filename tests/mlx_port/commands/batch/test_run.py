@@ -214,7 +214,7 @@ def test_a_machine_counts_the_broken_rows_of_its_own_part(
 def test_the_speed_of_a_run_cannot_be_misread() -> None:
     progress = work.Progress(2, 0, quiet=True)
     progress.seconds, progress.started = 3.0, time.perf_counter() - 6
-    assert progress.summary() == "3 s of new speech, RTF 2.00 (2.0x slower than real time)"
+    assert progress.summary() == "3 s of new speech, 2.0 times slower than real time (RTF 2.00)"
 
 
 @pytest.mark.parametrize(
