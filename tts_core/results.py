@@ -51,7 +51,8 @@ class GenerationResult:
     segment_idx: 0, 1, ... over the parts of a stream.
     stage_seconds: seconds spent so far in each stage of a model with several, by name, in order.
     pieces: pieces of a long text that ended in this part, in order; empty for models that do not report them.
-    cues: what the pieces that ended here say, and when, in seconds from the start of the whole speech.
+    cues: what the turns of the pieces that ended here say, and when, in seconds from the start of the whole
+    speech. Without times of words, a turn ends in the pause that its text leads to expect.
     words: timed since the part before, in the same seconds; empty for models that give no times.
     """
 

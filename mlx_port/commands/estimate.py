@@ -63,8 +63,8 @@ MOST_SECONDS = 1_000_000  # eleven days of speech
 def estimate(**flags: Any) -> None:
     """Estimate the peak memory of a model on each backend.
 
-    SRC: folder, file, published name or name (dia, mars5) of a model, converted or not; nothing is downloaded.
-    Without one, the embedded voice.
+    SRC: folder or file of a model, converted or not, its published name, or its name, as dia; nothing is
+    downloaded. Without one, the embedded voice.
     """
     _run(**flags)
 

@@ -102,10 +102,11 @@ def generate(**given: Any) -> None:
 
 def _text(words: tuple[str, ...], flag: str | None) -> str | None:
     """Choose the text: the only argument, or --text. Raises click's UsageError for more."""
-    if not words:
-        return flag
     besides = "" if flag is None else " besides --text"
-    if besides or len(words) > 1:
-        found = counted(len(words), "word") + besides
-        raise click.UsageError(f'text: {found}; put the whole text in quotes: mlx-port generate "..."')
-    return words[0]
+    match words:
+        case ():
+            return flag
+        case (text,) if flag is None:
+            return text
+    found = counted(len(words), "word") + besides
+    raise click.UsageError(f'text: {found}; put the whole text in quotes: mlx-port generate "..."')

@@ -9,8 +9,9 @@ import numpy as np
 
 from tts_core.audio.joining import PAUSE, Joiner
 from tts_core.audio.stretch import Stretcher
+from tts_core.audio.turn_ends import Levels, turn_ends
 from tts_core.text.breaks import Silences
-from tts_core.text.captions import Cue, Word
+from tts_core.text.captions import Cue, Word, in_turns, turn_texts
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Delivery:
         self._stretcher = Stretcher(sample_rate, pacing.speed)
         self._lead = self._silence(pacing.silences[0])
         self._start = self._end = len(self._lead)  # of the piece under way, in samples of the sound
+        self._levels = Levels(sample_rate)
         self._words: Sequence[Word] = ()
         self._cues: list[Cue] = []
         self._timed: list[Word] = []
@@ -103,7 +105,7 @@ class Delivery:
         return tuple(words)
 
     def cues(self) -> tuple[Cue, ...]:
-        """The pieces that ended since this was last asked, those without sound left out."""
+        """The turns of the pieces that ended since this was last asked, those without sound left out."""
         cues, self._cues = self._cues, []
         return tuple(cues)
 
@@ -115,6 +117,7 @@ class Delivery:
     def _joined(self, sound: np.ndarray, pause: float | None = None) -> np.ndarray:
         """Final samples, after the silence at the start. pause: where the piece ends, seconds after it."""
         self._end += len(sound)
+        self._levels.add(sound)
         if self._joiner is not None:
             sound = self._joiner.add(sound, last_of_piece=pause is not None, pause_seconds=pause)
         sound, self._lead = np.concatenate([self._lead, sound]), np.zeros(0, np.float32)
@@ -124,10 +127,18 @@ class Delivery:
         if self._end > self._start:
             start, text = self._start / self.sample_rate, self.pacing.texts[self._place]
             words = tuple(self._heard(word, start) for word in self._words)
-            self._cues.append(Cue(text, start, self._end / self.sample_rate, words))
+            cue = Cue(text, start, self._end / self.sample_rate, words, self._place)
+            self._cues += in_turns(cue, None if words else self._turn_ends(text, start))
         self._place += 1
-        self._words = ()
+        self._words, self._levels = (), Levels(self.sample_rate)
         self._stretcher = Stretcher(self.sample_rate, self.pacing.speed)
+
+    def _turn_ends(self, text: str, start: float) -> list[float] | None:
+        """Seconds at which the turns of the piece under way end, but for the last; None for one turn."""
+        turns = turn_texts(text)
+        if len(turns) < 2:
+            return None
+        return [start + end for end in turn_ends(turns, self._levels.decibels())]
 
     def _heard(self, word: Word, start: float) -> Word:
         speed = self.pacing.speed

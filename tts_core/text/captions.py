@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ SCREEN = 2  # lines of a cue whose words have times
 _UNSEEN = "\u200b"  # a space without width: takes marks apart that a reader would act on
 _SRT_MARKS = re.compile(r"(?<=--)(?=>)|(?<=<)(?=[A-Za-z/])|(?<=\{)(?=\\)")
 _VTT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_TURN = re.compile(r"\s+(?=\[S\d\])")
+_TURN = re.compile(r"(?<!\A)\s*(?=\[S\d\])")
 _TAG = re.compile(r"\[S\d\]")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\Z")
 
@@ -40,13 +41,15 @@ class Word(NamedTuple):
 class Cue:
     """Text that is heard from `start` to `end`, in seconds from the start of the speech.
 
-    words: with their times, of models that give them, else none.
+    words: with their times, of models that give them, else none.  piece: place of the piece of the text that
+    says it.
     """
 
     text: str
     start: float
     end: float
     words: tuple[Word, ...] = ()
+    piece: int = field(default=0, compare=False)
 
     def timed(self) -> tuple[Word, ...]:
         """Its words, all with an end: one without ends where the next begins, the last with the cue."""
@@ -61,7 +64,8 @@ class Cue:
 class Captions:
     """Cues in order; `str` of them for each format, `save` for a file.
 
-    In files a cue whose words have times is cut where it takes more than SCREEN lines.
+    In files each turn of a dialogue has a cue of its own; one whose words have times is cut where it takes
+    more than SCREEN lines.
     """
 
     cues: tuple[Cue, ...]
@@ -89,7 +93,8 @@ class Captions:
 
     def _screens(self) -> Iterator[Cue]:
         for cue in self.cues:
-            yield from _cut(cue)
+            for turn in in_turns(cue):
+                yield from _cut(turn)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the format of the suffix, .srt or .vtt, as UTF-8.
@@ -104,6 +109,51 @@ class Captions:
                 file.write(text.encode())
         except OSError as error:
             raise ResourceError(f"captions: {path} could not be written ({error.strerror})") from error
+
+
+def turn_texts(text: str) -> list[str]:
+    """Cut a text into its turns, each with its tag; a tag without words is left out."""
+    return [turn for turn in _TURN.split(text.strip()) if without_tag(turn)]
+
+
+def without_tag(turn: str) -> str:
+    """Return the words of a turn."""
+    return _TAG.sub("", turn, count=1).strip()
+
+
+def in_turns(cue: Cue, ends: Sequence[float] | None = None) -> list[Cue]:
+    """Cut a cue into its turns. Each begins with its first word, where words have times.
+
+    ends: seconds at which all turns but the last end, for a cue without words; None: by the lengths of the
+    texts.
+    """
+    turns = turn_texts(cue.text)
+    if len(turns) < 2:
+        return [cue]
+    if cue.words:
+        return [*_by_words(cue, turns)]
+    if ends is None:
+        sizes = [len(without_tag(turn)) for turn in turns]
+        seconds = (cue.end - cue.start) / sum(sizes)
+        ends = [cue.start + seconds * size for size in accumulate(sizes[:-1])]
+    times = pairwise([cue.start, *ends, cue.end])
+    return [replace(cue, text=text, start=a, end=b) for text, (a, b) in zip(turns, times, strict=True)]
+
+
+def _by_words(cue: Cue, turns: Sequence[str]) -> Iterator[Cue]:
+    """Cut by the number of words in each turn; turns that were not reached are left out.
+
+    Words that the text lacks are those of a recording before it.
+    """
+    counts = [len(without_tag(turn).split()) for turn in turns]
+    if (more := len(cue.words) - sum(counts)) > 0:
+        turns, counts = [" ".join(word.text.strip() for word in cue.words[:more]), *turns], [more, *counts]
+    places = [place for place in accumulate(counts, initial=0) if place < len(cue.words)]
+    starts = [cue.start, *(cue.words[place].start for place in places[1:])]
+    for text, (first, last), (start, end) in zip(
+        turns, pairwise([*places, len(cue.words)]), pairwise([*starts, cue.end]), strict=False
+    ):
+        yield replace(cue, text=text, start=start, end=end, words=cue.words[first:last])
 
 
 def check_captions(path: str | os.PathLike[str]) -> Path:
@@ -124,17 +174,13 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _lines(text: str) -> str:
-    """A text in lines of LINE characters at most, where words allow; each turn of a dialogue begins one."""
-    return "\n".join(line for turn in _TURN.split(text.strip()) for line in _wrapped(turn.split()))
-
-
-def _wrapped(words: Sequence[str]) -> list[str]:
+    """A text in lines of LINE characters at most, where words allow."""
     lines = [""]
-    for word in words:
+    for word in text.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > LINE:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".lstrip()
-    return lines
+    return "\n".join(lines)
 
 
 def _said(cue: Cue) -> list[str]:
@@ -150,7 +196,7 @@ def _said(cue: Cue) -> list[str]:
 
 
 def _cut(cue: Cue) -> Iterator[Cue]:
-    """Cut a cue whose words have times into screens: before a turn, else after a sentence, else anywhere."""
+    """Cut a cue whose words have times into screens: after a sentence, else anywhere."""
     if not cue.words:
         yield cue
         return
@@ -163,15 +209,14 @@ def _cut(cue: Cue) -> Iterator[Cue]:
             stop = _best_stop(said, start, stop)
         begin = cue.words[start].start if start else cue.start
         end = cue.words[stop].start if stop < len(said) else cue.end
-        yield Cue(" ".join(said[start:stop]), begin, end, cue.words[start:stop])
+        yield replace(cue, text=" ".join(said[start:stop]), start=begin, end=end, words=cue.words[start:stop])
         start = stop
 
 
 def _best_stop(said: Sequence[str], start: int, stop: int) -> int:
     places = range(stop, start, -1)
-    turns = (place for place in places if _TAG.match(said[place]))
     sentences = (place for place in places if _SENTENCE_END.search(said[place - 1]))
-    return next(turns, None) or next(sentences, None) or stop
+    return next(sentences, None) or stop
 
 
 def _srt_text(cue: Cue) -> str:

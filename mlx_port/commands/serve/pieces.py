@@ -1,9 +1,12 @@
-"""Pieces of a speech as they end: their words and times, and the request that speaks each again."""
+"""Turns of a speech as their pieces end: their words and times, and the request that speaks each again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from mlx_port.commands.serve.body import Asked, has_seed
 from mlx_port.commands.serve.names import choose_model
@@ -13,6 +16,8 @@ from tts_core import models
 from tts_core.nn.noise import piece_seed
 from tts_core.results import GenerationResult, SpokenPiece
 from tts_core.text.captions import Cue, Word
+
+AS_READ = {"as_written": True, "skip_unknown": False, "piece_seconds": 0}  # its text was read before
 
 
 class Pieces:
@@ -29,46 +34,46 @@ class Pieces:
             assert reference.codes is not None
             assert reference.text is not None
             self._request["prompt"] = prompt_json(reference.codes, reference.text)
-        self._place = 0
+        self._codes: list[np.ndarray] = []  # of a text that is one piece
+        self._first = self._count = 0  # of the pieces that end next, of the events
 
     def ended(self, part: GenerationResult) -> Iterator[dict[str, Any]]:
-        """Describe the pieces that ended in a part, those without sound left out.
+        """Describe the turns of the pieces that ended in a part, those without sound left out.
 
-        Times in seconds of the whole sound. again: the body of a request that speaks the piece by itself,
+        Times in seconds of the whole sound. again: the body of a request that speaks the turn by itself,
         None where only the whole text keeps its voice.
         """
-        is_whole = self._place == 0 and part.is_final_chunk
-        spoken = part.pieces or (None,) * len(part.cues)
-        cues = list(part.cues)
-        for piece in spoken:
-            place, self._place = self._place, self._place + 1
-            if piece is not None and not piece.audio.size:
-                continue
-            cue = cues.pop(0)
-            again = self._whole(part) if is_whole else self._again(place, cue, piece, part)
-            words = {"words": [timed(word) for word in cue.timed()]} if cue.words else {}
-            yield {
-                "index": place,
-                "text": cue.text,
-                "start": cue.start,
-                "end": cue.end,
-                **words,
-                "again": again,
-            }
+        first, self._first = self._first, self._first + len(part.pieces)
+        self._codes.append(part.codes)
+        turns = [list(own) for _, own in groupby(part.cues, key=lambda cue: cue.piece)]
+        is_whole = not self._count and len(part.cues) == 1 and part.is_final_chunk
+        for own in turns:
+            piece = part.pieces[own[0].piece - first] if part.pieces else None
+            for cue in own:
+                again = self._whole(part) if is_whole else self._again(own, cue, piece, part)
+                words = {"words": [timed(word) for word in cue.timed()]} if cue.words else {}
+                times = {"start": cue.start, "end": cue.end}
+                yield {"index": self._count, "text": cue.text, **times, **words, "again": again}
+                self._count += 1
 
     def _whole(self, part: GenerationResult) -> dict[str, Any]:
-        """The request of a text that is one piece."""
+        """The request of a text that is one piece of one turn."""
         seed = {"seed": part.seed} if has_seed(self.spec.name) else {}
         return {**self._request, "input": self.asked.text, **seed}
 
     def _again(
-        self, place: int, cue: Cue, piece: SpokenPiece | None, part: GenerationResult
+        self, turns: Sequence[Cue], cue: Cue, piece: SpokenPiece | None, part: GenerationResult
     ) -> dict[str, Any] | None:
-        if piece is not None:
+        """The request of a turn. turns: of its piece."""
+        if piece is not None and len(turns) == 1:
             return {**self._request, **continued(piece)}
+        if len(turns) > 1 and self.spec.references == 1:  # one recording has all speakers
+            codes = np.concatenate(self._codes, axis=1) if piece is None else piece.codes
+            seed = part.seed if piece is None else piece.seed
+            return {**self._request, **one_turn(codes, [one.text for one in turns], cue.text), "seed": seed}
         if not (self._has_voice or self.spec.needs_voice) or part.seed is None:
             return None
-        return {**self._request, "input": cue.text, "seed": piece_seed(part.seed, place)}
+        return {**self._request, "input": cue.text, "seed": piece_seed(part.seed, cue.piece)}
 
 
 def continued(piece: SpokenPiece) -> dict[str, Any]:
@@ -83,8 +88,21 @@ def continued(piece: SpokenPiece) -> dict[str, Any]:
         reference = piece.prompt.one
         assert reference.codes is not None
         prompt = prompt_json(reference.codes, str(reference.text))
-    read = {"as_written": True, "skip_unknown": False, "piece_seconds": 0}
-    return {"input": piece.text, "seed": piece.seed, "prompt": prompt, **read}
+    return {"input": piece.text, "seed": piece.seed, "prompt": prompt, **AS_READ}
+
+
+def one_turn(codes: np.ndarray, turns: Sequence[str], turn: str) -> dict[str, Any]:
+    """The fields of a request that speaks a turn after the piece that it is in, where its speaker is heard.
+
+    codes: of the piece, (Q, T).  A tag of the speaker who spoke last is left out: two turns in a row by one
+    speaker make the network change voices.
+    """
+    last = turns[-1].partition(" ")[0]
+    return {
+        "input": turn.removeprefix(last).lstrip(),
+        "prompt": prompt_json(codes, " ".join(turns)),
+        **AS_READ,
+    }
 
 
 def timed(word: Word) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tts_core.errors import NotFoundError, UsageError
-from tts_core.text.captions import Captions, Cue, Word
+from tts_core.text.captions import Captions, Cue, Word, in_turns, turn_texts
 
 TWO = Captions((Cue("Hello there.", 0, 1.2344), Cue("[S1] How are you? [S2] Well.", 61.5, 3725.9996)))
 
@@ -13,14 +13,16 @@ TWO = Captions((Cue("Hello there.", 0, 1.2344), Cue("[S1] How are you? [S2] Well
 def test_srt() -> None:
     assert TWO.srt() == (
         "1\n00:00:00,000 --> 00:00:01,234\nHello there.\n\n"
-        "2\n00:01:01,500 --> 01:02:06,000\n[S1] How are you?\n[S2] Well.\n"
+        "2\n00:01:01,500 --> 00:44:08,206\n[S1] How are you?\n\n"
+        "3\n00:44:08,206 --> 01:02:06,000\n[S2] Well.\n"
     )
 
 
 def test_vtt() -> None:
     assert TWO.vtt() == (
         "WEBVTT\n\n00:00:00.000 --> 00:00:01.234\nHello there.\n\n"
-        "00:01:01.500 --> 01:02:06.000\n[S1] How are you?\n[S2] Well.\n"
+        "00:01:01.500 --> 00:44:08.206\n[S1] How are you?\n\n"
+        "00:44:08.206 --> 01:02:06.000\n[S2] Well.\n"
     )
 
 
@@ -92,6 +94,51 @@ def test_long_cues_with_timed_words_are_cut_into_screens() -> None:
     assert vtt.count(" --> ") == 4
     other = Cue("Numbers: 12.", 0.0, 2.0, (Word("Numbers", 0.1), Word("twelve", 0.8), Word(".", 1.2)))
     assert "Numbers <00:00:00.800>twelve" in Captions((other,)).vtt()
+
+
+SAID = "[S1] One two. [S2] Three, four! [S1] Five. [S2]"
+
+
+def numbered(*words: str) -> tuple[Word, ...]:
+    return tuple(Word(word, float(place)) for place, word in enumerate(words))
+
+
+def test_turns() -> None:
+    """A tag at the end begins none; words before the first tag are a turn."""
+    assert turn_texts(SAID) == ["[S1] One two.", "[S2] Three, four!", "[S1] Five."]
+    assert turn_texts("Hello there.[S2]Well.") == ["Hello there.", "[S2]Well."]
+    assert turn_texts("Plain [text].") == ["Plain [text]."]
+
+
+def test_turns_with_times_begin_with_their_words() -> None:
+    words = numbered("One", "two.", "Three,", "four!", "Five.")
+    found = in_turns(Cue(SAID, 0.0, 9.0, words, 3))
+    assert [(cue.text, cue.start, cue.end) for cue in found] == [
+        ("[S1] One two.", 0.0, 2.0),
+        ("[S2] Three, four!", 2.0, 4.0),
+        ("[S1] Five.", 4.0, 9.0),
+    ]
+    assert [len(cue.words) for cue in found] == [2, 2, 1]
+    assert {cue.piece for cue in found} == {3}
+
+
+def test_turns_that_were_not_reached_have_no_caption_and_a_recordings_words_have_their_own() -> None:
+    cut = in_turns(Cue(SAID, 0.0, 9.0, numbered("One", "two.", "Three,")))
+    assert [(cue.text, cue.end) for cue in cut] == [("[S1] One two.", 2.0), ("[S2] Three, four!", 9.0)]
+    heard = numbered("So,", "One", "two.", "Three,", "four!", "Five.")
+    assert [(cue.text, cue.start) for cue in in_turns(Cue(SAID, 0.0, 9.0, heard))] == [
+        ("So,", 0.0),
+        ("[S1] One two.", 1.0),
+        ("[S2] Three, four!", 3.0),
+        ("[S1] Five.", 5.0),
+    ]
+
+
+def test_turns_without_times_of_words_share_the_time_or_end_where_that_is_known() -> None:
+    found = in_turns(Cue("[S1] abcd [S2] abcdef", 1.0, 11.0))
+    assert [(cue.start, cue.end) for cue in found] == [(1.0, 5.0), (5.0, 11.0)]
+    found = in_turns(Cue("[S1] abcd [S2] abcdef", 1.0, 11.0), [2.5])
+    assert [(cue.start, cue.end) for cue in found] == [(1.0, 2.5), (2.5, 11.0)]
 
 
 def test_a_word_ends_where_the_next_begins() -> None:

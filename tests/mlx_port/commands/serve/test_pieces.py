@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,13 @@ from mlx_port.commands.serve.settings import Limits, Settings
 from tests.mlx_port.commands.serve.served import Served, Talk, error_of, served
 from tests.mlx_port.commands.serve.spoken import events, pieces_of, samples, sound_of
 from tts_core.results import Meter
-from tts_core.text.captions import Cue, Word
+from tts_core.text.captions import Cue, Word, turn_texts
 
-SCRIPT = "[S1] Hello there. [pause:0.5] It goes on for a while. [S2] Is it really? [S1] Yes, and that is all."
+SCRIPT = (
+    "[S1] Hello there. [pause:0.5] It goes on for a while. [pause:0.1] [S2] Is it really? [pause:0.1] "
+    "[S1] Yes, and that is all."
+)
+DIALOGUE = "[S1] Hello there. [S2] Is it really? It is late. [S1] Yes, and that is all."
 RATE = 16000
 FADE = 320  # samples
 
@@ -89,6 +94,32 @@ def test_a_text_of_one_piece_is_asked_for_as_it_was(embedded: Served) -> None:
     np.testing.assert_array_equal(samples(again), sound_of(found))
 
 
+@pytest.mark.parametrize("text", [DIALOGUE, f"[S1] Well. [pause:0.3] {DIALOGUE}"])
+def test_each_turn_of_a_piece_can_be_spoken_again_by_itself(embedded: Served, text: str) -> None:
+    """It continues the piece that it is in, where its speaker is heard."""
+    found = speak(embedded, text)
+    turns = pieces_of(found)
+    own = turns[-3:]
+    assert [turn["text"] for turn in own] == turn_texts(DIALOGUE)
+    assert [turn["index"] for turn in turns] == [*range(len(turns))]
+    assert turns[-1]["end"] == pytest.approx(len(sound_of(found)) / RATE)
+    for before, turn in pairwise(own):
+        assert turn["start"] == before["end"] > before["start"]
+    assert [turn["again"]["prompt"]["text"] for turn in own] == [DIALOGUE] * 3
+    assert [turn["again"]["input"] for turn in own] == [
+        "Hello there.",
+        own[1]["text"],
+        "Yes, and that is all.",
+    ]
+    for turn in own:
+        again = embedded.post(
+            **{**turn["again"], "seed": 8}, response_format="wav", stream_format="sse", pieces=True
+        )
+        [spoken] = pieces_of(events(again))
+        assert spoken["text"].endswith(turn["again"]["input"])
+        assert 0.4 < spoken["end"] / (turn["end"] - turn["start"]) < 2.5
+
+
 def test_a_prompt_is_continued_and_given_again(embedded: Served, spoken: list[dict[str, Any]]) -> None:
     """A piece that was spoken again can be spoken again."""
     again = pieces_of(spoken)[-1]["again"]
@@ -156,7 +187,7 @@ def test_pieces_of_a_model_that_needs_a_recording(tmp_path) -> None:
     with served(tmp_path, Talk("mars5")) as server:
         pieces = Pieces(server.service, asked(voice="alloy", temperature=0.5))
         [one] = ended(pieces, Cue("One.", 0, 1))
-        [two] = ended(pieces, Cue("Two.", 1.2, 2), last=True)
+        [two] = ended(pieces, Cue("Two.", 1.2, 2, piece=1), last=True)
         kept = {"model": "talk", "voice": "alloy", "temperature": 0.5}
         assert one["again"] == {**kept, "input": "One.", "seed": 5}
         assert two["again"] == {**kept, "input": "Two.", "seed": two["again"]["seed"]}
