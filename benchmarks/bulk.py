@@ -73,9 +73,8 @@ def session(chosen: Sequence[Row], pipeline: Any, places: int, *, streamed: bool
 def bulk(parts: speak.Opened, chosen: Sequence[Row], pipeline: Any, places: int) -> float:
     """Speak rows in a running batch by the bulk layer, to FLAC."""
     source = Source("dia", parts.configs, parts.documents, lambda: pipeline)
-    speaker = Speaker(
-        source, pipeline.session(places, streamed=False), Work({}, Path("voices"), ".flac", None)
-    )
+    open_session = partial(pipeline.session, places, streamed=False)
+    speaker = Speaker(source, open_session, Work({}, Path("voices"), ".flac", None))
     rows = ((replace(row, seed=row.number), row.id) for row in chosen)
     return sum(outcome.fields["duration"] for outcome in speaker.speak(rows))
 

@@ -35,6 +35,11 @@ class Host:
         """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
         return backend_name()
 
+    def settle(self) -> None:
+        """On Metal, wait for all that was started, and raise its error; elsewhere errors come at once."""
+        if self.backend == "mlx-metal":
+            mx.synchronize()
+
     def free_bytes(self) -> int | None:
         """Return the memory that may still be allocated there; None if unknown."""
         return free_bytes()

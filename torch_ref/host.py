@@ -37,6 +37,9 @@ class Host:
         """Backend name as in tts_core.memory.terms, such as "torch-cpu"."""
         return backend_name(self.layer.weight.device)
 
+    def settle(self) -> None:
+        """Do nothing: a lack of memory is raised by the call that allocates."""
+
     def free_bytes(self) -> int | None:
         """Return the memory that may still be allocated there; None if unknown."""
         return free_bytes(self.layer.weight.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tts_core.printable import one_line
@@ -41,7 +41,7 @@ class CheckpointError(SpeechError, ValueError):
 
 
 class ResourceError(SpeechError, OSError):
-    """Too little memory or disk space."""
+    """Too little memory or disk space, or a call that took a device longer than its system allows."""
 
     exit_code = 5
 
@@ -71,8 +71,12 @@ class CancelledError(SpeechError):
     exit_code = 130
 
 
-# MLX; PyTorch on MPS and CUDA's own; cuBLAS and cuDNN; PyTorch on a CPU
-_FULL = ("malloc", "out of memory", "_ALLOC_FAILED", "can't allocate memory")
+# MLX; PyTorch on MPS and CUDA's own; cuBLAS and cuDNN; PyTorch on a CPU; Metal's command buffers
+_FULL = ("malloc", "out of memory", "_ALLOC_FAILED", "can't allocate memory", "Insufficient Memory")
+_LARGER = "greater than the maximum"  # of MLX on Metal: one array
+_WATCHDOG = ("Impacting Interactivity", "Caused GPU Timeout Error", "Caused GPU Hang Error")
+_NO_STREAM = "There is no Stream("
+_LATE = "Command buffer execution failed"  # MLX on Metal; the words in brackets name the cause
 
 
 def explain(error: BaseException) -> tuple[int, str]:
@@ -84,9 +88,9 @@ def explain(error: BaseException) -> tuple[int, str]:
 def _explained(error: BaseException) -> tuple[int, str]:
     if isinstance(error, SpeechError):
         return error.exit_code, str(error)
-    lack = memory_error(error)
-    if lack is not None:
-        return lack.exit_code, str(lack)
+    named = device_error(error)
+    if named is not None:
+        return named.exit_code, str(named)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError.exit_code, f"disk: {error.strerror}; free some space"
     if os.strerror(errno.ENOSPC) in str(error):  # of a compiler that a framework calls
@@ -103,21 +107,67 @@ def _explained(error: BaseException) -> tuple[int, str]:
     )
 
 
-def memory_error(error: BaseException | None) -> ResourceError | None:
-    """Build the error of a full memory from a framework's, or from one that it led to; None for any other.
+def device_error(error: BaseException | None) -> SpeechError | None:
+    """Build our error from a framework's about its device: a shortage, or a thread without MLX's stream.
+
+    None for any other. As `shortage`, it holds no frames.
+    """
+    for each in _chain(error):
+        if _NO_STREAM in str(each) and not isinstance(each, SpeechError):
+            return GenerationError(
+                f"thread: streams of MLX belong to the thread that made them ({one_line(str(each))}); load "
+                "the model in the thread that speaks, and give it no stream of another thread"
+            )
+    return shortage(error)
+
+
+def shortage(error: BaseException | None) -> ResourceError | None:
+    """Build the error of a device that lacked memory, or time for one call, from a framework's error, or from
+    one that it led to; None for any other. A smaller call may succeed.
 
     It holds no frames, whose arrays would stay in memory.
     """
-    while error is not None:
-        text = str(error)
-        named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        if named or (not isinstance(error, SpeechError) and any(words in text for words in _FULL)):
-            detail = f" ({one_line(text)})" if text else ""
+    for each in _chain(error):
+        text = str(each)
+        detail = f" ({one_line(text)})" if text else ""
+        if isinstance(each, MemoryError) or type(each).__name__ == "OutOfMemoryError":
+            return _full(detail)
+        if isinstance(each, SpeechError):
+            continue
+        if any(words in text for words in _WATCHDOG):
             return ResourceError(
-                f"memory: not enough{detail}; use a smaller or a quantized model, or close other programs"
+                f"gpu: macOS ended a call that kept the GPU too long{detail}; set the variable "
+                "AGX_RELAX_CDM_CTXSTORE_TIMEOUT=1, choose shorter windows of the codec, or speak fewer texts "
+                "at once"
             )
-        error = error.__cause__ or error.__context__
+        if _LARGER in text:
+            return ResourceError(
+                f"memory: an array is larger than the GPU takes{detail}; give a shorter text or recording, "
+                "choose shorter windows of the codec, or speak fewer texts at once"
+            )
+        if any(words in text for words in _FULL):
+            return _full(detail)
     return None
+
+
+def comes_late(error: BaseException | None) -> bool:
+    """Return True for an error of Metal's commands, which may belong to an earlier call: what was computed
+    since then may be wrong.
+    """
+    return any(_LATE in str(each) and not isinstance(each, SpeechError) for each in _chain(error))
+
+
+def _full(detail: str) -> ResourceError:
+    return ResourceError(
+        f"memory: not enough{detail}; use a smaller or a quantized model, or close other programs"
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def did_you_mean(name: str, known: Iterable[str], folder: Path = Path()) -> str | None:

@@ -6,6 +6,7 @@ Source: metavoiceio/metavoice-src, July 2024 (Apache-2.0).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import Piece
 from tts_core.metavoice.sampling import FirstStageSampling
 from tts_core.metavoice.text import Tokenizers
+from tts_core.nn.calls import apart
 from tts_core.nn.noise import NormalNoise
 
 
@@ -54,7 +56,8 @@ class MetaVoiceEngine:
 
     def speaker(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode recordings, (L,) float32 samples at 16 kHz each, as the voice's vector, (E,) float32."""
-        return self.voices.encoded(utterances, self.speaker_encoder.embed).copy()
+        embed = self.speaker_encoder.embed
+        return self.voices.encoded(utterances, lambda ones: apart(self.host, partial(embed, ones))).copy()
 
     def slots(self, texts: int, rows: int) -> Slots:
         """Allocate a running batch of the first stage for as many texts, on as many rows."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.hosts import LateHost
 from tests.parity.mars5.test_residual_transformer import tiny
 from tests.parity.mars5.test_together import beginner, by_itself
 from tests.parity.test_delivery import every_model, every_side, voice
@@ -114,8 +115,7 @@ def test_diffusions_that_share_a_call(side: Side, most: int, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(module.Together, "compute", scarce)
-    host = SimpleNamespace(backend="torch-cuda", dtype="float32", free_bytes=lambda: None)
-    engine = SimpleNamespace(host=host, together=lambda runs: module.Call(tiny(side), runs))
+    engine = SimpleNamespace(host=LateHost(), together=lambda runs: module.Call(tiny(side), runs))
     pipeline: Any = SimpleNamespace(configs=CONFIGS, engine=engine)
     diffusions: Diffusions[int] = Diffusions(pipeline)
     for seed in range(6):

@@ -4,7 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tts_core.errors import ResourceError, UsageError, check_names, did_you_mean, explain, memory_error
+from tests.metal_errors import INTERACTIVITY, LARGER, LATE, MEMORY, MESSAGES, SHORTAGES, STREAM, TIMEOUT
+from tts_core.errors import (
+    GenerationError,
+    ResourceError,
+    UsageError,
+    check_names,
+    comes_late,
+    device_error,
+    did_you_mean,
+    explain,
+    shortage,
+)
 
 KNOWN = ["seed", "top_k"]
 
@@ -39,7 +50,7 @@ class OutOfMemoryError(RuntimeError):
         MemoryError(),
         OutOfMemoryError("CUDA ran out"),
         RuntimeError("MPS backend out of memory (MPS allocated: 17 GB, max allowed: 18 GB)."),
-        RuntimeError("[metal::malloc] Attempting to allocate 9 bytes, greater than the maximum of 8"),
+        RuntimeError("[malloc] Unable to allocate 9 bytes."),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
     ],
@@ -53,13 +64,51 @@ def test_errors_of_a_full_memory(error: Exception) -> None:
         except Exception:
             raise RuntimeError("operation failed due to a previous error during capture")  # noqa: B904
     except RuntimeError as caught:
-        found = memory_error(caught)
+        found = shortage(caught)
     assert isinstance(found, ResourceError)
     assert str(found).startswith("memory: not enough")
     assert (found.__traceback__, found.__cause__) == (None, None)
-    assert explain(error) == (ResourceError.exit_code, str(memory_error(error)))
+    assert explain(error) == (ResourceError.exit_code, str(shortage(error)))
 
 
 def test_other_errors_are_not_of_the_memory() -> None:
     for error in (None, ValueError("broken"), UsageError("text: the words out of memory are spoken")):
-        assert memory_error(error) is None
+        assert shortage(error) is None
+        assert device_error(error) is None
+        assert not comes_late(error)
+
+
+NEEDED = {
+    MEMORY: ("use a smaller or a quantized model", "close other programs"),
+    INTERACTIVITY: ("AGX_RELAX_CDM_CTXSTORE_TIMEOUT=1", "shorter windows"),
+    TIMEOUT: ("AGX_RELAX_CDM_CTXSTORE_TIMEOUT=1", "shorter windows"),
+    STREAM: ("load the model in the thread that speaks",),
+    LARGER: ("give a shorter text or recording", "shorter windows"),
+}
+
+
+@pytest.mark.parametrize("words", MESSAGES, ids=range(len(MESSAGES)))
+def test_metals_words(words: str) -> None:
+    """A line with what to do, MLX's own words in it; memory and watchdog may be tried again with less."""
+    for error in (RuntimeError(words), GenerationError("broken")):
+        if isinstance(error, GenerationError):
+            error.__cause__ = RuntimeError(words)
+        found = device_error(error)
+        assert found is not None
+        assert str(found).startswith(MESSAGES[words])
+        assert words in str(found)
+        assert all(advice in str(found) for advice in NEEDED[words])
+        assert "\n" not in str(found)
+        assert (found.__traceback__, found.__cause__) == (None, None)
+        assert (shortage(error) is not None) == (words in SHORTAGES)
+        assert comes_late(error) == (words in LATE)
+    assert explain(RuntimeError(words)) == (found.exit_code, str(found))
+    assert isinstance(found, ResourceError if words in SHORTAGES else GenerationError)
+
+
+def test_words_in_our_own_errors_are_not_metals() -> None:
+    for words in MESSAGES:
+        error = UsageError(f"text: {words}")
+        assert device_error(error) is None
+        assert not comes_late(error)
+        assert explain(error) == (2, str(error))

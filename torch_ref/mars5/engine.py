@@ -6,6 +6,7 @@ Upstream: Camb-ai/MARS5-TTS@84697c8 (AGPL-3.0); written from a description, none
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.nn.calls import apart
 from tts_core.nn.noise import Noise
 
 
@@ -53,7 +55,7 @@ class Mars5Engine:
             codes = self.codec.encode(recordings[0][None], self.nar_config.n_codebooks)
             return self.host.to_host(codes)[0]
 
-        return self.voices.encoded([samples], encoded).copy()
+        return self.voices.encoded([samples], lambda ones: apart(self.host, partial(encoded, ones))).copy()
 
     def extend(
         self, codes: np.ndarray, sequence: CodecSequence, options: Mars5Options, noise: Noise

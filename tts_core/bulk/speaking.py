@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.audio.formats import SUFFIXES, SoundWriter
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
-from tts_core.errors import explain
+from tts_core.errors import comes_late, device_error, explain
 from tts_core.prompt import Prompt, Reference
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
@@ -55,10 +56,14 @@ class _Joined:
 
 
 class Speaker:
-    """A loaded model that speaks rows."""
+    """A loaded model that speaks rows.
 
-    def __init__(self, source: Source, session: Session, work: Work):
-        self.source, self.session, self.work = source, session, work
+    open_session: opens a running batch: the first, and another after an error of the device ended one.
+    """
+
+    def __init__(self, source: Source, open_session: Callable[[], Session], work: Work):
+        self.source, self.open_session, self.work = source, open_session, work
+        self.session = open_session()
         self._prompt = lru_cache(maxsize=PROMPTS)(self._read_prompt)
 
     def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
@@ -93,9 +98,12 @@ class Speaker:
             if running:
                 try:
                     ended += self._step(running)
-                except Exception as error:  # ends all that ran
-                    yield [*ended, *(_failed(one.row, one.key, error) for one in running.values())]
-                    raise
+                except Exception as error:
+                    if device_error(error) is None:
+                        yield [*ended, *self._broken(running, error)]
+                        raise
+                    ended += self._broken(running, error)
+                    self._reopen()
             yield ended
 
     def _ask(self, row: Row, key: str, ended: list[Outcome]) -> _Asked | None:
@@ -109,14 +117,37 @@ class Speaker:
             return None
 
     def _join(self, asked: _Asked, running: dict[int, _Joined], ended: list[Outcome]) -> bool:
-        """Let a request join, unless it cannot be spoken and has ended; False if there is no room now."""
-        try:
-            if not self.session.fits(asked.request):
-                return False
-            running[self.session.join(asked.request)] = _Joined(asked.row, asked.key)
-        except Exception as error:
-            ended.append(_failed(asked.row, asked.key, error))
+        """Let a request join, unless it cannot be spoken and has ended; False if there is no room now.
+
+        If an error of the batch's steps comes only now, the request joins the next batch.
+        """
+        failed: list[Outcome] = []
+        for _ in range(2):
+            try:
+                if not self.session.fits(asked.request):
+                    return False
+                running[self.session.join(asked.request)] = _Joined(asked.row, asked.key)
+                return True
+            except Exception as error:
+                failed = [_failed(asked.row, asked.key, error)]
+                if not comes_late(error):
+                    break
+                ended += self._broken(running, error)
+            self._reopen()
+        ended += failed
         return True
+
+    def _broken(self, running: dict[int, _Joined], error: Exception) -> list[Outcome]:
+        """End all that ran with an error."""
+        failed = [_failed(one.row, one.key, error) for one in running.values()]
+        running.clear()
+        return failed
+
+    def _reopen(self) -> None:
+        """Open the next batch."""
+        with suppress(Exception):  # its memory is freed with the object
+            self.session.close()
+        self.session = self.open_session()
 
     def _step(self, running: dict[int, _Joined]) -> Iterator[Outcome]:
         for event in self.session.step():

@@ -13,6 +13,7 @@ import numpy as np
 
 from tts_core.codecs.dac import DacConfig, decode_window, decoded_length
 from tts_core.codecs.policy import CodecPolicy
+from tts_core.nn.guard import check_sound
 
 # On a CPU a call of several windows takes longer (three of 18 frames: 1.04 s against 0.78 s) and may round
 # differently: a text's samples would depend on its neighbors by 3e-7
@@ -77,6 +78,8 @@ def decode_passages(
 ) -> list[np.ndarray]:
     """Decode passages to samples, float32 (L,) each, in their order.
 
+    Raises GenerationError for a passage whose samples are all zero.
+
     most: frames to feed in one call, from `most_fed`.
     decode: from the codes of every call, (B, Q, F), to its samples (B, F·hop or fewer).
     """
@@ -85,6 +88,7 @@ def decode_passages(
     for call, audio in zip(needed, decode([call.codes for call in needed]), strict=True):
         for row, place, kept in zip(audio, call.places, call.kept, strict=True):
             samples[place] = row[kept].astype(np.float32)
+            check_sound(samples[place])
     return samples
 
 

@@ -38,6 +38,7 @@ from tts_core.dia.session import DiaSession
 from tts_core.dia.speaking import Speaking
 from tts_core.dia.text import words_of
 from tts_core.live.stream import stream
+from tts_core.nn.calls import named, named_parts
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
 from tts_core.printable import counted
@@ -134,6 +135,7 @@ class DiaPipeline:
             self.engine, places, self._rehearsal, policy=policy if streamed else policy.unheard()
         )
 
+    @named
     def generate_batch(
         self,
         texts: Sequence[str],
@@ -180,6 +182,7 @@ class DiaPipeline:
             for item in range(len(texts))
         ]
 
+    @named
     def generate_codes(
         self,
         texts: Sequence[str],
@@ -247,6 +250,7 @@ class DiaPipeline:
             policy=self.engine.policy,
         )
 
+    @named_parts
     def _parts(self, request: Request, meter: Meter, watch: Watch, cuts: Cuts) -> Iterator[GenerationResult]:
         """Yield a text's speech piece by piece, each window by window."""
         self.engine.host.reset_peak()
@@ -260,6 +264,7 @@ class DiaPipeline:
                 watch.tell("speech", meter.seconds_made, request.seconds)
                 yield part
 
+    @named
     def _side_by_side(self, request: Request, watch: Watch) -> GenerationResult:
         """Speak a long text as one result: pieces that do not depend on each other run as a batch."""
         meter, host = Meter(self.sample_rate), self.engine.host

@@ -21,7 +21,8 @@ from tts_core.dia.memory import Job
 from tts_core.dia.request import Batch, Request
 from tts_core.dia.room import Room
 from tts_core.dia.speaking import Speaking
-from tts_core.errors import ResourceError
+from tts_core.errors import SpeechError
+from tts_core.nn.calls import apart
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
 from tts_core.serving.shared import shared
@@ -103,7 +104,9 @@ class DiaSession(SlotSession[_Speaking]):
 
     def _encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode a reference, (L,) → (Q, P); a configured voice comes with many requests."""
-        return self._voices.encoded([samples], lambda recordings: self.engine.encode(recordings[0]))
+        return self._voices.encoded(
+            [samples], lambda recordings: apart(self.engine.host, partial(self.engine.encode, recordings[0]))
+        )
 
     def _say(self, one: _Speaking) -> None:
         """Let the next piece take a slot."""
@@ -121,12 +124,12 @@ class DiaSession(SlotSession[_Speaking]):
         events: list[Event] = []
         if not ready:
             return events
-        sounds = shared(self.engine.decode_windows, passages)
+        sounds = shared(self.host, self.engine.decode_windows, passages)
         peak = self.host.peak_bytes()  # once for all: CUDA's allocator collects every figure that it has
         for (one, start, stop), sound in zip(ready, sounds, strict=True):
             if one.key not in self.spoken:
-                continue  # an earlier window of it lacked memory
-            if isinstance(sound, ResourceError):
+                continue  # an earlier window of it failed
+            if isinstance(sound, SpeechError):
                 events.append(self.fail(one, sound))
                 continue
             grid, one.made = one.grid, stop

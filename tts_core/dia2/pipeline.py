@@ -26,6 +26,7 @@ from tts_core.dia2.request import Facts, Request, live, one_each, request
 from tts_core.dia2.session import Dia2Session, check_memory
 from tts_core.dia2.slots import Slots
 from tts_core.errors import GenerationError, UsageError
+from tts_core.nn.calls import named, named_parts
 from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
@@ -211,6 +212,7 @@ class Dia2Pipeline:
         check_memory(self.engine, request.job(), self.engine.host.free_bytes())
         return self._parts(request, pieces, watch, policy)
 
+    @named_parts
     def _parts(
         self, request: Request, pieces: Iterator[str] | None, watch: Watch, policy: CodecPolicy
     ) -> Iterator[GenerationResult]:
@@ -231,6 +233,7 @@ class Dia2Pipeline:
                 watch.tell("speech", made / self.sample_rate, request.seconds)
                 yield part.result
 
+    @named
     def _together(self, asked: Sequence[Request], watch: Watch) -> list[GenerationResult]:
         """Speak requests in one batch, each as soon as it fits; in their order."""
         longest = replace(Dia2Job.together([one.job() for one in asked]), texts=1)

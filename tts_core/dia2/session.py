@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from tts_core.dia2.memory import FIXED, Dia2Job, cached_rows, check_running, est
 from tts_core.dia2.recordings import longest_prefix
 from tts_core.dia2.request import Request, longest_frames
 from tts_core.dia2.speaking import Speaking
-from tts_core.errors import SpeechError, memory_error
+from tts_core.errors import SpeechError, comes_late, shortage
 from tts_core.memory.fits import largest
 from tts_core.memory.terms import Estimate
+from tts_core.nn.calls import apart, drop_errors
 from tts_core.serving.session import Event, Failed, Part
 
 if TYPE_CHECKING:
@@ -145,8 +147,8 @@ class Dia2Session:
             try:
                 events += self._accept(one, codes[one.slot], before.actions[one.slot])
             except Exception as error:
-                found = error if isinstance(error, SpeechError) else memory_error(error)
-                if found is None:
+                found = error if isinstance(error, SpeechError) else shortage(error)
+                if found is None or comes_late(error):
                     raise
                 self.leave(one.key)
                 events.append(Failed(one.key, found))
@@ -163,10 +165,13 @@ class Dia2Session:
         self.spoken.clear()
         self._drawn = None
         del self.slots
+        drop_errors(self.engine.host)
 
     def _encode(self, samples: np.ndarray) -> np.ndarray:
         """Encode a recording, (L,) → (Q, P); a configured voice comes with many requests."""
-        return self._voices.encoded([samples], lambda recordings: self.engine.encode(recordings[0]))
+        return self._voices.encoded(
+            [samples], lambda recordings: apart(self.engine.host, partial(self.engine.encode, recordings[0]))
+        )
 
     def _acting(self) -> list[_Spoken]:
         runs = [(one, one.speaking.run) for one in self.spoken.values()]

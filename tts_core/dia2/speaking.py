@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from tts_core.dia2.prefix import Prefix
 from tts_core.dia2.request import Request, longest_frames
 from tts_core.dia2.run import Run
 from tts_core.dia2.slots import Joining
+from tts_core.nn.calls import apart
+from tts_core.nn.guard import check_sound
 from tts_core.printable import counted
 from tts_core.results import FinishReason, GenerationResult, Meter
 
@@ -99,7 +102,8 @@ class Speaking:
                 return
             stop = min(stop, run.frames)
             codes = run.codes(self._made, stop)
-            audio, self._memory = self.engine.decode(codes, self._memory)
+            audio, self._memory = apart(self.engine.host, partial(self.engine.decode, codes, self._memory))
+            check_sound(audio)
             words = run.words(rate)[self._told :]
             begun = sum(word.start * rate < stop for word in words)
             self._made, self._told = stop, self._told + begun

@@ -35,6 +35,7 @@ from tts_core.mars5.speech import (
     warn_if_cut,
 )
 from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.nn.calls import named, named_parts
 from tts_core.nn.host import Host
 from tts_core.nn.noise import Noise
 from tts_core.options import changed
@@ -191,6 +192,7 @@ class Mars5Pipeline:
         """Check a caller's arguments without running a network. Raises UsageError."""
         return request(self.sizes, self.engine.vocabulary, text, options, prompt)
 
+    @named
     def speak(
         self, request: Request, *, progress: Tell | None = None, cancel: threading.Event | None = None
     ) -> Iterator[GenerationResult]:
@@ -215,6 +217,7 @@ class Mars5Pipeline:
         """
         return Mars5Session(self, places)
 
+    @named
     def generate_batch(
         self,
         texts: Sequence[str],
@@ -247,6 +250,7 @@ class Mars5Pipeline:
             made += meter.seconds_made
         return results
 
+    @named
     def generate_codes(
         self,
         texts: Sequence[str],
@@ -283,6 +287,7 @@ class Mars5Pipeline:
         """Encode the requests' references."""
         return [one.encoded(self.engine.encode, self.engine.vocabulary) for one in requests]
 
+    @named_parts
     def _parts(
         self, request: Request, meter: Meter, watch: Watch, before: float, expected: float
     ) -> Iterator[GenerationResult]:

@@ -148,8 +148,8 @@ class Mars5Session(SlotSession[_Speaking]):
         for one, _ in drawn:
             one.count("NAR")
         events: list[Event] = []
-        for (one, codes), sound in zip(drawn, shared(self._sounds, drawn), strict=True):
-            if isinstance(sound, ResourceError):
+        for (one, codes), sound in zip(drawn, shared(self.host, self._sounds, drawn), strict=True):
+            if isinstance(sound, SpeechError):
                 events.append(self.fail(one, sound))
                 continue
             one.count("vocoder")

@@ -16,6 +16,7 @@ from tts_core.mars5.diffusion import first_noise, make_cells
 from tts_core.mars5.request import BANDWIDTH_ID, Piece, Request, for_vocoder
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.tokens import CodecVocabulary
+from tts_core.nn.guard import check_sound
 from tts_core.results import FinishReason, GenerationResult, Meter
 from tts_core.text.duration import warn_of_cut
 
@@ -125,11 +126,15 @@ def begin_codes(engine: Engine, request: Request, piece: Piece, sequence: CodecS
 
 
 def trimmed_sounds(engine: Engine, codes: Sequence[np.ndarray], trim_db: Sequence[float]) -> list[np.ndarray]:
-    """Decode codes (Q, T) of each piece to samples (L,) float32, without the silence at both ends."""
+    """Decode codes (Q, T) of each piece to samples (L,) float32, without the silence at both ends.
+
+    Raises GenerationError for a piece whose samples are all zero.
+    """
     known = engine.vocoder_config
     read = [for_vocoder(one, known.n_codebooks, known.codebook_size) for one in codes]
     sounds = []
     for audio, limit in zip(engine.decode(read, BANDWIDTH_ID), trim_db, strict=True):
+        check_sound(audio)
         start, stop = loud_span(audio, limit)
         sounds.append(audio[start:stop])
     return sounds

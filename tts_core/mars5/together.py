@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tts_core.errors import ResourceError, memory_error
+from tts_core.errors import ResourceError, comes_late, shortage
 from tts_core.mars5.memory import Mars5Job, diffusion_bytes
+from tts_core.nn.calls import drop_errors
 
 if TYPE_CHECKING:
     from tts_core.mars5.pipeline import Mars5Pipeline, Run
@@ -93,18 +94,29 @@ class Diffusions(Generic[One]):
         return ended
 
     def _advance(self) -> ResourceError | None:
-        """Run a timestep; returns the error of a full memory. Each run is then as before it, or after it."""
+        """Run a timestep; returns the error of a call that lacked memory or time.
+
+        Each run is then as before the timestep, or after it; all begin again if what they computed may be
+        wrong. Raises the error of an earlier call.
+        """
+        self.host.settle()
         try:
             if self.queue != self._known:
                 self._choose()
             if self._timestep is not None:
                 self._timestep()
+            self.host.settle()
         except Exception as error:
-            lack = memory_error(error)
+            lack, again = shortage(error), comes_late(error)
             if lack is None:
                 raise
-            return lack
-        return None
+        else:
+            return None
+        if again:
+            for each in self._first:
+                each.run = None
+        drop_errors(self.host)
+        return lack
 
     def _shrink(self, lack: ResourceError) -> list[tuple[One, Run | ResourceError]]:
         """Let the next call be of half as many; returns the only one of a call with its error."""
@@ -113,7 +125,7 @@ class Diffusions(Generic[One]):
         if count == 1:
             return [(self._first[0].owner, lack)]
         self._most = count // 2
-        _LOG.warning("memory: too little for %d diffusions at once; going on with %d", count, self._most)
+        _LOG.warning("%d diffusions at once failed (%s); going on with %d", count, lack, self._most)
         return []
 
     def _choose(self) -> None:

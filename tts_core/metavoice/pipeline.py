@@ -40,6 +40,7 @@ from tts_core.metavoice.sampling import FirstStageSampling, SpeechNoise
 from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.metavoice.speech import Speech, all_codes, sounds
 from tts_core.metavoice.text import Tokenizers
+from tts_core.nn.calls import named, named_parts
 from tts_core.nn.host import Host
 from tts_core.options import changed
 from tts_core.pipeline import Progress, PromptLike, Watch
@@ -190,6 +191,7 @@ class MetaVoicePipeline:
         """
         return MetaVoiceSession(self, places)
 
+    @named
     def generate_batch(
         self,
         texts: Sequence[str],
@@ -240,6 +242,7 @@ class MetaVoicePipeline:
         rtf = real_time_factor(seconds, meter.samples, self.sample_rate)
         return [replace(result, real_time_factor=rtf) for result in results]
 
+    @named
     def generate_codes(
         self,
         texts: Sequence[str],
@@ -258,6 +261,7 @@ class MetaVoicePipeline:
         run = _Run(self, Meter(self.sample_rate, STAGES), Watch(None, None), None)
         return [codes for (codes,) in run.codes(batch, batch_size)[1]]
 
+    @named
     def speaker(self, prompt: PromptLike) -> np.ndarray:
         """Compute the vector of a voice, (E,) float32, to pass as `prompt`; a vector is returned unchanged.
 
@@ -292,6 +296,7 @@ class MetaVoicePipeline:
             self.engine.configs, job, dtype=host.dtype, backend=host.backend, free=host.free_bytes()
         )
 
+    @named_parts
     def _parts(self, request: Request, run: _Run) -> Iterator[GenerationResult]:
         """Yield the joined speech of all pieces, one part per piece."""
         self.engine.host.reset_peak()

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tts_core.errors import CancelledError, ResourceError, SpeechError
+from tts_core.errors import CancelledError, SpeechError
 from tts_core.metavoice.config import END_OF_AUDIO
 from tts_core.metavoice.memory import estimate, places_that_fit
 from tts_core.metavoice.request import STAGES, Piece, Request
 from tts_core.metavoice.rows import Joining, most_rows
 from tts_core.metavoice.speech import Speech, all_codes, sounds
+from tts_core.nn.calls import apart
 from tts_core.nn.guard import not_finite
 from tts_core.results import Meter
 from tts_core.serving.session import Event, Part
@@ -122,12 +123,12 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         if not heard:
             return events
         try:
-            waves = shared(self._sounds, heard)
+            waves = shared(self.host, self._sounds, heard)
         except SpeechError as error:
             return [*events, *(self.fail(each.one, error) for each in heard)]
         for each, wave in zip(heard, waves, strict=True):
             one, speech = each.one, each.one.speech
-            if isinstance(wave, ResourceError):
+            if isinstance(wave, SpeechError):
                 events.append(self.fail(one, wave))
                 continue
             result = speech.deliver(each.codes, wave, peak_bytes=self.host.peak_bytes())
@@ -143,7 +144,8 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         piece = one.speech.piece
         said = one.speech.hear(np.concatenate([piece.first, np.array(one.ids, np.int32)]))
         with one.speech.meter.stage("second stage"):
-            codes = all_codes(self.engine, self.pipeline.facts, piece, said, one.vector)
+            fill = partial(all_codes, self.engine, self.pipeline.facts, piece, said, one.vector)
+            codes = apart(self.host, fill)
         return _Ended(one, piece, codes)
 
     def _sounds(self, heard: Sequence[_Ended]) -> list[np.ndarray]:

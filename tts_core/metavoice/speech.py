@@ -15,6 +15,7 @@ from tts_core.audio.loudness import normalize_loudness
 from tts_core.metavoice.options import Decoder
 from tts_core.metavoice.request import Facts, Piece, Request, Said
 from tts_core.metavoice.sampling import SpeechNoise
+from tts_core.nn.guard import check_sound
 from tts_core.results import FinishReason, GenerationResult, Meter
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def sounds(
     """Decode the codes (Q, F) of each piece to samples (L,) float32 at the target loudness.
 
     check: called between windows or timesteps.
+    Raises GenerationError for a piece whose samples are all zero.
     """
     sounding = [place for place, one in enumerate(codes) if one.shape[1]]
     made = [np.zeros(0, np.float32)] * len(codes)
@@ -99,5 +101,6 @@ def sounds(
             [codes[place] for place in sounding], [noise[place] for place in sounding], decoder, check=check
         )
         for place, wave in zip(sounding, waves, strict=True):
+            check_sound(wave)
             made[place] = normalize_loudness(wave, facts.vocoder.sample_rate)
     return made

@@ -1,6 +1,8 @@
-"""Build the error for NaN or infinite logits."""
+"""Errors for results that cannot be: NaN or infinite logits, sound that is exactly zero."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from tts_core.errors import GenerationError
 
@@ -18,3 +20,16 @@ def not_finite(layer: str | None, dtype: str, *, text: int, row: int) -> Generat
     where = f"{layer} gives NaN or infinity" if layer else "logits are NaN or infinite"
     remedy = REMEDY.get(dtype, "the weights are damaged; check the model with: mlx-port verify")
     return GenerationError(f"generation: {where} in {dtype} (text {text}, row {row}); {remedy}")
+
+
+def check_sound(samples: np.ndarray) -> None:
+    """Raise GenerationError if a codec's samples, (L,), are all exactly zero.
+
+    No codec computes that, but on Metal an evaluation that lacked memory may, without an error
+    (ml-explore/mlx#3979).
+    """
+    if samples.size and not samples.any():
+        raise GenerationError(
+            f"generation: the codec gave {samples.size} samples that are exactly zero, so the device lacked "
+            "memory or is at fault; close other programs and try again, or check it with: mlx-port doctor"
+        )

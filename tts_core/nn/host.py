@@ -18,6 +18,10 @@ class Host(Protocol):
         """Backend name as in tts_core.memory.terms, such as "mlx-metal"."""
         ...
 
+    def settle(self) -> None:
+        """Where errors come with a later call, wait for all that was started, and raise its error."""
+        ...
+
     def free_bytes(self) -> int | None:
         """Return the memory that may still be allocated; None if unknown."""
         ...

@@ -24,6 +24,7 @@ from tts_core.errors import (
     ResourceError,
     SpeechError,
     UsageError,
+    comes_late,
     did_you_mean,
     explain,
 )
@@ -228,6 +229,8 @@ class SpeechEngine:
     def _update(self, one: Loaded) -> None:
         """Drop cancelled requests and pass on fed text."""
         for key, speech in [*one.speeches.items()]:
+            if key not in one.speeches:
+                continue  # its batch failed when another was fed
             if speech.cancelled.is_set():
                 one.session.leave(key)
                 self._end(one, key, CancelledError("generation: cancelled"))
@@ -247,6 +250,8 @@ class SpeechEngine:
         except SpeechError as error:
             one.session.leave(key)
             self._end(one, key, error)
+        except Exception as error:
+            self._break(one, error)
 
     def _admit(self) -> None:
         """Let queued requests join. None overtakes another of its model, or one whose model must be loaded:
@@ -271,7 +276,7 @@ class SpeechEngine:
                 if not one.session.fits(speech.request, promised=promised):
                     full.add(speech.model)
                     continue
-                key = one.session.join(speech.request, more=speech.more, cancel=speech.cancelled)
+                key = self._join(one, speech)
             except Exception as error:
                 self._dequeue(speech, _expected(error))
                 continue
@@ -281,15 +286,32 @@ class SpeechEngine:
             if speech.more:
                 self._feed(one, key, speech)
 
+    def _join(self, one: Loaded, speech: Speech) -> int:
+        """Let a request join. If an error of the batch's steps comes only now, it joins the next batch."""
+        for is_last in (False, True):
+            try:
+                return one.session.join(speech.request, more=speech.more, cancel=speech.cancelled)
+            except Exception as error:
+                if not comes_late(error):
+                    raise
+                self._break(one, error)
+                if is_last or self._shelf.get(one.name) is not one:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _break(self, one: Loaded, error: Exception) -> None:
+        """End all requests of a batch with an error, and open the next batch."""
+        _LOG.error("serving: a batch of %s failed", one.name, exc_info=error)
+        for key in [*one.speeches]:
+            self._end(one, key, _expected(error))
+        self._shelf.reopen(one)
+
     def _step(self, one: Loaded) -> None:
         """Run a step of a model's batch and hand out what it gave."""
         try:
             events = one.session.step()
         except Exception as error:
-            _LOG.exception("serving: a batch of %s failed", one.name)
-            for key in [*one.speeches]:
-                self._end(one, key, _expected(error))
-            self._shelf.reopen(one)
+            self._break(one, error)
             return
         self._steps += 1
         one.used = time.perf_counter()

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tts_core.errors import ResourceError, memory_error
+from tts_core.errors import GenerationError, SpeechError, shortage
+from tts_core.nn.calls import drop_errors
+from tts_core.nn.host import Host
 
 _LOG = logging.getLogger("tts_core")
 One = TypeVar("One")
@@ -14,22 +16,34 @@ Made = TypeVar("Made")
 
 
 def shared(
-    call: Callable[[Sequence[One]], Sequence[Made]], ones: Sequence[One]
-) -> list[Made | ResourceError]:
-    """Make a call for several. If memory is too short for all, make it for each half, down to one by one.
+    host: Host, call: Callable[[Sequence[One]], Sequence[Made]], ones: Sequence[One]
+) -> list[Made | SpeechError]:
+    """Make a call for several. If it lacks memory or time for all, or gives no sound, make it for each half,
+    down to one by one.
 
-    Returns the result of each, or the error of one that lacks memory by itself. Raises any other error.
-    call: changes nothing if it raises.
+    Returns the result of each, or the error of one that cannot be done by itself. Raises any other error, and
+    that of an earlier call.
+    call: changes nothing if it raises; GenerationError is for sound that is wrong.
     """
+    host.settle()
+    return _halved(host, call, ones)
+
+
+def _halved(
+    host: Host, call: Callable[[Sequence[One]], Sequence[Made]], ones: Sequence[One]
+) -> list[Made | SpeechError]:
     try:
-        return [*call(ones)]
+        made = [*call(ones)]
+        host.settle()
+        return [*made]
     except Exception as error:
-        lack = memory_error(error)
-        if lack is None:
+        fault = GenerationError(str(error)) if isinstance(error, GenerationError) else shortage(error)
+        if fault is None:
             raise
     # Here the error is gone, and with it what its frames kept in memory.
+    drop_errors(host)
     if len(ones) == 1:
-        return [lack]
-    _LOG.warning("memory: too little for a call of %d requests; trying again with half of them", len(ones))
+        return [fault]
+    _LOG.warning("a call of %d requests failed (%s); trying again with half of them", len(ones), fault)
     half = len(ones) // 2
-    return [*shared(call, ones[:half]), *shared(call, ones[half:])]
+    return [*_halved(host, call, ones[:half]), *_halved(host, call, ones[half:])]

@@ -6,6 +6,7 @@ import gc
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tts_core.errors import ResourceError
@@ -81,8 +82,9 @@ class Shelf:
 
     def reopen(self, found: Loaded) -> None:
         """Replace a model's batch after an error in it; a batch that cannot be opened unloads the model."""
-        try:
+        with suppress(Exception):  # its memory is freed with the object
             found.session.close()
+        try:
             found.session = self._session(found.name, found.pipeline)
         except Exception:
             _LOG.exception("serving: %s is unloaded: its batch cannot be opened again", found.name)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tts_core.errors import SpeechError, UsageError, memory_error
+from tts_core.errors import SpeechError, UsageError, comes_late, shortage
 from tts_core.memory.fits import check_running
+from tts_core.nn.calls import drop_errors
 from tts_core.nn.host import Host
 from tts_core.serving.session import Event, Failed
 from tts_core.serving.turns import Slots, Turns
@@ -114,12 +115,15 @@ class SlotSession(ABC, Generic[One]):
         return Failed(one.key, error)
 
     def attempt(self, one: One, work: Callable[[], None]) -> list[Failed]:
-        """Do work of one request only. If it cannot be done, or lacks memory, the request fails."""
+        """Do work of one request only. If it cannot be done, or lacks memory, the request fails.
+
+        An error that may belong to the batch's steps is raised.
+        """
         try:
             work()
         except Exception as error:
-            found = error if isinstance(error, SpeechError) else memory_error(error)
-            if found is None:
+            found = error if isinstance(error, SpeechError) else shortage(error)
+            if found is None or comes_late(error):
                 raise
             return [self.fail(one, found)]
         return []
@@ -129,3 +133,4 @@ class SlotSession(ABC, Generic[One]):
         for key in [*self.spoken]:
             self.leave(key)
         del self.turns
+        drop_errors(self.host)

@@ -46,7 +46,7 @@ class Worker:
         load = partial(load_pipeline, parts, setting.backend)
         source = Source(str(parts.model), parts.configs, parts.documents, load)
         pipeline = load()
-        speaker = Speaker(source, pipeline.session(setting.places, streamed=False), setting.work)
+        speaker = Speaker(source, partial(pipeline.session, setting.places, streamed=False), setting.work)
         self.speaker = speaker
         if rejection is not None and judges is not None:
             self.speaker = ChoosingSpeaker(speaker, judges, rejection)

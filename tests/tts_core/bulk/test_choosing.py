@@ -77,7 +77,7 @@ def choose(
 ) -> tuple[dict[str, Outcome], Source, Ears]:
     rows = [Row(number, name, f"{name} text", seed=7) for number, name in enumerate(heard)]
     ears, source = Ears(heard, order, patience), Source(bad or set())
-    speaker = Speaker(cast(Any, source), Chorus(places, []), Work({}, Path("voices"), ".wav", None))
+    speaker = Speaker(cast(Any, source), lambda: Chorus(places, []), Work({}, Path("voices"), ".wav", None))
     chosen = ChoosingSpeaker(speaker, cast(Any, ears), REJECTION)
     outcomes = list(chosen.speak((row, f"key {row.id}") for row in rows))
     assert len(outcomes) == len({one.id for one in outcomes})
@@ -140,7 +140,7 @@ def test_slow_judges_hold_new_rows_back(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_judges_hear_the_sound_and_know_the_reference() -> None:
     ears = Ears({"a": [0.0], "b": [0.0]}, lambda count: 0, 1)
-    speaker = Speaker(cast(Any, Source(set())), Chorus(2, []), Work({}, Path("voices"), ".wav", None))
+    speaker = Speaker(cast(Any, Source(set())), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None))
     speaker._prompt = cast(Any, lambda *reference: None)
     rows = [Row(0, "a", "one", seed=1, voice="anna"), Row(1, "b", "two", seed=1, ref_audio="x/b.wav")]
     list(ChoosingSpeaker(speaker, cast(Any, ears), REJECTION).speak((one, f"key {one.id}") for one in rows))

@@ -32,7 +32,7 @@ def speak(rows: Sequence[Row], places: int = 2, **changes: Any) -> tuple[list[Ou
     log, source = list[str](), Source()
     work = Work({"top_k": 5}, Path("voices"), ".wav", None, {"model": "talker"})
     work = Work(**{**work.__dict__, **changes})
-    speaker = Speaker(cast(Any, source), Chorus(places, log), work)
+    speaker = Speaker(cast(Any, source), lambda: Chorus(places, log), work)
     return list(speaker.speak((row, f"key {row.id}") for row in rows)), log, source
 
 
@@ -99,7 +99,7 @@ def test_a_rows_options_replace_those_of_all() -> None:
 
 
 def test_an_error_that_ends_the_batch_names_its_rows() -> None:
-    speaker = Speaker(cast(Any, Source()), Chorus(2, []), Work({}, Path("voices"), ".wav", None))
+    speaker = Speaker(cast(Any, Source()), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None))
     rows = [Row(0, "a", "x crash", seed=1), Row(1, "b", "y z w", seed=1)]
     found: list[Outcome] = []
     with pytest.raises(RuntimeError, match="crashed"):

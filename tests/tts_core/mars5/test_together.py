@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.hosts import LateHost
+from tests.metal_errors import LATE
 from tests.tts_core.mars5.test_memory import CONFIGS
 from tts_core.errors import ResourceError
 from tts_core.mars5 import together
@@ -34,12 +36,16 @@ class Run:
 
 
 class Pipeline:
-    """calls: the runs of each call that was built.  most: of a call, beyond which it lacks memory."""
+    """calls: the runs of each call that was built.  most: of a call, beyond which it lacks memory.
+    late: the error of the next call, which comes after it.
+    """
+
+    late: str | None = None
 
     def __init__(self, backend: str = "torch-cuda", free: int | None = None, most: int = 9):
-        self.configs, self.calls, self.free, self.most = CONFIGS, list[list[Run]](), free, most
-        host = SimpleNamespace(backend=backend, dtype="bfloat16", free_bytes=lambda: self.free)
-        self.engine = SimpleNamespace(host=host, together=self.together)
+        self.configs, self.calls, self.most = CONFIGS, list[list[Run]](), most
+        self.host = LateHost(backend, "bfloat16", free)
+        self.engine = SimpleNamespace(host=self.host, together=self.together)
 
     def together(self, runs: Sequence[Run]) -> Any:
         self.calls.append([*runs])
@@ -50,6 +56,9 @@ class Pipeline:
                 raise RuntimeError("[malloc] Unable to allocate 123 bytes.")
             for run in runs:
                 run.left -= 1
+            if self.late is not None:
+                self.host.errors.append(RuntimeError(self.late))
+                self.late = None
 
         return timestep
 
@@ -135,6 +144,23 @@ def test_one_that_lacks_memory_by_itself_fails_and_the_others_go_on() -> None:
     assert ended(diffusions, 2) == ["", "A"]
     pipeline.most = 2
     assert ended(diffusions, 2) == ["", "bc"]
+
+
+@pytest.mark.parametrize("words", LATE)
+def test_what_a_call_computed_before_its_error_came_is_computed_again(words: str) -> None:
+    """By half of the runs, from the beginning: their codes may be wrong."""
+    pipeline = Pipeline()
+    diffusions = opened(pipeline, 3, 3, 3)
+    assert ended(diffusions, 1) == [""]
+    pipeline.host.errors += [RuntimeError(words), RuntimeError(words)]
+    with pytest.raises(RuntimeError) as caught:
+        diffusions.step()  # of an earlier call: the whole batch ends
+    assert str(caught.value) == words
+    pipeline.late = words
+    assert ended(diffusions, 1) == [""]
+    assert ended(diffusions, 6) == ["", "", "a", "", "", "bc"]
+    assert [len(runs) for runs in pipeline.calls] == [3, 1, 2]
+    assert not set(pipeline.calls[0]) & {run for runs in pipeline.calls[1:] for run in runs}
 
 
 def test_one_that_cannot_begin_waits_for_the_others() -> None:

@@ -1,4 +1,4 @@
-"""Shared calls that lack memory: halves, then one by one."""
+"""Shared calls that lack memory or time, or give no sound: halves, then one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tts_core.errors import ResourceError
+from tests.hosts import LateHost
+from tests.metal_errors import LATE, MEMORY, SHORTAGES, STREAM
+from tts_core.errors import GenerationError, ResourceError
 from tts_core.serving.shared import shared
 
 
@@ -19,18 +21,19 @@ class Large:
     """An array of a call, in the place of one on a device."""
 
 
-def test_halves_then_one_by_one() -> None:
+@pytest.mark.parametrize("words", ["CUDA out of memory. Tried to allocate 2.00 GiB.", *SHORTAGES])
+def test_halves_then_one_by_one(words: str) -> None:
     calls: list[list[int]] = []
 
     def call(ones: Sequence[int]) -> list[int]:
         calls.append([*ones])
         if len(ones) > 2:
-            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            raise OutOfMemoryError(words) if "CUDA" in words else RuntimeError(words)
         return [10 * one for one in ones]
 
-    assert shared(call, [1, 2, 3, 4, 5]) == [10, 20, 30, 40, 50]
+    assert shared(LateHost(), call, [1, 2, 3, 4, 5]) == [10, 20, 30, 40, 50]
     assert calls == [[1, 2, 3, 4, 5], [1, 2], [3, 4, 5], [3], [4, 5]]
-    assert shared(call, []) == []
+    assert shared(LateHost(), call, []) == []
 
 
 def test_only_one_that_lacks_memory_by_itself_fails() -> None:
@@ -39,21 +42,35 @@ def test_only_one_that_lacks_memory_by_itself_fails() -> None:
             raise RuntimeError("[malloc] Unable to allocate 8000000000 bytes.")
         return [*ones]
 
-    one, two, three, four = shared(call, [1, 2, 3, 4])
+    one, two, three, four = shared(LateHost(), call, [1, 2, 3, 4])
     assert (one, two, four) == (1, 2, 4)
     assert isinstance(three, ResourceError)
     assert str(three).startswith("memory: not enough ([malloc] Unable to allocate 8000000000 bytes.); use a")
 
 
-def test_another_error_is_raised_at_once() -> None:
+def test_sound_that_is_wrong_is_computed_again_in_halves() -> None:
+    def call(ones: Sequence[int]) -> list[int]:
+        if len(ones) > 2 or 3 in ones:
+            raise GenerationError("generation: exactly zero")
+        return [*ones]
+
+    one, two, three, four = shared(LateHost(), call, [1, 2, 3, 4])
+    assert (one, two, four) == (1, 2, 4)
+    assert isinstance(three, GenerationError)
+    assert str(three) == "generation: exactly zero"
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), RuntimeError(STREAM)], ids=str)
+def test_another_error_is_raised_at_once(error: Exception) -> None:
     calls = []
 
     def call(ones: Sequence[int]) -> list[int]:
         calls.append(ones)
-        raise ValueError("broken")
+        raise error
 
-    with pytest.raises(ValueError, match="broken"):
-        shared(call, [1, 2])
+    with pytest.raises(type(error)) as caught:
+        shared(LateHost(), call, [1, 2])
+    assert caught.value is error
     assert len(calls) == 1
 
 
@@ -68,5 +85,25 @@ def test_the_arrays_of_a_call_that_failed_are_free_before_the_next() -> None:
             raise MemoryError
         return [*ones]
 
-    assert shared(call, [1, 2, 3]) == [1, 2, 3]
+    assert shared(LateHost(), call, [1, 2, 3]) == [1, 2, 3]
     assert len(alive) == 5
+
+
+@pytest.mark.parametrize("words", LATE)
+def test_an_error_that_comes_late_is_of_the_call_that_it_follows(words: str) -> None:
+    """That of an earlier call is raised; that of the call itself is found before its results are used, and
+    what is left of it does not reach the halves.
+    """
+    host = LateHost()
+
+    def call(ones: Sequence[int]) -> list[int]:
+        host.check()
+        if len(ones) > 1:
+            host.errors += [RuntimeError(words), RuntimeError(words)]
+        return [*ones]
+
+    assert shared(host, call, [1, 2, 3]) == [1, 2, 3]
+    assert not host.errors
+    host.errors.append(RuntimeError(MEMORY))
+    with pytest.raises(RuntimeError, match="Insufficient Memory"):
+        shared(host, call, [1, 2])

@@ -1,0 +1,87 @@
+"""Calls of networks on a device whose errors may come with a later call.
+
+MLX on Metal raises what stopped a command when its result is read, or with the next call that starts one
+(ml-explore/mlx#3523, #4174). What was computed in between may be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from tts_core.errors import SpeechError, device_error, shortage
+from tts_core.nn.host import Host
+
+
+class Pipeline(Protocol):
+    """A pipeline with an engine, whose networks run on a host."""
+
+    engine: Any
+
+
+Made = TypeVar("Made")
+Owner = TypeVar("Owner", bound=Pipeline)
+Given = ParamSpec("Given")
+
+
+def apart(host: Host, call: Callable[[], Made]) -> Made:
+    """Make a call of a network that changes nothing which other requests use; return its result.
+
+    Raises ResourceError if the call lacks memory or time; an error of earlier calls is raised as it is.
+    """
+    host.settle()
+    try:
+        made = call()
+        host.settle()
+        return made
+    except Exception as error:
+        lack = shortage(error)
+        if lack is None:
+            raise
+    # Here the error is gone, and with it what its frames kept in memory.
+    drop_errors(host)
+    raise lack
+
+
+def named(method: Callable[Concatenate[Owner, Given], Made]) -> Callable[Concatenate[Owner, Given], Made]:
+    """Let a pipeline's method raise our error in place of a framework's about its device."""
+
+    @wraps(method)
+    def call(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Made:
+        with _named(self.engine.host):
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+def named_parts(
+    method: Callable[Concatenate[Owner, Given], Iterator[Made]],
+) -> Callable[Concatenate[Owner, Given], Iterator[Made]]:
+    """As `named`, for a method that is a generator."""
+
+    @wraps(method)
+    def call(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Iterator[Made]:
+        with _named(self.engine.host):
+            yield from method(self, *args, **kwargs)
+
+    return call
+
+
+@contextmanager
+def _named(host: Host) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        found = None if isinstance(error, SpeechError) else device_error(error)
+        if found is None:
+            raise
+        drop_errors(host)
+        raise found from error
+
+
+def drop_errors(host: Host) -> None:
+    """Wait for all that was started; its errors do not reach the next call."""
+    with suppress(Exception):
+        host.settle()
