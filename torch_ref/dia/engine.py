@@ -13,6 +13,9 @@ from torch import Tensor
 
 from torch_ref.codecs.dac import Dac
 from torch_ref.dia.dia import Dia
+from torch_ref.dia.few_rows import few_rows
+from torch_ref.dia.few_slots import FewSlots
+from torch_ref.dia.few_slots import decode as decode_few
 from torch_ref.dia.fused import FusedDecoder, runs
 from torch_ref.dia.guard import fault
 from torch_ref.dia.plain_slots import PlainSlots
@@ -42,7 +45,13 @@ class DiaEngine:
             self.config, batch.prompts, batch.max_frames, last_channel_free=batch.last_channel_free
         )
         guided = batch.sampling.cfg_scale != 0
-        draws = (self._fused_draws if runs(self.network) else self._draws)(batch, grid, guided=guided)
+        if runs(self.network):
+            draws = self._fused_draws(batch, grid, guided=guided)
+        elif few_rows(self.network) is not None:
+            nothing = self._empty_text() if guided else None
+            draws = decode_few(FewSlots(self.network, nothing, texts=len(batch.tokens)), batch, grid)
+        else:
+            draws = self._draws(batch, grid, guided=guided)
         while not grid.done:
             ids = next(draws)
             if ids.min() < 0:
@@ -54,7 +63,8 @@ class DiaEngine:
     def slots(self, texts: int, *, rows: int, text_rows: int) -> slots.Slots:
         """Open a running batch for texts of at most `text_rows` bytes and `rows` grid rows, with guidance."""
         if not runs(self.network):
-            return PlainSlots(self.network, self._empty_text(), texts=texts)
+            plain = PlainSlots if few_rows(self.network) is None else FewSlots
+            return plain(self.network, self._empty_text(), texts=texts)
         decoder = FusedDecoder(self.network, self._empty_text())
         return Slots(decoder, texts=texts, rows=rows, text_rows=text_rows)
 

@@ -70,12 +70,11 @@ class PlainSlots:
         if before:
             rows = torch.from_numpy(text.grid[None, :before]).to(device)
             self.network.model.decoder(torch.cat([rows] * self.groups), cache, source)
-        own = []
-        for held, layer in zip(self.own, cache, strict=True):
+        for index, layer in enumerate(cache):  # one after the other: only one layer is held twice
+            held = self.own[index]
             empty = held[0].new_zeros(self.groups, held[0].shape[2], 0, held[0].shape[4])
-            known = layer.buffers or (empty, empty)
-            own.append(_joined(held, (known[0][:, :, :before], known[1][:, :, :before])))
-        self.own = own
+            known, layer.buffers = layer.buffers or (empty, empty), None
+            self.own[index] = _joined(held, (known[0][:, :, :before], known[1][:, :, :before]))
         self.running[slot] = Text(text, DelayGrid.joined(self.network.config, text))
 
     @torch.inference_mode()
@@ -168,9 +167,8 @@ class PlainSlots:
         """Let the buffers of keys and values grow to hold `rows`."""
         short = _chunks(rows) - self.own[0][0].shape[3]
         if short > 0:
-            self.own = [
-                (F.pad(keys, (0, 0, 0, short)), F.pad(values, (0, 0, 0, short))) for keys, values in self.own
-            ]
+            for index, (keys, values) in enumerate(self.own):  # only one layer is held twice
+                self.own[index] = F.pad(keys, (0, 0, 0, short)), F.pad(values, (0, 0, 0, short))
 
 
 def _chunks(rows: int) -> int:

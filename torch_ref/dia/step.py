@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -11,7 +10,6 @@ from torch import Tensor
 from torch_ref.cuda.capture import capture
 from torch_ref.cuda.fixed_cache import FixedCache
 from torch_ref.dia.dia import Cache, Dia, Source
-from torch_ref.dia.few_rows import few_rows, one_thread
 from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.guard import marked
 from torch_ref.layers.cache import KeyValueCache
@@ -28,7 +26,6 @@ class Step:
     def __init__(self, network: Dia, source: Source, sampling: Sampling, *, guided: bool):
         self.network, self.source, self.sampling, self.guided = network, source, sampling, guided
         self.cache: list[KeyValueCache] = network.new_cache()
-        self.few = few_rows(network)
 
     def __call__(self, rows: Tensor, uniform: Tensor | None) -> Tensor:
         """Draw ids for the row after the last of `rows`; -1 for a text whose logits are not all finite.
@@ -41,13 +38,11 @@ class Step:
         """Compute the step with any kind of cache."""
         texts, config = rows.shape[0], self.network.config
         tokens = torch.cat((rows, rows)) if self.guided else rows
-        few = self.few if self.few is not None and self.few.fits(tokens, cache) else None
         candidates = candidates_v01 if config.cross_rope else candidates_0626
-        with nullcontext() if few is None or not few.small else one_thread():
-            logits = (self.network if few is None else few).next_logits(tokens, cache, source)
-            # without guidance both are the conditional rows, which guidance leaves unchanged
-            kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
-            return marked(first_largest(kept) if uniform is None else draw(kept, uniform), logits)
+        logits = self.network.next_logits(tokens, cache, source)
+        # without guidance both are the conditional rows, which guidance leaves unchanged
+        kept = candidates(logits[:texts], logits[-texts:], self.sampling, config.eos_token_id)
+        return marked(first_largest(kept) if uniform is None else draw(kept, uniform), logits)
 
 
 class GraphStep(Step):

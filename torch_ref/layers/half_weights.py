@@ -2,7 +2,11 @@
 
 Weights that were published in float16 keep their numbers when packed, in half of float32's bytes; FBGEMM
 converts them in registers and adds in float32. Two rows with the embedded voice's decoder (17 MB in float32,
-one thread): 0.7 ms, torch's float32 products 2.3 ms. A row's numbers do not depend on the other rows.
+one thread): 0.7 ms, torch's float32 products 2.3 ms.
+
+A row's numbers depend on the number of rows and on its place: FBGEMM has a kernel for each number of rows up
+to six (AVX2), and those for one and two rows add in another order. In whole blocks of four, 16 at most, they
+do not; torch_ref.layers.row_products tries it on the CPU that runs.
 """
 
 from __future__ import annotations

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.sides import ORACLE, YARDSTICK, Side
 from tests.tiny.dia import compose, dac_config, dac_weights, dia_config, dia_weights
 from tests.tiny.weights import Weights
 from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
-from torch_ref.cuda.fixed_cache import FixedCache
-from torch_ref.dia import few_rows
-from torch_ref.dia import step as steps
+from torch_ref.dia import few_rows, plain_slots
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.few_rows import FewRows
-from torch_ref.dia.step import Step
+from torch_ref.dia.few_rows import FewRows, Pair
 from torch_ref.layers import half_weights
 from tts_core.dia.config import DiaConfig
 
@@ -39,20 +39,24 @@ def halved(weights: Weights[DiaConfig]) -> Weights[DiaConfig]:
 def logits(
     side: Side, texts: list[list[int]], *, cross_rope: bool, half: bool, guided: bool, few: bool
 ) -> np.ndarray:
-    """Logits of 20 rows after a first one of two, (20, R, C, V)."""
+    """Logits of 20 rows after a first one of two, (20, R, C·V)."""
     plain = network(side, cross_rope=cross_rope, half=half)
-    decoder, random = FewRows(plain), np.random.default_rng(5)
-    rows, channels = len(texts) * (2 if guided else 1), plain.config.decoder_config.num_channels
+    random, channels = np.random.default_rng(5), plain.config.decoder_config.num_channels
+    rows = len(texts) * (2 if guided else 1)
     found = []
     with torch.inference_mode():
         source = plain.read([torch.tensor(ids) for ids in texts], plain.encode_nothing() if guided else None)
         cache = plain.new_cache()
         plain.next_logits(torch.from_numpy(random.integers(0, 60, (rows, 2, channels))), cache, source)
-        for _ in range(20):
+        own = [cast(Pair, layer.buffers) for layer in cache]
+        pairs, lengths = list(zip(source.keys, source.values, strict=True)), [len(ids) for ids in texts]
+        for place in range(2, 22):
             tokens = torch.from_numpy(random.integers(0, 60, (rows, 1, channels)))
             if few:
-                assert decoder.fits(tokens, cache)
-            found.append((decoder if few else plain).next_logits(tokens, cache, source).numpy())
+                where = [place] * len(texts), pairs, lengths, source.unconditional
+                found.append(FewRows(plain).next_logits(tokens[:, 0], own, *where).numpy())
+            else:
+                found.append(plain.next_logits(tokens, cache, source).flatten(1).numpy())
     return np.stack(found)
 
 
@@ -71,18 +75,41 @@ def test_logits_are_those_of_the_plain_decoder(
     assert_within(logits(YARDSTICK, texts, **how, few=True), known, truth, "few rows")
 
 
-def test_other_runs_take_the_plain_decoder() -> None:
-    """Many rows, several at a time, captured caches, and other dtypes."""
-    plain = network(YARDSTICK, cross_rope=False)
-    channels, cache = plain.config.decoder_config.num_channels, plain.new_cache()
-    decoder, one = FewRows(plain), torch.zeros(1, 1, channels)
-    assert decoder.fits(one, cache)
-    assert decoder.fits(one.expand(few_rows.MOST_ROWS, -1, -1), cache)
-    assert not decoder.fits(one.expand(few_rows.MOST_ROWS + 1, -1, -1), cache)
-    assert not decoder.fits(one.expand(-1, 2, -1), cache)
-    nothing = torch.zeros(1)
-    assert not decoder.fits(one, [FixedCache(nothing, nothing, nothing, nothing)])
-    assert few_rows.few_rows(plain) is not None
+@torch.inference_mode()
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "half"])
+@pytest.mark.parametrize("texts", range(1, 34))
+def test_logits_of_a_text_do_not_depend_on_the_others(texts: int, half: bool) -> None:
+    """Its place, its neighbors' lengths and positions."""
+    plain, random = network(YARDSTICK, cross_rope=True, half=half), np.random.default_rng(texts)
+    form, nothing = FewRows(plain), plain.encode_nothing()
+    constants = plain.model.decoder.constants(nothing)
+    heads, width = form.kv_heads, form.head_dim
+    lengths, places = (random.integers(1, 30, texts).tolist() for _ in range(2))
+    sources = [plain.read([torch.from_numpy(random.integers(1, 200, length))]) for length in lengths]
+    layers = range(len(form.layers))
+    own = torch.from_numpy(random.normal(size=(len(layers), 2, 2, texts, heads, 32, width))).float()
+    tokens = torch.from_numpy(random.integers(0, 60, (texts, plain.config.decoder_config.num_channels)))
+
+    def run(chosen: list[int]) -> torch.Tensor:
+        most = max(lengths[one] for one in chosen)
+        source = []
+        for index in layers:
+            parts = [(sources[one].keys[index], sources[one].values[index]) for one in chosen]
+            padded = [
+                [F.pad(part, (0, 0, 0, most - part.shape[2]), value=3.0) for part in pair] for pair in parts
+            ]
+            source.append(tuple(torch.cat(which) for which in zip(*padded, strict=True)))
+        held = [tuple(pair[:, chosen].flatten(0, 1) for pair in own[index].clone()) for index in layers]
+        at = [places[one] for one in chosen], source, [lengths[one] for one in chosen], constants
+        return form.next_logits(tokens[chosen].repeat(2, 1), held, *at).unflatten(0, (2, -1))
+
+    shared = run(list(range(texts)))
+    for one in {0, texts // 2, texts - 1}:
+        assert torch.equal(shared[:, one], run([one])[:, 0])
+
+
+def test_other_networks_take_the_plain_decoder() -> None:
+    assert few_rows.few_rows(network(YARDSTICK, cross_rope=False)) is not None
     assert few_rows.few_rows(network(ORACLE, cross_rope=False)) is None
 
 
@@ -109,28 +136,24 @@ def test_changed_weights_are_packed_again() -> None:
     np.testing.assert_array_equal(codes(pipeline), before)
 
 
-@pytest.mark.parametrize(
-    ("small", "rows", "threads"), [(True, 1, 1), (False, 1, 3), (True, few_rows.MOST_ROWS + 1, 3)]
-)
-def test_few_rows_of_a_small_network_run_in_one_thread(
-    monkeypatch: pytest.MonkeyPatch, small: bool, rows: int, threads: int
+@pytest.mark.parametrize(("small", "threads"), [(True, 1), (False, 3)])
+def test_rows_of_a_small_network_run_in_one_thread(
+    monkeypatch: pytest.MonkeyPatch, small: bool, threads: int
 ) -> None:
     """Their draws too; and torch's own number of threads comes back, also after an error."""
-    plain = network(YARDSTICK, cross_rope=False)
     monkeypatch.setattr(few_rows, "SMALL", 2**40 if small else 0)
+    pipeline = compose(YARDSTICK, dia_weights(dia_config(), seed=4), dac_weights(dac_config()))
     before, seen = torch.get_num_threads(), []
-    source, sampling = plain.read([torch.tensor([49])] * rows), plain.config.sampling
-    step = Step(plain, source, sampling, guided=False)
 
     def candidates(*given: object) -> None:
         seen.append(torch.get_num_threads())
         raise ArithmeticError
 
-    monkeypatch.setattr(steps, "candidates_0626", candidates)
+    monkeypatch.setattr(plain_slots, "candidates_0626", candidates)
     torch.set_num_threads(3)
     try:
-        with pytest.raises(ArithmeticError), torch.inference_mode():
-            step(torch.zeros(rows, 1, 4, dtype=torch.int64), None)
+        with pytest.raises(ArithmeticError):
+            codes(pipeline)
         assert seen == [threads]
         assert torch.get_num_threads() == 3
     finally:

@@ -61,16 +61,16 @@ def test_weights_are_those_of_the_networks() -> None:
 def test_growing_caches_are_those_of_a_run(
     batch: int, frames: int, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[Any] = []
+    opened: list[Any] = []
     loop = YARDSTICK.module("dia.engine")
-    make = loop.make_step
-    monkeypatch.setattr(loop, "make_step", lambda *a, **b: steps.append(make(*a, **b)) or steps[-1])
+    make = loop.FewSlots
+    monkeypatch.setattr(loop, "FewSlots", lambda *a, **b: opened.append(make(*a, **b)) or opened[-1])
     run(YARDSTICK, batch, frames, guided=guided)
-    [step] = steps
-    held = [buffer for cache in step.cache for buffer in cache.buffers]
+    [slots] = opened
+    held = [buffer for pair in slots.own for buffer in pair]
     guess = guessed("torch-cpu", batch, frames, guided=guided)
     assert guess["cache"].bytes == nbytes(YARDSTICK, held) + held[0].nbytes
-    assert guess["text"].bytes == text_bytes([*step.source.keys, *step.source.values], batch)
+    assert guess["text"].bytes == text_bytes([buffer for pair in slots.source for buffer in pair], batch)
 
 
 @pytest.mark.parametrize(("batch", "frames", "guided"), [(1, 10, True), (2, 260, True), (3, 20, False)])

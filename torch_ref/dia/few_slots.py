@@ -1,0 +1,61 @@
+"""Slots in float32 on a CPU: a text's numbers, and so its ids, do not depend on the other texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.dia.dia import Dia
+from torch_ref.dia.few_rows import few_rows, one_thread
+from torch_ref.dia.plain_slots import PlainSlots
+from tts_core.dia.grid import DelayGrid
+from tts_core.dia.joining import Joining
+from tts_core.dia.request import Batch
+
+
+class FewSlots(PlainSlots):
+    """`texts` slots of a network that has the form of few rows. nothing: as in PlainSlots."""
+
+    def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int):
+        super().__init__(network, nothing, texts=texts)
+        form = few_rows(network)
+        assert form is not None
+        self.form = form
+
+    def _step(self) -> np.ndarray:
+        with one_thread() if self.form.small else nullcontext():
+            return super()._step()
+
+    def _logits(self) -> Tensor:
+        texts = list(self.running.values())
+        last = np.stack([text.grid.rows[0, text.grid.filled - 1] for text in texts])
+        places = [text.grid.filled - 1 for text in texts]
+        self._make_room(max(places) + 1)
+        logits = self.form.next_logits(
+            torch.from_numpy(np.tile(last, (self.groups, 1))),
+            [(keys.flatten(0, 1), values.flatten(0, 1)) for keys, values in self.own],
+            places,
+            [(keys[0], values[0]) for keys, values in self.source],
+            [len(text.joining.tokens) for text in texts],
+            self.constants,
+        )
+        return logits.view(len(logits), last.shape[1], -1)
+
+
+def decode(slots: FewSlots, batch: Batch, grid: DelayGrid) -> Iterator[np.ndarray]:
+    """Yield ids for every next row of a batch's grid, (B, C) int32.
+
+    A text joins where its own prompt ends, so it reads its prompt as it does alone; the rows before that are
+    given, and their ids 0.
+    """
+    while True:
+        for slot, (tokens, noise) in enumerate(zip(batch.tokens, batch.noise, strict=True)):
+            frames = int(grid.prompt_frames[slot]), int(grid.max_frames[slot])
+            if grid.filled == 1 + frames[0]:
+                rows = grid.rows[slot]
+                slots.join(slot, Joining(tokens, rows, grid.filled, *frames, batch.sampling, noise))
+        yield from slots.launch(1)
