@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mlx_port.arithmetic import choose
 from mlx_port.before_mlx import load_before_mlx
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ __all__ = [
     "stream",
 ]
 
+choose()
 load_before_mlx()  # any module of this package may be the first to import it
 
 

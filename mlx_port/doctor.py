@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from mlx_port.api import voice_folders
+from mlx_port.arithmetic import arithmetic, described
 from mlx_port.blas import load_blas
 from mlx_port.kernels import row_paths
 from mlx_port.memory import backend_name, free_bytes
@@ -17,7 +18,7 @@ from tts_core.errors import UsageError
 
 
 def facts() -> dict[str, Any]:
-    """Report version, backend, memory in bytes, TF32, BLAS, and the fault of a test computation (or None)."""
+    """Report version, backend, memory in bytes, arithmetic, BLAS, and the fault of test computations."""
     backend = backend_name()
     info = mx.device_info()
     return {
@@ -25,7 +26,8 @@ def facts() -> dict[str, Any]:
         "backend": backend.removeprefix("mlx-"),
         "device": str(info.get("device_name", info.get("architecture", "unknown"))),
         "memory_free": free_bytes(),
-        "tf32": _tf32(backend),
+        "arithmetic": arithmetic(),
+        "tf32": described(),
         "blas": asdict(load_blas()),
         "voice": next(
             (str(folder) for folder in voice_folders() if (folder / "config.json").is_file()), None
@@ -44,21 +46,38 @@ def _rows() -> dict[str, dict[str, str]]:
         return {"every dtype": {"path": "none", "why": str(error)}}
 
 
-def _tf32(backend: str) -> str:
-    """Report whether float32 products may be rounded to TF32; MLX reads the variable on import."""
-    if os.environ.get("MLX_ENABLE_TF32", "1") == "0":
-        return "off (MLX_ENABLE_TF32=0)"
-    return "without effect on a CPU" if backend == "mlx-cpu" else "on; MLX_ENABLE_TF32=0 turns it off"
-
-
 def _fault() -> str | None:
-    """Report the fault of a product, a convolution and a softmax of small integers; None if correct."""
-    x = mx.arange(24, dtype=mx.float32).reshape(1, 8, 3)
-    try:
-        product = (x[0] @ x[0].T)[1, 2].item()
-        convolved = mx.conv1d(x, mx.ones((2, 3, 3)), padding=1)[0, 1, 1].item()
-        total = mx.softmax(x, axis=-1).sum().item()
-    except (RuntimeError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
-    right = abs(product - 86) < 0.5 and abs(convolved - 36) < 0.5 and abs(total - 8) < 0.01
-    return None if right else f"it computes {product}, {convolved} and {total} instead of 86, 36 and 8"
+    """Report the fault of products and transposed convolutions of integers, in every dtype; None if correct.
+
+    They are large: faults of Metal were seen only at size (ml-explore/mlx#3586, #3797).
+    """
+    random = np.random.default_rng(0)
+    x, weight = random.integers(-3, 4, (1024, 2048)), random.integers(-3, 4, (64, 2048))
+    sound, kernel = random.integers(-3, 4, (1, 3000, 16)), random.integers(-3, 4, (8, 8, 16))
+    known = {"products": x @ weight.T, "transposed convolutions": _transposed(sound[0], kernel)[None]}
+    for dtype in (mx.float32, mx.bfloat16, mx.float16):
+        try:
+            found = {
+                "products": mx.array(x, dtype) @ mx.array(weight, dtype).T,
+                "transposed convolutions": mx.conv_transpose1d(
+                    mx.array(sound, dtype), mx.array(kernel, dtype), stride=4
+                ),
+            }
+            for name, made in found.items():
+                # sums of integers are exact in float32, and rounded once
+                bound = np.abs(known[name]) * 2.0**-7
+                wrong = np.abs(np.array(made.astype(mx.float32)) - known[name]) > bound
+                if wrong.any():
+                    kind = str(dtype).removeprefix("mlx.core.")
+                    return f"{name} in {kind}: {wrong.sum()} of {wrong.size} numbers are wrong"
+        except (RuntimeError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _transposed(x: np.ndarray, weight: np.ndarray, stride: int = 4) -> np.ndarray:
+    """Compute a transposed convolution. (T, I), (O, K, I) → (stride (T - 1) + K, O)."""
+    made = np.zeros((stride * (len(x) - 1) + weight.shape[1], len(weight)), np.int64)
+    for place in range(weight.shape[1]):
+        made[place : place + stride * (len(x) - 1) + 1 : stride] += x @ weight[:, place].T
+    return made

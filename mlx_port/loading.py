@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -11,8 +12,10 @@ import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from mlx_port.arithmetic import arithmetic, described
 from mlx_port.kernels.row_paths import forced
-from mlx_port.memory import wire
+from mlx_port.kernels.trials import try_all
+from mlx_port.memory import bound_cache, wants_wired, wire
 from mlx_port.stored import cast_floats, quantize_linears, read_config, read_tensors, understood
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
@@ -20,6 +23,7 @@ from tts_core.files.record import Record
 from tts_core.files.regular import read_text
 from tts_core.pipeline import Pipeline
 
+_LOG = logging.getLogger("mlx_port")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 Made = TypeVar("Made")
 
@@ -146,8 +150,13 @@ def assemble(parts: Parts) -> Pipeline:
 
     Raises CheckpointError for weights that do not fit, and ResourceError where memory would not hold them.
     """
+    bound_cache()
+    try_all({DTYPES[parts.dtype_of(kind)] for kind in parts.configs})
+    pipeline = importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
     wire()
-    return importlib.import_module(f"mlx_port.{parts.model}.pipeline").assemble(parts)
+    if arithmetic() != "float32":
+        _LOG.warning("mlx: arithmetic of float32 products: %s", described())
+    return pipeline
 
 
 def open_parts(
@@ -161,6 +170,7 @@ def open_parts(
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
     forced()  # refuses a bad choice before anything is read
+    wants_wired()
     if not isinstance(path, str | Path):
         raise UsageError(f"model: {path!r} is not a path; give a folder that convert-weights wrote")
     folder = Path(path)

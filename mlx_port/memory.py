@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import platform
 
 import mlx.core as mx
 
+from tts_core.errors import UsageError
 from tts_core.memory import machine
+
+WIRED = "MLX_PORT_WIRED"
+WIRED_SPARE = 512 << 20  # bytes: caches of a few texts
+CACHED = 1 << 30  # bytes
 
 
 def reset_peak() -> None:
@@ -39,10 +45,36 @@ def free_bytes() -> int | None:
     return None if free is None else max(0, free) + unused
 
 
+def wants_wired() -> bool:
+    """Return True if the user wants wired memory. Raises UsageError for a value other than 0 and 1."""
+    given = os.environ.get(WIRED) or "0"
+    if given not in ("0", "1"):
+        raise UsageError(f"{WIRED}: {given!r} is not 0 or 1")
+    return given == "1"
+
+
 def wire() -> None:
-    """Let macOS keep the weights in memory; before macOS 15 it cannot."""
-    if backend_name() == "mlx-metal" and int(platform.mac_ver()[0].partition(".")[0] or 0) >= 15:
-        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
+    """With MLX_PORT_WIRED=1, let macOS keep what is loaded in memory: its size and WIRED_SPARE.
+
+    Off by default: with wired memory, several streams at once made macOS panic after minutes
+    (ml-explore/mlx#3186, ml-explore/mlx-lm#1666). Only where one process speaks: the limit is each process's
+    own. Before macOS 15 memory cannot be wired. Raises UsageError as `wants_wired`.
+    """
+    macos = int(platform.mac_ver()[0].partition(".")[0] or 0)
+    if wants_wired() and backend_name() == "mlx-metal" and macos >= 15:
+        most = int(mx.device_info()["max_recommended_working_set_size"])
+        mx.set_wired_limit(min(most, mx.get_active_memory() + WIRED_SPARE))
+
+
+def bound_cache() -> None:
+    """Bound the unused memory that MLX keeps on a GPU: windows and texts of changing lengths would fill it.
+
+    A lower limit that the caller has set stays.
+    """
+    if backend_name() != "mlx-cpu":
+        before = mx.set_cache_limit(CACHED)
+        if before < CACHED:
+            mx.set_cache_limit(before)
 
 
 def backend_name() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
-@dataclass
+@dataclass(eq=False)
 class LateHost:
     """A host. errors: of commands that failed, which no call has raised yet."""
 

@@ -67,10 +67,11 @@ FLOORS: dict[str, list[Iterable[str]]] = {
     ],
     "mlx_port": [
         ("blas",),
-        ("before_mlx",),
+        ("before_mlx", "memory"),
+        ("arithmetic",),
         ("kernels",),
         ("layers",),
-        ("guard", "host", "memory", "reading", "stored"),
+        ("guard", "host", "reading", "stored"),
         ("layerwise", "loading"),
         ("codecs",),
         MODELS,

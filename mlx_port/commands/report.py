@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlx_port.commands.arithmetic import arithmetic
 from mlx_port.commands.generate import Flags
 from mlx_port.commands.output import STDOUT
 from tts_core.printable import counted, json_text, one_line
@@ -72,6 +73,7 @@ def _facts(spoken: Spoken, flags: Flags) -> dict[str, Any]:
         "captions": flags.captions,
         "model": flags.model,
         "backend": flags.backend,
+        "arithmetic": arithmetic(flags.backend),
         "seed": result.seed,
         "audio_seconds": result.audio_seconds,
         "sample_rate": result.sample_rate,

@@ -63,7 +63,7 @@ class Memory:
         source = texts, config.cross_num_key_value_heads, text_rows, config.cross_head_dim
         layers = range(config.num_hidden_layers)
         made = [[mx.zeros(shape, kind) for _ in layers] for shape in (own, source, source)]
-        mx.async_eval(made)
+        mx.eval(made)
         return cls(*made, lengths=np.ones(texts, np.int32))
 
 
@@ -88,7 +88,7 @@ class FusedDecoder:
             self.source_spins = Spins(decoder.cross_rotary(0, self.config.max_position_embeddings))
         offsets = self.config.vocab_size * mx.arange(self.config.num_channels)
         self.offsets = mx.zeros((self.copies, 1, 1), mx.int32) + offsets
-        mx.async_eval(rest, self.offsets)
+        mx.eval(rest, self.offsets)
         places = range(len(self.layers))
         self.start = chain(self._start)
         self.middles = [chain(partial(self._middle, index)) for index in places]

@@ -77,10 +77,15 @@ def add_norm(
     return total, normed
 
 
-def trial() -> bool:
-    """Compare the kernel with its formula on a few numbers."""
-    x, added = mx.arange(-9.0, 9.0).reshape(2, 9).astype(mx.bfloat16), mx.full((1, 9), 0.5, mx.bfloat16)
-    rest, weight = mx.full(9, 2.0, mx.bfloat16), mx.linspace(0.5, 1.5, 9)
-    total, normed = add_norm(x, added, rest, weight, 1e-5, mx.bfloat16)
-    expected = x + mx.array([[0.5], [2.0]], mx.bfloat16)
-    return near(total, expected) and near(normed, mx.fast.rms_norm(expected, weight, 1e-5))
+def trial(dtype: mx.Dtype) -> bool:
+    """Compare the kernel with its formula: with and without `rest`, with weights of both dtypes."""
+    x, added = mx.arange(-9.0, 9.0).reshape(2, 9).astype(dtype), mx.full((2, 9), 0.5, dtype)
+    rest = mx.full(9, 2.0, dtype)
+
+    def right(weight: mx.array, first: int) -> bool:
+        total, normed = add_norm(x, added[:first], None if first == 2 else rest, weight, 1e-5, dtype)
+        expected = x + mx.array([[0.5], [0.5 if first == 2 else 2.0]], dtype)
+        return near(total, expected) and near(normed, mx.fast.rms_norm(expected, weight, 1e-5))
+
+    wide = mx.linspace(0.5, 1.5, 9)
+    return all(right(weight, first) for weight in (wide, wide.astype(dtype)) for first in (1, 2))

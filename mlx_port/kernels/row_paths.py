@@ -14,6 +14,7 @@ from typing import Literal, cast, get_args
 
 import mlx.core as mx
 
+from mlx_port.arithmetic import generation
 from mlx_port.kernels import rows, source
 from tts_core.errors import UsageError
 
@@ -95,9 +96,8 @@ def chosen(dtype: str) -> Choice:
     if wanted is not None:
         return Choice(wanted, f"{VARIABLE}={wanted}")
     backend = "cpu" if not source.on_gpu() else "metal" if mx.metal.is_available() else "cuda"
-    found = choose(dtype, backend=backend, generation=_generation(), version=_version())
-    trial = rows.quantized_trial if dtype == QUANTIZED else rows.trial
-    if found.path == "kernel" and not source.passes(trial):
+    found = choose(dtype, backend=backend, generation=generation(), version=_version())
+    if found.path == "kernel" and not _runs(dtype):
         return Choice("mlx" if dtype == QUANTIZED else "single", "the kernel does not run here")
     return found
 
@@ -109,15 +109,18 @@ def forced() -> Path | None:
         return None
     if wanted not in get_args(Path):
         raise UsageError(f"{VARIABLE}: {wanted!r} is not one of {', '.join(get_args(Path))}")
-    if wanted == "kernel" and not (source.passes(rows.trial) and source.passes(rows.quantized_trial)):
+    if wanted == "kernel" and not (_runs("bfloat16") and _runs(QUANTIZED)):
         raise UsageError(f"{VARIABLE}: the kernel does not run here; use mlx or single")
     return cast(Path, wanted)
 
 
-def _generation() -> int:
-    """Generation of Apple's GPU, from an architecture such as applegpu_g14s; 0 if it is another."""
-    found = re.match(r"applegpu_g(\d+)", str(mx.device_info().get("architecture", "")))
-    return int(found[1]) if found else 0
+def _runs(dtype: str) -> bool:
+    """Return True if the kernel passes its trial. Of quantized weights, for the form that all models have;
+    mlx_port.layers.rows tries a layer's own.
+    """
+    if dtype == QUANTIZED:
+        return source.passes(rows.quantized_trial, mx.bfloat16, 4, 64, 0)
+    return source.passes(rows.trial, getattr(mx, dtype))
 
 
 def _version() -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from mlx_port.kernels.source import Kernel, near
 
 MOST_ROWS = 4
 GROUP = 128
+LEAST = 8  # elements: MLX gives Metal smaller arrays as constants, which no device pointer takes
 WIDE = 8192  # columns from which 32 threads compute more of them
 
 CUDA = """
@@ -79,7 +80,8 @@ QUANTIZED = """
     for (int i = 0; i < 4; ++i) {
       float values[ROWS][P];
       for (int r = 0; r < ROWS; ++r) {
-        const Pack row = *reinterpret_cast<const DEVICE Pack*>(x + r * K + k + i * P);
+        Pack row;
+        COPY(row, x + r * K + k + i * P);
         for (int at = 0; at < P; ++at) {
           values[r][at] = static_cast<float>(row.v[at]);
           totals[r] += values[r][at];
@@ -109,6 +111,7 @@ QUANTIZED_KERNEL = Kernel(
   #define HERE
   #define SIZE(a) static_cast<int64_t>(a)
   #define FLOAT(a) __uint_as_float(a)
+  #define COPY(to, from) to = *reinterpret_cast<const Pack*>(from)
   auto total_of = [](float a) {
     for (int step = 16; step > 0; step >>= 1) a += __shfl_xor_sync(0xffffffffu, a, step);
     return a;
@@ -122,6 +125,7 @@ QUANTIZED_KERNEL = Kernel(
   #define HERE thread
   #define SIZE(a) size_t(a)
   #define FLOAT(a) as_type<float>(a)
+  #define COPY(to, from) for (int n = 0; n < P; ++n) to.v[n] = (from)[n]
   #define SUM(a) simd_sum(a)
   const int lane = thread_index_in_simdgroup;
   const int first = (threadgroup_position_in_grid.x * (threads_per_threadgroup.x / 32)
@@ -131,8 +135,8 @@ QUANTIZED_KERNEL = Kernel(
 
 
 def takes(weight: mx.array) -> bool:
-    """Return True if its lines are whole vectors of 16 bytes."""
-    return weight.shape[1] * weight.dtype.size % 16 == 0
+    """Return True if its lines are whole vectors of 16 bytes, and Metal does not take it for a constant."""
+    return weight.shape[1] * weight.dtype.size % 16 == 0 and weight.size >= LEAST
 
 
 def product(x: mx.array, weight: mx.array) -> mx.array:
@@ -150,9 +154,10 @@ def product(x: mx.array, weight: mx.array) -> mx.array:
     return out
 
 
-def takes_quantized(bits: int, group_size: int, mode: str, words: int) -> bool:
-    """Return True for whole vectors of 16 bytes, each in one group."""
-    return mode == "affine" and bits in (4, 8) and group_size % 32 == 0 and words % 4 == 0
+def takes_quantized(bits: int, group_size: int, mode: str, weight: mx.array) -> bool:
+    """Return True for whole vectors of 16 bytes, each in one group. weight: (N, words)."""
+    fits = weight.shape[1] % 4 == 0 and weight.size >= LEAST
+    return mode == "affine" and bits in (4, 8) and group_size % 32 == 0 and fits
 
 
 def quantized_product(
@@ -173,20 +178,29 @@ def quantized_product(
     return out
 
 
-def trial() -> bool:
-    """Compare the kernel with MLX's product."""
-    x, weight = mx.linspace(-1, 1, 2 * 512).reshape(2, 512), mx.linspace(-0.1, 0.1, 6 * 512).reshape(6, 512)
-    halves = x.astype(mx.bfloat16), weight.astype(mx.bfloat16)
-    return near(product(x, weight), x @ weight.T) and near(product(*halves), x @ weight.T)
+def trial(dtype: mx.Dtype) -> bool:
+    """Compare the kernel with MLX's product, for every number of rows."""
+    x, weight = _numbers(dtype)
+    return all(near(product(x[:rows], weight), x[:rows] @ weight.T) for rows in range(2, MOST_ROWS + 1))
 
 
-def quantized_trial() -> bool:
-    """Compare the kernel with the product of what the codes stand for."""
-    x, weight = mx.linspace(-1, 1, 2 * 512).reshape(2, 512), mx.linspace(-0.1, 0.1, 6 * 512).reshape(6, 512)
+def quantized_trial(dtype: mx.Dtype, bits: int, group_size: int, columns: int) -> bool:
+    """Compare the kernel with the product of what the codes stand for, for every number of rows.
 
-    def right(bits: int) -> bool:
-        parts = mx.quantize(weight, 64, bits)
-        expected = x @ mx.dequantize(*parts, 64, bits).T
-        return near(quantized_product(x, *parts, bits=bits, group_size=64), expected)
+    columns: of the weight; from WIDE on 32 threads compute more of them.
+    """
+    x, weight = _numbers(dtype, WIDE if columns >= WIDE else 8)
+    parts = mx.quantize(weight, group_size, bits)
+    whole = mx.dequantize(*parts, group_size, bits)
 
-    return right(4) and right(8)
+    def right(rows: int) -> bool:
+        found = quantized_product(x[:rows], *parts, bits=bits, group_size=group_size)
+        return near(found, x[:rows] @ whole.T)
+
+    return all(right(rows) for rows in range(2, MOST_ROWS + 1))
+
+
+def _numbers(dtype: mx.Dtype, columns: int = 8) -> tuple[mx.array, mx.array]:
+    x = mx.linspace(-1, 1, MOST_ROWS * 512).reshape(MOST_ROWS, 512)
+    weight = mx.linspace(-0.1, 0.1, columns * 512).reshape(columns, 512)
+    return x.astype(dtype), weight.astype(dtype)

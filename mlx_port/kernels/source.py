@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 import mlx.core as mx
 
+from mlx_port.kernels import results
+
 Template = Sequence[tuple[str, int | bool | mx.Dtype]]
 
 
 @cache
-def passes(trial: Callable[[], bool]) -> bool:
+def passes(trial: Callable[..., bool], *variant: Hashable) -> bool:
     """Return True on a GPU on which a kernel's trial succeeds. It runs once: a chip or compiler on which the
     kernel was never tested then gets the plain form, not an error.
+
+    variant: arguments of the trial, such as a dtype.  Results are kept (mlx_port.kernels.results).
     """
-    try:
-        return on_gpu() and trial()
-    except RuntimeError:  # it does not compile or start
+    if not on_gpu():
         return False
+    found = results.known(trial, variant)
+    if found is None:
+        try:
+            found = trial(*variant)
+        except (RuntimeError, ValueError):  # it does not compile or start; it may lack memory, so not kept
+            return False
+        results.keep(trial, variant, found)
+    return found
 
 
 def near(found: mx.array, expected: mx.array) -> bool:

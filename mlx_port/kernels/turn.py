@@ -76,13 +76,15 @@ def turn_queries(x: mx.array, spin: mx.array) -> mx.array:
     return queries
 
 
-def trial() -> bool:
+def trial(dtype: mx.Dtype) -> bool:
     """Compare the kernel with its formula on a few numbers."""
-    x, spin = mx.arange(32.0).reshape(2, 16), mx.array([[[0.6, 0.8], [0.8, -0.6]]] * 2)  # H = 2, K = 1, E = 4
+    x = mx.arange(32.0).reshape(2, 16)
+    spin = mx.array([[[0.6, 0.8], [0.8, -0.6]]] * 2)  # H = 2, K = 1, E = 4
     a, b = x[:, :2], x[:, 2:4]
     halves = mx.concatenate([a * spin[:, 0] - b * spin[:, 1], b * spin[:, 0] + a * spin[:, 1]], axis=1)
     a, b = x[:, 8:12:2], x[:, 9:12:2]
     pairs = mx.stack([a * spin[:, 0] - b * spin[:, 1], b * spin[:, 0] + a * spin[:, 1]], axis=2)
+    x = x.astype(dtype)
     queries, fresh = turn(x, spin, 2, pairs=False)
     _, key = turn(x, spin, 2, pairs=True)
     right = near(queries[:, 0, 0], halves) and near(fresh[1, :, 0, 0], x[:, 12:])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import mlx.core as mx
 from mlx import nn
 
 from mlx_port.kernels import rows as kernel
+from mlx_port.kernels import source
 from mlx_port.kernels.row_paths import QUANTIZED, chosen
 
 
@@ -17,11 +19,12 @@ def product(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.ar
     Layers other than linear ones stay as they are.
     """
     if isinstance(layer, nn.QuantizedLinear):
-        path, fast, otherwise = chosen(QUANTIZED).path, _quantized(layer), "mlx"
+        path, build, otherwise = chosen(QUANTIZED).path, partial(_quantized, layer), "mlx"
     elif isinstance(layer, nn.Linear):
-        path, fast, otherwise = chosen(_name(layer.weight.dtype)).path, _plain(layer), "single"
+        path, build, otherwise = chosen(_name(layer.weight.dtype)).path, partial(_plain, layer), "single"
     else:
         return layer
+    fast = build() if path == "kernel" else None
     if path == "kernel" and fast is None:
         path = otherwise
 
@@ -47,7 +50,10 @@ def _plain(layer: nn.Linear) -> Callable[[mx.array], mx.array] | None:
 
 
 def _quantized(layer: nn.QuantizedLinear) -> Callable[[mx.array], mx.array] | None:
-    if not kernel.takes_quantized(layer.bits, layer.group_size, layer.mode, layer.weight.shape[1]):
+    if not kernel.takes_quantized(layer.bits, layer.group_size, layer.mode, layer.weight):
+        return None
+    columns = kernel.WIDE if len(layer.weight) >= kernel.WIDE else 0  # one trial for all that are alike
+    if not source.passes(kernel.quantized_trial, layer.scales.dtype, layer.bits, layer.group_size, columns):
         return None
     parts, form = (layer.weight, layer.scales, layer["biases"]), (layer.bits, layer.group_size)
     return lambda x: kernel.quantized_product(x, *parts, bits=form[0], group_size=form[1])

@@ -16,7 +16,7 @@ class Spins:
     def __init__(self, rotation: Rotation):
         cos, sin = rotation
         self.table = mx.stack([cos, sin], axis=1)  # (P, 2, E/2)
-        mx.async_eval(self.table)
+        mx.eval(self.table)  # now: a thread that speaks later may be another
 
     def __call__(self, places: np.ndarray) -> mx.array:
         """Return the tables of each row's position, (R, 2, E/2), or of the one position of all rows,
@@ -34,7 +34,7 @@ def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.ar
     x: (R, (H + 2 K) E).  spin: from Spins.  pairs: as rotate_pairs does, else as rotate.
     → queries (R, H, 1, E); keys and values (2, R, K, 1, E).
     """
-    if source.passes(kernel.trial):
+    if source.passes(kernel.trial, x.dtype):
         return kernel.turn(x, spin, heads, pairs=pairs)
     parts = x.reshape(len(x), -1, 1, 2 * spin.shape[-1])
     kept = (parts.shape[1] - heads) // 2
@@ -44,7 +44,7 @@ def turn(x: mx.array, spin: mx.array, heads: int, *, pairs: bool) -> tuple[mx.ar
 
 def turn_queries(x: mx.array, spin: mx.array) -> mx.array:
     """Rotate queries by themselves. (B, H E) → (B, H, 1, E)."""
-    if source.passes(kernel.trial):
+    if source.passes(kernel.trial, x.dtype):
         return kernel.turn_queries(x, spin)
     return _turned(x.reshape(len(x), -1, 1, 2 * spin.shape[-1]), spin, pairs=False)
 

@@ -168,7 +168,7 @@ class ReverseDiffusion:
         noise: see tts_core.mars5.diffusion.
         """
         source = self.read(text, reference, cells, settings)
-        mx.async_eval(source)  # else every step would recompute it
+        mx.eval(source)  # else every step would recompute it
         return Run(make_step(self.network, source, cells, settings), cells, noise)
 
     def run(

@@ -60,7 +60,7 @@ def quantized(dtype: mx.Dtype, count: int, columns: int, width: int, bits: int, 
     x, weight = random(count, width, dtype=dtype), random(columns, width, seed=1)
     codes, *parts = mx.quantize(weight, span, bits)
     scales, biases = (part.astype(dtype) for part in parts)
-    assert rows.takes_quantized(bits, span, "affine", codes.shape[1])
+    assert rows.takes_quantized(bits, span, "affine", codes)
     plain = mx.dequantize(codes, scales.astype(F32), biases.astype(F32), span, bits)
     sizes = np.abs(wide(x)) @ (np.abs(wide(plain)) + 2 * np.abs(np.repeat(wide(biases), span, 1))).T
     found = rows.quantized_product(x, codes, scales, biases, bits=bits, group_size=span)

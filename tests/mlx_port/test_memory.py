@@ -1,30 +1,63 @@
-"""Weights stay in memory where macOS can keep them."""
+"""Wired memory on request only, and a bound for what MLX keeps."""
 
 import platform
 
 import mlx.core as mx
 import pytest
 
+import mlx_port
 import mlx_port.memory
+from mlx_port.memory import CACHED, WIRED_SPARE, bound_cache, wire
+from tts_core.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("backend", "macos", "limits"),
+    ("wanted", "backend", "macos", "limits"),
     [
-        ("mlx-metal", "15.1", [9]),
-        ("mlx-metal", "26.0.1", [9]),
-        ("mlx-metal", "14.7", []),
-        ("mlx-cuda", "", []),
-        ("mlx-cpu", "15.0", []),
+        (None, "mlx-metal", "26.0", []),
+        ("0", "mlx-metal", "26.0", []),
+        ("1", "mlx-metal", "15.1", [7 + WIRED_SPARE]),
+        ("1", "mlx-metal", "26.0.1", [7 + WIRED_SPARE]),
+        ("1", "mlx-metal", "14.7", []),
+        ("1", "mlx-cuda", "", []),
+        ("1", "mlx-cpu", "15.0", []),
     ],
 )
 def test_the_wired_limit(
-    backend: str, macos: str, limits: list[int], monkeypatch: pytest.MonkeyPatch
+    wanted: str | None, backend: str, macos: str, limits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
+    if wanted is None:
+        monkeypatch.delenv("MLX_PORT_WIRED", raising=False)
+    else:
+        monkeypatch.setenv("MLX_PORT_WIRED", wanted)
     monkeypatch.setattr(mlx_port.memory, "backend_name", lambda: backend)
     monkeypatch.setattr(platform, "mac_ver", lambda: (macos, ("", "", ""), ""))
-    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 9})
+    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 10**12})
+    monkeypatch.setattr(mx, "get_active_memory", lambda: 7)
     monkeypatch.setattr(mx, "set_wired_limit", asked.append)
-    mlx_port.memory.wire()
+    wire()
+    assert asked == limits
+    if limits:
+        monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 9})
+        wire()
+        assert asked[1:] == [9], "no more than the system recommends"
+
+
+def test_a_bad_wish_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLX_PORT_WIRED", "yes")
+    with pytest.raises(UsageError, match=r"^MLX_PORT_WIRED: 'yes' is not 0 or 1$"):
+        mlx_port.load("/no/such/folder")
+
+
+@pytest.mark.parametrize(("before", "limits"), [(10**12, [CACHED]), (5, [CACHED, 5])])
+def test_unused_memory_is_bounded(before: int, limits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lower limit of the caller's stays; a CPU has its own."""
+    asked: list[int] = []
+    monkeypatch.setattr(mx, "set_cache_limit", lambda limit: asked.append(limit) or before)
+    monkeypatch.setattr(mlx_port.memory, "backend_name", lambda: "mlx-cpu")
+    bound_cache()
+    assert asked == []
+    monkeypatch.setattr(mlx_port.memory, "backend_name", lambda: "mlx-metal")
+    bound_cache()
     assert asked == limits

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.cuda.precision import exactly
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.lstm import LSTM, LSTMState
 from torch_ref.layers.selection import first_largest
@@ -219,6 +220,7 @@ class Encodec(nn.Module):
         self.quantizer = ResidualVectorQuantizer(config)
         self.decoder = Decoder(config)
 
+    @exactly
     @torch.inference_mode()
     def encode(self, samples: Tensor | np.ndarray, n_codebooks: int) -> Tensor:
         """Encode a waveform, window by window.
@@ -238,6 +240,7 @@ class Encodec(nn.Module):
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
 
+    @exactly
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
         """Decode codes to a waveform, window by window.

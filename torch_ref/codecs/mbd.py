@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.band_split import match_levels, split_bands
+from torch_ref.cuda.precision import exactly
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.norm import GroupNorm
 from tts_core.codecs.mbd import (
@@ -183,6 +184,7 @@ class MultiBandDiffusion:
         self.config = config
         self.band_weights = band_weights
 
+    @exactly
     @torch.inference_mode()
     def decode(
         self,

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
+from torch_ref.cuda.precision import exactly
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.selection import first_largest
 from tts_core.codecs.mimi import POLICY, STEPS, MimiConfig, check_codebooks, decode_tail, encode_windows
@@ -263,6 +264,7 @@ class Mimi(nn.Module):
         self.decoder_transformer = Transformer(config)
         self.decoder = Decoder(config)
 
+    @exactly
     @torch.inference_mode()
     def encode(self, samples: Tensor | np.ndarray, n_codebooks: int) -> Tensor:
         """Encode a waveform, window by window.
@@ -283,6 +285,7 @@ class Mimi(nn.Module):
             pieces.append(self.quantizer.encode(latents, n_codebooks))
         return torch.cat(pieces, dim=2)
 
+    @exactly
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray) -> Tensor:
         """Decode codes to a waveform, window by window.
@@ -299,6 +302,7 @@ class Mimi(nn.Module):
             pieces.append(samples)
         return torch.cat(pieces, dim=1)
 
+    @exactly
     @torch.inference_mode()
     def decode_piece(
         self, codes: Tensor | np.ndarray, memory: DecodeMemory | None

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ref.cuda.precision import exactly
 from torch_ref.layers.conv import Conv1d
 from torch_ref.layers.istft import InverseSTFT
 from torch_ref.layers.norm import LayerNorm, at_least_float32
@@ -120,6 +121,7 @@ class Vocos(nn.Module):
         self.backbone = Backbone(config)
         self.head = ISTFTHead(config)
 
+    @exactly
     @torch.inference_mode()
     def decode(self, codes: Tensor | np.ndarray, bandwidth_id: int) -> Tensor:
         """Decode codes to a waveform, window by window.
@@ -134,6 +136,7 @@ class Vocos(nn.Module):
             pieces.append(self.decode_frames(codes, start, stop, bandwidth_id))
         return torch.cat(pieces, dim=1)
 
+    @exactly
     @torch.inference_mode()
     def decode_frames(self, codes: Tensor, start: int, stop: int, bandwidth_id: int) -> Tensor:
         """Decode frames [start, stop) to samples that equal the same part of a whole decode.

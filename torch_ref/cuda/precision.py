@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Literal, ParamSpec, TypeVar
 
 import torch
 
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 Precision = Literal["float32", "tf32", "bfloat16"]
+
+
+def arithmetic(device: torch.device) -> Literal["float32", "tf32"]:
+    """Return how float32 products are computed; convolutions of codecs have a `Precision` of their own."""
+    rounded = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
+    return "tf32" if rounded else "float32"
+
+
+def exactly(method: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Let a method run its convolutions and LSTMs in exact float32, whatever cuDNN may do elsewhere."""
+
+    @wraps(method)
+    def run(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        with _flags(allow_tf32=False):
+            return method(*args, **kwargs)
+
+    return run
+
+
+def _flags(*, allow_tf32: bool) -> AbstractContextManager[None]:
+    cudnn = torch.backends.cudnn
+    return cudnn.flags(
+        enabled=cudnn.enabled,
+        benchmark=cudnn.benchmark,
+        deterministic=cudnn.deterministic,
+        allow_tf32=allow_tf32,
+    )
 
 
 @contextmanager
@@ -21,14 +51,8 @@ def computing(precision: Precision, device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    cudnn = torch.backends.cudnn
     with (
-        cudnn.flags(
-            enabled=cudnn.enabled,
-            benchmark=cudnn.benchmark,
-            deterministic=cudnn.deterministic,
-            allow_tf32=precision == "tf32",
-        ),
+        _flags(allow_tf32=precision == "tf32"),
         torch.autocast("cuda", torch.bfloat16, enabled=precision == "bfloat16"),
     ):
         yield

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from torch_ref.cuda.precision import exactly
 from torch_ref.layers.lstm import LSTM
 from tts_core.audio.speaker_slices import utterance_slices
 from tts_core.errors import UsageError
@@ -35,6 +36,7 @@ class SpeakerEncoder(nn.Module):
         hidden = self.lstm(slices)[1][0]
         return unit(self.linear(hidden[-1]).relu())
 
+    @exactly
     @torch.inference_mode()
     def embed(self, utterances: Sequence[np.ndarray]) -> np.ndarray:
         """Encode one voice as the mean vector of one or more recordings of it.

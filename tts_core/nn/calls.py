@@ -6,10 +6,12 @@ MLX on Metal raises what stopped a command when its result is read, or with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from tts_core.errors import SpeechError, device_error, shortage
 from tts_core.nn.host import Host
@@ -21,6 +23,7 @@ class Pipeline(Protocol):
     engine: Any
 
 
+_LOCKS: WeakKeyDictionary[Host, AbstractContextManager[object]] = WeakKeyDictionary()
 Made = TypeVar("Made")
 Owner = TypeVar("Owner", bound=Pipeline)
 Given = ParamSpec("Given")
@@ -63,22 +66,37 @@ def named_parts(
 
     @wraps(method)
     def call(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Iterator[Made]:
-        with _named(self.engine.host):
-            yield from method(self, *args, **kwargs)
+        parts = cast("Generator[Made]", method(self, *args, **kwargs))
+        try:
+            while True:
+                with _named(self.engine.host):  # not while the caller uses a part
+                    try:
+                        part = next(parts)
+                    except StopIteration:
+                        return
+                yield part
+        finally:
+            parts.close()
 
     return call
 
 
 @contextmanager
 def _named(host: Host) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        found = None if isinstance(error, SpeechError) else device_error(error)
-        if found is None:
-            raise
-        drop_errors(host)
-        raise found from error
+    with _lock(host):
+        try:
+            yield
+        except Exception as error:
+            found = None if isinstance(error, SpeechError) else device_error(error)
+            if found is None:
+                raise
+            drop_errors(host)
+            raise found from error
+
+
+def _lock(host: Host) -> AbstractContextManager[object]:
+    """Return the lock of a pipeline's networks: another thread waits until a part is complete."""
+    return _LOCKS.setdefault(host, threading.RLock())
 
 
 def drop_errors(host: Host) -> None:

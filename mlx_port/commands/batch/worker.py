@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from mlx_port.commands.arithmetic import arithmetic
 from mlx_port.commands.speak import load_pipeline, open_model
 from tts_core.bulk.choosing import ChoosingSpeaker
 from tts_core.bulk.outcome import Outcome
@@ -46,7 +47,9 @@ class Worker:
         load = partial(load_pipeline, parts, setting.backend)
         source = Source(str(parts.model), parts.configs, parts.documents, load)
         pipeline = load()
-        speaker = Speaker(source, partial(pipeline.session, setting.places, streamed=False), setting.work)
+        labels = {**setting.work.labels, "arithmetic": arithmetic(setting.backend)}
+        work = replace(setting.work, labels=labels)
+        speaker = Speaker(source, partial(pipeline.session, setting.places, streamed=False), work)
         self.speaker = speaker
         if rejection is not None and judges is not None:
             self.speaker = ChoosingSpeaker(speaker, judges, rejection)

@@ -32,6 +32,7 @@ def report(
             "processor": machine.processor(),
             "device": mlx["device"],
             "backend": mlx["backend"],
+            "arithmetic": mlx["arithmetic"],
             "memory_total": machine.total_bytes(),
             "memory_free": machine.free_bytes(),
             "read_rate": rate,

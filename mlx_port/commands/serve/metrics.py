@@ -60,6 +60,10 @@ class Metrics:
 
         self.live = LiveFigures(self.registry)
 
+    def computes(self, arithmetic: Callable[[], str]) -> None:
+        """Report how float32 products are computed, at every scrape."""
+        self.registry.register(_Arithmetic(arithmetic))
+
     def watch(self, statistics: Callable[[], Statistics]) -> None:
         """Report an engine's figures."""
         self.registry.register(_Engine(statistics))
@@ -109,6 +113,18 @@ class LiveFigures:
             self._numbers[kind] -= 1
             self._open.labels(kind).set(self._numbers[kind])
             self._ended.labels(kind, visit.outcome).inc()
+
+
+class _Arithmetic(Collector):
+    def __init__(self, arithmetic: Callable[[], str]):
+        self._arithmetic = arithmetic
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield 1 with the arithmetic's name as a label."""
+        text = "How float32 products are computed: float32 (exact), tf32, or unknown."
+        found = GaugeMetricFamily("mlx_port_arithmetic", text, labels=["arithmetic"])
+        found.add_metric([self._arithmetic()], 1)
+        yield found
 
 
 class _Engine(Collector):

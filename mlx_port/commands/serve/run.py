@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import uvicorn
 
+from mlx_port.commands.arithmetic import arithmetic
 from mlx_port.commands.serve.app import build
 from mlx_port.commands.serve.browser import open_page, page_url
 from mlx_port.commands.serve.live.protocols import HttpConnection, WebSocketConnection
@@ -64,6 +65,7 @@ def _run(settings: Settings) -> int:
         freeze=True,
     )
     metrics.watch(engine.statistics)
+    metrics.computes(partial(arithmetic, settings.backend))
     service = Service(engine, VoiceStore(settings.voices or voices_folder()), settings, metrics)
     _announce(service)
     engine.start()

@@ -58,7 +58,7 @@ def verify(context: click.Context, **flags: Any) -> None:
     Exits with 1 if an error exceeds what rounding explains, or a tensor differs from that of SRC. The model
     card of DST gets the summary.
     """
-    if not _run(**flags):
+    if not (_run(**flags) if _exact() else _in_child(flags)):
         context.exit(1)
 
 
@@ -79,7 +79,7 @@ def _run(
     started = time.perf_counter()
     if page is not None:
         _check_page(page)
-    environment = {"TF32": _without_tf32()} | _frameworks()
+    environment = {"TF32": "off"} | _frameworks()
 
     from converters.published import open_published
     from mlx_port.commands.verify import run
@@ -176,11 +176,32 @@ def _check_page(page: str) -> None:
         raise UsageError(f"--html: {page}: {kind}; give the name of a file")
 
 
-def _without_tf32() -> str:
-    """Switch off TF32 in MLX, which reads the variable when it is imported. Returns its state."""
-    if "mlx.core" not in sys.modules:
-        os.environ["MLX_ENABLE_TF32"] = "0"
-    return "off" if os.environ.get("MLX_ENABLE_TF32") == "0" else "on (MLX was imported before)"
+def _exact() -> bool:
+    """Switch TF32 off in MLX; False if MLX may have read the variable before."""
+    from mlx_port.arithmetic import VARIABLE, choose
+
+    if "mlx.core" in sys.modules:
+        return os.environ.get(VARIABLE) == "0" and choose() != "late"
+    os.environ[VARIABLE] = "0"
+    return True
+
+
+def _in_child(flags: dict[str, Any]) -> bool:
+    """Compare in a process of its own, which reads the variable anew. Raises its error."""
+    from multiprocessing import get_context
+
+    from mlx_port.arithmetic import VARIABLE
+
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = "0"
+    try:
+        with get_context("spawn").Pool(1) as pool:
+            return pool.apply(_run, kwds=flags)
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
 
 
 def _frameworks() -> dict[str, str]:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_port.kernels import add_norm, noise, rows, source, turn
+from mlx_port.kernels import add_norm, noise, results, rows, source, trials, turn
+from mlx_port.layers import attention
 from mlx_port.layers.norm import RMSNorm
 from mlx_port.layers.rope import rotate, rotate_pairs
 from tts_core.nn.noise import HostNoise
 
 gpu = pytest.mark.skipif(not source.on_gpu(), reason="no GPU for MLX")
 DTYPES = pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16], ids=str)
-TRIALS = [add_norm.trial, noise.trial, rows.trial, rows.quantized_trial, turn.trial]
+HALF = mx.bfloat16
+TRIALS: list[tuple[Any, ...]] = [
+    (noise.trial,),
+    *((kernel.trial, dtype) for kernel in (add_norm, rows, turn) for dtype in (mx.float32, HALF, mx.float16)),
+    *((rows.quantized_trial, HALF, bits, 64, wide) for bits in (4, 8) for wide in (0, rows.WIDE)),
+    *((attention.trial, dtype, 4, 128) for dtype in (mx.float32, HALF)),
+]
 
 
 def random(shape: tuple[int, ...], dtype: mx.Dtype, seed: int = 0) -> mx.array:
@@ -28,29 +39,93 @@ def close(found: mx.array, expected: mx.array, roundings: float = 2.0) -> None:
 
 
 @gpu
-@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.__module__)
-def test_trials_pass(trial) -> None:
-    assert trial()
-    assert source.passes(trial)
+@pytest.mark.parametrize("trial", TRIALS, ids=str)
+def test_trials_pass(trial: tuple[Any, ...]) -> None:
+    assert trial[0](*trial[1:])
+    assert source.passes(*trial)
 
 
 def test_no_kernel_runs_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "on_gpu", lambda: False)
     source.passes.cache_clear()
-    assert not any(map(source.passes, TRIALS))
+    assert not any(source.passes(*trial) for trial in TRIALS)
     source.passes.cache_clear()
 
 
-def test_a_kernel_that_fails_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler's error, or other numbers."""
-    monkeypatch.setattr(source, "on_gpu", lambda: True)
+def works(number: int) -> bool:
+    return number > 0
+
+
+@pytest.mark.parametrize("fault", [RuntimeError, ValueError])
+def test_a_kernel_that_fails_is_not_used(
+    fault: type[Exception], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler's error, a threadgroup that is too large for the pipeline, or other numbers."""
 
     def broken() -> bool:
-        raise RuntimeError("[metal::Device] Unable to build metal library from source")
+        raise fault("[metal::Device] Unable to build metal library from source")
 
     assert not source.passes(broken)
-    assert not source.passes(lambda: False)
-    assert source.passes(lambda: True)
+    assert not [*cache.rglob("kernels-*")], "it may have lacked memory"
+    assert not source.passes(works, 0)
+    assert source.passes(works, 1)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder, and a GPU that has not tried anything."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(source, "on_gpu", lambda: True)
+    for known in (source.passes, results._read):
+        known.cache_clear()
+    yield tmp_path
+    for known in (source.passes, results._read):
+        known.cache_clear()
+
+
+def as_later_process() -> None:
+    source.passes.cache_clear()
+    results._read.cache_clear()
+
+
+def test_results_are_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For later processes, by variant, MLX, chip, and the kernel's text."""
+    assert (source.passes(works, 1), source.passes(works, 0)) == (True, False)
+    as_later_process()
+    monkeypatch.setattr(works, "__code__", (lambda number: pytest.fail("tried again")).__code__)
+    assert (source.passes(works, 1), source.passes(works, 0)) == (True, False)
+    [file] = cache.rglob("kernels-*")
+    before = mx.device_info
+    monkeypatch.setattr(mx, "device_info", lambda: {**before(), "architecture": "applegpu_g99x"})
+    as_later_process()
+    assert results.known(works, (1,)) is None
+    monkeypatch.setattr(mx, "device_info", before)
+    for content in ("", "[]", "{", '{"a": 1}', "[" * 100_000):
+        file.write_text(content)
+        as_later_process()
+        assert results.known(works, (1,)) is None
+
+
+def test_a_cache_that_cannot_be_written_keeps_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cache / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
+    assert source.passes(works, 1)
+
+
+def test_a_loaded_model_has_tried_its_kernels(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its dtypes, before it speaks."""
+    tried: list[Any] = []
+    monkeypatch.setattr(trials, "on_gpu", lambda: True)
+    monkeypatch.setattr(trials, "passes", lambda *trial: tried.append(trial))
+    trials.try_all([HALF])
+    assert tried == [(noise.trial,), (add_norm.trial, HALF), (turn.trial, HALF)]
+
+
+def test_arrays_that_metal_takes_for_constants_go_without_the_kernel() -> None:
+    assert not rows.takes(mx.zeros((1, 4)))
+    assert rows.takes(mx.zeros((2, 4)))
+    assert not rows.takes_quantized(4, 32, "affine", mx.zeros((1, 4), mx.uint32))
+    assert rows.takes_quantized(4, 32, "affine", mx.zeros((2, 4), mx.uint32))
 
 
 @gpu

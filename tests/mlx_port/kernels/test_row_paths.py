@@ -75,7 +75,7 @@ def test_a_kernel_that_does_not_run_here_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_without_the_kernel_rows_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_paths, "choose", lambda *_, **__: row_paths.Choice("kernel", "faster"))
-    monkeypatch.setattr(source, "passes", lambda trial: False)
+    monkeypatch.setattr(source, "passes", lambda *trial: False)
     assert chosen("float32").path == "single"
     assert chosen(row_paths.QUANTIZED).path == "mlx"
 

@@ -1,0 +1,17 @@
+"""How a backend computes float32 products, for reports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+
+def arithmetic(backend: Literal["mlx", "torch"]) -> str:
+    """Return the arithmetic of a backend's default device: "float32" (exact), "tf32" or "unknown"."""
+    if backend == "torch":
+        from torch_ref.cuda import precision
+        from torch_ref.device import choose_device
+
+        return precision.arithmetic(choose_device(None))
+    from mlx_port.arithmetic import arithmetic
+
+    return arithmetic()

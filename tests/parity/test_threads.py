@@ -1,0 +1,92 @@
+"""A model that one thread loads speaks in others: one after the other, and at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from tests.parity.recorded_runs import DEEP, FAST, FIRST, SIDES, folder
+from tests.tiny.metavoice_pipeline import Ending
+from tts_core.results import join
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dia": {"seed": 3, "max_frames": 12},
+    "mars5": {**FAST, "seed": 15, "prompt": DEEP, "generate_max_len_override": 62},
+    "metavoice": {"noise": Ending(3, 12), "prompt": FIRST},
+}
+TEXT = "The inn is near."
+Found = TypeVar("Found")
+
+
+def in_threads(*works: Callable[[], Found]) -> list[Found]:
+    """Run works at once, each in a thread of its own. Raises the first error."""
+    found: list[Any] = [None] * len(works)
+    begun = threading.Barrier(len(works))
+
+    def run(place: int) -> None:
+        begun.wait()
+        try:
+            found[place] = works[place]()
+        except Exception as error:
+            found[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in found:
+        if isinstance(one, Exception):
+            raise one
+    return found
+
+
+@pytest.mark.parametrize("side", ["torch", "mlx"])
+@pytest.mark.parametrize("model", OPTIONS)
+def test_a_model_speaks_in_any_thread(model: str, side: str) -> None:
+    def load() -> Any:
+        package = import_module(SIDES[side])
+        if model == "dia":
+            return import_module(f"{SIDES[side]}.api").embedded_voice()
+        return package.load(folder(model))
+
+    [pipeline] = in_threads(load)
+
+    def whole() -> np.ndarray:
+        return pipeline.generate(TEXT, **OPTIONS[model]).audio
+
+    def streamed() -> np.ndarray:
+        return join(list(pipeline.stream(TEXT, **OPTIONS[model]))).audio
+
+    [first] = in_threads(whole)
+    [second] = in_threads(streamed)
+    for one in (second, *in_threads(whole, streamed)):
+        assert len(one) == len(first)
+        np.testing.assert_allclose(one, first, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["torch", "mlx"])
+def test_a_second_thread_waits_for_a_part(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks run in one thread at a time, and in turns while two threads stream."""
+    pipeline = import_module(f"{SIDES[side]}.api").embedded_voice()
+    inside, most = 0, 0
+    decode = pipeline.engine.decode_windows
+
+    def noted(*given: Any, **more: Any) -> Any:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        try:
+            return decode(*given, **more)
+        finally:
+            inside -= 1
+
+    monkeypatch.setattr(pipeline.engine, "decode_windows", noted)
+    streams = [lambda: len(list(pipeline.stream(TEXT, seed=1, max_frames=12)))] * 3
+    assert min(in_threads(*streams)) >= 1
+    assert most == 1

@@ -1,0 +1,127 @@
+"""Float32 of every codec is exact, whatever cuDNN's flags are outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.sides import ORACLE, YARDSTICK, Side
+from tests.tiny.codecs import encodec_config, encodec_weights, vocos_config, vocos_weights
+from tests.tiny.dia import dac_config, dac_weights
+from tests.tiny.inputs import normal
+from tests.tiny.mbd import CONFIG, mbd_tensors
+from tests.tiny.mimi import mimi_config, mimi_weights
+from torch_ref.codecs.mbd import MultiBandDiffusion
+from torch_ref.cuda.precision import arithmetic, computing
+from torch_ref.metavoice.speaker_encoder import SpeakerEncoder
+from tts_core.nn.noise import HostNoise
+
+WEIGHTS = {
+    "dac": lambda: dac_weights(dac_config()),
+    "encodec": lambda: encodec_weights(encodec_config()),
+    "mimi": lambda: mimi_weights(mimi_config()),
+    "vocos": lambda: vocos_weights(vocos_config()),
+}
+ODD = {"vocos": (0,)}  # further arguments of decode
+
+
+def codec(name: str, side: Side) -> Any:
+    return side.network(name, WEIGHTS[name]())
+
+
+def codes_for(name: str, made: Any) -> np.ndarray:
+    config, random = made.config, np.random.default_rng(3)
+    return random.integers(0, config.codebook_size, (1, config.n_codebooks, 12)).astype(np.int32)
+
+
+@pytest.fixture
+def tf32(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """A caller that lets cuDNN use TF32; the flags that layers see."""
+    seen: list[bool] = []
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(
+        lambda *_: seen.append(torch.backends.cudnn.allow_tf32)
+    )
+    yield seen
+    hook.remove()
+    assert torch.backends.cudnn.allow_tf32, "the caller's flag is back"
+
+
+@pytest.mark.parametrize("name", ["encodec", "mimi", "vocos"])
+def test_codecs_switch_tf32_off(name: str, tf32: list[bool]) -> None:
+    made = codec(name, YARDSTICK)
+    made.decode(codes_for(name, made), *ODD.get(name, ()))
+    if name != "vocos":
+        made.encode(normal(1, 1, 700), 2)
+    assert tf32
+    assert not any(tf32)
+
+
+def test_multi_band_diffusion_switches_tf32_off(tf32: list[bool]) -> None:
+    tensors = {name: torch.from_numpy(value) for name, value in mbd_tensors().items()}
+
+    def weights(band: int) -> dict[str, torch.Tensor]:
+        start = f"bands.{band}."
+        return {key.removeprefix(start): x for key, x in tensors.items() if key.startswith(start)}
+
+    made = MultiBandDiffusion(CONFIG, weights)
+    made.decode([normal(2, CONFIG.codec_dim, 3)], [normal(3, 300)], [HostNoise(1)], steps=[9, 0])
+    assert tf32
+    assert not any(tf32)
+
+
+def test_the_speaker_encoder_switches_tf32_off(tf32: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its LSTM is cuDNN's, too."""
+    seen: list[bool] = []
+
+    def utterance(self: Any, samples: np.ndarray) -> torch.Tensor:
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return torch.ones(4)
+
+    monkeypatch.setattr(SpeakerEncoder, "_utterance", utterance)
+    SpeakerEncoder.embed(object.__new__(SpeakerEncoder), [np.ones(9, np.float32)])
+    assert seen == [False]
+
+
+def test_the_arithmetic_of_products() -> None:
+    cuda, cpu, before = torch.device("cuda"), torch.device("cpu"), torch.backends.cuda.matmul.allow_tf32
+    try:
+        for allowed, found in ((False, "float32"), (True, "tf32")):
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+            assert (arithmetic(cuda), arithmetic(cpu)) == (found, "float32")
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def error_of(name: str, run: Callable[[Any], torch.Tensor]) -> tuple[float, float]:
+    """Errors of a float32 decode on CUDA, and on the CPU, against float64: by norm."""
+    exact = run(codec(name, ORACLE)).double().cpu()
+    plain = run(codec(name, YARDSTICK)).double().cpu()
+    found = run(codec(name, YARDSTICK).to("cuda")).double().cpu()
+    return float((found - exact).norm()), float((plain - exact).norm())
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_float32_is_exact_on_cuda(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within sixteen times the CPU's own rounding; TF32 is a thousand times that."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    codes = codes_for(name, codec(name, YARDSTICK))
+    found, plain = error_of(name, lambda made: made.decode(codes, *ODD.get(name, ())))
+    assert found <= 16 * plain
+
+
+@pytest.mark.cuda
+def test_a_precision_changes_what_dac_computes_on_cuda() -> None:
+    """So that the test above can fail."""
+    made = codec("dac", YARDSTICK).to("cuda")
+    codes = codes_for("dac", made)
+    exact = made.decode(codes)
+    made.precision = "tf32"
+    assert not torch.equal(made.decode(codes), exact)
+    with computing("float32", torch.device("cuda")):
+        assert not torch.backends.cudnn.allow_tf32
