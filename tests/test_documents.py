@@ -65,6 +65,7 @@ SEARCHED = (
     "short text",
     "inf, nan",
     "65536",
+    "impacting interactivity",
     "memory",
     "bits",
 )

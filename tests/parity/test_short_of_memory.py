@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.hosts import LateHost
+from tests.metal_errors import INTERACTIVITY
 from tests.parity.mars5.test_residual_transformer import tiny
 from tests.parity.mars5.test_together import beginner, by_itself
 from tests.parity.test_delivery import every_model, every_side, voice
@@ -30,7 +31,7 @@ from tts_core.serving.session import Failed, Part
 # as each side raises it
 ERRORS: dict[str, Exception] = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    "mlx": RuntimeError("[malloc] Unable to allocate 2147483648 bytes."),
+    "mlx": RuntimeError(INTERACTIVITY),  # a full memory in tests/tts_core/serving/test_shared.py
 }
 DECODERS = {"dia": "decode_windows", "mars5": "decode", "metavoice": "decode"}
 

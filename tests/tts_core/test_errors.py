@@ -1,5 +1,7 @@
 """Mistyped names and the hints that follow them."""
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,16 @@ def test_metals_words(words: str) -> None:
         assert comes_late(error) == (words in LATE)
     assert explain(RuntimeError(words)) == (found.exit_code, str(found))
     assert isinstance(found, ResourceError if words in SHORTAGES else GenerationError)
+
+
+def test_mlx_is_required_that_raises_metals_errors() -> None:
+    """0.32.0 is the first release with ml-explore/mlx#3523."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [one for every in project["optional-dependencies"].values() for one in every]
+    lowest = [re.match(r"mlx(?:\[\w+\])?>=([\d.]+)", one) for one in (*project["dependencies"], *extras)]
+    found = [tuple(map(int, one[1].split("."))) for one in lowest if one is not None]
+    assert len(found) == 4
+    assert min(found) >= (0, 32, 0)
 
 
 def test_words_in_our_own_errors_are_not_metals() -> None:
