@@ -83,11 +83,9 @@ def prompt(model: str, call: str) -> Any:
     if call not in ENCODE:
         return VOICE[model]
     scale = np.float32(1 - 1e-4 * next(_tries))
-    if model == "dia2":
-        return Prompt(tuple(replace(one, audio=scale * one.audio) for one in recording().references))
-    if model == "metavoice":
-        [told] = reference().references
-        return Prompt((replace(told, audio=scale * told.audio),))
+    told = {"dia2": recording, "metavoice": reference}.get(model)
+    if told is not None:
+        return Prompt(tuple(replace(one, audio=scale * np.asarray(one.audio)) for one in told().references))
     return snippet(scale * speech(0.4, 16_000), SAID if model == "dia" else None)
 
 

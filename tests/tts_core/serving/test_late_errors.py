@@ -46,7 +46,8 @@ class Source(Singing):
     """A source of such sessions."""
 
     def __init__(self) -> None:
-        super().__init__(gate=threading.Semaphore(0))
+        self.steps = threading.Semaphore(0)
+        super().__init__(gate=self.steps)
         self.errors: list[Exception] = []
 
     def load(self) -> Any:
@@ -62,9 +63,8 @@ class Source(Singing):
 
 def begun(source: Source, speaking: SpeechEngine) -> Any:
     """Begin the speech of a neighbor: its first word is spoken."""
-    assert source.gate is not None
     neighbor = speaking.submit("song", "a b c d e")
-    source.gate.release()
+    source.steps.release()
     assert neighbor.get(60) is not None
     return neighbor
 
@@ -78,7 +78,7 @@ def test_a_late_error_of_a_join_ends_the_batch_that_ran(words: str, count: int) 
         neighbor = begun(source, speaking)
         source.errors += [RuntimeError(words)] * count
         found = speaking.submit("song", "f g")
-        source.gate.release(99)
+        source.steps.release(99)
         with pytest.raises(ResourceError) as caught:
             list(neighbor)
         assert str(caught.value).startswith(MESSAGES[words])
@@ -98,7 +98,7 @@ def test_an_error_at_once_is_of_the_request_that_joins() -> None:
         neighbor = begun(source, speaking)
         source.errors.append(RuntimeError(LARGER))
         found = speaking.submit("song", "f g")
-        source.gate.release(99)
+        source.steps.release(99)
         with pytest.raises(ResourceError, match="memory: an array is larger"):
             list(found)
         assert len(list(neighbor)) == 4
@@ -108,8 +108,7 @@ def test_an_error_at_once_is_of_the_request_that_joins() -> None:
 def test_an_error_while_text_is_fed_ends_the_batch(words: str) -> None:
     """All of it, for its caches may have changed; the engine goes on."""
     source = Source()
-    assert source.gate is not None
-    source.gate.release(99)
+    source.steps.release(99)
     with engine(source, places=2) as speaking:
         live, neighbor = (speaking.submit("song", text, more=True) for text in ("a b", "c d"))
         assert live.get(60) is not None
