@@ -14,7 +14,7 @@ KINDS = (
     ("Convolution and padding", convolution.RULES),
     ("Attention", attention.RULES),
     ("Matrix products", matmul.RULES),
-    ("Folding, Fourier transforms, complex numbers", transforms.RULES),
+    ("Fourier transforms, complex numbers", transforms.RULES),
     ("Sampling, scans, sorting, indexing", selection.RULES),
     ("Dtypes, sizes, layers", tensors.RULES),
 )
@@ -37,10 +37,13 @@ INTRODUCTION = """\
 
 Written by `python -m benchmarks.limits > docs/measured/limits.md`; a test compares it with that output.
 
-The rules are data in `torch_ref/limits/`. `torch_ref.limits.active(Backend("mps", "2.6.0", "14.5"))` selects
+The rules are data in `torch_ref/limits/`. `torch_ref.limits.active(Backend("mps", "2.13.0", "15.2"))` selects
 those of a backend, and `with torch_ref.limits.enforce(Backend(...)):` runs any code on any machine and raises
 at the first call that this backend could not run, or would run wrongly. This is an emulation of documented
 rules: **nothing here was run on Metal.** An unknown macOS or chip counts as the worst one.
+
+Every rule is reached by torch 2.11, which this project requires, to 2.15 on a macOS that its wheels run on:
+14 to 27, with torch 2.15 15 to 27. What only older versions do is not listed.
 """
 TABLES = """\
 ## Rules broken without the layers of torch_ref, and with them

@@ -50,7 +50,7 @@ def conv1d(
     (B, C, T), (C', C / groups, K) → (B, C', T').  longest: None uses the device's limit, if any.
     Raises ValueError if one output needs more inputs than `longest`.
     """
-    x = x.contiguous()  # transposed views give wrong results on MPS before torch 2.9
+    x, weight = x.contiguous(), weight.contiguous()  # views of either give wrong results on some MPS
     longest = longest_convolution(x.device) if longest is None else longest
     kernel, out = weight.shape[2], weight.shape[0]
     layer = windows.Conv(kernel, stride, dilation, padding)
@@ -104,7 +104,7 @@ def conv_transpose1d(
         raise ValueError(
             f"conv_transpose1d: output_padding {output_padding} must be below stride or dilation"
         )
-    x = x.contiguous()
+    x, weight = x.contiguous(), weight.contiguous()
     longest = longest_convolution(x.device) if longest is None else longest
     channels, out = weight.shape[0], weight.shape[1] * groups
     reach = dilation * (weight.shape[2] - 1) + 1  # outputs that one input reaches

@@ -1,7 +1,8 @@
 """Inverse short-time Fourier transform with real numbers only: two products and shifted sums.
 
-No FFT, no complex dtype, no fold: MPS lacks each of them in some release (torch_ref/limits). Griffin and Lim,
-"Signal estimation from modified short-time Fourier transform", 1984. Definitions: torch.istft for "center";
+No FFT, no complex dtype, no fold: on MPS odd lengths, conjugates and real times complex are wrong in some
+release (torch_ref/limits), and each was missing in older ones. Griffin and Lim, "Signal estimation from
+modified short-time Fourier transform", 1984. Definitions: torch.istft for "center";
 for "same" gemelo-ai/vocos spectral_ops.py (MIT), rewritten. Differs from upstream: no known difference.
 """
 

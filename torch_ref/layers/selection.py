@@ -9,7 +9,7 @@ from torch import Tensor
 def first_largest(x: Tensor) -> Tensor:
     """Compute argmax over the last axis, the first of equals. (..., V) → (...) int64; V if a row has NaN.
 
-    torch.argmax is not used: on MPS before macOS 14 it may give -2**63.
+    torch.argmax is not used: on MPS it is wrong on macOS 27 before torch 2.13.
     """
     places = torch.arange(x.shape[-1], device=x.device)
     best = x.amax(dim=-1, keepdim=True)

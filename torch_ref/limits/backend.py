@@ -14,12 +14,9 @@ import torch
 
 Version = tuple[int, ...]
 
-MINIMUM_MACOS = (
-    ("2.0", "12.3"),
-    ("2.6", "13.0"),
-    ("2.9", "14.0"),
-    ("2.15", "15.0"),
-)  # deployment target of the wheels
+OLDEST, NEWEST = "2.11", "2.15"  # torch: pyproject.toml's, and the last whose wheel was read
+NEWEST_MACOS = "27"
+MINIMUM_MACOS = ((OLDEST, "14.0"), ("2.15", "15.0"))  # deployment target of the wheels
 
 
 def parse(text: str) -> Version:

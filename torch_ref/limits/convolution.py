@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import torch
+from torch import Tensor
 
-from torch_ref.limits.rule import EVERYWHERE, MISSING, Call, Rule, Where, always, torch_range
+from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, torch_range
 
 LONGEST = 65536  # 1 << 16, compared with every size, not only the channels
 GEOMETRY = ("stride", "padding", "dilation", "output_padding")
 TOO_LONG = "Output channels > 65536 not supported at the MPS device. "
-CHECKED = (Where(("2.5", "2.6")), Where(("2.6", None), (None, "15.1")))
+CHECKED = (Where(macos=(None, "15.1")),)
+LARGE_KERNEL = 256
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -30,16 +32,26 @@ def _gradient_too_long(call: Call) -> bool:
     return max(call["grad_output"].shape) > LONGEST
 
 
-def _channels_last(call: Call) -> bool:
-    for x in (call["input"], call["weight"]):
-        if x.dim() > 2 and x.shape[1] > 1 and math.prod(x.shape[2:]) > 1 and x.stride(1) == 1:
-            return True
-    return False
+def _slices(x: Tensor) -> bool:
+    """Return True if items of a batch are contiguous, but not the batch: chunk() over channels gives that."""
+    return x.shape[0] > 1 and not x.is_contiguous() and x[0].is_contiguous()
+
+
+def _unpacked_channels_last(x: Tensor) -> bool:
+    """Return True for a slice of channels of a tensor with channels as its fastest axis."""
+    fastest = x.dim() in (3, 4) and x.stride(1) == 1 and not x.is_contiguous()
+    return fastest and not x.movedim(1, -1).is_contiguous()
+
+
+def _large_kernel(call: Call) -> bool:
+    x, weight = call["input"], call["weight"]
+    plain = not call["transposed"] and weight.dim() < 5 and x.dtype == torch.float32
+    return plain and x.shape[0] > 1 and max(weight.shape[2:]) >= LARGE_KERNEL
 
 
 def _transposed_3d(call: Call) -> bool:
     half = call["input"].dtype.itemsize == 2
-    return call["transposed"] and call["weight"].dim() == 5 and (half or call.backend.torch_version < (2, 8))
+    return call["transposed"] and call["weight"].dim() == 5 and half
 
 
 RULES = (
@@ -52,7 +64,10 @@ RULES = (
         effect="error",
         message=TOO_LONG,
         remedy="split the longest axis with the exact halo (time in 1-D), or the output channels",
-        source="pytorch #129207, PR #129484, PR #140726, #142515; wheels 2.5.1 to 2.15.0",
+        source=(
+            "pytorch #129207, #152278, PR #140726, #142515; wheels 2.5.1 to 2.15.0 (2.15 has kernels for 1-D "
+            "signals, which may not check it)"
+        ),
         evidence="binary",
     ),
     Rule(
@@ -66,18 +81,6 @@ RULES = (
         remedy="split the input frames and add the overlapping tails",
         source="mps_convolution_backward_input, same check; wheels 2.5.1 to 2.15.0",
         evidence="binary",
-    ),
-    Rule(
-        id="conv-channels-silent",
-        ops=("convolution",),
-        condition="more than 65,536 output channels",
-        breaks=lambda call: not call["transposed"] and call["weight"].shape[0] > LONGEST,
-        where=torch_range(None, "2.5"),
-        effect="silent",
-        message="convolution over 65536 output channels gives wrong numbers",
-        remedy="split the output channels",
-        source="pytorch #129207",
-        evidence="thread",
     ),
     Rule(
         id="conv-input-grad-65536",
@@ -104,15 +107,70 @@ RULES = (
         evidence="claimed",
     ),
     Rule(
-        id="conv-channels-last",
+        id="conv-large-kernel",
         ops=("convolution",),
-        condition="input or weight with channels as its fastest axis (also a transposed 1-D signal)",
-        breaks=_channels_last,
-        where=torch_range(None, "2.9"),
+        condition="one or two dimensions in float32, a batch over 1, a kernel of 256 or more along an axis",
+        breaks=_large_kernel,
+        where=EVERYWHERE,
         effect="silent",
-        message="wrong results, or `MLIR pass manager failed`, for channels-last convolution",
-        remedy="call .contiguous() on both first: one copy",
-        source="pytorch PR #140902, PR #143196 (backward, 2.6), PR #162776 (2.9)",
+        message="a kernel of 256 or more overruns the threadgroup's memory: wrong from batch 2 on",
+        remedy="sum over pieces of the kernel, or go item by item",
+        source=(
+            "pytorch #188335 (seen in grouped ones), PR #188359 (in any; larger batches lower the bound, how "
+            "far was not seen; closed in mid 2026, the release was not seen)"
+        ),
+        evidence="thread",
+    ),
+    Rule(
+        id="conv-chunk-batched",
+        ops=("convolution",),
+        condition="a batch over 1 whose items are slices of larger ones, as chunk() over channels gives",
+        breaks=lambda call: _slices(call["input"]),
+        where=(Where(macos=("26", None)),),
+        effect="silent",
+        message="items of the batch after the first are wrong",
+        remedy="call .contiguous() on the input",
+        source="pytorch #169342 (open; macOS 26.2, M5 Pro, torch 2.9 and 2.10; not reproduced by others)",
+        evidence="claimed",
+    ),
+    Rule(
+        id="conv-channels-last-slice",
+        ops=("convolution",),
+        condition="input or weight is a slice of channels of a channels-last tensor",
+        breaks=lambda call: _unpacked_channels_last(call["input"]) or _unpacked_channels_last(call["weight"]),
+        where=torch_range(None, "2.12"),
+        effect="silent",
+        message="the slice is read as if it were packed",
+        remedy="call .contiguous() on both",
+        source="pytorch #180984, PR #180992; ConvUtils.h in the wheels 2.12.0, 2.13.0, 2.15.0",
+        evidence="binary",
+    ),
+    Rule(
+        id="conv-weight-strided",
+        ops=("convolution",),
+        condition="a weight that is not contiguous",
+        breaks=lambda call: not call["weight"].is_contiguous(),
+        where=EVERYWHERE,
+        effect="silent",
+        message="convolution reads a strided weight as if it were packed",
+        remedy="call .contiguous() on the weight",
+        source="pytorch #192212 (closed in August 2026; the release was not seen)",
+        evidence="thread",
+    ),
+    Rule(
+        id="conv3d-macos-26",
+        ops=("convolution",),
+        condition="three dimensions, an input that is not channels-last",
+        breaks=lambda call: (
+            not call["transposed"]
+            and call["input"].dim() == 5
+            and not call["input"].is_contiguous(memory_format=torch.channels_last_3d)
+        ),
+        where=(Where(macos=("26", "26.3")),),
+        effect="silent",
+        message="values unrelated to the right ones for most numbers of channels",
+        remedy="update macOS to 26.3, or use channels_last_3d",
+        source="pytorch #197114 (macOS 26.2; the system's matrix primitives, cured by 26.3 and 26.7)",
         evidence="thread",
     ),
     Rule(
@@ -136,12 +194,12 @@ RULES = (
     Rule(
         id="conv-transpose-3d",
         ops=("convolution",),
-        condition="transposed, three dimensions: every dtype before torch 2.8, float16 and bfloat16 since",
+        condition="transposed, three dimensions, float16 or bfloat16",
         breaks=_transposed_3d,
         where=EVERYWHERE,
         effect="error",
         message="ConvTranspose 3D is not supported on MPS",
-        remedy="torch 2.8 and float32",
+        remedy="use float32",
         source="wheels 2.5.1 to 2.15.0",
         evidence="binary",
     ),
@@ -169,18 +227,6 @@ RULES = (
         message="MPS: constant padding of more than 3 dimensions uses a slow view path",
         remedy="reshape first",
         source="warning text in the wheels up to 2.14.1",
-        evidence="binary",
-    ),
-    Rule(
-        id="weight-norm",
-        ops=("_weight_norm_interface",),
-        condition="every call",
-        breaks=always,
-        where=torch_range(None, "2.2"),
-        effect="fallback",
-        message=MISSING.format("_weight_norm_interface"),
-        remedy="fold g v / |v| into the weight when it is loaded",
-        source="native_functions.yaml of the wheels: kernel from 2.2",
         evidence="binary",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where, torch_range
+from torch_ref.limits.rule import EVERYWHERE, Call, Rule, Where
 
 FLAT = ("mm", "addmm")
 BATCHED = ("bmm", "baddbmm")
@@ -46,10 +46,10 @@ RULES = (
         ops=BATCHED,
         condition="a batched product of more than 2^32 elements",
         breaks=lambda call: _result(call) > 2**32,
-        where=(Where((None, "2.5")), Where(("2.5", None), (None, "15.0"))),
+        where=(Where(macos=(None, "15.0")),),
         effect="error",
         message="Tiling of batch matmul for larger than 2**32 entries only available from MacOS15 onwards",
-        remedy="compute it in pieces (before torch 2.5 it is wrong or crashes)",
+        remedy="compute it in pieces",
         source="pytorch PR #133430; wheels 2.5.1 to 2.15.0",
         evidence="binary",
     ),
@@ -58,7 +58,7 @@ RULES = (
         ops=FLAT + BATCHED,
         condition="a product with one matrix of more than 2^32 elements",
         breaks=_large_matrix,
-        where=torch_range("2.6"),
+        where=EVERYWHERE,
         effect="error",
         message="Output dim sizes larger than 2**32 elements for matmul not supported on MPS device.",
         remedy="compute it in pieces",
@@ -70,7 +70,7 @@ RULES = (
         ops=BATCHED,
         condition="a batched product of more than 2^32 elements with an operand that is not contiguous",
         breaks=lambda call: _result(call) > 2**32 and not all(x.is_contiguous() for x in _operands(call)),
-        where=torch_range("2.5"),
+        where=EVERYWHERE,
         effect="silent",
         message="the tiled product reads strided operands as if they were packed: every value is wrong",
         remedy="call .contiguous() on both, or compute it in pieces",
@@ -102,18 +102,6 @@ RULES = (
         evidence="thread",
     ),
     Rule(
-        id="matmul-16-bit",
-        ops=FLAT + BATCHED,
-        condition="a size over 32,768",
-        breaks=lambda call: max(*_operands(call)[0].shape, *_operands(call)[1].shape) > 32768,
-        where=torch_range(None, "2.3"),
-        effect="silent",
-        message="sizes over 32768 overflow: wrong columns",
-        remedy="torch 2.3, or split",
-        source="pytorch #111634, #116769, #116331, PR #117549 (2.2 or 2.3)",
-        evidence="thread",
-    ),
-    Rule(
         id="linear-half-unstable",
         ops=("linear",),
         condition="float16 or bfloat16, more than two dimensions, no bias (some shapes, not known which)",
@@ -122,19 +110,7 @@ RULES = (
         effect="silent",
         message="two equal calls of linear differ",
         remedy="flatten the input to two dimensions, or give a bias of zeros",
-        source="pytorch #180776 (open)",
-        evidence="thread",
-    ),
-    Rule(
-        id="linear-weight-strided",
-        ops=("linear",),
-        condition="a weight that is not contiguous",
-        breaks=lambda call: not call["weight"].is_contiguous(),
-        where=torch_range(None, "2.9"),
-        effect="silent",
-        message="linear with a strided weight is wrong",
-        remedy="keep weights contiguous",
-        source="pytorch #161640",
+        source="pytorch #180776 (macOS 26.4), PR #181504 (closed in April 2026; the release was not seen)",
         evidence="thread",
     ),
     Rule(

@@ -62,11 +62,9 @@ def _range(what: str, bounds: tuple[str | None, str | None]) -> str:
 
 @dataclass
 class GraphCache:
-    """Model of MPSGraph's cache: the first mask and scale of each key that torch keeps a graph for."""
+    """Model of MPSGraph's cache: mask dtype and scale of the first call with each key."""
 
-    first: dict[tuple[Any, ...], tuple[tuple[int, ...] | None, Any, float | None]] = field(
-        default_factory=dict
-    )
+    first: dict[tuple[Any, ...], tuple[Any, float]] = field(default_factory=dict)
 
     @staticmethod
     def key(call: Call) -> tuple[Any, ...]:
@@ -75,11 +73,11 @@ class GraphCache:
         return (*shapes, call["is_causal"], call["attn_mask"] is not None)
 
     @staticmethod
-    def entry(call: Call) -> tuple[tuple[int, ...] | None, Any, float | None]:
-        """Return mask shape, mask dtype and scale of a call."""
+    def entry(call: Call) -> tuple[Any, float]:
+        """Return mask dtype and scale of a call."""
         mask = call["attn_mask"]
         scale = call["scale"] if call["scale"] is not None else call["query"].shape[-1] ** -0.5
-        return (None, None, scale) if mask is None else (tuple(mask.shape), mask.dtype, scale)
+        return None if mask is None else mask.dtype, scale
 
     def record(self, call: Call) -> None:
         """Store the entry of a key's first call."""

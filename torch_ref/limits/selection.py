@@ -7,14 +7,8 @@ import torch
 from torch_ref.limits.rule import EVERYWHERE, MISSING, Call, Rule, Where, always, torch_range
 
 KERNELS = (  # operator, first release with a kernel, remedy; from native_functions.yaml of the wheels
-    ("cumprod", "2.1", "exp of the cumulative sum of logarithms"),
-    ("cummax", "2.8", "compute it on the host"),
     ("kthvalue", "2.12", "topk"),
     ("logcumsumexp", "2.12", "compute it on the host"),
-    ("searchsorted", "2.2", "compare and sum"),
-    ("bucketize", "2.2", "compare and sum"),
-    ("isin", "2.4", "compare and any"),
-    ("scatter_reduce", "2.6", "index_add, or compute it on the host"),
 )
 
 
@@ -42,18 +36,6 @@ def _wide_unique(call: Call) -> bool:
 
 RULES = (
     Rule(
-        id="topk-16",
-        ops=("topk",),
-        condition="k over 16",
-        breaks=lambda call: call["k"] > 16,
-        where=torch_range(None, "2.0"),
-        effect="error",
-        message="Currently topk on mps works only for k<=16 ",
-        remedy="torch 2.0, or the host",
-        source="pytorch #79677, PR #94639",
-        evidence="thread",
-    ),
-    Rule(
         id="multinomial-domain",
         ops=("multinomial",),
         condition="every call",
@@ -62,31 +44,7 @@ RULES = (
         effect="silent",
         message="multinomial may return an index outside its domain",
         remedy="draw on the host: argmax of log p plus Gumbel noise (torch_ref.dia.sampling)",
-        source="pytorch #136623 (open); #92752 and #98612 (-2^63 on macOS 13 and 14.0)",
-        evidence="thread",
-    ),
-    Rule(
-        id="multinomial-32k",
-        ops=("multinomial",),
-        condition="more than 32,768 categories",
-        breaks=lambda call: call["self"].shape[-1] > 32768,
-        where=(Where(macos=(None, "14.0")),),
-        effect="abort",
-        message="failed assertion: Error: total bytes of NDArray > 2**32",
-        remedy="draw on the host",
-        source="pytorch #86279",
-        evidence="thread",
-    ),
-    Rule(
-        id="argmax-macos-13",
-        ops=("argmax", "argmin"),
-        condition="every call",
-        breaks=always,
-        where=(Where(macos=(None, "14.0")),),
-        effect="silent",
-        message="argmax may return -9223372036854775808",
-        remedy="take it on the host",
-        source="pytorch #92311, #98191",
+        source="pytorch #136623 (open)",
         evidence="thread",
     ),
     Rule(
@@ -137,33 +95,9 @@ RULES = (
         source="pytorch #184620",
         evidence="thread",
     ),
-    Rule(
-        id="cumsum-int64",
-        ops=("cumsum",),
-        condition="int64",
-        breaks=lambda call: torch.int64 in (call["self"].dtype, call["dtype"]),
-        where=(Where((None, "2.1")), Where(("2.1", None), (None, "13.3"))),
-        effect="error",
-        message="MPS does not support cumsum op with int64 input. Support has been added in macOS 13.3",
-        remedy="cast to int32 or float32",
-        source="text in the wheels",
-        evidence="binary",
-    ),
-    Rule(
-        id="cumsum-bool",
-        ops=("cumsum",),
-        condition="a boolean input",
-        breaks=lambda call: call["self"].dtype == torch.bool,
-        where=torch_range(None, "2.4"),
-        effect="silent",
-        message="a boolean cumsum overflows int8",
-        remedy="cast to int32 or float32",
-        source="pytorch #125318",
-        evidence="thread",
-    ),
     *(
         Rule(
-            id=f"missing-{name.replace('_', '-')}",
+            id=f"missing-{name}",
             ops=(name,),
             condition="every call",
             breaks=always,
@@ -175,18 +109,6 @@ RULES = (
             evidence="binary",
         )
         for name, first, remedy in KERNELS
-    ),
-    Rule(
-        id="isin-integer",
-        ops=("isin",),
-        condition="integer elements",
-        breaks=lambda call: any(not x.dtype.is_floating_point for x in call.tensors()),
-        where=(Where(("2.4", None), (None, "14.0")),),
-        effect="error",
-        message="isin_Tensor_Tensor_out only works on floating types on MPS for pre MacOS_14_0",
-        remedy="cast to float32, or compare and any",
-        source="text in the wheels from 2.4",
-        evidence="binary",
     ),
     Rule(
         id="gather-31-bit",
@@ -205,7 +127,7 @@ RULES = (
         ops=("scatter_reduce",),
         condition='reduce="mean"',
         breaks=lambda call: call["reduce"] == "mean",
-        where=torch_range("2.6"),
+        where=EVERYWHERE,
         effect="error",
         message="scatter_reduce with mean is not supported on MPS",
         remedy="sum and count",
@@ -223,17 +145,5 @@ RULES = (
         remedy="compute it on the host",
         source="pytorch #195595",
         evidence="thread",
-    ),
-    Rule(
-        id="nonzero-macos-13",
-        ops=("nonzero",),
-        condition="every call (also a boolean index)",
-        breaks=always,
-        where=(Where(macos=(None, "14.0")),),
-        effect="fallback",
-        message="MPS: nonzero op is supported natively starting from macOS 14.0. Falling back on CPU.",
-        remedy="use where or a multiplication by the mask",
-        source="text in the wheels",
-        evidence="binary",
     ),
 )

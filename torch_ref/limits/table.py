@@ -76,7 +76,7 @@ def attention_trusted(
 def longest_convolution(device: torch.device) -> int | None:
     """Return the largest size of a convolution on a device; None without a limit."""
     backend = backend_of(device)
-    watched = {"conv-65536", "conv-transpose-65536", "conv-channels-silent", "conv-weight-grad-65536"}
+    watched = {"conv-65536", "conv-transpose-65536", "conv-weight-grad-65536"}
     if backend is None or not any(rule.id in watched for rule in active(backend)):
         return None
     return convolution.LONGEST

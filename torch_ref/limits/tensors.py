@@ -11,9 +11,7 @@ FLOAT8 = tuple(
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
     if hasattr(torch, name)
 )
-NARROWED = ("sum", "amax", "amin", "max", "min", "cumsum", "eq", "ne", "lt", "le", "gt", "ge")
 LINEAR_ALGEBRA = (  # decomposition, its operators, first release with a kernel
-    ("lu", ("linalg_lu", "linalg_lu_factor_ex"), "2.7"),
     ("qr", ("linalg_qr",), "2.12"),
     ("svd", ("_linalg_svd",), "2.14"),
     ("eigh", ("_linalg_eigh",), "2.14"),
@@ -22,14 +20,6 @@ LINEAR_ALGEBRA = (  # decomposition, its operators, first release with a kernel
 
 def _largest(call: Call) -> int:
     return max(call["x"].shape, default=0)
-
-
-def _lstm_wrong(call: Call) -> bool:
-    return bool(call["bidirectional"] or call["batch_first"] or call["num_layers"] > 1)
-
-
-def _int64(call: Call) -> bool:
-    return any(x.dtype == torch.int64 for x in call.tensors())
 
 
 RULES = (
@@ -49,18 +39,6 @@ RULES = (
         evidence="binary",
     ),
     Rule(
-        id="bfloat16",
-        ops=("tensor",),
-        condition="a bfloat16 tensor",
-        breaks=lambda call: call["x"].dtype == torch.bfloat16,
-        where=(Where((None, "2.3")), Where(("2.3", None), (None, "14.0"))),
-        effect="error",
-        message="MPS bfloat16 type is supported on MacOS 14.0 or newer.",
-        remedy="use float32 or float16",
-        source="wheels 2.0 to 2.8; pytorch PR #119641",
-        evidence="binary",
-    ),
-    Rule(
         id="float8",
         ops=("tensor",),
         condition="a float8 tensor",
@@ -77,7 +55,7 @@ RULES = (
         ops=("tensor",),
         condition="a dimension over 2^31 - 1",
         breaks=lambda call: _largest(call) > 2**31 - 1,
-        where=torch_range("2.9"),
+        where=EVERYWHERE,
         effect="error",
         message="MPSGraph does not support tensor dims larger than INT_MAX",
         remedy="split the tensor",
@@ -109,18 +87,6 @@ RULES = (
         evidence="binary",
     ),
     Rule(
-        id="int64-narrowed",
-        ops=NARROWED,
-        condition="int64 in a reduction, a cumulative sum or a comparison",
-        breaks=_int64,
-        where=(Where(macos=(None, "13.3")),),
-        effect="silent",
-        message="int64 values are computed as int32",
-        remedy="keep values below 2^31, or compute on the host",
-        source="warning text in the wheels",
-        evidence="binary",
-    ),
-    Rule(
         id="uint8-sum",
         ops=("sum",),
         condition="a uint8 sum into uint8",
@@ -130,18 +96,6 @@ RULES = (
         message="the sum stops at 255 instead of wrapping",
         remedy="sum in int32",
         source="pytorch #179415",
-        evidence="thread",
-    ),
-    Rule(
-        id="lstm-wrong",
-        ops=("lstm",),
-        condition="bidirectional, batch_first, or more than one layer",
-        breaks=_lstm_wrong,
-        where=torch_range(None, "2.1"),
-        effect="silent",
-        message="the LSTM is wrong",
-        remedy="unroll its cells: torch_ref.layers.lstm",
-        source="pytorch #80597, #95137, #94754, #95563, #90421 (the first good release was not seen)",
         evidence="thread",
     ),
     Rule(

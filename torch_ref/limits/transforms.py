@@ -1,16 +1,12 @@
-"""Limits of folding, Fourier transforms and complex numbers."""
+"""Limits of Fourier transforms and complex numbers."""
 
 from __future__ import annotations
 
 import torch
 
-from torch_ref.limits.rule import EVERYWHERE, MISSING, NO_DTYPE, Call, Rule, Where, always, torch_range
+from torch_ref.limits.rule import EVERYWHERE, NO_DTYPE, Call, Rule
 
 FFT = ("_fft_r2c", "_fft_c2r", "_fft_c2c")
-NO_KERNEL = (
-    "The operator 'aten::{}' is not currently supported on the MPS backend "
-    "and will fall back to run on the CPU."
-)
 
 
 def _real_times_complex(call: Call) -> bool:
@@ -20,87 +16,15 @@ def _real_times_complex(call: Call) -> bool:
 
 RULES = (
     Rule(
-        id="unfold",
-        ops=("im2col",),
-        condition="every call (F.unfold)",
-        breaks=always,
-        where=torch_range(None, "2.6"),
-        effect="fallback",
-        message=NO_KERNEL.format("im2col"),
-        remedy="take strided views or a convolution",
-        source="native_functions.yaml of the wheels; pytorch PR #135706",
-        evidence="binary",
-    ),
-    Rule(
-        id="fold",
-        ops=("col2im",),
-        condition="every call (F.fold, and the backward of F.unfold)",
-        breaks=always,
-        where=torch_range(None, "2.8"),
-        effect="fallback",
-        message=NO_KERNEL.format("col2im"),
-        remedy="overlap-add by shifted sums: torch_ref.layers.istft",
-        source="native_functions.yaml of the wheels; pytorch #151820, PR #94491",
-        evidence="binary",
-    ),
-    Rule(
-        id="fft-missing",
-        ops=FFT,
-        condition="every call",
-        breaks=always,
-        where=torch_range(None, "2.3"),
-        effect="error",
-        message=MISSING.format("_fft_r2c"),
-        remedy="multiply by the transform's matrix: torch_ref.layers.istft",
-        source="pytorch #116392, #78044; native_functions.yaml of the wheels",
-        evidence="binary",
-    ),
-    Rule(
-        id="fft-macos-13",
-        ops=FFT,
-        condition="every call",
-        breaks=always,
-        where=(Where(("2.3", "2.9"), (None, "14.0")),),
-        effect="error",
-        message="FFT operations are only supported on MacOS 14+",
-        remedy="multiply by the transform's matrix: torch_ref.layers.istft",
-        source="text in the wheels 2.3 to 2.8",
-        evidence="binary",
-    ),
-    Rule(
-        id="irfft-2.3",
-        ops=("_fft_c2r",),
-        condition="every call",
-        breaks=always,
-        where=torch_range("2.2", "2.4"),
-        effect="silent",
-        message="irfft gives wrong numbers",
-        remedy="multiply by the transform's matrix: torch_ref.layers.istft",
-        source="pytorch #124096 (2.2 development builds and 2.3)",
-        evidence="thread",
-    ),
-    Rule(
         id="irfft-odd",
         ops=("_fft_c2r",),
         condition="an odd output length",
         breaks=lambda call: call["last_dim_size"] % 2 == 1,
-        where=torch_range("2.3"),
+        where=EVERYWHERE,
         effect="silent",
         message="irfft of an odd length is reversed",
         remedy="multiply by the transform's matrix: torch_ref.layers.istft",
         source="pytorch #126649 (open)",
-        evidence="thread",
-    ),
-    Rule(
-        id="fft-two-sided-14.4",
-        ops=("_fft_c2c",),
-        condition="every call",
-        breaks=always,
-        where=(Where(("2.3", "2.4"), ("14.4", "14.5")),),
-        effect="silent",
-        message="the two-sided transform drops its negative frequencies",
-        remedy="torch 2.4",
-        source="pytorch #123274",
         evidence="thread",
     ),
     Rule(
@@ -116,30 +40,6 @@ RULES = (
         evidence="binary",
     ),
     Rule(
-        id="unfold-backward",
-        ops=("unfold_backward",),
-        condition="every call (inside torch.istft, and the backward of Tensor.unfold)",
-        breaks=always,
-        where=torch_range(None, "2.6"),
-        effect="abort",
-        message="failed assertion: buffer is not large enough",
-        remedy="overlap-add by shifted sums: torch_ref.layers.istft",
-        source="pytorch #138525; F5-TTS #443; native_functions.yaml of the wheels",
-        evidence="binary",
-    ),
-    Rule(
-        id="complex",
-        ops=("tensor",),
-        condition="a complex tensor",
-        breaks=lambda call: call["x"].dtype.is_complex,
-        where=(Where((None, "2.3")), Where(("2.3", None), (None, "14.0"))),
-        effect="error",
-        message="MPS complex types are only supported on MacOS 14.0 or newer",
-        remedy="compute with real and imaginary parts",
-        source="text in the wheels",
-        evidence="binary",
-    ),
-    Rule(
         id="complex128",
         ops=("tensor",),
         condition="a complex128 tensor",
@@ -149,30 +49,6 @@ RULES = (
         message=NO_DTYPE.format("ComplexDouble"),
         remedy="use complex64, or real and imaginary parts",
         source="text in every wheel",
-        evidence="binary",
-    ),
-    Rule(
-        id="view-as-complex",
-        ops=("view_as_complex",),
-        condition="every call",
-        breaks=always,
-        where=torch_range(None, "2.1"),
-        effect="error",
-        message=MISSING.format("view_as_complex"),
-        remedy="compute with real and imaginary parts",
-        source="native_functions.yaml of the wheels: kernel from 2.1",
-        evidence="binary",
-    ),
-    Rule(
-        id="angle",
-        ops=("angle",),
-        condition="every call",
-        breaks=always,
-        where=torch_range(None, "2.7"),
-        effect="error",
-        message=MISSING.format("angle"),
-        remedy="use atan2 of the imaginary and real parts",
-        source="native_functions.yaml of the wheels: kernel from 2.7",
         evidence="binary",
     ),
     Rule(

@@ -32,7 +32,7 @@ MLX = {
 }
 RULE = {"id": "conv-65536", "condition": "a size over 65536", "effect": "error", "remedy": "cut it"}
 TORCH = {
-    "version": "2.8.0",
+    "version": "2.13.0",
     "default": {"device": "mps", "dtype": "float32", "why": "because"},
     "devices": [
         {"device": "mps", "name": "Apple M2", "memory_free": 10**10, "dtype": "float32", "rules": [RULE]}
@@ -166,7 +166,7 @@ def test_a_framework_that_hangs_is_given_up(tmp_path, monkeypatch):
     assert cli_doctor.probe({"mlx": "probed"}) == {"mlx": {"fault": "no answer within 0.5 s"}}
 
 
-@pytest.mark.parametrize(("version", "macos"), [("2.6.0", "14.5"), ("2.13.0", "15.2")])
+@pytest.mark.parametrize(("version", "macos"), [("2.11.0", "14.5"), ("2.13.0", "15.2")])
 def test_the_rules_of_a_mac_are_told(monkeypatch, version, macos):
     backend = Backend("mps", version, macos, "Apple M2")
     monkeypatch.setattr(torch_doctor.Backend, "here", classmethod(lambda cls, device: backend))

@@ -104,7 +104,7 @@ def test_pieces_are_the_whole(side, cuts):
         (Backend("mps", "2.12.1", "14.5"), True),
         (Backend("mps", "2.12.1", "15.0"), False),
         (Backend("mps", "2.12.1"), False),
-        (Backend("mps", "2.0.1", "13.6"), False),
+        (Backend("mps", "2.15.0", "27.0"), False),
         (Backend("cuda", "2.12.1"), True),
     ],
     ids=str,

@@ -393,7 +393,7 @@ def test_logits_that_are_not_finite_are_named(side: Side, dtype: str, drawn: int
     assert len(sequence.generated) == drawn
 
 
-SOME = [Backend("mps", *version) for version in (("2.5.1", "13.6"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))]
+SOME = [Backend("mps", *version) for version in (("2.11.0", "14.5"), ("2.12.1", "15.0"), ("2.15.0", "26.2"))]
 
 
 @WINDOWS

@@ -76,20 +76,14 @@ def test_every_case_of_a_fault_passes_without_it():
 # As on MPS
 
 ALWAYS = {"mask-dtype-cached"}
-TO_2_12 = {"half-causal", "scale-cached"}
-GRAPH = {"3d", "5d", "empty-row", "gqa", "mask-shape-cached", "value-width"}
+TO_2_12 = ALWAYS | {"half-causal", "scale-cached", "mask-broadcast"}
 RULES_MET = {  # by the cases through torch's own function
-    "2.5.1": ALWAYS | TO_2_12 | GRAPH,
-    "2.6.0": ALWAYS | TO_2_12 | GRAPH,
-    "2.8.0": ALWAYS | TO_2_12 | {"keys-32", "mask-broadcast", "value-width"},
-    "2.12.1": ALWAYS | TO_2_12 | {"mask-broadcast"},
+    "2.11.0": TO_2_12 | {"value-width"},
+    "2.12.1": TO_2_12,
+    "2.13.0": ALWAYS,
+    "2.14.1": ALWAYS,
     "2.15.0": ALWAYS,
 }
-
-
-def on_device(name: str, backend: Backend) -> bool:
-    """bfloat16 is a matter of the dtype policy."""
-    return CASES[name].dtype != torch.bfloat16 or backend.macos != "13.6"
 
 
 @pytest.mark.parametrize("backend", [*pairs(), Backend("cuda", "2.11.0", chip="9.0")], ids=str)
@@ -98,13 +92,13 @@ def test_cases_break_no_rule(backend):
         with enforce(backend):
             return attend(*tensors, **options)
 
-    faults = {name: fault(candidate, name) for name in CASES if on_device(name, backend)}
+    faults = {name: fault(candidate, name) for name in CASES}
     assert not any(faults.values()), faults
 
 
 @pytest.mark.parametrize("backend", pairs(), ids=str)
 def test_the_same_cases_break_rules_without_us(backend):
-    calls = [inputs(name) for name in CASES if on_device(name, backend)]
+    calls = [inputs(name) for name in CASES]
     with observe(backend) as watch:
         for tensors, options in calls:
             native(*tensors, **options)

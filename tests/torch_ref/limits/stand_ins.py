@@ -8,6 +8,7 @@ import torch
 
 from benchmarks.limits.workloads import pairs
 from torch_ref.limits import Backend, active, enforce, longest_convolution, lstm_trusted
+from torch_ref.limits.attention import PREFILL_SINCE
 
 Layers = Literal["with LSTM", "without LSTM"]
 
@@ -18,12 +19,13 @@ def rules(backend: Backend, layers: Layers) -> set[str]:
 
 
 def path(backend: Backend, layers: Layers) -> tuple[object, ...]:
-    """Properties that choose our layers' calls: attention's rules, convolutions' sizes, the LSTM."""
+    """Properties that choose our layers' calls: attention's kernels and rules, longest convolution, LSTM."""
     cpu = torch.device("cpu")
     attention = [rule.id for rule in active(backend) if "scaled_dot_product_attention" in rule.ops]
     with enforce(backend):
         lstm = lstm_trusted(cpu, 1), lstm_trusted(cpu, 2)
-        return backend.torch, *attention, longest_convolution(cpu), *(lstm if layers == "with LSTM" else ())
+        prefill = backend.torch_version >= PREFILL_SINCE
+        return prefill, *attention, longest_convolution(cpu), *(lstm if layers == "with LSTM" else ())
 
 
 def stands_for(backend: Backend, other: Backend, layers: Layers) -> bool:

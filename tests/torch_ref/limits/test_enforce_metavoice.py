@@ -18,7 +18,7 @@ from torch_ref.limits import Backend, enforce
 from torch_ref.metavoice.decoding import VocosDecoder
 from tts_core.audio.voice_cache import VoiceCache
 
-OLDEST, NEWEST = Backend("mps", "2.5.1", "13.6"), Backend("mps", "2.12.1", "15.2")
+OLDEST, NEWEST = Backend("mps", "2.11.0", "14.5"), Backend("mps", "2.15.0", "27.0")
 
 
 @pytest.fixture(scope="module")

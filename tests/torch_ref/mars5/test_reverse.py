@@ -20,7 +20,9 @@ from tts_core.nn.noise import HostNoise
 FEW = replace(
     MARS5_NAR, encoder_layers=1, decoder_layers=2, speaker_layers=1
 )  # all layers have the same shapes
-SOME = [Backend("mps", *versions) for versions in (("2.5.1", "13.6"), ("2.8.0", "15.0"), ("2.12.1", "15.2"))]
+SOME = [
+    Backend("mps", *versions) for versions in (("2.11.0", "14.5"), ("2.12.1", "15.0"), ("2.15.0", "26.2"))
+]
 WAYS: dict[str, Any] = {
     "defaults": Diffusion(timesteps=2, q0_override_steps=0),
     "as upstream draws": Diffusion(timesteps=2, q0_override_steps=0, draws="per class"),
