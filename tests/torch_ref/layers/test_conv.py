@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_ref.layers import conv
+from torch_ref.limits import Backend, enforce
 
 LONGEST = 40
 
@@ -147,3 +148,14 @@ def test_output_padding_as_large_as_the_stride_is_refused():
     x, weight = tensors((1, 1, 5), (1, 1, 4))
     with pytest.raises(ValueError, match="output_padding 2"):
         conv.conv_transpose1d(x, weight, stride=2, output_padding=2)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_parts_of_a_weight_are_packed(transposed: bool) -> None:
+    """MPS reads a strided weight as if it were packed (pytorch#192212)."""
+    call, shape = (conv.conv_transpose1d, (4, 70_000, 2)) if transposed else (conv.conv1d, (70_000, 4, 2))
+    x, weight = torch.zeros(1, 4, 3, device="meta"), torch.zeros(*shape, device="meta")
+    with enforce(Backend("mps", "2.11.0", "14.5")) as watch:
+        assert call(x, weight).shape[1] == 70_000
+        call(x, torch.zeros(2, *shape[:-1], device="meta").permute(1, 2, 0))
+    assert watch.calls > 0
