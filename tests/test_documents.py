@@ -111,7 +111,7 @@ def documented_range(known: Info) -> str:
     above = "" if known.above == -math.inf else f"above {known.above:g}"
     if known.high == math.inf:
         return above or (f"from {low}" if low else "")
-    high = "2^64 - 1" if known.high == 2**64 - 1 else f"{known.high:,g}"
+    high = "2^64 - 1" if known.high == 2**64 - 1 else f"{known.high:,.10g}"
     return f"{above}, to {high}" if above else f"{low} to {high}"
 
 

@@ -17,6 +17,8 @@ from tts_core.errors import UsageError, check_names
 
 Options = TypeVar("Options")
 _INFO = "option"
+LONGEST_SECONDS = 86400  # of one speech, and of a piece
+MOST_FRAMES = 10_000_000  # of one speech: more than a day of any codec
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Info:
     """Facts about an option besides its type and default.
 
     help: for the flag and for readers.  flags: of the command; empty for an option of Python only.
-    low, high: inclusive bounds.  above: an exclusive lower bound.  choices: allowed strings.
+    low, high: inclusive bounds.  above: an exclusive lower bound.  zero_below: a number closer to 0 is taken
+    as 0.  choices: allowed strings.
     per_text: `generate_batch` also takes one value per text.  note: ends the message of a wrong value.
     unset: the flag's value for None, if any.
     """
@@ -34,6 +37,7 @@ class Info:
     low: float = -math.inf
     high: float = math.inf
     above: float = -math.inf
+    zero_below: float = 0.0
     choices: tuple[str, ...] = ()
     per_text: bool = False
     note: str = ""
@@ -47,13 +51,14 @@ def option(
     low: float = -math.inf,
     high: float = math.inf,
     above: float = -math.inf,
+    zero_below: float = 0.0,
     choices: Sequence[str] = (),
     per_text: bool = False,
     note: str = "",
     unset: float | None = None,
 ) -> Any:
     """Define a field of an options dataclass; arguments as in `Info`."""
-    info = Info(help, flags, low, high, above, tuple(choices), per_text, note, unset)
+    info = Info(help, flags, low, high, above, zero_below, tuple(choices), per_text, note, unset)
     return field(default=default, metadata={_INFO: info})
 
 
@@ -85,15 +90,21 @@ def options_class(model: str) -> Any:
 
 
 def check(options: Any) -> None:
-    """Raise UsageError for the first field whose value has the wrong type or is out of range.
+    """Convert each field's value to its type: int, float, or a tuple of them where it has one value per text.
 
-    Called by `__post_init__` of every options dataclass.
+    Called by `__post_init__` of every options dataclass. Raises UsageError for the first value of the wrong
+    type or out of range.
     """
     for one in fields(options):
         known, value = info(one), getattr(options, one.name)
         several = known.per_text and not isinstance(value, str) and hasattr(value, "__len__")
-        for each in value if several else [value]:
-            _check(one.name, str(one.type), known, each)
+        if several and _number(str(one.type)) is None:
+            continue
+        pair = isinstance(value, tuple) and "tuple" in str(one.type)
+        converted = (
+            tuple(_converted(one, each) for each in value) if several or pair else _converted(one, value)
+        )
+        object.__setattr__(options, one.name, converted)
 
 
 def changed(options: Options, changes: Mapping[str, Any]) -> Options:
@@ -104,40 +115,74 @@ def changed(options: Options, changes: Mapping[str, Any]) -> Options:
     return replace(cast(Any, options), **changes)
 
 
-def _check(name: str, kind: str, known: Info, value: Any) -> None:
+def single_values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the options of one text that come from JSON, or from flags.
+
+    kind: an options dataclass.  given: by name; a field's `unset` is None. Objects of Python, such as noise,
+    are unknown here. Raises UsageError as `check`, for an unknown name, and for several values.
+    """
+    known = {one.name: info(one) for one in fields(kind) if _is_plain(one)}
+    check_names(given, known)
+    changes = {}
+    for name, value in given.items():
+        if isinstance(value, list | tuple | dict):
+            raise UsageError(f"{name}: give a single value")
+        is_unset = known[name].unset is not None and value == known[name].unset
+        changes[name] = None if is_unset and not isinstance(value, bool) else value
+    converted = changed(kind(), changes)
+    return {name: getattr(converted, name) for name in changes}
+
+
+def _is_plain(one: Field[Any]) -> bool:
+    """True if JSON can carry a field's values."""
+    return _number(str(one.type)) is not None or str(one.type).startswith("bool") or bool(info(one).choices)
+
+
+def _number(kind: str) -> type[int] | type[float] | None:
+    """Return the type of a field's numbers; None if it takes none."""
+    if kind.startswith("int"):
+        return int
+    return float if kind.startswith("float") else None
+
+
+def _converted(one: Field[Any], value: Any) -> Any:
+    name, kind, known = one.name, str(one.type), info(one)
     if value is None:
         if "None" not in kind:
             raise UsageError(f"{name}: None is not allowed; omit it for the default")
-        return
+        return None
     if isinstance(value, str) and known.choices:
         if value not in known.choices:
-            raise UsageError(f"{name}: {value!r} is not known; use {' or '.join(known.choices)}")
-        return
-    if kind.startswith("bool") and not isinstance(value, bool):
-        raise UsageError(f"{name}: {value!r} is neither True nor False")
-    if not kind.startswith(("int", "float")) or isinstance(value, tuple):
-        return
-    number = "whole number" if kind.startswith("int") else "number"
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise UsageError(f"{name}: {value!r} is not a {number}{known.note}")
-    if number == "whole number" and not isinstance(value, Integral) and known.high < math.inf:
-        raise UsageError(f"{name}: {value} is not a {number}{known.note}")
+            raise UsageError(f"{name}: {value!r:.40} is not known; use {' or '.join(known.choices)}")
+        return value
+    if kind.startswith("bool"):
+        if not isinstance(value, bool):
+            raise UsageError(f"{name}: {value!r:.40} is neither True nor False")
+        return value
+    number = _number(kind)
+    if number is None:
+        if known.choices:
+            raise UsageError(f"{name}: {value!r:.40} is not known; use {' or '.join(known.choices)}")
+        return value
+    return _in_range(name, number, known, value)
+
+
+def _in_range(name: str, number: type[int] | type[float], known: Info, value: Any) -> int | float:
+    """Convert a number. Its bounds are compared first: a large whole number does not fit in a float."""
+    word = "whole number" if number is int else "number"
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or (number is int and value != value // 1):  # NaN and infinity are not equal to it
+        raise UsageError(f"{name}: {value!r:.40} is not a {word}{known.note}")
     size = int(value) if isinstance(value, Integral) else float(value)  # 2**64 - 1 is not exact as a float
-    fits = known.low <= size <= known.high and size > known.above and not math.isinf(size)
-    if not fits or (number == "whole number" and not isinstance(value, Integral)):
-        raise UsageError(f"{name}: {value} is {_expected(known, number)}{known.note}")
+    if not (known.low <= size <= known.high and size > known.above):
+        raise UsageError(f"{name}: {value!s:.40} is {_expected(known)}{known.note}")
+    return number(0 if abs(size) < known.zero_below else size)
 
 
-def _expected(known: Info, number: str) -> str:
-    if known.high < math.inf:
-        opening, least = ("[", known.low) if known.low > known.above else ("(", known.above)
-        return f"outside {opening}{least:g}, {_written(known.high)}]"
-    if known.low == known.above:  # neither is set
-        return f"not a {number}"
-    return (
-        f"not a {number} >= {known.low:g}" if known.low > known.above else f"not a {number} > {known.above:g}"
-    )
+def _expected(known: Info) -> str:
+    opening, least = ("[", known.low) if known.low > known.above else ("(", known.above)
+    return f"outside {opening}{least:g}, {_written(known.high)}]"
 
 
 def _written(number: float) -> str:
-    return "2**64 - 1" if number == 2**64 - 1 else f"{number:g}"
+    return "2**64 - 1" if number == 2**64 - 1 else f"{number:.10g}"

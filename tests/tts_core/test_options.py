@@ -6,16 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tts_core
+from tests.json_numbers import json_numbers, numeric_options
 from tts_core.errors import UsageError
-from tts_core.options import changed, check, info, option, options_class
+from tts_core.options import changed, check, info, option, options_class, single_values
 
 ROOT = Path(tts_core.__file__).parents[1]
 MODELS = sorted(path.parent.name for path in Path(tts_core.__file__).parent.glob("*/options.py"))
@@ -59,11 +62,11 @@ def test_a_range_is_checked_at_its_bounds(model: str) -> None:
     [
         ({"temperature": "hot"}, "temperature: 'hot' is not a number (0 is greedy)"),
         ({"temperature": True}, "temperature: True is not a number (0 is greedy)"),
-        ({"top_k": 1.5}, "top_k: 1.5 is not a whole number >= 0 (0 keeps every id)"),
+        ({"top_k": 1.5}, "top_k: 1.5 is not a whole number (0 keeps every id)"),
         ({"piece_seconds": "none"}, "piece_seconds: 'none' is not known; use auto"),
         ({"last_channel_free": 1}, "last_channel_free: 1 is neither True nor False"),
         ({"sed": 1}, "sed: the model's generate takes no such argument; did you mean seed?"),
-        ({"max_frames": [3, 0]}, "max_frames: 0 is not a whole number >= 1"),
+        ({"max_frames": [3, 0]}, "max_frames: 0 is outside [1, 10000000]"),
     ],
 )
 def test_messages(changes: dict[str, Any], message: str) -> None:
@@ -85,6 +88,74 @@ def test_none_is_a_value_only_where_the_type_says_so() -> None:
     assert changed(Options(), {"steps": 4}) == Options(4)
     with pytest.raises(UsageError, match=r"^steps: None is not allowed"):
         Options(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_number_has_bounds(model: str) -> None:
+    """Of those for Python only, too; none is beyond what every framework's numbers hold."""
+    for field in fields(options_class(model)):
+        if str(field.type).startswith(("int", "float")):
+            known = info(field)
+            assert known.high <= 2**64 - 1, field.name
+            assert max(known.low, known.above) >= -(2**31), field.name
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_2000_json_numbers_for_every_option(model: str) -> None:
+    """Each becomes a value of the field's type in its range, or a short error that names the field."""
+    kind = options_class(model)
+    for name, field in numeric_options(model).items():
+        known, number, counts = (
+            info(field),
+            int if str(field.type).startswith("int") else float,
+            Counter[str](),
+        )
+        for given in json_numbers(known, 2000, f"{model} {name}"):
+            try:
+                [value] = single_values(kind, {name: given}).values()
+            except UsageError as error:
+                is_named = str(error).startswith(f"{name}: ") and len(str(error)) < 120
+                counts["refused" if is_named else f"refused badly: {error}"] += 1
+                continue
+            counts["taken"] += 1
+            if value is None:
+                assert given == known.unset
+                continue
+            assert type(value) is number, given
+            assert known.low <= value <= known.high, given
+            assert value > known.above, given
+            assert value == given or (value == 0 and abs(given) < known.zero_below), given
+        assert counts.keys() == {"taken", "refused"}, name
+        assert min(counts.values()) > 100, (name, counts)
+
+
+@pytest.mark.parametrize(
+    "given", [2**63, 2**1024, -(2**63), 1e300, float("inf"), float("nan"), [1.0], {}, "1", True]
+)
+@pytest.mark.parametrize("name", ["temperature", "cfg_scale"])
+def test_what_no_framework_takes_is_refused(name: str, given: Any) -> None:
+    with pytest.raises(UsageError, match=f"^{name}: "):
+        single_values(options_class("dia"), {name: given})
+
+
+def test_values_have_the_type_of_their_field() -> None:
+    """Also NumPy's, one for each text, and MetaVoice's pair."""
+    made = changed(
+        options_class("dia")(),
+        {"temperature": 1, "top_k": 5.0, "seed": [np.int32(3), 4], "top_p": np.float32(1)},
+    )
+    assert repr((made.temperature, made.top_k, made.seed, made.top_p)) == "(1.0, 5, (3, 4), 1.0)"
+    assert repr(options_class("metavoice")(cfg_scale=(3, 2)).cfg_scale) == "(3.0, 2.0)"
+    with pytest.raises(UsageError, match=r"^cfg_scale: 1000 is outside \[0, 100\]"):
+        options_class("metavoice")(cfg_scale=(3, 1000))
+    with pytest.raises(UsageError, match=r"^decoder: 5 is not known; use vocos or mbd"):
+        options_class("metavoice")(decoder=5)
+
+
+@pytest.mark.parametrize("given", [{"noise": 1}, {"temprature": 1}])
+def test_objects_of_python_are_unknown_in_json(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="takes no such argument"):
+        single_values(options_class("dia"), given)
 
 
 ABSENT = [name for name in ("pyright", "mlx", "torch") if importlib.util.find_spec(name) is None]

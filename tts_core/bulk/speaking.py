@@ -18,6 +18,7 @@ from tts_core.audio.formats import SUFFIXES, SoundWriter
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
 from tts_core.errors import comes_late, device_error, explain
+from tts_core.options import options_class, single_values
 from tts_core.prompt import Prompt, Reference
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
@@ -110,7 +111,8 @@ class Speaker:
         """Build a row's request; a row that cannot be spoken has ended."""
         try:
             prompt = self._prompt(row.voice, row.ref_audio, row.ref_text)
-            options = {**self.work.options, **row.options, "seed": row.seed}
+            own = single_values(options_class(self.source.model), row.options)
+            options = {**self.work.options, **own, "seed": row.seed}
             return _Asked(row, key, self.source.request(row.text, options, prompt))
         except Exception as error:
             ended.append(_failed(row, key, error))

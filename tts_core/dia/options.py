@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from tts_core.options import check, option, speed_option
+from tts_core.options import LONGEST_SECONDS, MOST_FRAMES, check, option, speed_option
 
 if TYPE_CHECKING:
     from tts_core.nn.noise import Noise
@@ -19,7 +19,7 @@ class DiaOptions:
     """Options of a generation; None is the model's own value. Raises UsageError for a value out of range."""
 
     cfg_scale: float | None = option(
-        None, "Classifier-free guidance; 0 turns it off.", "--cfg-scale", "--guidance", low=0
+        None, "Classifier-free guidance; 0 turns it off.", "--cfg-scale", "--guidance", low=0, high=100
     )
     temperature: float | None = option(
         None,
@@ -27,6 +27,8 @@ class DiaOptions:
         "--temperature",
         "--temp",
         low=0,
+        high=100,
+        zero_below=1e-5,
         note=" (0 is greedy)",
     )
     top_p: float | None = option(
@@ -37,6 +39,7 @@ class DiaOptions:
         "Keep this many of the likeliest codes; 0 keeps all.",
         "--top-k",
         low=0,
+        high=1_000_000,
         note=" (0 keeps every id)",
     )
     seed: int | Sequence[int] | None = option(
@@ -48,16 +51,21 @@ class DiaOptions:
         per_text=True,
     )
     max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
     )
     max_frames: int | Sequence[int] | None = option(
-        None, "Stop after this many codec frames of all pieces together.", low=1, per_text=True
+        None,
+        "Stop after this many codec frames of all pieces together.",
+        low=1,
+        high=MOST_FRAMES,
+        per_text=True,
     )
     piece_seconds: float | Literal["auto"] | None = option(
         "auto",
         "Longest piece of a long text in seconds; 0 does not cut.",
         "--piece-seconds",
         low=1,
+        high=LONGEST_SECONDS,
         choices=("auto",),
         unset=0,
     )

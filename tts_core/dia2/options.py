@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from tts_core.options import check, option, speed_option
+from tts_core.options import LONGEST_SECONDS, MOST_FRAMES, check, option, speed_option
 
 if TYPE_CHECKING:
     from tts_core.nn.noise import Noise
@@ -17,15 +17,18 @@ class Dia2Options:
     """Options of a generation. Raises UsageError for a value out of range."""
 
     cfg_scale: float = option(
-        2.0, "Classifier-free guidance; 1 turns it off.", "--cfg-scale", "--guidance", low=0
+        2.0, "Classifier-free guidance; 1 turns it off.", "--cfg-scale", "--guidance", low=0, high=100
     )
-    cfg_filter_k: int = option(50, "Candidates that guidance picks; 0 turns it off.", "--cfg-filter-k", low=0)
+    cfg_filter_k: int = option(
+        50, "Candidates that guidance picks; 0 turns it off.", "--cfg-filter-k", low=0, high=1_000_000
+    )
     temperature: float = option(
         0.8,
         "Sampling temperature of the sound; 0 always takes the likeliest code.",
         "--temperature",
         "--temp",
         low=0,
+        high=100,
         note=" (0 is greedy)",
     )
     top_k: int = option(
@@ -33,6 +36,7 @@ class Dia2Options:
         "Keep this many of the likeliest codes; 0 keeps all.",
         "--top-k",
         low=0,
+        high=1_000_000,
         note=" (0 keeps every id)",
     )
     action_temperature: float = option(
@@ -40,10 +44,11 @@ class Dia2Options:
         "Sampling temperature of the moments at which words begin; 0 always takes the likelier action.",
         "--action-temperature",
         low=0,
+        high=100,
         note=" (0 is greedy)",
     )
     action_top_k: int = option(
-        50, "Keep this many of the likeliest actions; 0 keeps both.", "--action-top-k", low=0
+        50, "Keep this many of the likeliest actions; 0 keeps both.", "--action-top-k", low=0, high=1_000_000
     )
     initial_padding: int = option(
         2, "Steps of 80 ms before the first word.", "--initial-padding", low=0, high=250
@@ -60,10 +65,14 @@ class Dia2Options:
         per_text=True,
     )
     max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
     )
     max_frames: int | Sequence[int] | None = option(
-        None, "Stop after this many codec frames of all pieces together.", low=1, per_text=True
+        None,
+        "Stop after this many codec frames of all pieces together.",
+        low=1,
+        high=MOST_FRAMES,
+        per_text=True,
     )
     speed: float = speed_option()
     as_written: bool = option(

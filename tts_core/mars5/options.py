@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from tts_core.options import check, option, speed_option
+from tts_core.options import LONGEST_SECONDS, MOST_FRAMES, check, option, speed_option
 
 if TYPE_CHECKING:
     from tts_core.mars5.diffusion import Draws
@@ -26,10 +26,21 @@ class Mars5Options:
     """Options of a generation. Raises UsageError for a value out of range."""
 
     cfg_scale: float = option(
-        3.0, "Classifier-free guidance of the diffusion; 1 turns it off.", "--cfg-scale", "--guidance", low=0
+        3.0,
+        "Classifier-free guidance of the diffusion; 1 turns it off.",
+        "--cfg-scale",
+        "--guidance",
+        low=0,
+        high=100,
     )
     temperature: float = option(
-        0.7, "Sampling temperature; 0 always takes the likeliest id.", "--temperature", "--temp", low=0
+        0.7,
+        "Sampling temperature; 0 always takes the likeliest id.",
+        "--temperature",
+        "--temp",
+        low=0,
+        high=100,
+        zero_below=1e-5,
     )
     top_p: float = option(
         0.2,
@@ -39,7 +50,11 @@ class Mars5Options:
         high=1,
     )
     top_k: int = option(
-        200, "Keep this many of the likeliest ids, and ties with the last; 0 keeps all.", "--top-k", low=0
+        200,
+        "Keep this many of the likeliest ids, and ties with the last; 0 keeps all.",
+        "--top-k",
+        low=0,
+        high=1_000_000,
     )
     seed: int | Sequence[int] | None = option(
         None,
@@ -50,16 +65,21 @@ class Mars5Options:
         per_text=True,
     )
     max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
     )
     max_frames: int | Sequence[int] | None = option(
-        None, "Stop after this many codec frames of all pieces together.", low=1, per_text=True
+        None,
+        "Stop after this many codec frames of all pieces together.",
+        low=1,
+        high=MOST_FRAMES,
+        per_text=True,
     )
     piece_seconds: float | None = option(
         PIECE_SECONDS,
         "Longest piece of a long text in seconds; 0 does not cut.",
         "--piece-seconds",
         low=1,
+        high=LONGEST_SECONDS,
         unset=0,
     )
     as_written: bool = option(
@@ -81,56 +101,72 @@ class Mars5Options:
         3.0,
         "Subtracted from an id's logit for each occurrence among the last ids; 0 turns it off.",
         "--freq-penalty",
+        low=-100,
+        high=100,
     )
     presence_penalty: float = option(
         0.4,
         "Subtracted from an id's logit if it occurs among the last ids; 0 turns it off.",
         "--presence-penalty",
+        low=-100,
+        high=100,
     )
     rep_penalty_window: int = option(
-        80, "Number of last ids that both penalties count.", "--rep-penalty-window", low=1
+        80, "Number of last ids that both penalties count.", "--rep-penalty-window", low=1, high=1_000_000
     )
     eos_penalty_factor: float = option(
         1.0,
         "Factor of the penalty for ending before the expected length; 0 turns it off.",
         "--eos-penalty-factor",
         low=0,
+        high=1000,
     )
     eos_penalty_decay: float = option(
-        0.5, "Exponent of the number of missing ids in that penalty.", "--eos-penalty-decay", low=0
+        0.5, "Exponent of the number of missing ids in that penalty.", "--eos-penalty-decay", low=0, high=4
     )
     eos_estimated_gen_length_factor: float = option(
         1.0,
         "Expected length in ids per character of text.",
         "--eos-estimated-gen-length-factor",
         low=0,
+        high=100,
     )
     generate_max_len_override: int = option(
         -1,
         f"Most ids of a piece, the prompt's included; 1 and below mean {MAX_LEN}.",
         "--generate-max-len-override",
+        low=-1,
+        high=1_000_000,
     )
     timesteps: int = option(
         200, "Steps of the diffusion; upstream always uses 200.", "--timesteps", low=1, high=1000
     )
-    x_0_temp: float = option(0.7, "Temperature of the diffusion's guided logits.", "--x-0-temp", above=0)
+    x_0_temp: float = option(
+        0.7, "Temperature of the diffusion's guided logits.", "--x-0-temp", low=0.001, high=100
+    )
     q0_override_steps: int = option(
         20,
         "Keep noise off the first codebook at timesteps above this.",
         "--q0-override-steps",
         low=0,
+        high=1000,
     )
     trim_db: float = option(
         27.0,
         "Trim both ends where they are this many dB below the loudest part.",
         "--trim-db",
         above=0,
+        high=1000,
     )
     ref_audio_pad: float = option(
         0.0, "Seconds of silence added before the reference.", "--ref-audio-pad", low=0, high=60
     )
     max_prompt_dur: float = option(
-        12.0, "Longest reference in seconds; the networks expect at most 12.", "--max-prompt-dur", low=0
+        12.0,
+        "Longest reference in seconds; the networks expect at most 12.",
+        "--max-prompt-dur",
+        low=0,
+        high=1800,
     )
     speed: float = speed_option()
     noise: Noise | Sequence[Noise | Sequence[Noise]] | None = option(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from tts_core.options import check, option, speed_option
+from tts_core.options import LONGEST_SECONDS, MOST_FRAMES, check, option, speed_option
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class MetaVoiceOptions:
         "--cfg-scale",
         "--guidance",
         low=0,
+        high=100,
     )
     temperature: float | None = option(
         None,
@@ -35,6 +36,7 @@ class MetaVoiceOptions:
         "--temperature",
         "--temp",
         low=0,
+        high=100,
     )
     top_p: float | None = option(
         None,
@@ -48,6 +50,7 @@ class MetaVoiceOptions:
         "Keep this many of the likeliest ids; 0, the default, keeps all.",
         "--top-k",
         low=0,
+        high=1_000_000,
         note=" (0 keeps every id)",
     )
     seed: int | Sequence[int] | None = option(
@@ -59,16 +62,21 @@ class MetaVoiceOptions:
         per_text=True,
     )
     max_seconds: float | None = option(
-        None, "Stop after this many seconds of speech.", "--max-seconds", above=0
+        None, "Stop after this many seconds of speech.", "--max-seconds", above=0, high=LONGEST_SECONDS
     )
     max_frames: int | Sequence[int | None] | None = option(
-        None, "Stop after this many codec frames of all pieces together.", low=1, per_text=True
+        None,
+        "Stop after this many codec frames of all pieces together.",
+        low=1,
+        high=MOST_FRAMES,
+        per_text=True,
     )
     piece_seconds: float | None = option(
         PIECE_SECONDS,
         "Longest piece of a long text in seconds; 0 does not cut.",
         "--piece-seconds",
         above=0,
+        high=LONGEST_SECONDS,
         unset=0,
     )
     decoder: Literal["vocos", "mbd"] = option(

@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 
 from starlette.requests import Request
 
-from mlx_port.commands.serve.errors import ApiError, invalid
+from mlx_port.commands.serve.errors import ApiError, api_error, invalid
 from mlx_port.commands.serve.names import DEFAULT_VOICE
 from mlx_port.commands.serve.prompts import read_prompt
 from mlx_port.commands.serve.settings import Limits
 from tts_core.audio.formats import FORMATS, Format
 from tts_core.errors import UsageError, did_you_mean
-from tts_core.options import info, options_class
+from tts_core.options import info, options_class, single_values
 from tts_core.prompt import Prompt
 
 STANDARD = ("input", "model", "voice", "response_format", "speed", "instructions", "stream_format")
@@ -142,24 +142,25 @@ def read_format(given: Mapping[str, Any]) -> Format:
 
 
 def model_options(asked: Asked, model: str, limits: Limits) -> dict[str, Any]:
-    """Choose the options of a model from the fields of a request; their ranges are checked when it is queued.
+    """Choose the options of a model from the fields of a request, each converted to its type.
 
     model: the name of its spec. Raises ApiError 400 for a field that neither the API nor the model has, with
-    the nearest one, and for a standard field that the model cannot honor.
+    the nearest one, for a standard field that the model cannot honor, and for a value that cannot be used.
     """
-    known = {field.name: info(field) for field in fields(options_class(model)) if info(field).flags}
-    options = {}
+    kind = options_class(model)
+    known, given = [field.name for field in fields(kind) if info(field).flags], {}
     for name, value in asked.rest.items():
-        if name not in known:
-            if name == "speed" and _is_one(value):
-                continue
+        if name in known:
+            given[name] = value
+        elif not (name == "speed" and _is_one(value)):
             raise invalid(name, _unknown(name, model, [*STANDARD, *OURS, *known]), "unknown_field")
-        if isinstance(value, list | dict):
-            raise invalid(name, f"{name}: give a single value")
-        options[name] = None if value == known[name].unset and not isinstance(value, bool) else value
+    try:
+        options = single_values(kind, given)
+    except UsageError as error:
+        raise api_error(error) from None
     longest = options.get("max_seconds")
-    if isinstance(longest, int | float) and longest > limits.audio_seconds:
-        raise invalid("max_seconds", f"max_seconds: {longest} is more than {limits.audio_seconds:g}")
+    if longest is not None and longest > limits.audio_seconds:
+        raise invalid("max_seconds", f"max_seconds: {longest:g} is more than {limits.audio_seconds:g}")
     return options
 
 

@@ -212,7 +212,7 @@ def test_piece_seconds(pipeline, capsys):
     pipeline.loaded.clear()
     message = "bytes, the model takes 512; split it after character"
     refused(capsys, pipeline, 2, message, "-t", text * 2, "--piece-seconds", 0)
-    message = "piece_seconds: 0.5 is not a number >= 1"
+    message = "piece_seconds: 0.5 is outside [1, 86400]"
     refused(capsys, pipeline, 2, message, "-t", text, "--piece-seconds", 0.5)
 
 
@@ -279,16 +279,16 @@ def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--temperature", "-5"], "temperature: -5.0 is not a number >= 0"),
+        (["--temperature", "-5"], "temperature: -5.0 is outside [0, 100]"),
         (["--temperature", "nan"], "temperature: nan"),
         (["--temperature", "warm"], "--temperature: 'warm' cannot be used; give a number"),
         (["--top-p", "7"], "top_p: 7.0 is outside (0, 1]"),
         (["--top-p", "0"], "top_p: 0.0 is outside (0, 1]"),
-        (["--top-k", "-1"], "top_k: -1 is not a whole number >= 0"),
+        (["--top-k", "-1"], "top_k: -1 is outside [0, 1000000]"),
         (["--cfg-scale", "-1"], "cfg_scale: -1.0"),
         (["--seed", "-1"], "seed: -1 is outside [0, 2**64 - 1]"),
         (["--seed", str(2**64)], f"seed: {2**64} is outside [0, 2**64 - 1]"),
-        (["--max-seconds", "0"], "max_seconds: 0.0 is not a number > 0"),
+        (["--max-seconds", "0"], "max_seconds: 0.0 is outside (0, 86400]"),
         (["--max-seconds", "inf"], "max_seconds: inf"),
         (["--max-seconds", "9999"], "max_seconds: 9999 is more than this model's limit, 30.5"),
         (["--backend", "jax"], "--backend: 'jax' cannot be used; choose from mlx, torch"),

@@ -100,7 +100,7 @@ def test_a_broken_wav_is_not_to_be_made_of_itself(model, folder, voice, refused)
 
 
 def test_a_temperature_is_told_its_range(folder, voice, refused):
-    assert "temperature: -1.0 is not a number >= 0" in refused(
+    assert "temperature: -1.0 is outside [0, 100]" in refused(
         2, *speak(folder("metavoice"), temperature="-1")
     )
 

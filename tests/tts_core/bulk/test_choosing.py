@@ -58,6 +58,8 @@ class Ears:
 class Source:
     """Takes every text; the seeds in `bad` cannot be spoken."""
 
+    model = "dia"
+
     def __init__(self, bad: set[int]):
         self.bad, self.seeds = bad, dict[str, list[int]]()
 

@@ -18,6 +18,8 @@ from tts_core.errors import UsageError
 class Source:
     """Checks texts; notes the options and prompts of each."""
 
+    model = "dia"
+
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any], Any]] = []
 
@@ -77,6 +79,9 @@ def test_a_bad_row_costs_only_itself() -> None:
         Row(4, "e", "x", seed=1, voice="nobody"),
         Row(5, "f", "everything", seed=1),
         Row(6, "g", "also fine", seed=1),
+        Row(7, "h", "x", seed=1, options={"temperature": 2**63}),
+        Row(8, "i", "x", seed=1, options={"top_k": [5, 6]}),
+        Row(9, "j", "x", seed=1, options={"noise": 1}),
     ]
     outcomes, _, _ = speak(rows)
     errors = {one.id: one.error for one in outcomes}
@@ -86,6 +91,9 @@ def test_a_bad_row_costs_only_itself() -> None:
     assert "missing.wav" in str(errors["d"])
     assert "nobody" in str(errors["e"])
     assert errors["f"] == "memory: too little"
+    assert errors["h"] == "temperature: 9223372036854775808 is outside [0, 100] (0 is greedy)"
+    assert errors["i"] == "top_k: give a single value"
+    assert str(errors["j"]).startswith("noise: the model's generate takes no such argument")
 
 
 def test_a_rows_options_replace_those_of_all() -> None:

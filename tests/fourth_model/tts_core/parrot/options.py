@@ -13,8 +13,8 @@ class ParrotOptions:
     """Options of one generation."""
 
     seed: int | None = option(0, "Shifts every code.", "--seed", low=0, high=2**64 - 1)
-    frames_per_word: int = option(12, "Codec frames for a word.", "--frames-per-word", low=1)
-    max_frames: int | None = option(None, "Stop after this many codec frames.", low=1)
+    frames_per_word: int = option(12, "Codec frames for a word.", "--frames-per-word", low=1, high=1000)
+    max_frames: int | None = option(None, "Stop after this many codec frames.", low=1, high=10_000_000)
     speed: float = speed_option()
 
     def __post_init__(self) -> None:

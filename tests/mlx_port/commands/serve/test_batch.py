@@ -43,7 +43,7 @@ def test_items_keep_their_order_and_have_their_own_errors(server: Served) -> Non
         ({"input": "a", "voice": ""}, "items[1].voice", "give a name"),
         ({"input": "a", "voice": "vivian"}, "items[1].voice", "is not there"),
         ({"input": "a", "max_new_tokens": 0}, "items[1].max_new_tokens", "no such field"),
-        ({"input": "a", "temperature": -1}, "items[1].temperature", "not a number >= 0"),
+        ({"input": "a", "temperature": -1}, "items[1].temperature", "is outside [0, 100]"),
         ({"input": "a", "language": ""}, "items[1].language", "no such field"),
         ({"input": "a", "stream_format": "sse"}, "items[1].stream_format", "a batch is not streamed"),
         ("text", "items[1]", "not a JSON object"),

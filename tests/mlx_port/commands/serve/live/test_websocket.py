@@ -152,6 +152,7 @@ BAD: list[tuple[Any, str | None, int]] = [
     ({"type": "start", "model": "none"}, "model", 1008),
     ({"type": "start", "sede": 1}, "sede", 1008),
     ({"type": "start", "temperature": -1}, "temperature", 1008),
+    ({"type": "start", "temperature": 2**63}, "temperature", 1008),
     ({"type": "start", "seed": "x"}, "seed", 1008),
     ({"type": "start", "max_seconds": 10_000}, "max_seconds", 1008),
 ]

@@ -1,0 +1,58 @@
+"""Numbers that a JSON body can carry, valid and invalid, for any option."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from tts_core.errors import UsageError
+from tts_core.options import Info, info, options_class, single_values
+
+EDGES = (0, 1, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, 10**400)
+TINY = (5e-324, 1e-320, 1e-300, 1e-46, 1e-45, 1e-40, 1.2e-38, 1e-9, 9.9e-6, 1e-5)
+LARGE = (3.4e38, 3.5e38, 1e39, 1.7e308, 1e16)
+
+
+def json_numbers(known: Info, count: int, seed: int | str) -> list[int | float]:
+    """Draw numbers, half of them near or in an option's range, each as JSON gives it back."""
+    draw = random.Random(seed)
+    low = max(known.low, known.above)
+    ways: list[Callable[[], int | float]] = [
+        lambda: draw.choice((1, -1)) * (draw.choice(EDGES) + draw.randint(-1, 1)),
+        lambda: draw.choice((1, -1)) * draw.choice((*TINY, *LARGE)),
+        lambda: draw.uniform(-10, 10),
+        lambda: draw.getrandbits(draw.randint(1, 200)),
+        lambda: draw.choice((known.low, known.above, known.high, 0.0, -0.0)),
+        lambda: draw.uniform(low, known.high),
+        lambda: low + (known.high - low) * 10 ** draw.uniform(-12, 0),
+        lambda: draw.randint(int(low), int(known.high)),
+        lambda: draw.randint(int(low), int(min(known.high, low + 9))),
+        lambda: min(known.high, low + draw.choice(TINY)),
+    ]
+    numbers = [draw.choice(ways)() for _ in range(count)]
+    return [json.loads(json.dumps(number if abs(number) != float("inf") else 1)) for number in numbers]
+
+
+def numeric_options(model: str) -> dict[str, Any]:
+    """Fields of a model's options that take numbers."""
+    taken = fields(options_class(model))
+    return {field.name: field for field in taken if str(field.type).startswith(("int", "float"))}
+
+
+@cache
+def accepted(model: str, count: int) -> dict[str, list[int | float]]:
+    """Draw `count` numbers for each option; return those that pass its checks."""
+    kind, found = options_class(model), dict[str, list[int | float]]()
+    for name, field in numeric_options(model).items():
+        found[name] = []
+        for number in json_numbers(info(field), count, f"{model} {name}"):
+            try:
+                single_values(kind, {name: number})
+            except UsageError:
+                continue
+            found[name].append(number)
+    return found
