@@ -6,7 +6,7 @@ import time
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
@@ -19,6 +19,7 @@ from mlx_port.commands.serve.guard import Guard
 from mlx_port.commands.serve.live.websocket import LiveSpeech
 from mlx_port.commands.serve.page import page
 from mlx_port.commands.serve.service import Service
+from mlx_port.commands.serve.streaming import NOBODY
 from tts_core.errors import SpeechError, did_you_mean
 
 _ROUTES = [
@@ -48,6 +49,7 @@ def build(service: Service) -> Guard:
             ApiError: _refuse,
             SpeechError: _refuse,
             HTTPException: _no_route,
+            ClientDisconnect: _left,
             Exception: _refuse,
         },
     )
@@ -62,11 +64,16 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return found.response()
 
 
+async def _left(request: Request, error: Exception) -> Response:
+    """Answer a client that left before its body was complete."""
+    return NOBODY
+
+
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         paths = sorted({route.path for route in _ROUTES})
-        hint = did_you_mean(request.url.path, paths) or f"there is {', '.join(paths)}"
+        hint = did_you_mean(request.url.path[:200], paths) or f"there is {', '.join(paths)}"
         found = ApiError(
             404, f"{request.method} {request.url.path[:200]}: no such route; {hint}", code="no_route"
         )

@@ -16,12 +16,11 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mlx_port.commands.serve.body import Asked, read_json, read_speech
-from mlx_port.commands.serve.errors import ApiError, api_error, invalid
+from mlx_port.commands.serve.errors import ApiError, api_error, invalid, unknown_field
 from mlx_port.commands.serve.flow import FRAME, Flow
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.streaming import NOBODY, GoneError, body_message, unless_gone, usage
-from tts_core.errors import did_you_mean
 from tts_core.printable import json_text
 
 
@@ -45,8 +44,7 @@ def read_items(body: dict[str, Any], service: Service) -> list[Asked]:
     """Check {"items": [bodies of speeches]}. Raises ApiError 400 naming the item and the field."""
     strange = next((name for name in body if name != "items"), None)
     if strange is not None:
-        hint = did_you_mean(strange, ["items"]) or "there is items"
-        raise invalid(strange, f"{strange}: no such field; {hint}", "unknown_field")
+        raise unknown_field(strange, ["items"])
     items, most = body.get("items"), min(service.settings.limits.batch, service.engine.max_queue)
     if not isinstance(items, list) or not 1 <= len(items) <= most:
         raise invalid("items", f"items: give a list of 1 to {most} bodies of /v1/audio/speech")

@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 
 from starlette.requests import Request
 
-from mlx_port.commands.serve.errors import ApiError, api_error, invalid
+from mlx_port.commands.serve.errors import LONGEST_NAME, ApiError, api_error, invalid, unknown_field
 from mlx_port.commands.serve.names import DEFAULT_VOICE
 from mlx_port.commands.serve.prompts import read_prompt
 from mlx_port.commands.serve.settings import Limits
 from tts_core.audio.formats import FORMATS, Format
-from tts_core.errors import UsageError, did_you_mean
+from tts_core.errors import UsageError
 from tts_core.options import info, options_class, single_values
 from tts_core.prompt import Prompt
 
@@ -23,6 +23,7 @@ STANDARD = ("input", "model", "voice", "response_format", "speed", "instructions
 OURS = ("pieces", "prompt")  # of every model, besides the standard
 OF_MODELS = ("speed", "instructions")  # standard fields that a model may have as options
 STREAMS = ("audio", "sse")
+MOST_FIELDS = 64  # of a JSON object
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
     """Read a body as a JSON object. Raises ApiError 400, 408 and 413."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise invalid(None, f"content-type: {kind!r} is not application/json; send JSON with that header")
+        raise invalid(
+            None, f"content-type: {kind!r:.100} is not application/json; send JSON with that header"
+        )
     body = await read_bytes(request, limits.body, limits.body_seconds)
     return parse(body, "body")
 
@@ -79,8 +82,7 @@ async def read_bytes(request: Request, most: int, seconds: float) -> bytes:
                     return bytes(body)
     except TimeoutError:
         raise ApiError(408, f"body: not complete after {seconds:g} s", code="timeout") from None
-    close = {"connection": "close"}  # the rest is not read
-    raise ApiError(413, f"body: more than {most} bytes", code="too_large", headers=close)
+    raise ApiError(413, f"body: more than {most} bytes", code="too_large")
 
 
 def read_speech(body: Mapping[str, Any], limits: Limits) -> Asked:
@@ -153,7 +155,9 @@ def model_options(asked: Asked, model: str, limits: Limits) -> dict[str, Any]:
         if name in known:
             given[name] = value
         elif not (name == "speed" and _is_one(value)):
-            raise invalid(name, _unknown(name, model, [*STANDARD, *OURS, *known]), "unknown_field")
+            if name in STANDARD:
+                raise invalid(name, f"{name}: {model} takes none; leave it out", "unknown_field")
+            raise unknown_field(name, [*STANDARD, *OURS, *known])
     try:
         options = single_values(kind, given)
     except UsageError as error:
@@ -167,13 +171,6 @@ def model_options(asked: Asked, model: str, limits: Limits) -> dict[str, Any]:
 def has_seed(model: str) -> bool:
     """Return True if a model has a seed to set. model: the name of its spec."""
     return any(field.name == "seed" for field in fields(options_class(model)))
-
-
-def _unknown(name: str, model: str, known: list[str]) -> str:
-    if name in STANDARD:
-        return f"{name}: {model} takes none; leave it out"
-    hint = did_you_mean(name, known) or f"there is {', '.join(known)}"
-    return f"{name}: no such field; {hint}"
 
 
 def _is_one(value: Any) -> bool:
@@ -205,7 +202,7 @@ def _voice(value: Any) -> str:
         if set(value) != {"id"}:
             raise invalid("voice", 'voice: an object has one field, "id"')
         value = value["id"]
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME:
         raise invalid("voice", 'voice: give a name of GET /v1/audio/voices, or {"id": name}')
     return value
 
@@ -215,6 +212,8 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MOST_FIELDS:
+        raise ValueError(f"{len(pairs)} fields in one object; at most {MOST_FIELDS} are taken")
     content = dict(pairs)
     if len(content) < len(pairs):
         raise ValueError("a field is given twice")

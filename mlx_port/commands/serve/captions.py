@@ -10,10 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mlx_port.commands.serve.body import read_json
-from mlx_port.commands.serve.errors import invalid
+from mlx_port.commands.serve.errors import invalid, unknown_field
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.settings import Limits
-from tts_core.errors import did_you_mean
 from tts_core.text.captions import Captions, Cue, Word
 
 FIELDS = ("format", "cues")
@@ -27,8 +26,7 @@ async def captions(request: Request) -> Response:
     body = await read_json(request, limits)
     strange = next((name for name in body if name not in FIELDS), None)
     if strange is not None:
-        hint = did_you_mean(strange, FIELDS) or f"there is {', '.join(FIELDS)}"
-        raise invalid(strange, f"{strange}: no such field; {hint}", "unknown_field")
+        raise unknown_field(strange, FIELDS)
     kind = body.get("format")
     if not isinstance(kind, str) or kind not in KINDS:
         raise invalid("format", f"format: {kind!r:.40} is not one of {', '.join(KINDS)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from starlette.responses import JSONResponse
 
@@ -14,9 +14,11 @@ from tts_core.errors import (
     ResourceError,
     SpeechError,
     UsageError,
+    did_you_mean,
 )
 from tts_core.printable import one_line
 
+LONGEST_NAME = 100  # characters of a client's name in a message
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _NAMED = re.compile(r"([a-z][a-z_.\[\]0-9-]*): ")  # our messages begin with the argument
 _PARAMS = {"text": "input", "prompt": "voice", "format": "response_format", "sample": "audio_sample"}
@@ -35,7 +37,8 @@ class ApiError(Exception):
         headers: Mapping[str, str] | None = None,
     ):
         super().__init__(message)
-        self.status, self.message, self.param, self.code = status, one_line(message), param, code
+        self.status, self.message, self.code = status, one_line(message), code
+        self.param = None if param is None else one_line(param[:LONGEST_NAME])
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, dict[str, str | None]]:
@@ -53,6 +56,13 @@ class ApiError(Exception):
 def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:
     """Build a 400 for one field."""
     return ApiError(400, message, param=param, code=code)
+
+
+def unknown_field(name: str, known: Sequence[str]) -> ApiError:
+    """Build a 400 for a field that does not exist, with the nearest one. known: those that do."""
+    shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+    hint = did_you_mean(shown, known) or f"there is {', '.join(known)}"
+    return invalid(name, f"{shown}: no such field; {hint}", "unknown_field")
 
 
 def api_error(error: Exception) -> ApiError:

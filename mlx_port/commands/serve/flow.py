@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import numpy as np
 from anyio import to_thread
@@ -144,6 +145,7 @@ def _setter(loop: asyncio.AbstractEventLoop, news: asyncio.Event) -> Callable[[S
     """Return a callback for any thread. It does not hold the flow: in a circle, encoders would live on."""
 
     def notice(speech: Speech) -> None:
-        loop.call_soon_threadsafe(news.set)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(news.set)
 
     return notice

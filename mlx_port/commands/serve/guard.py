@@ -6,6 +6,7 @@ if its DNS is made to point here (rebinding). Its browser then sends the page's 
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import logging
@@ -18,10 +19,12 @@ from hashlib import sha256
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mlx_port.commands.serve.errors import ApiError
+from mlx_port.commands.serve.errors import ApiError, api_error
 from mlx_port.commands.serve.metrics import Metrics
 from mlx_port.commands.serve.page import contents
+from mlx_port.commands.serve.rest import Rest
 from mlx_port.commands.serve.settings import Access
+from tts_core.errors import CancelledError
 from tts_core.printable import one_line
 
 _LOG = logging.getLogger("mlx_port.serve")
@@ -47,13 +50,19 @@ class Guard:
             return
         number, started = f"req_{secrets.token_hex(12)}", time.perf_counter()
         headers, origin, status = _headers(scope), None, 0
-        is_socket = scope["type"] == "websocket"
+        is_socket, rest = scope["type"] == "websocket", Rest(scope, receive)
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] in ANSWERS:
                 status = message.get("status", 101)
                 message["headers"] = [*message.get("headers", []), *self._added(number, origin)]
+                if rest.is_left:
+                    message["headers"].append((b"connection", b"close"))
+            elif rest.is_left and message["type"] == "http.response.body" and not message.get("more_body"):
+                await send({**message, "more_body": True})
+                await rest.drop()
+                message = {"type": "http.response.body"}
             await send(message)
 
         try:
@@ -71,9 +80,26 @@ class Guard:
             self.metrics.errors.labels(error.code).inc()
             await error.response()(scope, receive, answer)
         else:
-            await self.app(scope, receive, answer)
+            await self._pass_on(scope, rest.receive, answer)
         finally:
             self._note(scope, number, status, time.perf_counter() - started)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 503 where the server ends before the answer has begun; later, the connection is cut."""
+        has_begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        except asyncio.CancelledError:
+            if scope["type"] == "http" and not has_begun:
+                error = api_error(CancelledError())
+                self.metrics.errors.labels(error.code).inc()
+                await error.response()(scope, receive, send)
 
     def _check_origin(self, host: str | None, origin: str | None) -> None:
         """Raise ApiError 403 for the page of another site, and for a name that may be any site's."""

@@ -33,8 +33,8 @@ def choose_model(name: str | None, served: Sequence[str]) -> str:
     if name is None or (name in MODELS and name not in served):
         return served[0]
     if name not in served:
-        hint = did_you_mean(name, [*served, *MODELS]) or f"there is {', '.join(served)}"
-        message = f"model: {name!r} is not served here; {hint}"
+        hint = did_you_mean(name[:100], [*served, *MODELS]) or f"there is {', '.join(served)}"
+        message = f"model: {name!r:.100} is not served here; {hint}"
         raise ApiError(404, message, param="model", code="model_not_found")
     return name
 

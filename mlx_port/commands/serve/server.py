@@ -10,6 +10,8 @@ import uvicorn
 if TYPE_CHECKING:
     from mlx_port.commands.serve.wyoming.port import WyomingPort
 
+LAST_WORDS = 2.0  # seconds for the answers of requests that were not finished in time
+
 
 class Server(uvicorn.Server):
     """uvicorn's server. beside: a further port, if any."""
@@ -30,3 +32,5 @@ class Server(uvicorn.Server):
         if self.beside is not None:
             ending.append(self.beside.stop(self.config.timeout_graceful_shutdown or 0))
         await asyncio.gather(*ending)
+        if self.server_state.tasks:  # cancelled; each says so to its client
+            await asyncio.wait([*self.server_state.tasks], timeout=LAST_WORDS)

@@ -17,12 +17,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mlx_port.commands.serve.body import read_bytes
-from mlx_port.commands.serve.errors import ApiError, invalid
+from mlx_port.commands.serve.errors import ApiError, invalid, unknown_field
 from mlx_port.commands.serve.names import VOICES
 from mlx_port.commands.serve.routes import service_of
 from mlx_port.commands.serve.settings import Limits
 from tts_core.audio.files import read_audio_at_its_rate
-from tts_core.errors import CheckpointError, NotFoundError, UsageError, did_you_mean
+from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.printable import counted
 from tts_core.serving.voices import TakenError, Voice, VoiceStore
 
@@ -109,8 +109,7 @@ async def _form(request: Request, limits: Limits) -> FormData:
 def _add(store: VoiceStore, form: FormData, limits: Limits) -> Voice:
     strange = next((name for name in form if name not in FIELDS), None)
     if strange is not None:
-        hint = did_you_mean(strange, FIELDS) or f"there is {', '.join(FIELDS)}"
-        raise invalid(strange, f"{strange}: no such field; {hint}", "unknown_field")
+        raise unknown_field(strange, FIELDS)
     name, consent = _text(form, "name"), _text(form, "consent")
     if consent.strip().lower() in REFUSALS:
         raise invalid("consent", "consent: missing; send the statement that the speaker agrees, or true")

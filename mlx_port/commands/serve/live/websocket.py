@@ -20,6 +20,7 @@ from mlx_port.commands.serve.guard import is_key
 from mlx_port.commands.serve.live.flow import LiveFlow
 from mlx_port.commands.serve.live.messages import CLOSING, LeftError, Messages, check_bare, text_of
 from mlx_port.commands.serve.service import Service
+from tts_core.errors import CancelledError
 from tts_core.printable import json_text
 
 _LOG = logging.getLogger("mlx_port.serve")
@@ -58,6 +59,8 @@ class _Connection:
                 visit.outcome = await self._talk()
             except LeftError:
                 visit.outcome = "left"
+            except asyncio.CancelledError:  # by the server, whose time to drain is over
+                visit.outcome = await self._refuse(CancelledError())
             except Exception as error:
                 visit.outcome = await self._refuse(error)
             finally:
