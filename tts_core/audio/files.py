@@ -21,19 +21,24 @@ if TYPE_CHECKING:
 
 MOST_SECONDS = 1800  # of a sound file that is read
 MOST_SAMPLES = MOST_SECONDS * 48000
+FASTEST = 192_000  # Hz: at a higher rate fewer seconds are read, for memory's sake
 RATES = (1000, 1_000_000)  # Hz; resampling from 1 Hz would make a gigabyte of a small file
 _BLOCK = 1 << 20  # samples decoded at a time, all channels together
 
 
 def read_audio(
-    path: str | os.PathLike[str], sample_rate: int, *, quality: Literal["HQ", "VHQ"] = "VHQ"
+    path: str | os.PathLike[str],
+    sample_rate: int,
+    *,
+    quality: Literal["HQ", "VHQ"] = "VHQ",
+    most_seconds: float = MOST_SECONDS,
 ) -> np.ndarray:
     """Read a sound file as (L,) float32 samples at `sample_rate`, its channels averaged.
 
-    quality: soxr's name for the resampling quality.
+    quality: soxr's name for the resampling quality.  most_seconds: as for `read_audio_at_its_rate`.
     Raises as `read_audio_at_its_rate`, and UsageError for a file too short to resample.
     """
-    samples, rate = read_audio_at_its_rate(path)
+    samples, rate = read_audio_at_its_rate(path, most_seconds=most_seconds)
     mono = resample(samples, rate, sample_rate, quality=quality)
     if not len(mono):
         raise UsageError(
@@ -43,9 +48,12 @@ def read_audio(
     return mono
 
 
-def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, int]:
+def read_audio_at_its_rate(
+    path: str | os.PathLike[str], *, most_seconds: float = MOST_SECONDS
+) -> tuple[np.ndarray, int]:
     """Read a sound file as (L,) float32 samples, its channels averaged, and its sample rate in Hz.
 
+    most_seconds: of a file; a longer one is decoded no further, and refused.
     Raises NotFoundError for a missing file; UsageError for one that cannot be decoded, is empty or too long,
     or contains NaN or infinite samples; ResourceError for a failing disk.
     """
@@ -62,7 +70,7 @@ def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, in
     try:
         # bytes: a name need not be UTF-8
         with soundfile.SoundFile(os.fsencode(path)) as sound:  # pyright: ignore[reportArgumentType]
-            samples, rate = _decoded(sound, path), sound.samplerate
+            samples, rate = _decoded(sound, path, most_seconds), sound.samplerate
     except (soundfile.SoundFileError, RuntimeError, OSError) as error:
         new = f"{path.stem}{'_new' * (path.suffix.lower() == '.wav')}.wav"
         raise UsageError(
@@ -75,21 +83,22 @@ def read_audio_at_its_rate(path: str | os.PathLike[str]) -> tuple[np.ndarray, in
     return samples, int(rate)
 
 
-def _decoded(sound: soundfile.SoundFile, path: Path) -> np.ndarray:
+def _decoded(sound: soundfile.SoundFile, path: Path, most_seconds: float) -> np.ndarray:
     """Decode block by block, and no further than is allowed: a header may lie, and silence packs well."""
     low, high = RATES
     if not low <= sound.samplerate <= high:
         raise UsageError(
             f"audio: {path} has {sound.samplerate} samples a second; give one of {low} to {high}"
         )
-    most = min(MOST_SAMPLES, MOST_SECONDS * sound.samplerate)
+    most = min(MOST_SAMPLES, int(most_seconds * min(sound.samplerate, FASTEST)))
     blocks, length = [np.zeros(0, np.float32)], 0
-    while len(block := sound.read(max(1, _BLOCK // sound.channels), dtype="float32", always_2d=True)):
+    size = max(1, _BLOCK // sound.channels)
+    while len(block := sound.read(min(size, most + 1 - length), dtype="float32", always_2d=True)):
         blocks.append(block.mean(axis=1))
         length += len(block)
         if length > most:
-            seconds = most // sound.samplerate
-            raise UsageError(f"audio: {path} is longer than {seconds} s; give a part of it")
+            seconds = most / sound.samplerate
+            raise UsageError(f"audio: {path} is longer than {seconds:.6g} s; give a part of it")
     return np.concatenate(blocks)
 
 

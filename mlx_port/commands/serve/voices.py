@@ -142,16 +142,12 @@ def _decoded(files: Sequence[UploadFile], limits: Limits) -> list[tuple[np.ndarr
             path = Path(folder) / str(number)
             path.write_bytes(file.file.read())
             try:
-                samples, rate = read_audio_at_its_rate(path)
+                samples, rate = read_audio_at_its_rate(path, most_seconds=limits.upload_seconds)
             except UsageError as error:
                 detail = (
                     str(error).removeprefix("audio: ").replace(str(path), "the upload").partition("; ")[0]
                 )
                 message = f"audio_sample: {detail}; send a WAV, FLAC, MP3 or Ogg file with speech"
                 raise invalid("audio_sample", message) from None
-            if len(samples) > limits.upload_seconds * rate:
-                seconds = len(samples) / rate
-                message = f"audio_sample: {seconds:.0f} s, at most {limits.upload_seconds:g} are taken"
-                raise invalid("audio_sample", message)
             recordings.append((samples, rate))
     return recordings

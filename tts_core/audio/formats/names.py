@@ -33,6 +33,7 @@ class Encoder(Protocol):
 class Format:
     """Facts about one format.
 
+    held_seconds: of sound that a stream holds back, so that a shorter one is sent with its length.
     media_type: may contain {rate}.  rates: supported sample rates in Hz, ascending; empty: any.
     encoder: module and class.  with_pyav: the same of the encoder that is preferred if PyAV is installed.
     """
@@ -42,6 +43,7 @@ class Format:
     rates: tuple[int, ...] = ()
     encoder: str | None = None
     with_pyav: str | None = None
+    held_seconds: float = 0.0
 
     @property
     def is_installed(self) -> bool:
@@ -76,7 +78,7 @@ FORMATS: Mapping[str, Format] = {
     found.name: found
     for found in (
         Format("wav", "audio/wav", encoder=f"{_HERE}.raw:Wav"),
-        Format("flac", "audio/flac", encoder=f"{_HERE}.libsndfile:Flac"),
+        Format("flac", "audio/flac", encoder=f"{_HERE}.libsndfile:Flac", held_seconds=300),
         Format("mp3", "audio/mpeg", MPEG_RATES, encoder=f"{_HERE}.libsndfile:Mp3"),
         Format("opus", "audio/ogg", (48000,), f"{_HERE}.libsndfile:Opus", f"{_HERE}.pyav:Opus"),
         Format("aac", "audio/aac", MPEG_RATES, with_pyav=f"{_HERE}.pyav:Aac"),

@@ -48,6 +48,10 @@ class Sink:
         elif new := data[max(0, self._end - self._place) :]:
             self._output.write(new)
 
+    def stream(self, output: Output) -> None:
+        """Write further bytes to a stream; those that were written stay as they are."""
+        self._seekable, self._output = False, output
+
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to an offset from the start (whence 0), the current position (1) or the end (2)."""
         self._place = offset + (0, self._place, self._end)[whence]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from types import TracebackType
 
 import numpy as np
@@ -41,6 +42,10 @@ class SoundWriter:
         self._encoder.close()
         self._check()
 
+    def pass_on(self, output: Output) -> None:
+        """Write all further bytes to another output, a stream."""
+        self._sink.stream(output)
+
     def _put(self, samples: np.ndarray, *, last: bool) -> None:
         if self._resampler is not None:
             samples = self._resampler.resample_chunk(samples, last=last)
@@ -61,22 +66,40 @@ class SoundWriter:
 
 
 class StreamEncoder:
-    """Turns samples into the bytes of one stream. Arguments as in SoundWriter."""
+    """Turns samples into the bytes of one stream. Arguments as in SoundWriter.
+
+    A format that is held back comes with the last bytes, its header complete, or from `held_seconds` on as a
+    stream whose header has no length.
+    """
 
     def __init__(self, form: Format, sample_rate: int, *, rate: int | None = None):
+        self._held = BytesIO() if form.held_seconds else None
+        self._left = round(form.held_seconds * sample_rate)  # samples until it is a stream
         self._ready = _Ready()
-        self._writer = SoundWriter(self._ready, form, sample_rate, rate=rate, seekable=False)
+        output = self._ready if self._held is None else self._held
+        self._writer = SoundWriter(output, form, sample_rate, rate=rate, seekable=self._held is not None)
         self.rate, self.media_type = self._writer.rate, form.media_type.format(rate=self._writer.rate)
 
     def add(self, samples: np.ndarray) -> bytes:
         """The next (L,) samples → the bytes that are ready, maybe none."""
         self._writer.write(samples)
-        return self._ready.take()
+        self._left -= len(samples)
+        if self._held is not None and self._left >= 0:
+            return b""
+        return self._released() + self._ready.take()
 
     def finish(self) -> bytes:
         """Return the rest."""
         self._writer.close()
-        return self._ready.take()
+        return self._released() + self._ready.take()
+
+    def _released(self) -> bytes:
+        """Return what was held back; from now on nothing is."""
+        if self._held is None:
+            return b""
+        data, self._held = self._held.getvalue(), None
+        self._writer.pass_on(self._ready)
+        return data
 
 
 class _Ready:

@@ -45,6 +45,32 @@ def test_openai_create(server: Served, tmp_path: Path) -> None:
     assert answer.response.headers["x-seed"] == "9"
 
 
+TOLD = " ".join(f"word{place}" for place in range(40))  # 10 s
+
+
+@pytest.mark.parametrize("name", ["wav", "flac", "mp3", "opus", "aac", "pcm"])
+def test_openai_create_gives_files_that_libraries_read(server: Served, tmp_path: Path, name: Any) -> None:
+    """With all their sound, by soundfile and by PyAV; FLAC with its length."""
+    av = pytest.importorskip("av", reason="av is not installed: extra formats")
+    answer = client(server).audio.speech.create(
+        model="tts-1", voice="alloy", input=TOLD, response_format=name
+    )
+    path = tmp_path / f"a.{name}"
+    answer.write_to_file(path)
+    rate = int(answer.response.headers["x-sample-rate"])
+    raw = {"format": "s16le", "options": {"sample_rate": str(rate), "ch_layout": "mono"}}
+    with av.open(path, **(raw if name == "pcm" else {})) as found:
+        samples = sum(frame.samples for frame in found.decode(audio=0))
+        assert samples / rate == pytest.approx(10, abs=0.5)
+        assert name != "flac" or found.duration == 10_000_000  # microseconds
+    if name == "aac":
+        return  # not a format of libsndfile
+    described = {"samplerate": rate, "channels": 1, "subtype": "PCM_16", "format": "RAW"}
+    sound, rate = soundfile.read(path, **(described if name == "pcm" else {}))
+    assert len(sound) / rate == pytest.approx(10, abs=0.5)
+    assert abs(sound).max() > 0.2
+
+
 def test_openai_with_streaming_response(server: Served, tmp_path: Path) -> None:
     with client(server).audio.speech.with_streaming_response.create(
         model="gpt-4o-mini-tts", voice="alloy", input="one two three", response_format="pcm"

@@ -103,6 +103,35 @@ def test_bad_uploads_are_named(tmp_path, change, field) -> None:
         assert not (tmp_path / "voices").exists()
 
 
+def flac(seconds: float, rate: int) -> bytes:
+    """A long file of few bytes."""
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", rate, 1, "PCM_16", format="FLAC") as sound:
+        for _ in range(round(seconds / 10)):
+            sound.write(np.zeros(10 * rate, np.int16))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("rate", "seconds", "longest"), [(8000, 1790, 120), (600_000, 50, 38.4)])
+def test_an_upload_is_decoded_no_further_than_its_limit(
+    server: Served, monkeypatch, rate: int, seconds: float, longest: float
+) -> None:
+    """1,790 s in a few hundred kilobytes: neither the time nor the memory of all of it."""
+    read, blocks = soundfile.SoundFile.read, []
+
+    def noted(sound: soundfile.SoundFile, *given: Any, **named: Any) -> np.ndarray:
+        blocks.append(read(sound, *given, **named).copy())
+        return blocks[-1]
+
+    monkeypatch.setattr(soundfile.SoundFile, "read", noted)
+    data = flac(seconds, rate)
+    response = add(server, files=[("audio_sample", ("a", data))])
+    error = error_of(response)
+    assert (response.status_code, error["param"]) == (400, "audio_sample")
+    assert error["message"].startswith(f"audio_sample: the upload is longer than {longest:g} s; send a ")
+    assert sum(map(len, blocks)) == longest * rate + 1
+
+
 def test_bodies_that_are_no_form(server: Served) -> None:
     path = server.url + "/v1/audio/voices"
     for headers in (
