@@ -35,7 +35,8 @@ class Output:
 
     settings: compared with those that the folder was begun with.  suffix: of sounds, with its dot.
     per_shard: rows a tar shard; None writes single files.  captions: "srt", "vtt" or None.
-    Raises UsageError if another run has the folder, if it has other settings, or if it cannot be made.
+    Raises UsageError if another run has the folder, if it has other settings, if it cannot be made, or if
+    something that is written in it is a symbolic link. The folder itself may be one.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Output:
         self.work, self.audio = folder / ".work", folder / "audio"
         self._open = ExitStack()
         _make([self.work, self.audio, *([] if captions is None else [folder / "captions"])])
+        _check_links([self.work / SETTINGS, *self.work.glob("manifest-*.jsonl"), *self.audio.glob("*.tar")])
         self._lock(part, parts)
         self._check_settings(settings)
         self._name = f"manifest-{part}-of-{parts}.jsonl"
@@ -155,8 +157,9 @@ class Output:
         """Lock the folder: exclusively, or as one of several parts of one division."""
         if not (0 <= part < parts):
             raise UsageError(f"--shard: {part}/{parts} is not a part; the first of two is 0/2")
-        own = self._open.enter_context((self.work / f"lock-{part}").open("w"))
-        whole = self._open.enter_context((self.work / "lock").open("a+"))
+        _check_links([self.work / f"lock-{part}", self.work / "lock"])
+        own = self._open.enter_context(open(self.work / f"lock-{part}", "w", opener=_own))  # noqa: SIM115
+        whole = self._open.enter_context(open(self.work / "lock", "a+", opener=_own))  # noqa: SIM115
         try:
             fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
@@ -205,8 +208,20 @@ def _replace(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def _check_links(paths: Iterable[Path]) -> None:
+    """Raise UsageError for a link inside the output folder: a run writes to nothing outside it."""
+    for path in paths:
+        if path.is_symlink():
+            raise UsageError(f"--out: {path} is a symbolic link; remove it, or give another folder")
+
+
+def _own(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o644)
+
+
 def _make(folders: Iterable[Path]) -> None:
     for folder in folders:
+        _check_links([folder])
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -15,6 +15,8 @@ from tts_core.files.regular import opened
 FIELDS = ("id", "text", "voice", "ref_audio", "ref_text", "seed", "options")
 CHAPTERS = (".txt", ".md")
 LONGEST_ID = 100
+LONGEST_TEXT = 1_000_000  # characters
+LONGEST_LINE = 16 << 20  # bytes; a character may be six in JSON
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ def read_rows(source: Path) -> list[Row]:
     A .jsonl file has an object a line with `text` and any of FIELDS; meta.lst has
     "id|reference's text|reference|text"; another file has a text a line; a folder has a chapter a file
     (.txt, .md), in the order of the names.
-    Raises NotFoundError for a missing source, UsageError naming the line that cannot be used, and for two
-    rows of one id.
+    Raises NotFoundError for a missing source, UsageError naming the line that cannot be used, also for a text
+    of more than LONGEST_TEXT characters, and for two rows of one id.
     """
     if not source.exists():
         raise not_there("batch", source)
@@ -57,11 +59,18 @@ def read_rows(source: Path) -> list[Row]:
 def _of_chapters(folder: Path) -> Iterator[Row]:
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in CHAPTERS)
     for number, path in enumerate(paths):
-        yield Row(number, path.stem, _decoded(path, path.read_bytes()).strip())
+        with opened(path) as file:
+            content = file.read(LONGEST_LINE + 1)
+        if len(content) > LONGEST_LINE:
+            raise UsageError(f"batch: {path}: more than {LONGEST_LINE >> 20} MB; split it")
+        text = _decoded(path, content).strip()
+        _check_length(f"batch: {path}", text)
+        yield Row(number, path.stem, text)
 
 
 def _of_lines(path: Path) -> Iterator[Row]:
-    for number, (_, line) in enumerate(_lines(path)):
+    for number, (at, line) in enumerate(_lines(path)):
+        _check_length(at, line)
         yield Row(number, f"{number + 1:06d}", line)
 
 
@@ -71,6 +80,8 @@ def _of_meta(path: Path) -> Iterator[Row]:
         if len(parts) not in (4, 5):
             raise UsageError(f"{at}: {len(parts)} fields; expected id|reference's text|reference|text")
         name, said, sound, text = parts[:4]
+        _check_length(at, text)
+        _check_length(at, said)
         yield Row(number, name, text, ref_audio=str(path.parent / sound), ref_text=said)
 
 
@@ -96,6 +107,8 @@ def _parsed(path: Path, at: str, number: int, given: Mapping[str, Any]) -> Row:
             raise UsageError(f"{at}: {name} is not a string")
     if given.get("text") is None:
         raise UsageError(f"{at}: text is missing")
+    _check_length(at, given["text"])
+    _check_length(at, given.get("ref_text") or "")
     seed, options = given.get("seed"), given.get("options", {})
     if not (seed is None or (type(seed) is int and 0 <= seed < 2**64)):
         raise UsageError(f"{at}: seed {seed!r} is not a whole number in 0 .. 2**64 - 1")
@@ -122,10 +135,17 @@ _READERS = {".jsonl": _of_json, ".lst": _of_meta}
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield where each line is, for messages, and its text; empty lines are left out."""
     with opened(path) as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+            if len(line) > LONGEST_LINE:
+                raise UsageError(f"batch: {path}, line {number}: more than {LONGEST_LINE >> 20} MB; split it")
             text = _decoded(path, line).strip()
             if text:
                 yield f"batch: {path}, line {number}", text
+
+
+def _check_length(at: str, text: str) -> None:
+    if len(text) > LONGEST_TEXT:
+        raise UsageError(f"{at}: {len(text)} characters, at most {LONGEST_TEXT} are taken; split the text")
 
 
 def _decoded(path: Path, content: bytes) -> str:

@@ -26,9 +26,9 @@ from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.printable import counted
 from tts_core.serving.voices import TakenError, Voice, VoiceStore
 
-FIELDS = ("name", "audio_sample", "transcript", "consent")
+FIELDS = ("name", "audio_sample", "transcript", "consent", "consent_note")
 _PIECE = 1 << 16  # bytes that are parsed at a time
-REFUSALS = ("", "0", "false", "no", "off", "none", "null")  # of consent
+AGREED = ("true", "yes", "agreed", "i agree")  # as consent, in any case
 
 
 async def list_voices(request: Request) -> Response:
@@ -38,9 +38,10 @@ async def list_voices(request: Request) -> Response:
 
 
 async def add_voice(request: Request) -> Response:
-    """POST /v1/audio/voices: a form with name, audio_sample, transcript and consent.
+    """POST /v1/audio/voices: a form with name, audio_sample, transcript, consent and consent_note.
 
-    audio_sample and transcript may repeat, one for each speaker.
+    audio_sample and transcript may repeat, one for each speaker. consent is a word of AGREED; the note, such
+    as who agreed and when, is kept with the voice, or the word where there is none.
     """
     service = service_of(request)
     limits = service.settings.limits
@@ -111,8 +112,11 @@ def _add(store: VoiceStore, form: FormData, limits: Limits) -> Voice:
     if strange is not None:
         raise unknown_field(strange, FIELDS)
     name, consent = _text(form, "name"), _text(form, "consent")
-    if consent.strip().lower() in REFUSALS:
-        raise invalid("consent", "consent: missing; send the statement that the speaker agrees, or true")
+    if consent.strip().lower() not in AGREED:
+        message = f"consent: {consent!r:.40} is not one of {', '.join(AGREED)}; the speaker has to agree"
+        raise invalid("consent", message)
+    if "consent_note" in form:
+        consent = _text(form, "consent_note")
     uploads = form.getlist("audio_sample")
     files = [each for each in uploads if isinstance(each, UploadFile)]
     if not files or len(files) < len(uploads):

@@ -214,3 +214,57 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     (tmp_path / ".work/manifest-0-of-1.jsonl").write_text("{}}\n")
     with pytest.raises(CheckpointError, match="damaged"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".work",
+        "audio",
+        "captions",
+        ".work/lock",
+        ".work/lock-0",
+        ".work/settings.json",
+        ".work/manifest-0-of-1.jsonl",
+        "audio/shard-000000.tar",
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_links_inside_are_not_followed(tmp_path: Path, name: str, is_there: bool) -> None:
+    """Nothing beyond them is written, cut or made."""
+    place, target = tmp_path / "out" / name, tmp_path / "elsewhere"
+    place.parent.mkdir(parents=True)
+    if is_there:
+        target.mkdir() if "." not in place.name[1:] and "lock" not in name else target.write_text("mine")
+    place.symlink_to(target)
+    with pytest.raises(UsageError, match=r"^--out: .* is a symbolic link; remove it"):
+        opened(tmp_path / "out", captions="srt", per_shard=4)
+    assert target.exists() == is_there
+    if target.is_file():
+        assert target.read_text() == "mine"
+    elif is_there:
+        assert list(target.iterdir()) == []
+
+
+def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    with opened(tmp_path / "out") as output:
+        output.write(outcome(0))
+        output.finish(KEYS)
+    assert (tmp_path / "disk/audio/row0.flac").exists()
+
+
+@pytest.mark.parametrize("name", ["audio/row0.flac", "captions/row0.srt", "manifest.jsonl", "errors.jsonl"])
+def test_files_replace_links(tmp_path: Path, name: str) -> None:
+    """What they lead to stays."""
+    (tmp_path / "mine").write_text("mine")
+    place = tmp_path / "out" / name
+    place.parent.mkdir(parents=True)
+    place.symlink_to(tmp_path / "mine")
+    with opened(tmp_path / "out", captions="srt") as output:
+        output.write(outcome(0, captions="1\n"))
+        output.write(outcome(1, error="text: empty"))
+        output.finish(KEYS)
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not place.is_symlink()

@@ -77,3 +77,39 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not UTF-8"):
         read_rows(tmp_path / "a.txt")
+
+
+LONG = "a" * 1_000_001
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", json.dumps({"text": LONG})),
+        ("a.jsonl", json.dumps({"text": "a", "ref_audio": "b.wav", "ref_text": LONG})),
+        ("a.txt", LONG),
+        ("meta.lst", f"name|said|a.wav|{LONG}"),
+        ("meta.lst", f"name|{LONG}|a.wav|said"),
+        ("book/a.txt", LONG),
+        ("book/a.txt", "ä" * 9_000_000),
+    ],
+)
+def test_a_text_of_more_than_a_million_characters(tmp_path: Path, name: str, content: str) -> None:
+    """One of a million is taken."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    source = path.parent if name.startswith("book") else path
+    with pytest.raises(UsageError, match=r"characters, at most 1000000 are taken; split|more than 16 MB; split"):
+        read_rows(source)
+    if LONG in content:
+        path.write_text(content.replace(LONG, LONG[1:]))
+        assert len(read_rows(source)) == 1
+
+
+def test_a_line_of_many_megabytes(tmp_path: Path) -> None:
+    """It is not read to its end."""
+    path = tmp_path / "a.txt"
+    path.write_text("a\n" + "a" * (17 << 20))
+    with pytest.raises(UsageError, match=r"a\.txt, line 2: more than 16 MB; split it"):
+        read_rows(path)

@@ -55,6 +55,21 @@ def test_a_voice_is_added_listed_used_and_deleted(tmp_path) -> None:
         assert os.listdir(tmp_path / "voices") == []
 
 
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"consent": "true"}, "true"),
+        ({"consent": " I Agree "}, " I Agree "),
+        ({"consent": "YES"}, "YES"),
+        ({"consent": "agreed", "consent_note": "Anna, on 1 May."}, "Anna, on 1 May."),
+    ],
+)
+def test_words_of_consent(tmp_path, fields: dict[str, str], kept: str) -> None:
+    with served(tmp_path / "voices") as server:
+        assert add(server, **fields).status_code == 200
+        assert server.service.voices.voice("anna").consent == kept
+
+
 @pytest.mark.parametrize("form", ["FLAC", "OGG", "MP3"])
 def test_formats_of_uploads(server: Served, form: str) -> None:
     assert add(server, [("audio_sample", ("a", sound(form=form)))]).status_code == 200
@@ -72,6 +87,11 @@ BAD: list[tuple[dict[str, Any], str | None]] = [
     ({"consent": " "}, "consent"),
     ({"consent": "false"}, "consent"),
     ({"consent": "x" * 5000}, "consent"),
+    ({"consent": "n"}, "consent"),
+    ({"consent": "I do not agree"}, "consent"),
+    ({"consent": "1"}, "consent"),
+    ({"consent_note": "x" * 5000}, "consent"),
+    ({"consent_note": " "}, "consent"),
     ({"consent": ["true", "true"]}, "consent"),
     ({"name": None}, "name"),
     ({"name": ""}, "name"),
