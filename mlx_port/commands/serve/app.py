@@ -17,6 +17,7 @@ from mlx_port.commands.serve.encode import encode
 from mlx_port.commands.serve.errors import ApiError, api_error
 from mlx_port.commands.serve.guard import Guard
 from mlx_port.commands.serve.live.websocket import LiveSpeech
+from mlx_port.commands.serve.openapi import docs, openapi
 from mlx_port.commands.serve.page import page
 from mlx_port.commands.serve.service import Service
 from mlx_port.commands.serve.streaming import NOBODY
@@ -36,6 +37,8 @@ _ROUTES = [
     Route("/v1/audio/models", routes.describe_models, methods=["GET"]),
     Route("/v1/models", routes.list_models, methods=["GET"]),
     Route("/v1/models/{id}", routes.one_model, methods=["GET"]),
+    Route("/openapi.json", openapi, methods=["GET"]),
+    Route("/docs", docs, methods=["GET"]),
     Route("/health", routes.health, methods=["GET"]),
     Route("/metrics", routes.metrics, methods=["GET"]),
 ]

@@ -100,7 +100,9 @@ def test_a_text_of_more_than_a_million_characters(tmp_path: Path, name: str, con
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
     source = path.parent if name.startswith("book") else path
-    with pytest.raises(UsageError, match=r"characters, at most 1000000 are taken; split|more than 16 MB; split"):
+    with pytest.raises(
+        UsageError, match=r"characters, at most 1000000 are taken; split|more than 16 MB; split"
+    ):
         read_rows(source)
     if LONG in content:
         path.write_text(content.replace(LONG, LONG[1:]))

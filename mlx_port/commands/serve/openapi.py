@@ -1,0 +1,230 @@
+"""GET /openapi.json and /docs: the API described from the same data as the checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from mlx_port.commands.serve import voices
+from mlx_port.commands.serve.body import MOST_FIELDS, STREAMS
+from mlx_port.commands.serve.captions import KINDS as CAPTIONS
+from mlx_port.commands.serve.captions import MOST as MOST_CUES
+from mlx_port.commands.serve.describe import describe
+from mlx_port.commands.serve.page import HEADERS
+from mlx_port.commands.serve.routes import service_of
+from mlx_port.commands.serve.service import Service
+from tts_core.audio.formats import FORMATS
+
+Schema = dict[str, Any]
+TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
+SOUND: Schema = {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}
+ERROR: Schema = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                **{name: {"type": ["string", "null"]} for name in ("type", "param", "code")},
+            },
+        }
+    },
+}
+NAMED = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+async def openapi(request: Request) -> Response:
+    """GET /openapi.json: the API in OpenAPI 3.1."""
+    return JSONResponse(description(service_of(request)))
+
+
+async def docs(request: Request) -> Response:
+    """GET /docs: the same as a page without scripts."""
+    page = _page(description(service_of(request)))
+    return Response(page, headers={"content-type": "text/html; charset=utf-8", **HEADERS})
+
+
+def description(service: Service) -> Schema:
+    """Describe a service: paths, fields, and the options of its models with their ranges."""
+    schemas: dict[str, Schema] = {"Error": ERROR, "Speech": speech(service)}
+    schemas |= {f"Options-{place}": one for place, one in enumerate(_options(service))}
+    found: Schema = {
+        "openapi": "3.1.0",
+        "info": {"title": "mlx-port", "version": "1", "description": "Speech with OpenAI's API."},
+        "paths": _paths(service),
+        "components": {"schemas": schemas},
+    }
+    if service.settings.access.api_key is not None:
+        found["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        found["security"] = [{"key": []}]
+    return found
+
+
+def speech(service: Service) -> Schema:
+    """Describe the body of a speech: the fields of every model, and the options of any that is served."""
+    most = service.settings.limits.text
+    text: Schema = {"type": "string", "maxLength": most}
+    prompt: Schema = {
+        "type": "object",
+        "required": ["text", "codes"],
+        "additionalProperties": False,
+        "properties": {
+            "text": text,
+            "codes": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+        },
+    }
+    voice = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
+    fields: dict[str, Schema] = {
+        "input": {**text, "minLength": 1, "description": "The text to speak."},
+        "model": {"type": "string", "description": f"One of {', '.join(service.names)}."},
+        "voice": {"anyOf": [{"type": "string"}, voice], "description": "A name of /v1/audio/voices."},
+        "response_format": {"type": "string", "enum": [*FORMATS], "default": "mp3"},
+        "stream_format": {"type": "string", "enum": [*STREAMS], "default": "audio"},
+        "instructions": text,
+        "speed": {"type": "number"},
+        "pieces": {"type": "boolean", "description": "With sse: an event for each piece of the text."},
+        "prompt": {**prompt, "description": "Speech to continue."},
+    }
+    for options in _options(service):
+        for name, option in options["properties"].items():
+            fields[name] = (
+                option
+                if fields.get(name, option) in (option, {"type": "number"})
+                else {"anyOf": [*fields[name].get("anyOf", [fields[name]]), option]}
+            )
+    return {
+        "type": "object",
+        "required": ["input"],
+        "maxProperties": MOST_FIELDS,
+        "additionalProperties": False,
+        "properties": fields,
+    }
+
+
+def _options(service: Service) -> list[Schema]:
+    """Describe the options of each served model."""
+    found = []
+    for name in service.names:
+        options = describe(service.engine.models[name].model)["options"]
+        properties = {one["name"]: _option(one) for one in options}
+        found.append({"title": f"Options of {name}", "type": "object", "properties": properties})
+    return found
+
+
+def _option(one: Mapping[str, Any]) -> Schema:
+    """Translate an option of `describe`. A model's own value is null."""
+    bounds = {"min": "minimum", "max": "maximum", "above": "exclusiveMinimum"}
+    plain: Schema = {"type": TYPES[one["type"]]}
+    plain |= {word: one[name] for name, word in bounds.items() if name in one}
+    if "choices" in one and one["type"] == "str":
+        plain["enum"] = one["choices"]
+    also: list[Schema] = [{"type": "null"}]
+    if "choices" in one and one["type"] != "str":
+        also.append({"type": "string", "enum": one["choices"]})
+    if "unset" in one:
+        also.append({"const": one["unset"]})
+    found: Schema = {"anyOf": [plain, *also], "description": one["help"]}
+    return found if one["default"] is None else {**found, "default": one["default"]}
+
+
+def _paths(service: Service) -> Schema:
+    limits = service.settings.limits
+    cue = {"type": "object", "required": ["text", "start", "end"]}
+    batch = {"type": "array", "minItems": 1, "maxItems": limits.batch, "items": _ref("Speech")}
+    cues = {"type": "array", "minItems": 1, "maxItems": MOST_CUES, "items": cue}
+    form: dict[str, Schema] = {name: {"type": "string"} for name in voices.FIELDS}
+    form["audio_sample"] = {"type": "array", "items": {"type": "string", "format": "binary"}}
+    form["transcript"] = {"type": "array", "items": {"type": "string"}}
+    form["consent"]["description"] = f"One of {', '.join(voices.AGREED)}."
+    upload = {"type": "object", "required": ["name", "audio_sample", "consent"], "properties": form}
+    wanted = {"name": "response_format", "in": "query", "schema": {"type": "string", "enum": [*FORMATS]}}
+    return {
+        "/v1/audio/speech": {"post": _call("Speak a text.", _ref("Speech"), sound=True)},
+        "/v1/audio/speech/batch": {"post": _call("Speak several texts.", _object(items=batch))},
+        "/v1/audio/speech/stream": {"get": _call("WebSocket: text in while sound goes out.")},
+        "/v1/audio/encode": {
+            "post": {
+                **_call("Encode samples.", {"type": "string"}, kind="audio/pcm", sound=True),
+                "parameters": [wanted],
+            }
+        },
+        "/v1/audio/captions": {
+            "post": _call(
+                "Write captions.", _object(format={"type": "string", "enum": [*CAPTIONS]}, cues=cues)
+            )
+        },
+        "/v1/audio/voices": {
+            "get": _call("List the voices."),
+            "post": _call("Add a voice.", upload, kind="multipart/form-data"),
+        },
+        "/v1/audio/voices/{id}": {"delete": {**_call("Remove a voice."), "parameters": [NAMED]}},
+        "/v1/audio/models": {"get": _call("List the models with their options, formats and limits.")},
+        "/v1/models": {"get": _call("List the models.")},
+        "/v1/models/{id}": {"get": {**_call("Describe a model."), "parameters": [NAMED]}},
+        "/health": {"get": _call("200 once the models are ready.")},
+        "/metrics": {"get": _call("Figures for Prometheus.")},
+        "/openapi.json": {"get": _call("This description.")},
+        "/docs": {"get": _call("This description as a page.")},
+    }
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(**fields: Schema) -> Schema:
+    return {"type": "object", "required": [*fields], "additionalProperties": False, "properties": fields}
+
+
+def _call(
+    summary: str, body: Schema | None = None, *, kind: str = "application/json", sound: bool = False
+) -> Schema:
+    media = {form.media_type.partition(";")[0]: SOUND for form in FORMATS.values()} if sound else {}
+    good: Schema = {"description": "The answer.", **({"content": media} if media else {})}
+    bad = {"description": "An error.", "content": {"application/json": {"schema": _ref("Error")}}}
+    taken = {} if body is None else {"requestBody": {"required": True, "content": {kind: {"schema": body}}}}
+    return {"summary": summary, **taken, "responses": {"200": good, "default": bad}}
+
+
+def _page(found: Schema) -> str:
+    """Write a description as HTML."""
+    parts = ["<h1>mlx-port</h1>", "<p>The same for programs: <a href='/openapi.json'>/openapi.json</a></p>"]
+    for path, calls in found["paths"].items():
+        for method, call in calls.items():
+            parts.append(
+                f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(call['summary'])}</p>"
+            )
+    for name, schema in found["components"]["schemas"].items():
+        rows = "".join(
+            f"<tr><td><code>{escape(field)}</code></td><td>{escape(_written(one))}</td>"
+            f"<td>{escape(one.get('description', ''))}</td></tr>"
+            for field, one in schema["properties"].items()
+        )
+        title = escape(schema.get("title", name))
+        parts.append(f"<h2>{title}</h2><table><tr><th>field<th>values<th></tr>{rows}</table>")
+    head = (
+        "<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>mlx-port API</title>"
+    )
+    return (
+        f"<!doctype html><html lang='en'><head>{head}</head><body><main>{''.join(parts)}</main></body></html>"
+    )
+
+
+def _written(one: Schema) -> str:
+    """Write the values that a field takes."""
+    if "anyOf" in one:
+        return " or ".join(dict.fromkeys(map(_written, one["anyOf"])))
+    if "enum" in one:
+        return ", ".join(map(str, one["enum"]))
+    if "const" in one:
+        return str(one["const"])
+    low = f" above {one['exclusiveMinimum']:.10g}" if "exclusiveMinimum" in one else ""
+    low = f" from {one['minimum']:.10g}" if "minimum" in one else low
+    high = f" to {one['maximum']:.20g}" if "maximum" in one else ""
+    return f"{one.get('type', 'object')}{low}{high}"

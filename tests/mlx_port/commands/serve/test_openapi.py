@@ -1,0 +1,153 @@
+"""The description of the API: what it lists is what the server takes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from mlx_port.commands.serve import app, voices
+from mlx_port.commands.serve.body import OURS, STANDARD
+from tests.mlx_port.commands.serve.served import Served, Talk, served
+from tts_core import models
+from tts_core.errors import UsageError
+from tts_core.options import info, options_class, single_values
+
+METHODS = {"get", "post", "delete"}
+WORDS = {
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "maxProperties",
+    "items",
+    "minItems",
+    "maxItems",
+}
+WORDS |= {
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "enum",
+    "const",
+    "anyOf",
+    "default",
+    "description",
+    "title",
+}
+WORDS |= {"minLength", "maxLength", "format", "contentMediaType", "$ref"}
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A server of all models."""
+    with served(tmp_path_factory.mktemp("voices"), {name: Talk(name) for name in models.NAMES}) as found:
+        yield found
+
+
+def test_paths_are_the_routes(everything: Served) -> None:
+    found = everything.get("/openapi.json").json()["paths"]
+    routes: dict[str, set[str]] = {}
+    for route in app._ROUTES:
+        methods = getattr(route, "methods", None) or {"GET"}
+        routes.setdefault(route.path, set()).update(one.lower() for one in methods if one != "HEAD")
+    pages = {"/", "/page/{name}"}
+    assert {path: set(calls) for path, calls in found.items()} == {
+        path: methods for path, methods in routes.items() if path not in pages
+    }
+
+
+def test_fields_are_those_that_are_taken(everything: Served) -> None:
+    found = everything.get("/openapi.json").json()
+    own = {
+        one.name
+        for name in models.NAMES
+        for one in options_class(name).__dataclass_fields__.values()
+        if info(one).flags
+    }
+    assert set(found["components"]["schemas"]["Speech"]["properties"]) == {*STANDARD, *OURS} | own
+    form = found["paths"]["/v1/audio/voices"]["post"]["requestBody"]["content"]["multipart/form-data"]
+    assert tuple(form["schema"]["properties"]) == voices.FIELDS
+
+
+def test_bounds_are_those_of_the_checks(everything: Served) -> None:
+    """Each bound is taken, and the next number beyond it is not."""
+    schemas = everything.get("/openapi.json").json()["components"]["schemas"]
+    for place, model in enumerate(models.NAMES):
+        for name, option in schemas[f"Options-{place}"]["properties"].items():
+            plain, kind = option["anyOf"][0], options_class(model)
+            if plain["type"] not in ("integer", "number"):
+                continue
+            single_values(kind, {name: plain["maximum"]})
+            wrong = [plain["maximum"] + max(1, plain["maximum"] // 1000)]
+            wrong += [plain["minimum"] - 1] if "minimum" in plain else [plain["exclusiveMinimum"]]
+            for number in wrong:
+                if {"const": number} in option["anyOf"]:
+                    continue
+                with pytest.raises(UsageError):
+                    single_values(kind, {name: number})
+
+
+def schemas_in(value: Any) -> Any:
+    """All schemas in a description, by what holds them."""
+    if isinstance(value, list):
+        for one in value:
+            yield from schemas_in(one)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            if name == "schema":
+                yield from nested(one)
+            yield from schemas_in(one)
+
+
+def nested(schema: dict[str, Any]) -> Any:
+    yield schema
+    for one in [*schema.get("properties", {}).values(), *schema.get("anyOf", [])]:
+        yield from nested(one)
+    if "items" in schema:
+        yield from nested(schema["items"])
+
+
+def test_it_is_openapi_3_1(everything: Served) -> None:
+    """Its structure, by the rules of the specification that it uses."""
+    found = everything.get("/openapi.json").json()
+    assert found["openapi"] == "3.1.0"
+    assert {"title", "version"} <= found["info"].keys()
+    assert found.keys() <= {"openapi", "info", "paths", "components", "security"}
+    for path, calls in found["paths"].items():
+        assert path.startswith("/")
+        assert calls.keys() <= METHODS
+        for call in calls.values():
+            assert call.keys() <= {"summary", "requestBody", "responses", "parameters"}
+            named = {
+                one["name"] for one in call.get("parameters", []) if one["in"] == "path" and one["required"]
+            }
+            assert named == set(re.findall(r"\{(\w+)\}", path))
+            assert all(re.fullmatch(r"[1-5]\d\d|default", status) for status in call["responses"])
+            assert all(answer["description"] for answer in call["responses"].values())
+            assert all("/" in kind for kind in call.get("requestBody", {"content": {}})["content"])
+    for name in found["components"]["schemas"]:
+        assert re.fullmatch(r"[\w.-]+", name)
+    for schema in [*schemas_in(found["paths"]), *map(dict, found["components"]["schemas"].values())]:
+        for one in nested(schema):
+            assert one.keys() <= WORDS, one
+            if "$ref" in one:
+                assert one["$ref"].removeprefix("#/components/schemas/") in found["components"]["schemas"]
+            kinds = one.get("type", [])
+            known = {"object", "array", "string", "number", "integer", "boolean", "null"}
+            assert {*([kinds] if isinstance(kinds, str) else kinds)} <= known
+
+
+def test_the_page_has_every_path_and_field_and_loads_nothing(everything: Served) -> None:
+    answer, found = everything.get("/docs"), everything.get("/openapi.json").json()
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"] == everything.get("/").headers["content-security-policy"]
+    assert not re.search(r"<script|<style|style=|src=|<link|https?:", answer.text)
+    assert re.findall(r"href='([^']*)'", answer.text) == ["/openapi.json"]
+    for path in found["paths"]:
+        assert f" {path}</code>" in answer.text
+    for schema in found["components"]["schemas"].values():
+        for field in schema["properties"]:
+            assert f"<code>{field}</code>" in answer.text
