@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
 from mlx_port.dia.pipeline import DiaPipeline
 from mlx_port.loading import load
@@ -18,24 +18,80 @@ from tts_core.config import FORMAT_VERSION
 from tts_core.errors import ResourceError, SpeechError, UsageError
 from tts_core.files.private import make_folder
 from tts_core.files.record import Record
-from tts_core.pipeline import Pipeline, Progress, PromptLike
+from tts_core.pipeline import Generates, Pipeline, Progress, PromptLike, Streams
 from tts_core.results import GenerationResult
 from tts_core.voice.embedded import CODEC, DIA, cache_folders, fingerprint
 
+if TYPE_CHECKING:
+    from tts_core.dia.options import DiaChanges, DiaOptions
+    from tts_core.dia2.options import Dia2Changes, Dia2Options
+    from tts_core.mars5.options import Mars5Changes, Mars5Options
+    from tts_core.metavoice.options import MetaVoiceChanges, MetaVoiceOptions
 
+Tell = Callable[[Progress], None]
+P = ParamSpec("P")
+
+
+@overload
+def generate(text: str, model: Generates[P], *args: P.args, **kwargs: P.kwargs) -> GenerationResult: ...
+@overload
 def generate(
     text: str,
-    model: Pipeline | str | Path | None = None,
+    model: str | Path | None = None,
+    *,
+    prompt: PromptLike = None,
+    options: DiaOptions | None = None,
+    progress: Tell | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Unpack[DiaChanges],
+) -> GenerationResult: ...
+@overload
+def generate(
+    text: str,
+    model: str | Path,
+    *,
+    prompt: PromptLike = None,
+    options: Dia2Options | None = None,
+    progress: Tell | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Unpack[Dia2Changes],
+) -> GenerationResult: ...
+@overload
+def generate(
+    text: str,
+    model: str | Path,
+    *,
+    prompt: PromptLike = None,
+    options: Mars5Options | None = None,
+    progress: Tell | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Unpack[Mars5Changes],
+) -> GenerationResult: ...
+@overload
+def generate(
+    text: str,
+    model: str | Path,
+    *,
+    prompt: PromptLike = None,
+    options: MetaVoiceOptions | None = None,
+    progress: Tell | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Unpack[MetaVoiceChanges],
+) -> GenerationResult: ...
+def generate(
+    text: str,
+    model: Any = None,
     *,
     prompt: PromptLike = None,
     options: Any = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Tell | None = None,
     cancel: threading.Event | None = None,
     **changes: Any,
 ) -> GenerationResult:
     """Speak a text.
 
-    model: a loaded model, a folder as for `load`, or None for the embedded voice, a Dia.
+    model: a loaded model, which types the other arguments, a folder as for `load`, or None for the embedded
+    voice, a Dia.
     prompt: reference speech.  options: the model's options, such as DiaOptions; `changes` replace some of
     their fields, as seed=1.  progress, cancel: see tts_core.pipeline.
     Raises UsageError for an option that the model does not have, and the errors of the model's `generate`.
@@ -45,13 +101,61 @@ def generate(
     )
 
 
+@overload
+def stream(
+    text: str | Iterable[str], model: Streams[P], *args: P.args, **kwargs: P.kwargs
+) -> Iterator[GenerationResult]: ...
+@overload
 def stream(
     text: str | Iterable[str],
-    model: Pipeline | str | Path | None = None,
+    model: str | Path | None = None,
+    *,
+    prompt: PromptLike = None,
+    options: DiaOptions | None = None,
+    progress: Tell | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Unpack[DiaChanges],
+) -> Iterator[GenerationResult]: ...
+@overload
+def stream(
+    text: str | Iterable[str],
+    model: str | Path,
+    *,
+    prompt: PromptLike = None,
+    options: Dia2Options | None = None,
+    progress: Tell | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Unpack[Dia2Changes],
+) -> Iterator[GenerationResult]: ...
+@overload
+def stream(
+    text: str | Iterable[str],
+    model: str | Path,
+    *,
+    prompt: PromptLike = None,
+    options: Mars5Options | None = None,
+    progress: Tell | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Unpack[Mars5Changes],
+) -> Iterator[GenerationResult]: ...
+@overload
+def stream(
+    text: str | Iterable[str],
+    model: str | Path,
+    *,
+    prompt: PromptLike = None,
+    options: MetaVoiceOptions | None = None,
+    progress: Tell | None = None,
+    cancel: threading.Event | None = None,
+    **changes: Unpack[MetaVoiceChanges],
+) -> Iterator[GenerationResult]: ...
+def stream(
+    text: str | Iterable[str],
+    model: Any = None,
     *,
     prompt: PromptLike = None,
     options: Any = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Tell | None = None,
     cancel: threading.Event | None = None,
     **changes: Any,
 ) -> Iterator[GenerationResult]:

@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import mlx.core as mx
 from mlx import nn
@@ -21,7 +21,13 @@ from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
 from tts_core.files.record import Record
 from tts_core.files.regular import read_text
-from tts_core.pipeline import Pipeline
+from tts_core.pipeline import Pipeline, check_model
+
+if TYPE_CHECKING:
+    from mlx_port.dia.pipeline import DiaPipeline
+    from mlx_port.dia2.pipeline import Dia2Pipeline
+    from mlx_port.mars5.pipeline import Mars5Pipeline
+    from mlx_port.metavoice.pipeline import MetaVoicePipeline
 
 _LOG = logging.getLogger("mlx_port")
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
@@ -133,16 +139,43 @@ class Parts:
         return None if self.dtype is None else DTYPES[self.dtype]
 
 
-def load(path: str | Path, *, dtype: str | None = None, check: bool = False) -> Pipeline:
+@overload
+def load(
+    path: str | Path, *, model: Literal["dia"], dtype: str | None = None, check: bool = False
+) -> DiaPipeline: ...
+@overload
+def load(
+    path: str | Path, *, model: Literal["dia2"], dtype: str | None = None, check: bool = False
+) -> Dia2Pipeline: ...
+@overload
+def load(
+    path: str | Path, *, model: Literal["mars5"], dtype: str | None = None, check: bool = False
+) -> Mars5Pipeline: ...
+@overload
+def load(
+    path: str | Path, *, model: Literal["metavoice"], dtype: str | None = None, check: bool = False
+) -> MetaVoicePipeline: ...
+@overload
+def load(
+    path: str | Path, *, model: None = None, dtype: str | None = None, check: bool = False
+) -> Pipeline: ...
+def load(
+    path: str | Path, *, model: str | None = None, dtype: str | None = None, check: bool = False
+) -> Pipeline:
     """Load the pipeline of the model in a folder that convert-weights wrote.
 
+    model: its name ("dia", "dia2", "mars5", "metavoice"), which types its options; None is whatever is there.
     dtype: float32, bfloat16 or float16 for the networks; None is each one's own. Norms and networks that
     always run in float32 (codecs, vocoders) stay float32.
     check: first compare the sha256 of every file with conversion.json; sizes are always compared.
     Raises NotFoundError, CheckpointError (for published files, with the command that converts them),
-    UsageError, and ResourceError for too little memory.
+    UsageError (also for another model than `model`), and ResourceError for too little memory.
     """
-    return assemble(open_parts(path, dtype=dtype, check=check))
+    models.check_name(model)
+    parts = open_parts(path, dtype=dtype, check=check)
+    if model is not None:
+        check_model(parts.model, model)
+    return assemble(parts)
 
 
 def assemble(parts: Parts) -> Pipeline:

@@ -16,6 +16,7 @@ ALONE = {
     "torch_ref/limits/": "what torch's backends cannot do",
     "torch_ref/integrations/": "diffusers is torch's",
     "torch_ref/loading.py:fill": "also used to fill single networks in tests; MLX's is one call",
+    "torch_ref/loading.py:How": "arguments of its load, for the overloads of models",
     "torch_ref/layers/half_weights.py": "part of dia/few_rows.py: FBGEMM's products",
     "torch_ref/layers/row_products.py": "part of dia/few_rows.py; MLX's are in layers/rows.py",
     "torch_ref/layers/selection.py": "mx.argmax is right on every backend",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 import torch
@@ -15,7 +15,13 @@ from converters.published import Part, Published, open_published
 from torch_ref.device import Precision, choose, choose_device, choose_dtype
 from tts_core import models
 from tts_core.errors import UsageError
-from tts_core.pipeline import Pipeline
+from tts_core.pipeline import Pipeline, check_model
+
+if TYPE_CHECKING:
+    from torch_ref.dia.pipeline import DiaPipeline
+    from torch_ref.dia2.pipeline import Dia2Pipeline
+    from torch_ref.mars5.pipeline import Mars5Pipeline
+    from torch_ref.metavoice.pipeline import MetaVoicePipeline
 
 Network = TypeVar("Network", bound=nn.Module)
 Made = TypeVar("Made")
@@ -62,9 +68,39 @@ class Parts:
         }
 
 
+class How(TypedDict, total=False):
+    """The arguments of `load` beside the path and the model."""
+
+    dtype: str | None
+    device: str | None
+    codec: str | Path | None
+    cross_rope: bool | None
+    config: str | Path | None
+    include: Sequence[str]
+
+
+@overload
+def load(
+    path: str | Path | Sequence[str | Path], *, model: Literal["dia"], **how: Unpack[How]
+) -> DiaPipeline: ...
+@overload
+def load(
+    path: str | Path | Sequence[str | Path], *, model: Literal["dia2"], **how: Unpack[How]
+) -> Dia2Pipeline: ...
+@overload
+def load(
+    path: str | Path | Sequence[str | Path], *, model: Literal["mars5"], **how: Unpack[How]
+) -> Mars5Pipeline: ...
+@overload
+def load(
+    path: str | Path | Sequence[str | Path], *, model: Literal["metavoice"], **how: Unpack[How]
+) -> MetaVoicePipeline: ...
+@overload
+def load(path: str | Path | Sequence[str | Path], *, model: None = None, **how: Unpack[How]) -> Pipeline: ...
 def load(
     path: str | Path | Sequence[str | Path],
     *,
+    model: str | None = None,
     dtype: str | None = None,
     device: str | None = None,
     codec: str | Path | None = None,
@@ -76,6 +112,7 @@ def load(
 
     path: folder or file in any published layout, a hub id, or a folder that convert-weights wrote, quantized
     ones included (they are dequantized); a list of them if a model's parts are in several places.
+    model: its name ("dia", "dia2", "mars5", "metavoice"), which types its options; None is whatever is there.
     dtype: float32, bfloat16, float16 or float64, for the networks; norms and networks that always run in
     float32 (codecs, vocoders) stay float32 (float64 in float64). None is float32 on the CPU; on CUDA
     bfloat16, or float16 if bfloat16 is only emulated; on MPS the default in the model's spec.
@@ -83,11 +120,15 @@ def load(
     codec: folder, file or hub id of the codec, if `path` does not contain it.
     cross_rope: overrides the files' setting of rotary cross-attention.
     config: a JSON file with sizes that no tensor shows. include: optional parts to load: "mbd".
-    Raises NotFoundError, CheckpointError, UsageError, and ResourceError for too little memory.
+    Raises NotFoundError, CheckpointError, UsageError (also for another model than `model`), and ResourceError
+    for too little memory.
     """
+    models.check_name(model)
     parts = open_parts(
         path, dtype=dtype, device=device, codec=codec, cross_rope=cross_rope, config=config, include=include
     )
+    if model is not None:
+        check_model(parts.model, model)
     return assemble(parts)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tts_core.config import Configs as Configs
+from tts_core.errors import UsageError, did_you_mean
 
 NAMES = (
     "dia",
@@ -99,6 +100,13 @@ class Model:
     def wanted(self, extras: Sequence[str]) -> tuple[str, ...]:
         """Return its parts and the requested extras."""
         return (*self.parts, *(kind for kind in self.extras if kind in extras))
+
+
+def check_name(name: str | None) -> None:
+    """Raise UsageError for what is no model's name; None is none."""
+    if name is not None and name not in NAMES:
+        hint = did_you_mean(str(name), NAMES)
+        raise UsageError(f"model: {name!r:.80} is none of {', '.join(NAMES)}{f'; {hint}' if hint else ''}")
 
 
 def model(name: str) -> Model:

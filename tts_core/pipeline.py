@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PromptLike = Prompt | np.ndarray | None  # an array is a model's own form: codes, or a speaker vector
 
 
+P = ParamSpec("P")  # the arguments of a model's own method after the text
 REPORT_SECONDS = 0.2  # between two reports inside a stage
 
 
@@ -77,7 +78,27 @@ class Watch:
 def check_model(found: str | None, wanted: str) -> None:
     """Raise UsageError unless the files contain the model of a typed `load`."""
     if found != wanted:
-        raise UsageError(f"model: the files contain {found or 'no whole model'}, not {wanted}; use load()")
+        raise UsageError(
+            f"model: the files contain {found or 'no whole model'}, not {wanted}; use load() without a model"
+        )
+
+
+class Generates(Protocol[P]):
+    """A loaded model, with the types of its own `generate`."""
+
+    def generate(self, text: str, *args: P.args, **kwargs: P.kwargs) -> GenerationResult:
+        """Speak one text."""
+        ...
+
+
+class Streams(Protocol[P]):
+    """A loaded model, with the types of its own `stream`."""
+
+    def stream(
+        self, text: str | Iterable[str], *args: P.args, **kwargs: P.kwargs
+    ) -> Iterator[GenerationResult]:
+        """Speak one text part by part."""
+        ...
 
 
 class Pipeline(Protocol):

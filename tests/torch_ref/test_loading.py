@@ -1,5 +1,6 @@
 """torch_ref.load: published folders and converted ones, in every dtype."""
 
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -13,9 +14,11 @@ from converters.convert import convert
 from converters.published import open_published
 from tests.tiny.dia import dia_config, dia_weights
 from torch_ref import DiaPipeline, generate, load
+from torch_ref.loading import How
 from tts_core.dia.sampling import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
 from tts_core.errors import CheckpointError, NotFoundError, UsageError
+from tts_core.voice.embedded import CODEC, DIA
 
 
 def test_a_published_folder_speaks(published: Path) -> None:
@@ -167,3 +170,17 @@ def test_a_copy_beside_published_weights_is_not_chosen_silently(
         load(folder)
     state = DiaPipeline.load(folder / "model.safetensors", codec=folder / "codec").engine.network.state_dict()
     np.testing.assert_array_equal(state["logits_dense.weight"].numpy(), whole["logits_dense.weight"])
+
+
+def test_a_model_is_loaded_under_its_name_only(tmp_path: Path) -> None:
+    """An unknown name is refused before the folder is looked at."""
+    with pytest.raises(UsageError, match=r"^model: 'dai' is none of dia, .*; did you mean dia\?$"):
+        load(tmp_path / "missing", model="dai")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    with pytest.raises(UsageError, match=r"^model: the files contain dia, not mars5; use load"):
+        load(DIA, model="mars5", codec=CODEC, dtype="float32", device="cpu")
+    assert type(load(DIA, model="dia", codec=CODEC, dtype="float32", device="cpu")) is DiaPipeline
+
+
+def test_the_typed_arguments_are_those_of_the_function() -> None:
+    given = inspect.signature(load).parameters
+    assert list(How.__annotations__) == [name for name in given if name not in ("path", "model")]
