@@ -132,8 +132,13 @@ def run(command: click.Command, arguments: Sequence[str], *, debug: bool, name: 
 
             with contextlib.suppress(OSError):  # a full disk or a closed pipe: the exit code remains
                 click.echo(lines(traceback.format_exc()), err=True, nl=False)
-        return _complain(*explain(fault))
+        return _complain(*explain(fault, flag_of))
     return result if isinstance(result, int) else 0
+
+
+def flag_of(option: str) -> str:
+    """Return the flag of an option: "skip_unknown" is --skip-unknown."""
+    return f"--{option.replace('_', '-')}"
 
 
 def _complain(code: int, message: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tts_core.printable import one_line
@@ -26,6 +26,26 @@ class UsageError(SpeechError, ValueError):
     """A value that the caller gave cannot be used (text, flag, range)."""
 
     exit_code = 2
+
+
+class FieldError(UsageError):
+    """A field whose value cannot be used. Each door words it: `str` for Python, `worded` for the others.
+
+    field: its name in Python.  reason: what was wrong and what to do, with "{option}" in place of an option
+    that helps.  option: that option's name in Python.
+    """
+
+    def __init__(self, field: str, reason: str, option: str = ""):
+        super().__init__(field, reason, option)
+        self.field, self.reason, self.option = field, reason, option
+
+    def __str__(self) -> str:
+        return self.worded(lambda name: f"{name}=True")
+
+    def worded(self, option: Callable[[str], str], field: str | None = None) -> str:
+        """Word the error in one line. option: writes an option's name.  field: its name for this reader."""
+        reason = self.reason.replace("{option}", option(self.option) if self.option else "")
+        return one_line(f"{self.field if field is None else field}: {reason}")
 
 
 class NotFoundError(SpeechError, FileNotFoundError):
@@ -79,8 +99,13 @@ _NO_STREAM = "There is no Stream("
 _LATE = "Command buffer execution failed"  # MLX on Metal; the words in brackets name the cause
 
 
-def explain(error: BaseException) -> tuple[int, str]:
-    """Return exit code and one-line message of an expected error, of full memory or disk, or of a bug."""
+def explain(error: BaseException, option: Callable[[str], str] | None = None) -> tuple[int, str]:
+    """Return exit code and one-line message of an expected error, of full memory or disk, or of a bug.
+
+    option: writes the name of an option, as FieldError.worded takes it; None writes it as Python does.
+    """
+    if isinstance(error, FieldError) and option is not None:
+        return error.exit_code, error.worded(option)
     code, message = _explained(error)
     return code, one_line(" ".join(message.split("\n")))  # frameworks lay their messages out in lines
 

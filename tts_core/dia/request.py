@@ -26,6 +26,7 @@ from tts_core.errors import UsageError
 from tts_core.nn.noise import Noise, check_seed, numbers_per_text, per_text, piece_seed
 from tts_core.pipeline import PromptLike
 from tts_core.printable import counted
+from tts_core.text.alphabet import accent_notes
 from tts_core.text.breaks import Paused
 from tts_core.text.duration import longest_frames
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
@@ -175,6 +176,7 @@ def request(
     """
     active = choose_rules(rules, options)
     voice = _heard(read_voice(config, codec, prompt), active, options)
+    accents = accent_notes("text", text, active.knows)
     text = readable("text", text, active, options)
     pieces = _pieces(config, codec, text, options, voice, active)
     one = len(pieces) == 1
@@ -198,7 +200,8 @@ def request(
         options.last_channel_free,
         pacing(pieces, options.speed),
         options.max_seconds is None and options.max_frames is None,
-        notes(
+        accents
+        + notes(
             text,
             sum(piece.seconds for piece in pieces),
             rules,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tts_core.errors import NotFoundError
+from tts_core.text.accents import without_accents
 
 SAMPLE_RATE = 16_000  # Hz
 FRAME = SAMPLE_RATE // 100  # pocketsphinx counts in hundredths of a second
@@ -25,8 +26,8 @@ class Heard(NamedTuple):
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text into lower-case words without tags and punctuation."""
-    return re.findall(r"[a-z']+", untagged(text).lower())
+    """Split a text into lower-case words without tags, punctuation and accents."""
+    return re.findall(r"[a-z']+", without_accents(untagged(text), str.isascii)[0].lower())
 
 
 def untagged(text: str) -> str:

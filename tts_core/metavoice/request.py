@@ -32,7 +32,7 @@ from tts_core.pipeline import PromptLike
 from tts_core.printable import counted
 from tts_core.prompt import Prompt
 from tts_core.text import breaks
-from tts_core.text.alphabet import known_text
+from tts_core.text.alphabet import accent_notes, known_text
 from tts_core.text.breaks import Paused
 from tts_core.text.checks import check_one_speaker, check_words
 from tts_core.text.duration import expected_seconds, longest_frames
@@ -211,7 +211,7 @@ def request(facts: Facts, text: str, options: MetaVoiceOptions, prompt: PromptLi
     """
     paused = [breaks.read("text", readable("text", text, options))]
     batch = _batch(facts, paused, options, lambda: [read_voice(facts, prompt)], [options.noise], ["text"])
-    return batch.texts[0]
+    return replace(batch.texts[0], notes=accent_notes("text", text, lambda char: _known(char, options)))
 
 
 def ask(
@@ -321,12 +321,12 @@ def readable(where: str, text: str, options: MetaVoiceOptions) -> str:
 
     Raises UsageError for them unless skip_unknown is set.
     """
+    why = "MetaVoice, which reads Latin-1, has not learned"
+    return known_text(where, text, lambda char: _known(char, options), skip=options.skip_unknown, why=why)
 
-    def known(char: str) -> bool:
-        return is_readable(char) or (not options.as_written and (char.isdecimal() or char in SIGNS))
 
-    why = "MetaVoice reads Latin-1 characters only"
-    return known_text(where, text, known, skip=options.skip_unknown, why=why)
+def _known(char: str, options: MetaVoiceOptions) -> bool:
+    return is_readable(char) or (not options.as_written and (char.isdecimal() or char in SIGNS))
 
 
 def piece_characters(piece_seconds: float) -> int:

@@ -1,69 +1,71 @@
-"""Characters that a network has not learned: found, and refused or reported."""
+"""Characters that a network has not learned: accents are left out, other characters refused or skipped."""
 
 from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from tts_core.errors import UsageError
+from tts_core.errors import FieldError
+from tts_core.text.accents import without_accents
 
-NAMED, PLACES = 10, 5  # characters that a message names, and places of each
-NOT_LEARNED = "the model has not learned these characters"
+NAMED = 8  # characters that a message names
+NOT_LEARNED = "the model has not learned"
 _LOG = logging.getLogger("tts_core")
 
 
 def known_text(
     where: str, text: str, known: Callable[[str], bool], *, skip: bool, why: str = NOT_LEARNED
 ) -> str:
-    """Return the text without unknown characters.
+    """Return the text without unknown characters: accented Latin letters as plain ones.
 
-    where: name of the text in messages.  skip: leave them out and log a warning that names them; otherwise
-    they are an error.  why: reason for both.
-    Raises UsageError with the characters and their places, from 1.
+    where: name of the text in messages.  skip: leave other characters out and log a warning that names them;
+    otherwise they are an error.  why: beginning of both messages, before the characters.
+    Raises FieldError with the characters.
     """
-    found = unknown_places(text, known)
+    text, _ = without_accents(text, known)
+    found = unknown_characters(text, known)
     if not found:
         return text
     if not skip:
-        raise UsageError(
-            f"{where}: {listed(found)}: {why}; write them in its alphabet, or leave them out with "
-            "--skip-unknown (skip_unknown=True)"
+        raise FieldError(
+            where,
+            f"{why} {listed(found)}; write them in its alphabet, or leave them out with {{option}}",
+            "skip_unknown",
         )
-    _LOG.warning("%s: %s: left out, %s", where, listed(found), why)
+    _LOG.warning("%s: left out %s: %s them", where, listed(found), why)
     return "".join(char for char in text if char not in found)
 
 
-def unknown_places(text: str, known: Callable[[str], bool]) -> dict[str, list[int]]:
-    """Places, from 1, of every character that is not known, in the order of the text.
+def accent_notes(where: str, text: str, known: Callable[[str], bool]) -> tuple[str, ...]:
+    """Build the note about accented letters of a text that are read as plain ones; empty without any."""
+    _, found = without_accents(text, known)
+    return (f"{where}: read without accents: {_pairs(found)}",) if found else ()
+
+
+def unknown_characters(text: str, known: Callable[[str], bool]) -> list[str]:
+    """Return every character that is not known, in the order of the text.
 
     Control characters and halves of surrogate pairs are left to `clean` and `check_words`, which refuse them.
     """
-    unknown = {
-        char for char in set(text) if not known(char) and unicodedata.category(char) not in ("Cc", "Cs")
-    }
-    found: dict[str, list[int]] = {}
-    if unknown:
-        for place, char in enumerate(text, start=1):
-            if char in unknown:
-                found.setdefault(char, []).append(place)
-    return found
+    return [
+        char
+        for char in dict.fromkeys(text)
+        if not known(char) and unicodedata.category(char) not in ("Cc", "Cs")
+    ]
 
 
-def listed(found: Mapping[str, list[int]]) -> str:
-    """Name characters with their places: "ä (U+00E4) at 5 and 9, 東 (U+6771) at 12"."""
-    named = [f"{_named(char)} at {_joined(places)}" for char, places in list(found.items())[:NAMED]]
+def listed(found: Collection[str]) -> str:
+    """Name characters: "東 京 (U+202E)", at most NAMED."""
     more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return ", ".join(named) + more
+    return " ".join(map(_named, list(found)[:NAMED])) + more
 
 
 def _named(char: str) -> str:
-    code = f"(U+{ord(char):04X})"
-    return f"{char} {code}" if char.isprintable() else code
+    seen = char.isprintable() and not unicodedata.combining(char)
+    return char if seen else f"(U+{ord(char):04X})"
 
 
-def _joined(places: list[int]) -> str:
-    if len(places) > PLACES:
-        return f"{', '.join(map(str, places[:PLACES]))} and {len(places) - PLACES} more places"
-    *most, last = map(str, places)
-    return f"{', '.join(most)} and {last}" if most else last
+def _pairs(found: Mapping[str, str]) -> str:
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return ", ".join(f"{char} as {letters}" for char, letters in list(found.items())[:NAMED]) + more

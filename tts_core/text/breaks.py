@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tts_core.errors import UsageError
+from tts_core.text.marks import check_marks
 
 LONGEST = 600.0  # seconds of one pause
 # SSML gives no lengths for these; they are Azure Speech's
@@ -90,7 +91,8 @@ def read(where: str, text: str, *, spoken: Callable[[str], bool] = has_words) ->
     where: its name in messages.  spoken: whether a model says anything of a part. Of parts that it does not,
     marks go to the part before them, as the full stop of "Hello[pause:1].", anything else, as a speaker's
     tag, to the next. Pauses with nothing spoken between them are added; a pause of 0 s is only a space.
-    Raises UsageError for other SSML, naming it, and for a pause that cannot be read or is above LONGEST.
+    Raises UsageError for other SSML, naming it, for a pause that cannot be read or is above LONGEST, and for
+    a mark that is not closed or misspelt (tts_core.text.marks).
     """
     marks = [*_marks(where, text)]
     if not marks:
@@ -154,7 +156,9 @@ def _marks(where: str, text: str) -> list[_Mark]:
         raise UsageError(f"{where}: {_listed(others)}; only <break> is understood: leave other tags out")
     for pause in _PAUSE.finditer(text):
         marks.append(_Mark(pause.start(), pause.end(), _pause_seconds(where, pause)))
-    return sorted(marks)
+    marks.sort()
+    check_marks(where, _blanked(text, marks))
+    return marks
 
 
 def _is_ssml(tag: re.Match[str]) -> bool:

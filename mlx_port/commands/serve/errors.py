@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 from tts_core.errors import (
     BusyError,
     CancelledError,
+    FieldError,
     GenerationError,
     ResourceError,
     SpeechError,
@@ -40,13 +41,15 @@ class ApiError(Exception):
         self.status, self.message, self.code = status, one_line(message), code
         self.param = None if param is None else one_line(param[:LONGEST_NAME])
         self.headers = dict(headers or {})
+        self.reason = self.option = ""  # of a FieldError, for a reader with other names for fields: the page
 
     def body(self) -> dict[str, dict[str, str | None]]:
         """The error in OpenAI's schema."""
         kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
-        return {
-            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code},
-        }
+        body = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        if self.reason:
+            body |= {"reason": self.reason, "option": self.option or None}
+        return {"error": body}
 
     def response(self) -> JSONResponse:
         """The error as a response."""
@@ -69,6 +72,11 @@ def api_error(error: Exception) -> ApiError:
     """Translate an error of reading, queueing or speaking a request."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, FieldError):
+        name = _PARAMS.get(error.field, error.field)
+        found = invalid(name, error.worded(str, name))
+        found.reason, found.option = error.reason, error.option
+        return found
     if isinstance(error, UsageError):
         found = _NAMED.match(str(error))
         name = found[1] if found else None

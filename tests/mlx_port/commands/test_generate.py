@@ -255,16 +255,30 @@ def test_a_text_as_it_is_written(pipeline, capsys):
 
 
 def test_characters_outside_the_alphabet(pipeline, capsys, caplog):
-    """Refused with their places, or left out with a warning."""
+    """Refused in the words of the command line, or left out with a warning."""
     text = f"[S1] {SECRET}: größer 東."
-    message = "text: ö (U+00F6) at 20, ß (U+00DF) at 21, 東 (U+6771) at 25: the model has not learned"
+    message = "text: the model has not learned 東; write them in its alphabet, or leave them out with "
+    message += "--skip-unknown"
     refused(capsys, pipeline, 2, message, "--text", text)
     refused(
         capsys, pipeline, 2, "skip_unknown: as_written reads", "-t", text, "--as-written", "--skip-unknown"
     )
     assert run(capsys, "--text", text, "--skip-unknown")[0] == 0
-    assert pipeline.texts == [f"[S1] {SECRET}, grer."]
-    assert "at 25: left out" in caplog.text
+    assert pipeline.texts == [f"[S1] {SECRET}, grosser."]
+    assert "left out 東" in caplog.text
+
+
+def test_accents_are_noted_once(pipeline, capsys):
+    assert (
+        run(capsys, "--text", f"[S1] {SECRET}: größer.")[1].count("read without accents: ö as o, ß as ss")
+        == 1
+    )
+    assert pipeline.texts == [f"[S1] {SECRET}, grosser."]
+
+
+def test_a_mark_that_is_not_closed_is_refused(pipeline, capsys):
+    message = "text: [pause:0.5 at character 6 is not closed; write [pause:0.5]"
+    refused(capsys, pipeline, 2, message, "--text", f"[S1] [pause:0.5 {SECRET}")
 
 
 def test_a_missing_tag_is_noted_where_there_are_others(pipeline, capsys):

@@ -76,17 +76,30 @@ def test_a_transcript_gets_no_end_mark() -> None:
 
 
 def test_unknown_characters() -> None:
-    with pytest.raises(UsageError, match=r"^text: ß \(U\+00DF\) at 10: the model has not learned"):
-        asked("[S1] Straße")
-    with pytest.raises(UsageError, match=r"^transcript: é \(U\+00E9\) at 4"):
-        asked("Yes", Prompt.of(codes=CODES, text="café"))
-    with pytest.raises(UsageError, match=r"^text 2: ö \(U\+00F6\) at 2"):
-        request_batch(CONFIG, CODEC, ["a", "oö"], DiaOptions(), None, RULES)
-    assert texts(asked("[S1] 東 Yes, ö", skip_unknown=True)) == ["[S1] Yes."]
+    with pytest.raises(UsageError, match=r"^text: the model has not learned 東 京; write"):
+        asked("[S1] 東京")
+    with pytest.raises(UsageError, match=r"^transcript: the model has not learned 東; write"):
+        asked("Yes", Prompt.of(codes=CODES, text="東 a"))
+    with pytest.raises(UsageError, match=r"^text 2: the model has not learned 東; write"):
+        request_batch(CONFIG, CODEC, ["a", "o東"], DiaOptions(), None, RULES)
+    assert texts(asked("[S1] 東 Yes, я", skip_unknown=True)) == ["[S1] Yes."]
     with pytest.raises(UsageError, match="there are no words in it"):
         asked("[S1] 東京", skip_unknown=True)
     with pytest.raises(UsageError, match=r"turn 1 of 2, \[S1\], has no words"):
         asked("[S1] 東京 [S2] Yes.", skip_unknown=True)
+
+
+def test_accented_letters_are_read_without_accents_and_noted_once() -> None:
+    made = asked("[S1] Café naïve. [S2] Straße, café.", Prompt.of(codes=CODES, text="[S1] Déjà vu."))
+    assert texts(made) == texts(
+        asked("[S1] Cafe naive. [S2] Strasse, cafe.", Prompt.of(codes=CODES, text="[S1] Deja vu."))
+    )
+    assert [note for note in made.notes if "accents" in note] == [
+        "text: read without accents: é as e, ï as i, ß as ss"
+    ]
+    written = asked("[S1] Café", as_written=True)
+    assert texts(written) == ["[S1] Café"]
+    assert not [note for note in written.notes if "accents" in note]
 
 
 def test_skipping_needs_an_alphabet() -> None:

@@ -1,15 +1,22 @@
 // Requests to the server of this page, with its key where it asks for one.
 
 import { askForKey } from "./key.js";
+import { titled } from "./options.js";
 
 const KEY = "mlx-port key";
 
-/** An error that the server answered. param: the field at fault, if any. */
+/** An error that the server answered. param: the field at fault, if any; the page marks it. */
 export class ApiError extends Error {
   constructor(status, error) {
-    super(error.message);
+    super(error.reason ? worded(error.reason, error.option) : error.message);
     [this.status, this.param, this.code] = [status, error.param, error.code];
   }
+}
+
+/** A reason in the words of the page: an option by the label of its box. */
+function worded(reason, option) {
+  const words = reason.replace("{option}", option ? `“${titled(option)}”` : "");
+  return words[0].toUpperCase() + words.slice(1) + ".";
 }
 
 export const hasKey = () => sessionStorage.getItem(KEY) !== null;

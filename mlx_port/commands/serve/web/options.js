@@ -109,7 +109,7 @@ function read(option, field) {
 }
 
 /** The name of an option, in words. */
-function titled(name) {
+export function titled(name) {
   const words = name.replaceAll("_", " ").replace(/^cfg/, "CFG");
   return words[0].toUpperCase() + words.slice(1);
 }

@@ -54,6 +54,12 @@ def test_errors_of_the_server_are_shown(page: Page) -> None:
     assert page.text("error") == "max_seconds: 5000 is more than 900"
     assert page.the("option-max_seconds").get_attribute("aria-invalid") == "true"
     page.fill("option-max_seconds", "")
+    page.fill("script", "[S1] 東京.")
+    page.click("speak")
+    page.finish()
+    learned = "The model has not learned 東 京; write them in its alphabet, or leave them out with “Skip unknown”."
+    assert page.text("error") == learned
+    page.fill("script", "[S1] Hello.")
     page.fill("option-speed", "9")
     page.click("speak")
     assert page.text("error").startswith("Speed: ")
