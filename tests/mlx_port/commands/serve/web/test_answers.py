@@ -57,7 +57,9 @@ def test_errors_of_the_server_are_shown(page: Page) -> None:
     page.fill("script", "[S1] 東京.")
     page.click("speak")
     page.finish()
-    learned = "The model has not learned 東 京; write them in its alphabet, or leave them out with “Skip unknown”."
+    learned = (
+        "The model has not learned 東 京; write them in its alphabet, or leave them out with “Skip unknown”."
+    )
     assert page.text("error") == learned
     page.fill("script", "[S1] Hello.")
     page.fill("option-speed", "9")
