@@ -42,7 +42,9 @@ def _spelling(argument: str, known: set[str]) -> str:
     help="DST by a flag.  [default: mlx_model]",
 )
 @click.option(
-    "--codec", metavar="SRC", help="Codec of the model: DAC, EnCodec.  [default: in SRC, or from the hub]"
+    "--codec",
+    metavar="SRC",
+    help="Codec of the model: DAC, EnCodec.  [default: in SRC, beside it, or from the hub]",
 )
 @click.option("--config", metavar="FILE", help="JSON with sizes that the tensors do not show.")
 @click.option(
@@ -217,7 +219,13 @@ def _run(
         if quantize
         else None
     )
-    if not dry_run:  # before anything is fetched
+    taken = None  # why DST cannot be written
+    if dry_run:
+        try:
+            check_destination(Path(mlx_path), force=force)
+        except UsageError as fault:
+            taken = str(fault)
+    else:  # before anything is fetched
         clear_leftovers(Path(mlx_path).absolute().parent)
         check_destination(Path(mlx_path), force=force)
     published = open_published(
@@ -240,6 +248,8 @@ def _run(
     plan = outline(published, dtype=dtype, quantization=how)
     if dry_run:
         report = plan.report() | {"ignored_files": dict(published.ignored)}
+        if taken is not None:
+            report["destination"] = taken
         if upload_repo is not None:
             card = card_of(published, plan.dtype, how, version(), upload_repo)
             report |= {"upload": upload_repo, "card": card, "uploaded": plan.files()}

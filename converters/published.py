@@ -57,10 +57,10 @@ def open_published(
     """Open the parts of one model from folders, files or hub ids, in any published layout or converted.
 
     sources: also "embedded", the voice of this package, unless something local has that name.
-    codec: place of the codec; None searches the sources, then the hub, as for other parts that several
-    models share. cross_rope: None derives it from config.json. config: a JSON file with sizes that the
-    tensors do not show. include: optional kinds of parts to open as well. revision: of hub ids among the
-    sources. parts: requested kinds; None takes those of the model that the sources contain.
+    codec: place of the codec; None searches the sources, the folders beside them, then the hub, as for other
+    parts that several models share. cross_rope: None derives it from config.json. config: a JSON file with
+    sizes that the tensors do not show. include: optional kinds of parts to open as well. revision: of hub ids
+    among the sources. parts: requested kinds; None takes those of the model that the sources contain.
     flag: the caller's name for the sources, for messages.
     If a folder contains a model twice, safetensors are preferred to pickles, shards of an index to other
     files, then the folder to its subfolders; further copies are refused. No tensor is read.
@@ -75,6 +75,8 @@ def open_published(
     search.look(places, without_codec=codec is not None)
     if codec is not None:
         search.look_for_codec(locate(codec, flag="--codec", offline=offline))
+    else:
+        search.look_beside(places)
     search.fetch(offline=offline)
     search.check(given, places)
     return Published(search.model, search.in_order(), search.ignored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from converters.maps.layouts import Found, Hints, layouts, recognize
 from converters.part import MisfitError, Part, open_part
 from tts_core import models
 from tts_core.errors import CheckpointError, NotFoundError, SpeechError, UsageError
+from tts_core.files.record import RECORD
+
+MOST_BESIDE = 100  # folders beside a source that are searched
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,21 @@ class Search:
         codecs = [kind for kind in self.wanted if _is_codec(kind)]
         if codecs:
             self._look_for(codecs, place)
+
+    def look_beside(self, places: Sequence[Located]) -> None:
+        """Search the folders beside the sources if only codecs are missing, but no converted folder.
+
+        A fault of such a folder only means that it is not used.
+        """
+        missing = self._missing()
+        if self._kept or not missing or any(kind not in models.CODECS for kind in missing):
+            return
+        ignored = dict(self.ignored)
+        for folder in _beside(places):
+            if kinds := self._missing():
+                with contextlib.suppress(CheckpointError, NotFoundError):
+                    self._look_for(kinds, Located(folder))
+        self.ignored = ignored
 
     def fetch(self, *, offline: bool) -> None:
         """Fetch codecs from the hub if nothing else is missing."""
@@ -229,10 +248,15 @@ class Search:
             missing += "; give the codec's folder, file or hub id with --codec"
         where = ", ".join(str(source) for source in given)
         seen = [f"{name}: {why}" for name, why in self.ignored.items()]
-        notes = [str(fault) for fault in self._faults] + seen
-        message = f"{where}: missing: {missing}" + (f" ({'; '.join(notes)})" if notes else "")
+        message = "; ".join([f"{where}: missing: {missing}", *map(self._reason, self._faults), *seen])
         broken = any(isinstance(fault, CheckpointError) for fault in self._faults)
         return CheckpointError(message) if broken else NotFoundError(message)
+
+    def _reason(self, fault: SpeechError) -> str:
+        """Shorten the message of another place that was tried: no flag, and no second advice."""
+        if isinstance(fault, CheckpointError):
+            return str(fault)
+        return str(fault).removeprefix("--codec: ").removeprefix(f"{self.flag}: ").partition("; ")[0]
 
     def _lacking(self) -> list[list[str]]:
         """List the missing kinds of each model that the files may belong to, or of every model."""
@@ -257,6 +281,17 @@ class Search:
 def _rooted(parts: Sequence[str]) -> str | None:
     """Find the model whose root is among the parts."""
     return next((kind for kind in parts if kind in models.NAMES), None)
+
+
+def _beside(places: Sequence[Located]) -> list[Path]:
+    """List the folders beside the sources that are local, in the order of their names."""
+    own = [(place.path if place.path.is_dir() else place.path.parent).resolve() for place in places]
+    around = {folder.parent for folder, place in zip(own, places, strict=True) if place.repository is None}
+    found = list[Path]()
+    for folder in sorted(around):
+        with contextlib.suppress(OSError):
+            found += (one for one in folder.iterdir() if one.is_dir() and not (one / RECORD).exists())
+    return sorted(one for one in found if one.resolve() not in own)[:MOST_BESIDE]
 
 
 def _is_codec(kind: str) -> bool:

@@ -23,6 +23,8 @@ def summary(report: dict[str, Any], destination: str | None) -> list[str]:
     lines += [f"not used: {name}: {why}" for name, why in report["ignored_files"].items()]
     size = f"{_size(report['bytes'])}, {report['dtype']}"
     lines += [f"would write {size}" if destination is None else f"wrote {destination}: {size}"]
+    if "destination" in report:
+        lines += [report["destination"]]
     if "card" in report:
         lines += [f"would upload to {report['upload']}: {', '.join(report['uploaded'])}", ""]
         lines += report["card"].splitlines()

@@ -20,7 +20,7 @@ from converters.part import Part
 from converters.rules.dequantize import Quantization
 from converters.rules.original_quant import stored as stored_original
 from tts_core import models
-from tts_core.errors import CheckpointError, UsageError
+from tts_core.errors import CheckpointError, NotFoundError
 
 MAKERS = 2  # threads, each with memory for one tensor; one takes longer than writing and hashing
 
@@ -117,11 +117,11 @@ def _made(part: Part, output: Output, memory: Memory) -> list[np.ndarray]:
 
 
 def import_mlx() -> Any:
-    """Import MLX, which quantizes. Raises UsageError if it is not installed."""
+    """Import MLX, which quantizes. Raises NotFoundError if it is not installed."""
     try:
         import mlx.core as mx
     except ImportError:
-        raise UsageError("-q: quantization needs MLX; on Linux: pip install 'mlx-port[cpu]'") from None
+        raise NotFoundError("-q: quantization needs MLX; on Linux: pip install 'mlx-port[cpu]'") from None
     return mx
 
 

@@ -15,14 +15,16 @@ INSTALL = {
     "mlx": "pip install 'mlx-port[cpu]' on Linux (or [cuda12], [cuda13]); on a Mac it comes with mlx-port",
     "torch": "pip install 'mlx-port[torch]'",
 }
+BACKENDS = ("cpu", "cuda12", "cuda13")  # extras for MLX
 SECONDS = 120  # limit for a framework to start
 
 
 @click.command()
+@click.option("--verbose", is_flag=True, help="Also print packages, models, devices and their limits.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 @click.pass_context
-def doctor(context: click.Context, as_json: bool) -> None:
+def doctor(context: click.Context, verbose: bool, as_json: bool) -> None:
     """Report this machine, its limits, and whether it can generate speech.
 
     Exits with 1 if it cannot.
@@ -30,7 +32,7 @@ def doctor(context: click.Context, as_json: bool) -> None:
     from tts_core.printable import json_text, lines
 
     found = examine()
-    click.echo(json_text(found) if as_json else lines(text(found)))
+    click.echo(json_text(found) if as_json else lines((details if verbose else text)(found)))
     if not found["generation"]["possible"]:
         context.exit(1)
 
@@ -39,6 +41,7 @@ def examine() -> dict[str, Any]:
     """Collect all facts of the report as JSON-serializable values; sizes in bytes."""
     import platform
 
+    from tts_core import extras
     from tts_core.memory import machine
     from tts_core.voice.embedded import cache_folder
 
@@ -57,6 +60,10 @@ def examine() -> dict[str, Any]:
             "folder": str(cache_folder()),
             "free": machine.free_disk_bytes(cache_folder()),
             "voice": sides["mlx"].get("voice"),
+        },
+        "extras": {
+            name: {"purpose": extra.purpose, "installed": extra.installed, "install": extras.install(name)}
+            for name, extra in extras.EXTRAS.items()
         },
         **sides,
     }
@@ -152,10 +159,52 @@ def needed_bytes(backend: str) -> int:
 
 
 def text(found: dict[str, Any]) -> str:
-    """Format the facts as text for a terminal."""
+    """Format what matters most as text for a terminal, about a dozen lines."""
     from tts_core.printable import one_line
 
-    host, cache, generation = found["machine"], found["cache"], found["generation"]
+    host, mlx, torch = found["machine"], found["mlx"], found["torch"]
+    lines = [
+        _verdict(found),
+        f"machine     {host['system']}, {host['processor']}, Python {host['python']}",
+        f"memory      {_size(host['memory_free'])} free of {_size(host['memory_total'])}",
+        f"voice       {found['cache']['voice'] or 'not converted yet; the first generation converts it'}",
+        f"MLX         {_state(mlx, mlx.get('backend', ''))}",
+        f"PyTorch     {_state(torch, torch.get('default', {}).get('device', ''))}",
+        *_extras(found["extras"]),
+        "more        mlx-port doctor --verbose",
+    ]
+    return "\n".join(map(one_line, lines))
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    generation = found["generation"]
+    return f"speech      {'possible' if generation['possible'] else 'not possible'}: {generation['why']}"
+
+
+def _state(facts: dict[str, Any], device: str) -> str:
+    """Say whether a framework works, and on which device."""
+    if "version" not in facts:
+        return facts["fault"]
+    return f"{facts['version']} on {device}: {'works' if facts['fault'] is None else facts['fault']}"
+
+
+def _extras(extras: dict[str, dict[str, Any]]) -> list[str]:
+    """A line of those that are installed, and one for each other. A machine needs one of MLX's backends."""
+    there = [name for name, extra in extras.items() if extra["installed"]]
+    absent = {name: extra for name, extra in extras.items() if name not in there}
+    if not {*there}.isdisjoint(BACKENDS):
+        absent = {name: extra for name, extra in absent.items() if name not in BACKENDS}
+    lines = [f"extras      {', '.join(there) or 'none'} installed"]
+    return lines + [
+        f"            {name}, for {extra['purpose']}: {extra['install']}" for name, extra in absent.items()
+    ]
+
+
+def details(found: dict[str, Any]) -> str:
+    """Format all facts as text for a terminal."""
+    from tts_core.printable import one_line
+
+    host, cache = found["machine"], found["cache"]
     packages = [f"{name} {number or 'not installed'}" for name, number in found["packages"].items()]
     models = [f"{model['title']} ({', '.join(model['published'])})" for model in found["models"].values()]
     voice = cache["voice"] or "not converted yet; the first generation converts it"
@@ -168,7 +217,8 @@ def text(found: dict[str, Any]) -> str:
         f"voice       {voice}",
         *_mlx(found["mlx"]),
         *_torch(found["torch"]),
-        f"generation  {'possible' if generation['possible'] else 'not possible'}: {generation['why']}",
+        *_extras(found["extras"]),
+        _verdict(found),
     ]
     return "\n".join(map(one_line, lines))
 

@@ -8,19 +8,21 @@ from types import TracebackType
 
 import numpy as np
 
-from tts_core.errors import GenerationError, UsageError
+from tts_core.errors import GenerationError, NotFoundError, UsageError
 
 INSTALL = "pip install 'mlx-port[play]', and on Linux: apt install libportaudio2"
 
 
 def check_playback() -> None:
-    """Check that sound can be played. Raises UsageError naming what to install."""
+    """Check that sound can be played. Raises NotFoundError naming what to install, UsageError without a
+    device.
+    """
     try:
         import sounddevice  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise UsageError(f"play: sounddevice is not installed; {INSTALL}") from None
+        raise NotFoundError(f"play: sounddevice is not installed; {INSTALL}") from None
     except OSError as error:  # its wheel for Linux brings no PortAudio
-        raise UsageError(f"play: {error}; {INSTALL}") from None
+        raise NotFoundError(f"play: {error}; {INSTALL}") from None
     try:
         sounddevice.query_devices(kind="output")
     except (sounddevice.PortAudioError, ValueError) as error:

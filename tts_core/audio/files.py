@@ -116,8 +116,8 @@ def resample(
 def check_output(path: str | os.PathLike[str]) -> None:
     """Check, before any work, that a sound file can be written to `path`.
 
-    Raises UsageError for an unsupported suffix, a missing library of its format, a folder, or a folder
-    without write permission; NotFoundError for a missing folder.
+    Raises UsageError for an unsupported suffix, a folder, or a folder without write permission; NotFoundError
+    for a missing folder, or a missing library of its format.
     """
     SUFFIXES[check_place("output", path, SUFFIXES).suffix.lower()].check()
 

@@ -15,7 +15,7 @@ from mlx_port.commands.serve.names import DEFAULT_VOICE
 from mlx_port.commands.serve.prompts import read_prompt
 from mlx_port.commands.serve.settings import Limits
 from tts_core.audio.formats import FORMATS, Format
-from tts_core.errors import UsageError
+from tts_core.errors import NotFoundError, UsageError
 from tts_core.options import info, options_class, single_values
 from tts_core.prompt import Prompt
 
@@ -138,7 +138,7 @@ def read_format(given: Mapping[str, Any]) -> Format:
     name = _choice(given, "response_format", tuple(FORMATS), "mp3")
     try:
         FORMATS[name].check()
-    except UsageError as fault:
+    except NotFoundError as fault:
         raise invalid("response_format", f"response_format: {fault}") from None
     return FORMATS[name]
 

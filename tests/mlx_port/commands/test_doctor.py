@@ -15,6 +15,7 @@ from torch_ref.limits import Backend, active
 from tts_core.codecs.dac import DacConfig
 from tts_core.dia.config import DiaConfig
 from tts_core.dia.memory import Job, estimate
+from tts_core.extras import EXTRAS, Extra
 
 MLX = {
     "version": "0.32.4",
@@ -68,9 +69,34 @@ def test_this_machine_can_speak():
     assert found["cache"]["free"] > 0
 
 
-def test_the_page_for_people(capsys, monkeypatch):
+def test_a_dozen_lines(capsys, monkeypatch):
+    """The verdict first; every extra is installed, or has the command that installs it."""
     install(monkeypatch)
     code, out, err = run(capsys)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "speech      possible: MLX runs on metal"
+    assert "MLX         0.32.4 on metal: works\n" in out
+    assert "PyTorch     2.8.0 on mps: works\n" in out
+    assert "conv-65536" not in out
+    assert len(out.splitlines()) <= 14
+    for name, extra in EXTRAS.items():
+        assert (f"mlx-port[{name}]" in out) == (not extra.installed and name not in cli_doctor.BACKENDS)
+
+
+def test_extras_that_lack(capsys, monkeypatch):
+    install(monkeypatch)
+    monkeypatch.setattr(Extra, "installed", property(lambda extra: "av" in extra.needs))
+    out = run(capsys)[1]
+    assert "extras      formats installed\n" in out
+    for name in EXTRAS.keys() - {"formats"}:
+        assert f"            {name}, for {EXTRAS[name].purpose}: pip install 'mlx-port[{name}]'\n" in out
+    found = json.loads(run(capsys, "--json")[1])["extras"]
+    assert [name for name, extra in found.items() if extra["installed"]] == ["formats"]
+
+
+def test_the_page_for_people(capsys, monkeypatch):
+    install(monkeypatch)
+    code, out, err = run(capsys, "--verbose")
     assert (code, err) == (0, "")
     heads = [line.split()[0] for line in out.splitlines() if line[0] != " "]
     assert heads == [
@@ -82,7 +108,8 @@ def test_the_page_for_people(capsys, monkeypatch):
         "voice",
         "MLX",
         "torch",
-        "generation",
+        "extras",
+        "speech",
     ]
     assert "voice       /cache/voice" in out
     assert "0.32.4, metal, Apple M2: works" in out
@@ -91,15 +118,15 @@ def test_the_page_for_people(capsys, monkeypatch):
     assert "takes mps in float32 (because)" in out
     assert "1 limit, respected by the layers" in out
     assert "conv-65536 (error): a size over 65536. cut it" in out
-    assert out.splitlines()[-1] == "generation  possible: MLX runs on metal"
+    assert out.splitlines()[-1] == "speech      possible: MLX runs on metal"
 
 
 def test_the_blas_is_named_where_mlx_runs_on_the_cpu(capsys, monkeypatch):
     chosen = {"library": None, "why": "MLX's own, unoptimized: MLX_PORT_BLAS=off"}
     install(monkeypatch, {**MLX, "backend": "cpu", "blas": chosen})
-    assert "\n            BLAS: MLX's own, unoptimized: MLX_PORT_BLAS=off\n" in run(capsys)[1]
+    assert "\n            BLAS: MLX's own, unoptimized: MLX_PORT_BLAS=off\n" in run(capsys, "--verbose")[1]
     install(monkeypatch, {**MLX, "blas": chosen})
-    assert "BLAS" not in run(capsys)[1]
+    assert "BLAS" not in run(capsys, "--verbose")[1]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +144,7 @@ def test_the_verdict(capsys, monkeypatch, mlx, torch, code, why):
     install(monkeypatch, mlx, torch)
     found, out, _ = run(capsys)
     assert found == code
-    assert why in out.splitlines()[-1]
+    assert why in out.splitlines()[0]
     found, out, _ = run(capsys, "--json")
     assert found == code
     assert json.loads(out)["generation"]["possible"] == (code == 0)
@@ -138,7 +165,8 @@ def test_the_memory_that_one_text_takes_is_enough(capsys, monkeypatch):
 
 def test_missing_frameworks_are_told_with_the_remedy(capsys, monkeypatch):
     install(monkeypatch, MISSING, MISSING)
-    out = run(capsys)[1]
+    assert "PyTorch     not installed; pip install it" in run(capsys)[1]
+    out = run(capsys, "--verbose")[1]
     assert "MLX         not installed; pip install it" in out
     assert "without it the limits of its backends are unknown" in out
 

@@ -165,8 +165,8 @@ def test_pcm_has_no_header(pipeline, capsys):
 def test_aac_needs_an_extra(pipeline, capsys, monkeypatch):
     monkeypatch.setattr(names, "find_spec", lambda name: None)
     message = "aac: PyAV is not installed; pip install 'mlx-port[formats]'"
-    refused(capsys, pipeline, 2, message, "-t", "Hum.", "-o", "a.aac")
-    refused(capsys, pipeline, 2, message, "-t", "Hum.", "-o", "-", "--format", "aac")
+    refused(capsys, pipeline, 3, message, "-t", "Hum.", "-o", "a.aac")
+    refused(capsys, pipeline, 3, message, "-t", "Hum.", "-o", "-", "--format", "aac")
 
 
 @pytest.mark.parametrize("flags", [(), ("--format", "mp3"), ("--stream", "--format", "pcm")])

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from tts_core.audio.formats.sink import Sink
-from tts_core.errors import UsageError
+from tts_core.errors import NotFoundError
 
 INSTALL = "PyAV is not installed; pip install 'mlx-port[formats]'"
 MPEG_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
@@ -51,9 +51,9 @@ class Format:
         return self.encoder is not None or _has_pyav()
 
     def check(self) -> None:
-        """Raise UsageError, naming the extra, if the format's library is not installed."""
+        """Raise NotFoundError, naming the extra, if the format's library is not installed."""
         if not self.is_installed:
-            raise UsageError(f"{self.name}: {INSTALL}")
+            raise NotFoundError(f"{self.name}: {INSTALL}")
 
     def rate(self, sample_rate: int) -> int:
         """The supported rate to resample to: the next one up, else the highest."""

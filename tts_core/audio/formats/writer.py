@@ -16,7 +16,7 @@ class SoundWriter:
 
     output: stays open.  seekable: the header is completed with the length; False: the output is a stream.
     sample_rate: of the samples, Hz.  rate: of the encoded sound, if the format supports it; None: the same.
-    Raises OSError if the output does, UsageError if the format's library is not installed.
+    Raises OSError if the output does, NotFoundError if the format's library is not installed.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ import pytest
 import soundfile
 
 from tts_core.audio.formats import FORMATS, SUFFIXES, Format, SoundWriter, StreamEncoder, names
-from tts_core.errors import UsageError
+from tts_core.errors import NotFoundError
 
 RATES = [16000, 24000, 44100]  # of the models
 # samples that a decoder gives before the sound: LAME's 1105, and the empty frame that would hold the length
@@ -144,9 +144,11 @@ def without_pyav(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_aac_needs_an_extra(without_pyav: None) -> None:
-    with pytest.raises(UsageError, match=r"^aac: PyAV is not installed; pip install 'mlx-port\[formats\]'$"):
+    with pytest.raises(
+        NotFoundError, match=r"^aac: PyAV is not installed; pip install 'mlx-port\[formats\]'$"
+    ):
         FORMATS["aac"].check()
-    with pytest.raises(UsageError, match="aac: PyAV"):
+    with pytest.raises(NotFoundError, match="aac: PyAV"):
         StreamEncoder(FORMATS["aac"], 16000)
     for form in FORMATS.values():
         if form.name != "aac":

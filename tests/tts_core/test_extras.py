@@ -1,0 +1,67 @@
+"""Extras: those of pyproject.toml, and one exit code for a missing one."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tts_core.extras import EXTRAS, install
+
+FOR_DEVELOPERS = {"test", "dev", "mutants"}
+BASES = {"mlx[cpu]": "mlx-cpu", "mlx[cuda12]": "mlx-cuda-12", "mlx[cuda13]": "mlx-cuda-13"}
+
+
+def test_they_are_those_of_the_project():
+    found = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = found["project"]["optional-dependencies"]
+    assert extras.keys() - FOR_DEVELOPERS == EXTRAS.keys()
+    for name, extra in EXTRAS.items():
+        needs = [line.partition(">=")[0] for line in extras[name]]
+        needs = [
+            BASES.get(one, one.partition("[")[0]) for one in needs if not one.startswith(("scipy", "patch"))
+        ]
+        assert {*extra.needs} - {"mlx"} == {*needs}, name
+
+
+def test_one_that_lacks_a_library_is_not_installed(monkeypatch):
+    from importlib import metadata
+
+    def version(name):
+        if name == "onnxruntime":
+            raise metadata.PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert [name for name, extra in EXTRAS.items() if not extra.installed] == ["judge"]
+    assert install("judge", "ray") == "pip install 'mlx-port[judge,ray]'"
+
+
+@pytest.mark.parametrize(
+    ("module", "check"),
+    [
+        ("sounddevice", "mlx_port.commands.playback:check_playback"),
+        ("mlx.core", "converters.tensors:import_mlx"),
+        ("ray.data", "mlx_port.commands.batch.on_ray:check_ray"),
+    ],
+)
+def test_a_missing_one_has_one_exit_code(monkeypatch, module, check):
+    import sys
+    from importlib import import_module
+
+    from tts_core.errors import NotFoundError
+
+    place, _, name = check.partition(":")
+    function = getattr(import_module(place), name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(NotFoundError, match="pip install 'mlx-port") as caught:
+        function()
+    assert caught.value.exit_code == 3
+
+
+def test_a_missing_format_has_the_same(monkeypatch):
+    from tts_core.audio.formats import names
+    from tts_core.errors import NotFoundError
+
+    monkeypatch.setattr(names, "find_spec", lambda name: None)
+    with pytest.raises(NotFoundError, match=r"mlx-port\[formats\]"):
+        names.FORMATS["aac"].check()
