@@ -86,12 +86,12 @@ class Search:
             self._look_for(codecs, place)
 
     def look_beside(self, places: Sequence[Located]) -> None:
-        """Search the folders beside the sources if only codecs are missing, but no converted folder.
+        """Search the folders beside the sources if only the codec is missing, but no converted folder.
 
         A fault of such a folder only means that it is not used.
         """
         missing = self._missing()
-        if self._kept or not missing or any(kind not in models.CODECS for kind in missing):
+        if self._kept or not missing or not all(map(_is_codec, missing)) or self._without_config:
             return
         ignored = dict(self.ignored)
         for folder in _beside(places):

@@ -3,34 +3,67 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import Field, fields
+from importlib import import_module
 from typing import Any
 
 from tts_core import models
+from tts_core.models import Configs, Documents
 from tts_core.options import info, options_class
+from tts_core.text.rules import read_rules
 
 
-def describe(name: str) -> dict[str, Any]:
-    """Describe a model. name: of its spec.
+def describe(name: str, configs: Configs | None = None, documents: Documents | None = None) -> dict[str, Any]:
+    """Describe a model. name: of its spec.  configs, documents: of its parts, for values that its files set.
 
-    speakers: that a text may tag, as [S1].  needs_voice: it speaks only with a recording.  recordings: of
-    a voice at most, None for any number.  transcript: of a recording, "needed", "optional" or "unused".
+    letters: that it has learned, None for any.
+    speakers: that a text may tag, as [S1].  needs_voice: it speaks only with a recording.  recordings: of a
+    voice at most, None for any number.  transcript: of a recording, "needed", "optional" or "unused".
     """
     spec = models.model(name)
     return {
         "title": spec.title,
+        "letters": _letters((documents or {}).get(name, {})),
         "speakers": spec.speakers,
         "needs_voice": spec.needs_voice,
         "recordings": spec.references,
         "transcript": spec.transcript,
-        "options": [_option(field) for field in fields(options_class(name)) if info(field).flags],
+        "options": [
+            _option(field, _own(name, configs, field))
+            for field in fields(options_class(name))
+            if info(field).flags
+        ],
     }
 
 
-def _option(field: Field[Any]) -> dict[str, Any]:
+def _letters(documents: Mapping[str, str]) -> str | None:
+    """The letters of a model's alphabet, small and capital; None if it has none."""
+    alphabet = read_rules(documents).alphabet
+    if alphabet is None:
+        return None
+    both = {*alphabet.lower(), *alphabet.upper()}
+    return "".join(sorted(letter for letter in both if letter.isalpha() and letter in alphabet))
+
+
+def _own(name: str, configs: Configs | None, field: Field[Any]) -> Any:
+    """The value that a model's files or loop set for an option whose default is None; None if there is none."""
+    if field.default is not None:
+        return None
+    own = getattr((configs or {}).get(name), "sampling", None)
+    if name == "metavoice":
+        own = import_module("tts_core.metavoice.sampling").FirstStageSampling
+    value = getattr(own, field.name, None)
+    return (
+        value if isinstance(value, int | float) else 0 if own is not None and field.name == "top_k" else None
+    )
+
+
+def _option(field: Field[Any], own: Any) -> dict[str, Any]:
     """Describe an option; bounds that it lacks are left out.
 
-    default: None is the model's own value, also where a request gives null.  above: an exclusive lower bound.
+    default: None is the model's own value, also where a request gives null.
+    own: that value, if it has one.  above: an exclusive lower bound.
     unset: the value that means none.
     """
     known, kind = info(field), str(field.type)
@@ -39,6 +72,7 @@ def _option(field: Field[Any]) -> dict[str, Any]:
         "name": field.name,
         "type": next((each for each in types if kind.startswith(each)), "str"),
         "default": field.default,
+        "own": own,
         "help": known.help,
     }
     bounds = {"min": known.low, "max": known.high, "above": known.above}

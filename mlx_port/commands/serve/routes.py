@@ -54,7 +54,10 @@ async def list_models(request: Request) -> Response:
 async def describe_models(request: Request) -> Response:
     """GET /v1/audio/models, which Open WebUI asks: the models with their options, formats, limits."""
     service = service_of(request)
-    models = [{**_model(request, name), **describe(_kind(service, name))} for name in service.names]
+    models = []
+    for name in service.names:
+        source = service.engine.models[name]
+        models.append({**_model(request, name), **describe(source.model, source.configs, source.documents)})
     limits = service.settings.limits
     return JSONResponse(
         {

@@ -1,9 +1,10 @@
 // The script: a text field over a copy of its text in which every turn has its speaker's color. The copy sets the
 // height, and both scroll together.
 
-import { byId, element } from "./dom.js";
+import { byId, element, show } from "./dom.js";
 
 const TAG = /(\[S[12]\])/i;
+const WRONG_TAG = /\[\s*S\s*\d+\s*\]/gi;
 const DRAFT = "mlx-port script";
 const FIRST = {
   1: "Good morning. This is a voice from your own machine.",
@@ -22,10 +23,44 @@ export function colored(text) {
   });
 }
 
+/** Find what a model cannot speak: tags of speakers that it lacks, letters that it has not learned. */
+export function unspoken(text, { speakers, letters }) {
+  const known = (letter) => letters === null || letters.includes(letter) || letters.includes(plain(letter));
+  const found = [...text.matchAll(WRONG_TAG)]
+    .filter(([tag]) => speakers === 1 || !/^\[S[12]\]$/i.test(tag))
+    .map((match) => ({ start: match.index, stop: match.index + match[0].length }));
+  for (const match of text.matchAll(/\p{L}\p{M}*/gu)) {
+    if (!known(match[0])) found.push({ start: match.index, stop: match.index + match[0].length });
+  }
+  return found.sort((one, other) => one.start - other.start);
+}
+
+/** A letter without its accents. */
+const plain = (letter) => letter.normalize("NFD").replaceAll(/\p{M}/gu, "");
+
+/** Put the parts of spans that cannot be spoken into marks. */
+function marked(spans, wrong) {
+  let at = 0;
+  for (const span of spans) {
+    const text = span.textContent;
+    const parts = [];
+    let last = 0;
+    for (const { start, stop } of wrong) {
+      const [from, to] = [Math.max(start - at, last), Math.min(stop - at, text.length)];
+      if (from >= to) continue;
+      parts.push(text.slice(last, from), element("mark", {}, text.slice(from, to)));
+      last = to;
+    }
+    if (parts.length) span.replaceChildren(...parts, text.slice(last));
+    at += text.length;
+  }
+  return spans;
+}
+
 export class Editor {
   constructor() {
     [this.field, this.shown, this.count] = [byId("script"), byId("shown"), byId("count")];
-    this.most = Infinity;
+    [this.most, this.model] = [Infinity, { speakers: 2, letters: null }];
     this.field.value = sessionStorage.getItem(DRAFT) ?? "";
     this.field.addEventListener("input", () => this.refresh());
   }
@@ -34,9 +69,9 @@ export class Editor {
     return this.field.value;
   }
 
-  /** Fit a model: speakers that a text may tag, and most characters. */
-  fit(speakers, most) {
-    this.most = most;
+  /** Fit a model: speakers that a text may tag, letters that it has learned, and most characters. */
+  fit({ speakers, letters }, most) {
+    [this.most, this.model] = [most, { speakers, letters }];
     if (!this.text.trim()) this.field.value = FIRST[speakers];
     const wanted = speakers === 1 ? [] : ["[S1]", "[S2]"];
     const chips = [...wanted, "[pause:0.5]"].map((mark, place) => {
@@ -62,7 +97,11 @@ export class Editor {
 
   refresh() {
     sessionStorage.setItem(DRAFT, this.text);
-    this.shown.replaceChildren(...colored(this.text), "\n");
+    const wrong = unspoken(this.text, this.model);
+    this.shown.replaceChildren(...marked(colored(this.text), wrong), "\n");
+    const named = [...new Set(wrong.map(({ start, stop }) => this.text.slice(start, stop)))];
+    const more = named.length > 8 ? " and more" : "";
+    show(byId("unspoken"), named.length ? `Cannot be spoken: ${named.slice(0, 8).join(" ")}${more}` : "");
     const length = [...this.text].length;
     this.count.textContent = `${length} of ${this.most} characters`;
     this.count.classList.toggle("over", length > this.most);

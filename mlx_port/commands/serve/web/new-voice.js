@@ -3,6 +3,7 @@
 import { ask } from "./api.js";
 import { byId, clock, element, show } from "./dom.js";
 import { record } from "./recorder.js";
+import { worded } from "./words.js";
 
 const NEEDS = {
   needed: "A transcript, word for word, is needed.",
@@ -68,7 +69,7 @@ export class NewVoice extends EventTarget {
       const name = byId("voice-name").value;
       this.dispatchEvent(new CustomEvent("added", { detail: { name, form } }));
     } catch (error) {
-      show(this.error, error.message);
+      show(this.error, worded(error));
     } finally {
       byId("voice-save").disabled = false;
     }

@@ -2,7 +2,7 @@
 
 import { byId, element } from "./dom.js";
 
-const OWN = "model’s own";
+const NONE = { seed: "automatic", max_seconds: "no limit" }; // where a model has no value of its own
 
 export class Options {
   constructor() {
@@ -76,12 +76,11 @@ function control(option, id) {
   const number = option.type !== "str";
   const isText = !number || option.choices || (option.max ?? 0) > Number.MAX_SAFE_INTEGER;
   const field = element("input", { id, type: isText ? "text" : "number", autocomplete: "off" });
-  field.placeholder = typeof option.default === "number" ? String(option.default) : (option.default ?? OWN);
+  field.placeholder = String(option.default ?? option.own ?? NONE[option.name] ?? "none");
   if (isText && number) {
     field.inputMode = "decimal";
     const digits = option.type === "int" ? "\\d+" : "\\d*\\.?\\d+";
     field.pattern = [...(option.choices ?? []), digits].join("|");
-    if (option.name === "seed") field.placeholder = "automatic";
   }
   if (!isText) {
     field.step = option.type === "int" ? "1" : "any";
@@ -93,7 +92,7 @@ function control(option, id) {
 }
 
 function choice(id, values, chosen) {
-  const shown = values.map((value) => element("option", { value, selected: value === chosen }, value || OWN));
+  const shown = values.map((value) => element("option", { value, selected: value === chosen }, value || "automatic"));
   return element("select", { id }, ...shown);
 }
 

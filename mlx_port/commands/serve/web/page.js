@@ -2,6 +2,7 @@
 
 import { ApiError, askJson } from "./api.js";
 import { Code } from "./code.js";
+import { worded } from "./words.js";
 import { byId, element, icon, show } from "./dom.js";
 import { saveCaptions, saveSound } from "./download.js";
 import { Editor } from "./editor.js";
@@ -25,11 +26,12 @@ let heard = null; // its sound: as it arrives, then joined from the kept takes
 let cues = null; // times of the pieces in it
 let selected = null; // seconds of the piece that plays
 let stopping = null; // an AbortController while something is spoken
+let waiting = null; // the place of a piece that is spoken again after that
 
 const model = () => server.models.find((each) => each.id === byId("model").value);
 const message = (text) => (status.textContent = text);
 const failed = (error) => {
-  show(byId("error"), error.message);
+  show(byId("error"), worded(error));
   if (!(error instanceof ApiError)) return;
   if (error.param === "input") editor.field.focus();
   else options.mark(error.param);
@@ -37,14 +39,13 @@ const failed = (error) => {
 
 function fitModel() {
   const chosen = model();
-  editor.fit(chosen.speakers, server.limits.input);
+  editor.fit(chosen, server.limits.input);
   options.fit(chosen.options);
   voices.fit(chosen);
   newVoice.fit(chosen, server.limits);
 }
 
 async function start() {
-  byId("options-card").open = matchMedia("(min-width: 60rem)").matches;
   try {
     server = await askJson("v1/audio/models");
     byId("model").replaceChildren(
@@ -84,6 +85,7 @@ async function run(body, onEvent, finished) {
       message("");
       failed(error);
     } else message(latest ? `Stopped after ${latest.seconds.toFixed(1)} s.` : "Stopped.");
+    waiting = null;
     latest = onEvent === heardSpeech ? latest : null;
   }
   stopping = null;
@@ -109,7 +111,7 @@ function busy(yes) {
   byId("progress").removeAttribute("value");
   byId("made").textContent = "";
   byId("progress").hidden = byId("made").hidden = !yes;
-  if (speech) list.show(speech, cues, yes);
+  if (speech) list.show(speech, cues, waiting);
   ready();
 }
 
@@ -129,7 +131,7 @@ function heardSpeech(arriving, event) {
     ready();
     player.play(heard);
   }
-  if (event.type === "speech.audio.piece") list.show(speech, cues, true);
+  if (event.type === "speech.audio.piece") list.show(speech, cues, waiting);
   waveform.show(heard, speech.expected, marks());
 }
 
@@ -144,6 +146,15 @@ async function speakScript() {
   }
   const made = await run(body, heardSpeech, ({ seconds }) => `${seconds.toFixed(1)} s of speech.`);
   if (made) join();
+  speakWaiting();
+}
+
+/** Speak the piece that waits, if any. */
+function speakWaiting() {
+  if (waiting === null) return;
+  const place = waiting;
+  waiting = null;
+  speakAgain({ place });
 }
 
 /** The request of a speech, with the seed that it had. */
@@ -152,7 +163,11 @@ function withSeed({ body, seed }) {
 }
 
 async function speakAgain({ place }) {
-  if (stopping) return;
+  if (stopping) {
+    waiting = waiting === place ? null : place;
+    message(waiting === null ? "" : `Piece ${place + 1} waits until this speech ends.`);
+    return list.show(speech, cues, waiting);
+  }
   player.stop();
   const piece = speech.pieces[place];
   const seed = crypto.getRandomValues(new Uint32Array(1))[0];
@@ -160,10 +175,11 @@ async function speakAgain({ place }) {
   const made = await run(body, () => {}, () => `Piece ${place + 1} has a new take. Keep the one that you like.`);
   if (!made) return;
   speech.add(piece, made);
-  list.show(speech, cues, false);
+  list.show(speech, cues, waiting);
   playTake({ place, number: piece.takes.length - 1 });
   const asked = withSeed(speech);
   code.show((format) => ofPiece(asked, place, seed, format));
+  speakWaiting();
 }
 
 function playTake({ place, number }) {
@@ -194,7 +210,7 @@ function join() {
   if (player.sound === was) player.sound = heard;
   if (!player.playing) player.rested = 0;
   waveform.show(heard, speech.expected, marks());
-  list.show(speech, cues, stopping !== null);
+  list.show(speech, cues, waiting);
   explain();
   ready();
   follow();

@@ -9,15 +9,15 @@ export class PieceList extends EventTarget {
     [this.card, this.list] = [byId("pieces-card"), byId("pieces")];
   }
 
-  /** Show the pieces of a speech. busy: nothing can be spoken now. */
-  show(speech, cues, busy) {
+  /** Show the pieces of a speech. waiting: the place of one that will be spoken again, or null. */
+  show(speech, cues, waiting) {
     const focused = this.list.contains(document.activeElement) ? document.activeElement.id : "";
     this.card.hidden = speech.pieces.length === 0;
-    this.list.replaceChildren(...speech.pieces.map((piece, place) => this.item(piece, place, cues, busy)));
+    this.list.replaceChildren(...speech.pieces.map((piece, place) => this.item(piece, place, cues, waiting)));
     if (focused) byId(focused)?.focus({ preventScroll: true });
   }
 
-  item(piece, place, cues, busy) {
+  item(piece, place, cues, waiting) {
     const { start, end } = cues?.[place] ?? piece;
     const times = element("span", { className: "times" }, `${clock(start, 1)} – ${clock(end, 1)}`);
     const text = element("p", { className: "text" }, ...colored(piece.text));
@@ -28,12 +28,12 @@ export class PieceList extends EventTarget {
         type: "button",
         className: "quiet",
         disabled: piece.again === null,
-        "aria-disabled": busy,
+        "aria-pressed": waiting === place,
         title: piece.again === null ? "Only the whole text keeps this voice; add a recording." : "",
         onclick: () => this.tell("again", { place }),
       },
       icon("again"),
-      "Speak again",
+      waiting === place ? "Waits…" : "Speak again",
       element("span", { className: "hidden" }, ` piece ${place + 1}`),
     );
     const takes = piece.takes.map((take, number) => this.take(piece, place, take, number));
