@@ -223,7 +223,7 @@ def test_missing_codec_is_called_dac_and_looked_for_on_the_hub(monkeypatch, tmp_
         return str(shutil.copytree(DAC_HF, tmp_path / "snapshots/abc", dirs_exist_ok=True))
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    opened = open_published(V_0626_HF)
+    opened = open_published(alone(tmp_path))
     assert asked == [("descript/dac_44khz", False)]
     assert (opened.parts["dac"].origin.repository, opened.parts["dac"].origin.commit) == (
         "descript/dac_44khz",
@@ -231,8 +231,34 @@ def test_missing_codec_is_called_dac_and_looked_for_on_the_hub(monkeypatch, tmp_
     )
 
 
-def test_missing_codec_offline():
-    for said in (fails(NotFoundError, V_0626_HF), fails(NotFoundError, V_0626_HF, offline=True)):
+def alone(folder):
+    """Dia in a folder with nothing beside it."""
+    return shutil.copytree(V_0626_HF, folder / "alone" / "dia")
+
+
+def test_a_codec_beside_the_model_is_found(tmp_path):
+    """Not in a converted folder; its fault, and that of other folders, is only that it is not used."""
+    dia = alone(tmp_path)
+    (dia.parent / "broken").mkdir()
+    (dia.parent / "broken" / "model.safetensors").write_bytes(b"x")
+    shutil.copytree(DAC_HF, dia.parent / "codec")
+    opened = open_published(dia, offline=True)
+    assert opened.parts["dac"].origin.path == dia.parent / "codec"
+    assert opened.ignored == {}
+    (dia.parent / "codec" / "conversion.json").write_text("{}")
+    assert "missing: weights of DAC (the codec)" in fails(NotFoundError, dia, offline=True)
+
+
+def test_messages_of_missing_parts_do_not_nest(tmp_path):
+    said = fails(NotFoundError, alone(tmp_path), offline=True)
+    assert "(--" not in said
+    assert said.count("--codec") == 1
+    assert "; descript/dac_44khz is not in the hub's cache" in said
+
+
+def test_missing_codec_offline(tmp_path):
+    dia = alone(tmp_path)
+    for said in (fails(NotFoundError, dia), fails(NotFoundError, dia, offline=True)):
         assert "missing: weights of DAC (the codec)" in said
         assert "descript/dac_44khz" in said
 

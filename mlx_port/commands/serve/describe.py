@@ -47,7 +47,7 @@ def _letters(documents: Mapping[str, str]) -> str | None:
 
 
 def _own(name: str, configs: Configs | None, field: Field[Any]) -> Any:
-    """The value that a model's files or loop set for an option whose default is None; None if there is none."""
+    """The value that a model sets by itself where an option's default is None; None if it has none."""
     if field.default is not None:
         return None
     own = getattr((configs or {}).get(name), "sampling", None)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 @click.option("--config", metavar="FILE", help="As given to convert-weights.")
 @click.option("--revision", metavar="REV", help="Branch, tag or commit of hub ids in SRC.")
 @click.option("--offline", is_flag=True, help="Use the hub's cache only; download nothing.")
+@click.option("--verbose", is_flag=True, help="Print a line for each layer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--html", "page", metavar="FILE", help="Also write an HTML page with plots.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
@@ -73,6 +74,7 @@ def _run(
     config: str | None,
     revision: str | None,
     offline: bool,
+    verbose: bool,
     as_json: bool,
     page: str | None,
 ) -> bool:
@@ -85,6 +87,7 @@ def _run(
     from mlx_port.commands.verify import run
     from mlx_port.commands.verify.report import Report
     from tts_core import models
+    from tts_core.printable import json_text, lines
 
     converted = _converted(destination)
     parts = list(converted.parts)
@@ -109,7 +112,10 @@ def _run(
         run.verify(published, converted, reference, port, report, progress=progress)
     report.seconds_taken = time.perf_counter() - started
     report.peak_memory_bytes = _peak_bytes()
-    _write(report, as_json, page)
+    shown = report.details() if verbose else report.text()
+    click.echo(json_text(report.to_dict()) if as_json else lines(shown))
+    if page is not None:
+        _write_page(report, page)
     _note_in_card(report, destination)
     return report.passed
 
@@ -272,13 +278,9 @@ def _peak_bytes() -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def _write(report: Report, as_json: bool, page: str | None) -> None:
-    from tts_core.printable import json_text, lines
+def _write_page(report: Report, page: str) -> None:
+    from pathlib import Path
 
-    click.echo(json_text(report.to_dict()) if as_json else lines(report.text()))
-    if page is not None:
-        from pathlib import Path
+    from mlx_port.commands.verify import html
 
-        from mlx_port.commands.verify import html
-
-        Path(page).write_text(html.page(report), "utf-8")
+    Path(page).write_text(html.page(report), "utf-8")

@@ -169,8 +169,32 @@ class Report:
         ]
 
     def text(self) -> str:
-        """Format for a terminal."""
+        """Format the verdict for a terminal: what was checked, and what the verdict does not cover."""
+        return "\n".join(map(one_line, self._short()))
+
+    def details(self) -> str:
+        """Format everything for a terminal, with a line for each layer."""
         return "\n".join(map(one_line, self._lines()))
+
+    def _short(self) -> Iterator[str]:
+        yield f"{self.source} -> {self.destination} ({self.stored_as}); --verbose prints every layer"
+        yield from map(_part_line, self.parts())
+        for part, loss in self.losses.items():
+            yield from wrap(
+                f"Not covered by the verdict, {part}: what {self.stored_as} costs. "
+                f"The likeliest code stays the same at {100 * loss.agreement:.0f} % of "
+                f"{counted(loss.codes, 'place')}; others may sound as good. Listen, or measure with mlx-port judge; "
+                "more bits keep more.",
+                WIDTH,
+            )
+        yield from (f"FAIL {line}" for line in self.failures())
+        if self.passed:
+            tensors = sum(one.tensors for one in self.tensors)
+            layers = counted(sum(row.judged for row in self.rows), "layer")
+            yield (
+                f"PASS: {layers} of MLX within the bound of PyTorch on the same numbers, "
+                f"{counted(tensors, 'tensor')} as converted from the source"
+            )
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.source} -> {self.destination} ({self.stored_as})"

@@ -62,7 +62,9 @@ def verify(capsys) -> Callable[..., SimpleNamespace]:
 
     def run(name: str, destination: Path, *flags: str) -> SimpleNamespace:
         dia, codec = SOURCES[name]
-        code = cli.run(["verify", str(dia), str(destination), "--codec", str(codec), *QUICK, *flags])
+        code = cli.run(
+            ["verify", str(dia), str(destination), "--codec", str(codec), *QUICK, "--verbose", *flags]
+        )
         out, err = capsys.readouterr()
         return SimpleNamespace(code=code, out=out, err=err)
 

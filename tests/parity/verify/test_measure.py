@@ -180,7 +180,33 @@ def test_an_empty_report_can_be_written():
     report = Report("a", "b", "float32", None, 2, 0.1, 0)
     assert report.exact
     assert report.to_dict()["passed"]
-    assert report.text().endswith("PASS: 0 layers within the bound, 0 tensors")
+    assert report.details().endswith("PASS: 0 layers within the bound, 0 tensors")
+
+
+def test_the_short_text_says_what_its_verdict_covers():
+    """Layers and tensors; not what quantization costs, which is told beside it."""
+    how = {"mode": "affine", "bits": 4, "group_size": 64}
+    report = Report("a", "b", "float32", how, 2, 0.1, 0)
+    report.rows.append(row(np.ones(3), np.ones(3), np.ones(3)))
+    report.tensors.append(TensorClass("norms", 1, 3, math.inf, 0.0))
+    before = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))[None, :, None]
+    after = np.log(np.array([[0.25, 0.5, 0.25], [0.1, 0.8, 0.1]]))[None, :, None]
+    report.losses["dia"] = teacher_forced(before, after, np.array([[1], [-1]]))
+    first, *middle, last = report.text().splitlines()
+    assert first == "a -> b (affine 4 bits, groups of 64, the rest float32); --verbose prints every layer"
+    said = " ".join(middle)
+    assert "Not covered by the verdict, dia: what affine 4 bits" in said
+    assert "The likeliest code stays the same at 50 % of 2 places" in said
+    assert last == (
+        "PASS: 1 layer of MLX within the bound of PyTorch on the same numbers, "
+        "1 tensor as converted from the source"
+    )
+    assert "norms" not in report.text()
+    report.changed.append("model.safetensors")
+    assert (
+        report.text().splitlines()[-1]
+        == "FAIL model.safetensors: changed since the conversion, by its sha256"
+    )
 
 
 def test_a_single_layer_and_tensor_are_no_plurals():
@@ -189,7 +215,7 @@ def test_a_single_layer_and_tensor_are_no_plurals():
     report.rows.append(row(np.ones(3), np.ones(3), np.ones(3)))
     report.tensors.append(TensorClass("norms", 1, 3, math.inf, 0.0))
     report.seconds_taken, report.peak_memory_bytes = 1.0, 1
-    text = report.text()
+    text = report.details()
     assert "norms: 1 tensor, 3 numbers, exact" in text
     assert "dia: 1 layer against the bound" in text
     assert text.endswith("PASS: 1 layer within the bound, 1 tensor")

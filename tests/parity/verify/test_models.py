@@ -73,7 +73,7 @@ def verify(origin, capsys) -> Callable[..., SimpleNamespace]:
     """Run the command in this process; return its exit code, and its report or output."""
 
     def run(model: str, destination: Path, *flags: str) -> SimpleNamespace:
-        code = cli.run(["verify", *map(str, origin(model)), str(destination), *QUICK, *flags])
+        code = cli.run(["verify", *map(str, origin(model)), str(destination), *QUICK, "--verbose", *flags])
         out, err = capsys.readouterr()
         return SimpleNamespace(code=code, out=out, err=err)
 
