@@ -163,7 +163,6 @@ def test_cross_rope_override(tmp_path):
         (["--hf-path", "./no/such/dir"], 3, "--hf-path: no/such/dir is not there"),
         (["--hf-path", "no-such-dir"], 3, "no-such-dir is not there"),
         (["--hf-path", V_0626_HF, "--codec", "./dac"], 3, "--codec: dac is not there"),
-        (["--hf-path", V_0626_HF, "--offline"], 3, "DAC (the codec)"),
         (["--hf-path", "someone/model"], 3, "--hf-path: someone/model is not in the hub's cache"),
         (
             ["--hf-path", "x", "--dtype", "float64"],

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from converters import search
 from converters.card import card_of
 from converters.convert import convert, outline
 from converters.files.pickles import TorchCheckpoint
@@ -154,6 +155,7 @@ def test_flags_of_another_model(tmp_path):
 @pytest.mark.parametrize(("model", "kind"), [(model, kind) for model in MODELS for kind in SOURCES[model]])
 def test_a_missing_part_is_named(monkeypatch, model, kind):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    monkeypatch.setattr(search, "_beside", lambda places: [])  # tests keep all parts side by side
     found = fails(NotFoundError, without(model, kind))
     assert f"missing: weights of {models.network(kind).title}" in found
     assert ("--codec" in found) == (kind == "encodec")
@@ -183,6 +185,7 @@ def offline(*_: Any, **__: Any) -> str:
 def test_codec_and_vocoder_are_fetched_where_nothing_else_is_missing(
     monkeypatch, tmp_path, model, kind, repository
 ):
+    monkeypatch.setattr(search, "_beside", lambda places: [])  # tests keep all parts side by side
     asked = []
 
     def snapshot_download(wanted: str, *, allow_patterns: list[str], **_: Any) -> str:

@@ -105,12 +105,13 @@ def _serve(service: Service) -> int:
         nonlocal told
         if engine.ready and not told:
             told = True
+            url = page_url(settings.access.host, server.servers[0].sockets[0].getsockname()[1])
+            _LOG.info("page and API: listening on %s", one_line(url))
             if server.beside is not None:
                 _LOG.info("wyoming: listening on %s", one_line("tcp://{}:{}".format(*server.beside.address)))
             _LOG.info("ready: %s", one_line(", ".join(service.names)))
             if settings.open_page:
-                port = server.servers[0].sockets[0].getsockname()[1]
-                open_page(page_url(settings.access.host, port))
+                open_page(url)
         if engine.error is not None:
             server.should_exit = True
 

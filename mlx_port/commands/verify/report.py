@@ -183,8 +183,8 @@ class Report:
             yield from wrap(
                 f"Not covered by the verdict, {part}: what {self.stored_as} costs. "
                 f"The likeliest code stays the same at {100 * loss.agreement:.0f} % of "
-                f"{counted(loss.codes, 'place')}; others may sound as good. Listen, or measure with mlx-port judge; "
-                "more bits keep more.",
+                f"{counted(loss.codes, 'place')}; others may sound as good. Listen, or measure with mlx-port "
+                "judge; more bits keep more.",
                 WIDTH,
             )
         yield from (f"FAIL {line}" for line in self.failures())

@@ -94,7 +94,7 @@ def test_what_is_not_there(capsys):
 
 
 def test_a_missing_codec_is_called_by_its_name(capsys):
-    refused(capsys, 3, "DAC (the codec)", "--hf-path", DIA)
+    refused(capsys, 3, "DAC (the codec)", "--hf-path", copy("dia"))
 
 
 def test_no_arguments(capsys):
