@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.tiny.dia2 import dia2_config
 from tests.tts_core.dia2.test_request import ask
-from tts_core.dia2.recordings import spread
+from tts_core.dia2.recordings import longest_prefix, spread
 from tts_core.errors import UsageError
 from tts_core.prompt import Prompt, Reference, Word
 
@@ -46,6 +47,24 @@ def test_words_without_times_are_spread_and_the_caller_is_told():
         "may follow it less closely",
     )
     assert ask(prompt=prompt(heard())).notes == ()
+
+
+def test_a_transcript_may_begin_with_a_small_tag():
+    [recording] = ask(prompt=prompt(heard((), "[s1] Hello there."))).recordings
+    assert [word.text for word in recording.words] == ["Hello", "there."]
+
+
+def test_recordings_may_take_half_of_the_context():
+    """To the frame."""
+    most = longest_prefix(dia2_config())
+    for frames, fits in ((most, True), (most + 1, False)):
+        codes = np.zeros((6, frames), np.int64)
+        given = prompt(heard(audio=None, codes=codes, words=(Word("Hi.", 0.0),)))
+        if fits:
+            assert ask(prompt=given).recordings[0].frames == frames
+        else:
+            with pytest.raises(UsageError, match="of recordings; the model takes"):
+                ask(prompt=given)
 
 
 def test_codes_are_recordings_too():

@@ -39,6 +39,14 @@ def test_more_errors_than_words_are_a_rate_above_one(tmp_path: Path, monkeypatch
     assert found.figures["wer"] == 3
 
 
+def test_a_text_without_words_has_a_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tag and a pause only: every word that is heard is wrong."""
+    monkeypatch.setattr(judging, "recognizer", lambda whisper: Recognizer("ears", lambda samples: ["yes"]))
+    write_audio(tmp_path / "a.wav", np.full(16000, 0.1, np.float32), 16000)
+    [found] = judged([Row("a", tmp_path / "a.wav", "[S1] [pause:1] ...")], [measures()["words"].build()])
+    assert (found.error, found.figures["words"], found.figures["wer"]) == (None, 0, 1.0)
+
+
 def test_quality_is_of_samples_within_full_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ear:
         def __init__(self, path: Path):

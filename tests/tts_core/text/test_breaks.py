@@ -94,6 +94,7 @@ def test_spoken_as_written(text: str) -> None:
         ("A [pause:-1]", "[pause] at character 3 has no length"),
         ("A [pause:²]", "[pause] at character 3 has no length"),
         ("A [pause:1e3]", "[pause] at character 3 has no length"),
+        ("A [pause:600.01]", "[pause] at character 3 is 600.01 s long; a pause is 600 s at most"),
         (f"A [pause:{'9' * 5000}]", "[pause] at character 3 is inf s long; a pause is 600 s at most"),
     ],
 )
@@ -102,6 +103,10 @@ def test_refused(text: str, message: str) -> None:
         read("text", text)
     assert str(caught.value).startswith(f"text: {message}")
     assert len(str(caught.value)) < 200
+
+
+def test_the_longest_pause() -> None:
+    assert read("text", "A [pause:600] b").silences == (0, 600, 0)
 
 
 def test_a_speakers_tag_goes_to_the_next_part() -> None:

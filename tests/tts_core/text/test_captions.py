@@ -147,12 +147,12 @@ def test_a_word_ends_where_the_next_begins() -> None:
     assert Cue("Hello.", 1.0, 3.0).timed() == ()
 
 
-@pytest.mark.parametrize("name", ["a.srt", "a.VTT"])
+@pytest.mark.parametrize("name", ["a.srt", "a.SRT", "a.vtt", "a.VTT"])
 def test_files(tmp_path: Path, name: str) -> None:
     captions = Captions((Cue("Grüß Gott.", 0, 1),))
     captions.save(tmp_path / name)
     written = (tmp_path / name).read_bytes().decode()
-    assert written == (captions.srt() if name == "a.srt" else captions.vtt())
+    assert written == (captions.srt() if name in ("a.srt", "a.SRT") else captions.vtt())
 
 
 def test_refused(tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ SAID = {
     # times
     "at 3:05": "at three oh five",
     "7:00 or 07:30": "seven o'clock or seven thirty",
+    "12:00 or 13:00": "twelve o'clock or thirteen hundred",
     "15:30, 14:00, 00:00, 0:15": "fifteen thirty, fourteen hundred, midnight, zero fifteen",
     "3:05 pm, 12:00 AM": "three oh five p m, twelve a m",
     "5pm and 11 a.m.": "five p m and eleven a m.",

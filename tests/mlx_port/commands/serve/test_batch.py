@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
@@ -32,6 +33,15 @@ def test_items_keep_their_order_and_have_their_own_errors(server: Served) -> Non
     for place in (1, 3):
         assert set(found[place]) == {"index", "error"}
         assert found[place]["error"]["message"] == "talker: choked"
+
+
+def test_a_batch_larger_than_the_queue_is_refused_for_good(tmp_path: Path) -> None:
+    """400 with the limit, not 429: it would not fit later, either."""
+    with served(tmp_path / "voices", settings=Settings(max_queue=2)) as server:
+        response = server.post(PATH, items=[{"input": "one"}] * 3)
+        assert response.status_code == 400
+        assert error_of(response)["message"].startswith("items: give a list of 1 to 2 bodies")
+        assert len(server.post(PATH, items=[{"input": "one"}] * 2).json()["items"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,20 @@ def test_both_formats(server: Served) -> None:
 
 
 ONE = {"text": "a", "start": 0, "end": 1}
+
+
+def test_times_below_a_hundred_hours(server: Served) -> None:
+    """Two digits of hours are all that the formats have."""
+    last = {"text": "a", "start": 359_999.5, "end": 359_999.9}
+    assert "99:59:59,500 --> 99:59:59,900" in server.post(PATH, format="srt", cues=[last]).text
+    for field in ("start", "end"):
+        late = {"text": "a", "start": 359_999, "end": 360_000} | (
+            {"start": 360_000} if field == "start" else {}
+        )
+        response = server.post(PATH, format="srt", cues=[late])
+        assert (response.status_code, error_of(response)["param"]) == (400, "cues[0]")
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"cues": [ONE]}, "format"),
     ({"format": "ass", "cues": [ONE]}, "format"),

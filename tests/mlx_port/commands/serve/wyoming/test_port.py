@@ -277,3 +277,18 @@ def test_a_flood_of_events(server: Served) -> None:
     started = time.perf_counter()
     assert asked(server, flood) is not None
     assert time.perf_counter() - started < SOON
+
+
+def test_a_client_may_listen_longer_than_it_may_be_idle(tmp_path: Path) -> None:
+    """It sends nothing while a speech goes on, for several times `idle_seconds`."""
+    gate = threading.Semaphore(0)
+    settings = Settings(limits=Limits(idle_seconds=0.05))
+    with wyoming_server(tmp_path / "voices", Talk(gate=gate), settings) as server:
+
+        async def listen(client: AsyncTcpClient) -> list[Event]:
+            await client.write_event(Synthesize(text="one two").event())
+            await asyncio.sleep(0.3)
+            gate.release(2)
+            return await until_type(client, "audio-stop")
+
+        assert asked(server, listen)[-1].type == "audio-stop"

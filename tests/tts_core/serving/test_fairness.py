@@ -1,0 +1,103 @@
+"""The engine's bookkeeping: who spoke last, whose promises count, and when the thread may sleep."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.tts_core.serving.talkers import Chorus, Said
+from tests.tts_core.serving.test_engine import SOON, Singing, engine, until
+
+
+def test_speaking_counts_as_use() -> None:
+    """The model that spoke last stays, though it was loaded first."""
+    loaded: list[Singing] = []
+    sources = {name: Singing(most=2, loaded=loaded) for name in "abc"}
+    with engine(sources) as speaking:
+        until(lambda: loaded == [sources["b"], sources["a"]])
+        assert len(list(speaking.submit("b", "one"))) == 1
+        assert len(list(speaking.submit("c", "two"))) == 1
+        assert loaded == [sources["b"], sources["c"]]
+
+
+def test_a_model_is_not_unloaded_right_after_it_spoke(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle time begins with the last step, not with the load."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    gate, source = threading.Semaphore(0), Singing()
+    source.gate = gate
+    with engine(source, idle_unload=10.0) as speaking:
+        speech = speaking.submit("song", "one two")
+        now[0] = 9.0
+        gate.release(2)
+        assert len(list(speech)) == 2
+        now[0] = 18.0
+        speaking._wake()
+        assert len(list(_again(speaking, gate))) == 1
+        now[0] = 28.5
+        speaking._wake()
+        until(lambda: source.loaded == [])
+    assert source.log.count("load") == 1
+
+
+def _again(speaking: Any, gate: threading.Semaphore) -> Any:
+    gate.release()
+    return speaking.submit("song", "three")
+
+
+class Promising(Chorus):
+    """A batch whose running requests will each need `each` bytes more; it notes what others promised."""
+
+    def __init__(self, *given: Any, each: int, seen: list[int]):
+        super().__init__(*given)
+        self.each, self.seen = each, seen
+
+    @property
+    def promised(self) -> int:  # type: ignore[override]
+        return self.each * self.running
+
+    def fits(self, request: Said, *, promised: int = 0) -> bool:
+        self.seen.append(promised)
+        return super().fits(request, promised=promised)
+
+
+class Promises(Singing):
+    """A source of such batches."""
+
+    def __init__(self, each: int, gate: threading.Semaphore):
+        super().__init__(gate=gate)
+        self.each, self.seen = each, list[int]()
+
+    def load(self) -> Any:
+        made = super().load()
+        made.session = lambda places: Promising(places, self.log, self.gate, each=self.each, seen=self.seen)
+        return made
+
+
+def test_only_other_models_promises_count() -> None:
+    """A batch knows its own requests; counted twice they would keep others out."""
+    gate = threading.Semaphore(0)
+    sources = {"a": Promises(3, gate), "b": Promises(5, gate)}
+    with engine(sources, places=4) as speaking:
+        speeches = [speaking.submit(name, "one two three") for name in "ab"]
+        until(lambda: all(speech.state == "speaking" for speech in speeches))
+        speeches.append(speaking.submit("a", "four"))
+        gate.release(99)
+        for speech in speeches:
+            assert len(list(speech)) in (1, 3)
+    assert sources["a"].seen == [0, 5]
+    assert sources["b"].seen == [3]
+
+
+def test_the_thread_sleeps_while_text_is_awaited() -> None:
+    """A model that waits for text is not idle: nothing is due, however long it takes."""
+    with engine(Singing(), idle_unload=0.01) as speaking:
+        speech = speaking.submit("song", "one two", more=True)
+        assert speech.get(SOON) is not None
+        time.sleep(0.02)
+        assert speaking._patience() is None
+        speech.end()
+        assert len(list(speech)) == 1
