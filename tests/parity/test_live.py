@@ -1,5 +1,6 @@
 """Text that arrives in pieces, with every model on both sides, alone and in a running batch."""
 
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,7 @@ from tts_core.options import options_class
 from tts_core.results import join
 from tts_core.serving.live_session import LiveRequest, LiveSession
 from tts_core.serving.session import Part
+from tts_core.text.rules import FILE, NO_RULES
 
 FIRST, SECOND = "The inn is near the hide.", "Then it thins out again."
 LETTERS = [*FIRST, *f" {SECOND}"]
@@ -66,7 +68,9 @@ def test_a_running_batch_speaks_it_too(model: str, side: str) -> None:
     whole = join(list(pipeline.stream(LETTERS, prompt=prompt, **given)))
     session = LiveSession(pipeline.session(2))
     chosen = options_class(model)(**given)
-    chain = Chain(pipeline.request, chosen, import_module(f"tts_core.{model}.request").VOICES(prompt))
+    documents = {"dia": {FILE: json.dumps(getattr(pipeline, "rules", NO_RULES).to_dict())}}
+    voices = import_module(f"tts_core.{model}.request").voices(documents, prompt)
+    chain = Chain(pipeline.request, chosen, voices)
     key = session.join(LiveRequest(chain, chain.next(FIRST)), more=True)
     session.join(session.rehearsal())
     session.feed(key, SECOND)

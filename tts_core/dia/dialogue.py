@@ -24,9 +24,12 @@ _TAG = re.compile(r"\s*\[([Ss][12])\]")
 
 
 class Dialogue:
-    """The voices of Dia; it follows tts_core.live.voices.Voices. Raises UsageError for bare codes."""
+    """The voices of Dia; it follows tts_core.live.voices.Voices.
 
-    def __init__(self, prompt: PromptLike):
+    shortest_anchor: as in TextRules. Raises UsageError for bare codes.
+    """
+
+    def __init__(self, prompt: PromptLike, shortest_anchor: int = 0):
         if prompt is not None and not isinstance(prompt, Prompt):
             raise UsageError(
                 "prompt: codes without a transcript continue one text; give Prompt.of(codes=..., text=...)"
@@ -35,7 +38,7 @@ class Dialogue:
         self._codes: list[np.ndarray] = []
         self._said: list[str] = []
         self._speaker: str | None = None  # of the last words
-        self._piece = ""
+        self._piece, self._shortest = "", shortest_anchor
 
     def next(self, text: str) -> tuple[str, PromptLike]:
         """As in Voices. A piece that goes on with its prompt's last speaker has no tag, any other has one."""
@@ -58,6 +61,8 @@ class Dialogue:
             self._said.append(self._piece)
 
     def _is_needed(self, piece: str) -> bool:
+        if characters(piece) < self._shortest:
+            return False
         heard = [*(str(one.text) for one in self._given), *self._said]
         if not heard:
             return True

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from tts_core.dia.grid import DelayGrid
+from tts_core.dia.pieces import characters
 from tts_core.dia.request import Batch, Request
 from tts_core.dia.text import prepare, tokenize, turns
 from tts_core.dia.voice import Voice
@@ -65,8 +66,12 @@ class Script:
             yield [place for place in left if self.spoken.keys() >= {*pieces[place].anchors}][:most]
 
     def prompt(self, place: int) -> Prompt | None:
-        """Build the prompt that a piece continues: the reference and its anchors, empty ones left out."""
-        anchors = [self.spoken[anchor] for anchor in self.request.pieces[place].anchors]
+        """Build the prompt that a piece continues: the reference and its anchors, without those that are
+        empty or too short.
+        """
+        least = self.request.shortest_anchor
+        known = [anchor for anchor in self.request.pieces[place].anchors if self._length(anchor) >= least]
+        anchors = [self.spoken[anchor] for anchor in known]
         parts = [(one.codes, one.text) for one in anchors if one.codes.shape[1]]
         voice = self.request.voice
         if voice is not None:
@@ -76,6 +81,9 @@ class Script:
             return None
         codes, texts = zip(*parts, strict=True)
         return Prompt.of(codes=np.concatenate(codes, axis=1), text=" ".join(texts))
+
+    def _length(self, place: int) -> int:
+        return characters(self.request.pieces[place].spoken)
 
     def text(self, place: int, prompt: Prompt | None) -> str:
         """Return the text of a piece as it is read after its prompt.

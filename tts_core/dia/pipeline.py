@@ -18,13 +18,13 @@ import numpy as np
 from tts_core.audio.delivery import Delivery
 from tts_core.codecs.dac import check_fits, decode_lookahead
 from tts_core.codecs.dac_calls import Passage, whole_cuts
+from tts_core.dia.dialogue import Dialogue
 from tts_core.dia.engine import Engine
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.long_text import SIDE_BY_SIDE, Script
 from tts_core.dia.memory import Job, check_running, fitting_batch
 from tts_core.dia.options import DiaChanges, DiaOptions
 from tts_core.dia.request import (
-    VOICES,
     Batch,
     Request,
     check_prompts,
@@ -106,7 +106,8 @@ class DiaPipeline:
         """
         asked = changed(options or DiaOptions(), changes)
         if not isinstance(text, str):
-            return stream(self, text, asked, VOICES(prompt), progress=progress, cancel=cancel)
+            voices = Dialogue(prompt, self.rules.shortest_anchor)
+            return stream(self, text, asked, voices, progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
     def request(self, text: str, options: DiaOptions, prompt: PromptLike = None) -> Request:

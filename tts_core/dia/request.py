@@ -32,7 +32,6 @@ from tts_core.text.duration import longest_frames
 from tts_core.text.rules import NO_RULES, TextRules, read_rules
 
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")  # the id of padding, and characters that UTF-8 cannot encode
-VOICES = Dialogue  # of a text that arrives in pieces
 ROOM = 1.5  # of the longest piece: frames that anchors leave free in the window
 
 
@@ -97,6 +96,7 @@ class Request:
 
     limits: most frames of each piece.  max_frames: of all pieces together; None for no such limit.
     frame_rate: of the codec, in Hz.  own_limits: as in Batch.  notes: remarks for the caller, a line each.
+    shortest_anchor: as in TextRules.
     """
 
     config: DiaConfig
@@ -112,6 +112,7 @@ class Request:
     pacing: Pacing
     own_limits: bool
     notes: tuple[str, ...]
+    shortest_anchor: int
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray]) -> Request:
         """Return the request with its reference encoded."""
@@ -207,6 +208,7 @@ def request(
             rules,
             continues=voice is not None and voice.transcript is not None,
         ),
+        rules.shortest_anchor,
     )
 
 
@@ -227,6 +229,11 @@ def ask(
     rules = read_rules(documents.get("dia", {}))
     config, codec = config_of(configs, "dia", DiaConfig), config_of(configs, "dac", DacConfig)
     return request(config, codec, text, options, prompt, rules)
+
+
+def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> Dialogue:
+    """Build the voices of a text that arrives in pieces. documents: of the model's parts, by kind."""
+    return Dialogue(prompt, read_rules(documents.get("dia", {})).shortest_anchor)
 
 
 def request_batch(

@@ -10,7 +10,7 @@ from tts_core.pipeline import PromptLike
 
 
 class Voices(Protocol):
-    """A model's way to keep its voices from piece to piece; `VOICES` of its `request.py` builds one from a
+    """A model's way to keep its voices from piece to piece; `voices` of its `request.py` builds one from a
     prompt.
     """
 

@@ -18,12 +18,13 @@ import numpy as np
 from tts_core.codecs.encodec import EncodecConfig
 from tts_core.codecs.vocos import VocosConfig
 from tts_core.live.stream import stream
+from tts_core.live.voices import SameVoices
 from tts_core.mars5.config import CodecLMConfig, ResidualTransformerConfig
 from tts_core.mars5.diffusion import Cells, Diffusion
 from tts_core.mars5.memory import Mars5Job, check_running
 from tts_core.mars5.options import Mars5Changes, Mars5Options
 from tts_core.mars5.reference import Sizes
-from tts_core.mars5.request import STAGES, VOICES, Piece, Request, request, request_batch
+from tts_core.mars5.request import STAGES, Piece, Request, request, request_batch
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.session import Mars5Session
 from tts_core.mars5.speech import (
@@ -185,7 +186,7 @@ class Mars5Pipeline:
         """
         asked = changed(options or Mars5Options(), changes)
         if not isinstance(text, str):
-            return stream(self, text, asked, VOICES(prompt), progress=progress, cancel=cancel)
+            return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
     def request(self, text: str, options: Mars5Options, prompt: PromptLike = None) -> Request:

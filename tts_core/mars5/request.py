@@ -32,7 +32,6 @@ from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.sentences import split
 
 BANDWIDTH_ID = 1  # of the vocoder's norms: 3 kbps as in upstream, although the codes have 6 kbps
-VOICES = SameVoices  # of a text that arrives in pieces
 STAGES = ("codec", "AR", "NAR", "vocoder")
 OwnNoise = Noise | Sequence[Noise] | None  # of one text: a source, or one per piece
 
@@ -139,6 +138,11 @@ def ask(
     ids = config_of(configs, "mars5", CodecLMConfig).vocab_size
     vocabulary = CodecVocabulary.read(texts[TEXT_FILE], texts[SPEECH_FILE], vocab_size=ids)
     return request(sizes, vocabulary, text, options, prompt)
+
+
+def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> SameVoices:
+    """Build the voices of a text that arrives in pieces: the prompt's."""
+    return SameVoices(prompt)
 
 
 def request(

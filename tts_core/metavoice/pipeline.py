@@ -20,13 +20,13 @@ import numpy as np
 from tts_core.audio.delivery import Delivery
 from tts_core.errors import UsageError
 from tts_core.live.stream import stream
+from tts_core.live.voices import SameVoices
 from tts_core.metavoice.config import FIRST_STAGE_BOOKS
 from tts_core.metavoice.memory import MetaVoiceJob, check_running
 from tts_core.metavoice.options import Decoder, MetaVoiceChanges, MetaVoiceOptions
 from tts_core.metavoice.request import (
     FRAME_RATE,
     STAGES,
-    VOICES,
     Batch,
     Facts,
     Piece,
@@ -165,7 +165,7 @@ class MetaVoicePipeline:
         """
         asked = changed(options or MetaVoiceOptions(), changes)
         if not isinstance(text, str):
-            return stream(self, text, asked, VOICES(prompt), progress=progress, cancel=cancel)
+            return stream(self, text, asked, SameVoices(prompt), progress=progress, cancel=cancel)
         return self.speak(self.request(text, asked, prompt), progress=progress, cancel=cancel)
 
     def request(self, text: str, options: MetaVoiceOptions, prompt: PromptLike = None) -> Request:

@@ -40,7 +40,6 @@ from tts_core.text.pace import CHARACTERS_PER_SECOND
 from tts_core.text.sentences import split
 from tts_core.text.spoken import SIGNS, spoken
 
-VOICES = SameVoices  # of a text that arrives in pieces
 STAGES = ("speaker", "first stage", "second stage", "decoder")
 BANDWIDTH_ID = 2  # of the vocoder's norms: 6 kbps, the rate of 8 codebooks
 FRAME_RATE = 75  # frames per second
@@ -226,6 +225,11 @@ def ask(
     """
     check_one_speaker(text, "MetaVoice")
     return request(Facts.of(configs, read_tokenizers(documents)), text, options, prompt)
+
+
+def voices(documents: Mapping[str, Mapping[str, str]], prompt: PromptLike) -> SameVoices:
+    """Build the voices of a text that arrives in pieces: the prompt's."""
+    return SameVoices(prompt)
 
 
 def request_batch(

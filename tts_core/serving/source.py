@@ -49,7 +49,7 @@ class Source:
         if self.fed:
             return module.ask_live(self.configs, self.documents, text, chosen, prompt)
         ask = partial(module.ask, self.configs, self.documents)
-        chain = Chain(ask, chosen, module.VOICES(prompt))
+        chain = Chain(ask, chosen, module.voices(self.documents, prompt))
         return LiveRequest(chain, chain.next(text))
 
     @property

@@ -20,6 +20,7 @@ from tts_core.text.spoken import SIGNS, spoken
 FILE = "text.json"
 LANGUAGES = ("en",)
 LONGEST = 64  # characters that are written in place of one
+LATER = {"shortest_anchor": 0}  # fields that older files lack
 MOST_CHARACTERS = 1 << 16  # of an alphabet
 
 _ITEM = re.compile(r"(?:(?P<bullet>[-*•–—])|\d{1,3}[.)])\s++")  # opens an item of a list
@@ -39,6 +40,8 @@ class TextRules:
     pauses, ends: marks of a pause and of an end. Runs of marks become the strongest one; the first mark of
     `ends` is added to turns, paragraphs and items of lists without one, and a sentence inside a turn begins
     with a capital. Empty: marks stay.
+    shortest_anchor: characters that a spoken piece needs for others to continue it; after a shorter one the
+    network may not end.
     Raises CheckpointError for rules that write characters outside the alphabet.
     """
 
@@ -48,6 +51,7 @@ class TextRules:
     alphabet: str | None = None
     pauses: str = ""
     ends: str = ""
+    shortest_anchor: int = 0
 
     def __post_init__(self) -> None:
         if self.spoken is not None and self.spoken not in LANGUAGES:
@@ -159,11 +163,11 @@ NO_RULES = TextRules()
 def read_rules(documents: Mapping[str, str]) -> TextRules:
     """Read the rules from a part's documents, by name; NO_RULES if there are none.
 
-    Raises CheckpointError for a file that is not JSON, or not of exactly these fields.
+    Raises CheckpointError for a file that is not JSON, or not of exactly these fields but LATER ones.
     """
     if FILE not in documents:
         return NO_RULES
-    given = exact_fields(TextRules, parse_json(documents[FILE], FILE), FILE)
+    given = exact_fields(TextRules, LATER | parse_json(documents[FILE], FILE), FILE)
     for name in ("letters", "replacements"):
         table = mapping(given[name], f"{FILE}: {name}")
         if not all(isinstance(value, str) for value in table.values()):
@@ -172,4 +176,7 @@ def read_rules(documents: Mapping[str, str]) -> TextRules:
         raise CheckpointError(f"{FILE}: pauses and ends must be text")
     if not all(isinstance(given[name], str | None) for name in ("alphabet", "spoken")):
         raise CheckpointError(f"{FILE}: alphabet and spoken must be text or null")
+    shortest = given["shortest_anchor"]
+    if isinstance(shortest, bool) or not isinstance(shortest, int) or shortest < 0:
+        raise CheckpointError(f"{FILE}: shortest_anchor must be a whole number >= 0")
     return TextRules(**given)

@@ -19,7 +19,7 @@ STAGES = dia2_config().n_streams - 1
 
 
 def poisoned(run: Any, stage: int, row: int, bad: Any) -> Any:
-    """Call a depformer's stage; its logits get a NaN in one row of one stage. bad: array, place → the same."""
+    """Call a depformer's stage; the logits of one stage get a NaN in one row. bad: logits, row → logits."""
 
     def spoil(place: int, *given: Any) -> Any:
         logits = run(place, *given)

@@ -20,9 +20,9 @@ def codes(frames: int, value: int = 0) -> np.ndarray:
     return np.full((9, frames), value, np.int32)
 
 
-def pieces(prompt: Prompt | None, *texts: str) -> list[tuple[str, str | None]]:
+def pieces(prompt: Prompt | None, *texts: str, shortest: int = 0) -> list[tuple[str, str | None]]:
     """What is read, and the transcripts before it."""
-    voices, found = Dialogue(prompt), []
+    voices, found = Dialogue(prompt, shortest), []
     for text in texts:
         said, given = voices.next(text)
         assert given is None or isinstance(given, Prompt)
@@ -30,6 +30,15 @@ def pieces(prompt: Prompt | None, *texts: str) -> list[tuple[str, str | None]]:
         found.append((said, heard))
         voices.spoken(codes(9))
     return found
+
+
+def test_a_piece_that_is_too_short_is_not_continued() -> None:
+    assert pieces(None, "Hi.", "There.", LONG, "More.", shortest=30) == [
+        ("Hi.", None),
+        ("[S1] There.", None),
+        (f"[S1] {LONG}", None),
+        ("More.", f"[S1] {LONG}"),
+    ]
 
 
 def test_one_speaker_goes_on_without_tags() -> None:

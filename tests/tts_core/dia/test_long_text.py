@@ -11,6 +11,7 @@ from tts_core.dia.options import DiaOptions
 from tts_core.dia.request import Request, request
 from tts_core.prompt import Prompt
 from tts_core.results import SpokenPiece
+from tts_core.text.rules import TextRules
 
 CONFIG = dia_config(positions=400, text_positions=300)  # 11.9 s; a piece has up to 44 characters
 CODEC = dac_config()
@@ -36,6 +37,30 @@ def jobs(asked: Request) -> list[Job]:
         text = script.text(place, prompt)
         script.spoken[place] = SpokenPiece(text, prompt, 1, codes.shape[1], codes, silence, "length")
     return found
+
+
+def test_a_piece_that_is_too_short_is_not_continued() -> None:
+    """By the folder's rule: words follow an anchor that is long enough; before it they keep their tag."""
+    text = " [pause:1] ".join(("[S1] Hi.", "There.", "This one has thirty letters.", "You.", "Both of you."))
+    read = {}
+    for shortest in (0, 20):
+        rules = TextRules(shortest_anchor=shortest)
+        asked = request(CONFIG, CODEC, text, DiaOptions(seed=1), None, rules)
+        script, read[shortest] = Script(asked), []
+        for place in range(len(asked.pieces)):
+            prompt = script.prompt(place)
+            said = script.text(place, prompt)
+            read[shortest].append((said, None if prompt is None else prompt.one.text))
+            script.spoken[place] = SpokenPiece(said, prompt, 1, 20, CODES, np.zeros(0, np.float32), "stop")
+    third = "[S1] This one has thirty letters."
+    assert read[20] == [
+        ("[S1] Hi.", None),
+        ("[S1] There.", None),
+        (third, None),
+        ("You.", third),
+        ("Both of you.", third),
+    ]
+    assert read[0][1] == ("There.", "[S1] Hi.")
 
 
 @pytest.mark.parametrize("text", [TEXT, LATE], ids=["bare", "late"])

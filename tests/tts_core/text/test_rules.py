@@ -155,6 +155,17 @@ def test_files_that_are_no_rules(text: str) -> None:
         read_rules({FILE: text})
 
 
+def test_the_shortest_anchor() -> None:
+    """A field that older files lack."""
+    given = VOICE.to_dict()
+    del given["shortest_anchor"]
+    assert read_rules({FILE: json.dumps(given)}).shortest_anchor == 0
+    assert read_rules({FILE: json.dumps({**given, "shortest_anchor": 12})}).shortest_anchor == 12
+    for bad in (-1, 1.5, True, "3", None):
+        with pytest.raises(CheckpointError, match="shortest_anchor must be a whole number"):
+            read_rules({FILE: json.dumps({**given, "shortest_anchor": bad})})
+
+
 def test_every_field_can_be_left_empty() -> None:
     """A folder with one rule only."""
     marks = TextRules(ends=".")
