@@ -3,8 +3,9 @@
     python benchmarks/exact_batches.py [--side torch] [--start 0] [--count 1000] [--frames 24] [--out FILE]
 
 Each text, with a seed of its own, is spoken alone, in batches of 2, 4, 8 and 16, and in a running batch of 8
-places that texts join at random steps. FILE: a line a group of 16 texts, as soon as it is done; its groups are
-not spoken again, so a run may be stopped, and shards may be run apart. The table counts all groups of FILE.
+places that texts join at random steps. FILE: a line a group of 16 texts, as soon as it is done; its groups
+are not spoken again, so a run may be stopped, and shards may be run apart. The table counts all groups of
+FILE.
 The first two texts differed once, from frames 14 and 37.
 """
 

@@ -1,5 +1,6 @@
 """Dia's decoder for one row of every text, with few launches: joined weights, one cache a layer, and
-element-wise operations compiled. Rounded where the layers round.
+element-wise operations compiled. Rounded where the layers round. In float32 on a CPU a text's numbers do not
+depend on the other texts.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ import numpy as np
 
 from mlx_port.dia.dia import SCALE, DecoderLayer, Dia
 from mlx_port.layers.add_norm import add_norm
-from mlx_port.layers.attention import attend_row
 from mlx_port.layers.chain import chain
 from mlx_port.layers.joining import joined
 from mlx_port.layers.kept import kept
 from mlx_port.layers.norm import RMSNorm
-from mlx_port.layers.row_keys import seen_keys, written
-from mlx_port.layers.rows import product
+from mlx_port.layers.row_keys import attend_seen, seen_keys, written
+from mlx_port.layers.rows import independent
 from mlx_port.layers.spin import Spins, turn, turn_queries
 
 Product = Callable[[mx.array], mx.array]
@@ -81,7 +81,7 @@ class FusedDecoder:
         rest = [None] * len(decoder.layers) if self.constants is None else [x[0, 0] for x in self.constants]
         self.layers = [_layer(layer, one) for layer, one in zip(decoder.layers, rest, strict=True)]
         self.embeddings, self.norm = decoder.embeddings, decoder.norm
-        self.head = product(network.logits_dense)
+        self.head = independent(network.logits_dense)
         self.spins = Spins(decoder.rotary(0, self.config.max_position_embeddings))
         self.source_spins = None
         if decoder.cross_rope:
@@ -100,19 +100,17 @@ class FusedDecoder:
         tokens: (B, C), the last known row of each text.  places: (B,), their positions; `memory` takes them.
         """
         both = np.tile(places, self.copies)
-        spin, seen, heard = self.spins(both), seen_keys(both + 1), seen_keys(memory.lengths)
+        spin, heard = self.spins(both), seen_keys(memory.lengths)
+        seen = seen_keys(both + 1, texts=len(places))
         source_spin = () if self.source_spins is None else (self.source_spins(places),)
         x, queries, fresh = self.start(tokens, spin)
         for index, (middle, end) in enumerate(zip(self.middles, self.ends, strict=True)):
             own = written(memory.own[index], fresh, both)
             memory.own[index] = own
-            attended = attend_row(
-                queries, own[0, :, :, : seen.most], own[1, :, :, : seen.most], seen.mask, SCALE
-            )
+            attended = attend_seen(queries, own[0], own[1], seen, SCALE)
             x, queries = middle(x, attended, *source_spin)
-            keys = memory.source_keys[index][:, :, : heard.most]
-            values = memory.source_values[index][:, :, : heard.most]
-            attended = attend_row(queries, keys, values, heard.mask, SCALE)
+            keys, values = memory.source_keys[index], memory.source_values[index]
+            attended = attend_seen(queries, keys, values, heard, SCALE)
             x, queries, fresh = end(x, attended, spin)
         return x
 
@@ -179,11 +177,11 @@ def _layer(layer: DecoderLayer, nothing: mx.array | None) -> Layer:
     attention, source, mlp = layer.self_attention, layer.cross_attention, layer.mlp
     return Layer(
         (layer.pre_sa_norm, layer.pre_ca_norm, layer.pre_mlp_norm),
-        product(_qkv(layer)),
-        product(attention.o_proj),
-        product(source.q_proj),
-        product(source.o_proj),
+        independent(_qkv(layer)),
+        independent(attention.o_proj),
+        independent(source.q_proj),
+        independent(source.o_proj),
         nothing,
-        product(mlp.gate_up_proj),
-        product(mlp.down_proj),
+        independent(mlp.gate_up_proj),
+        independent(mlp.down_proj),
     )

@@ -10,7 +10,17 @@ from mlx import nn
 
 from mlx_port.kernels import rows as kernel
 from mlx_port.kernels import source
-from mlx_port.kernels.row_paths import QUANTIZED, chosen
+from mlx_port.kernels.row_paths import QUANTIZED, chosen, forced
+from mlx_port.layers.row_blocks import in_blocks
+
+
+def independent(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.array]:
+    """Return as `product`, but in float32 on a CPU a form whose rows do not depend on each other."""
+    if source.on_gpu() or forced() is not None:
+        return product(layer)
+    if isinstance(layer, nn.Linear) and layer.weight.dtype == mx.float32:
+        return in_blocks(layer)
+    return product(layer)
 
 
 def product(layer: Callable[[mx.array], mx.array]) -> Callable[[mx.array], mx.array]:
