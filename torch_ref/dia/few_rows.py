@@ -27,6 +27,14 @@ from torch_ref.layers.row_products import RowProducts
 
 SMALL = 64 * 2**20  # bytes of weights that one core reads as fast as two
 Pair = tuple[Tensor, Tensor]  # keys and values
+Runs = list[tuple[int, int, int]]  # of texts with as many keys: the first, the one after the last, the keys
+
+
+class Heard(NamedTuple):
+    """Keys and values of texts, of each layer and run, from `near`."""
+
+    runs: Runs
+    layers: list[list[Pair]]
 
 
 class Layer(NamedTuple):
@@ -52,6 +60,11 @@ class FewRows:
         self.small = sum(weight.nbytes for weight in self.weights) <= SMALL
         self.versions = _versions(self.weights)
         self.kv_heads, self.head_dim = config.num_key_value_heads, config.head_dim
+        self.cross_head_dim = config.cross_head_dim
+        self.widths = (
+            config.num_attention_heads * config.head_dim,
+            config.cross_num_attention_heads * config.cross_head_dim,
+        )
         self.eps = torch.tensor(config.norm_eps)
         layers = cast(list[DecoderLayer], self.decoder.layers)
         head = [network.logits_dense.weight]
@@ -72,16 +85,14 @@ class FewRows:
         tokens: Tensor,
         own: Sequence[Pair],
         places: Sequence[int],
-        source: Sequence[Pair],
-        lengths: Sequence[int],
+        heard: Heard,
         constants: Sequence[Tensor] | None,
     ) -> Tensor:
         """Compute logits for the row after `tokens`. (R, C) → (R, C·V) float32.
 
         R: rows of B texts, then with guidance their unconditional ones.  own: keys and values of each
         layer, (R, K, rows, E), to which the new ones are written.  places: of `tokens` in each text.
-        source: those of the texts, (B, K, S, E), `lengths` of which count.  constants: as Source's
-        `unconditional`.
+        constants: as Source's `unconditional`.
         """
         rows, texts = len(tokens), len(places)
         at = torch.tensor(places)
@@ -91,22 +102,26 @@ class FewRows:
             cross_rotation = _whole(self.decoder.cross_rotary(at[:, None, None], 1), 1)
         whole, asked = self.calls.padded(rows), self.calls.padded(texts)
         x = F.pad(self.decoder.embeddings(tokens[:, None])[:, 0], (0, 0, 0, whole - rows))
-        seen, heard = _alike([place + 1 for place in places]), _alike(lengths)
+        conditional, rest, asking_rows = x[:texts], x[texts:rows], x[:asked]
+        attended, told = x.new_zeros(whole, self.widths[0]), x.new_zeros(asked, self.widths[1])
+        seen = alike([place + 1 for place in places])
+        first_value = -self.kv_heads
         for index, (layer, (keys, values)) in enumerate(zip(self.layers, own, strict=True)):
-            heads = layer.qkv(_normed(x, layer.own_norm, self.eps))[:rows].view(rows, -1, 1, self.head_dim)
-            turned = _rotate(heads[:, : -self.kv_heads], rotation)
-            _write(keys, turned[:, -self.kv_heads :], places, at)
-            _write(values, heads[:, -self.kv_heads :], places, at)
-            x.add_(layer.own_out(_attend(turned[:, : -self.kv_heads], keys, values, seen, whole)))
+            heads = layer.qkv(_normed(x, layer.own_norm, self.eps)).narrow(0, 0, rows)
+            heads = heads.view(rows, -1, 1, self.head_dim)
+            turned = _rotate(heads[:, :first_value], rotation)
+            _write(keys, turned[:, first_value:], places, at)
+            _write(values, heads[:, first_value:], places, at)
+            _attend(turned[:, :first_value], near(keys, values, seen), seen, attended)
+            x.add_(layer.own_out(attended))
 
-            keys, values = source[index]
-            asking = layer.asking(_normed(x[:asked], layer.cross_norm, self.eps))[:texts]
-            asking = asking.view(texts, -1, 1, keys.shape[-1])
+            asking = layer.asking(_normed(asking_rows, layer.cross_norm, self.eps)).narrow(0, 0, texts)
+            asking = asking.view(texts, -1, 1, self.cross_head_dim)
             asking = asking if cross_rotation is None else _rotate(asking, cross_rotation)
-            attended = layer.cross_out(_attend(asking, keys, values, heard, asked))
-            x[:texts].add_(attended[:texts])
+            _attend(asking, heard.layers[index], heard.runs, told)
+            conditional.add_(layer.cross_out(told).narrow(0, 0, texts))
             if constants is not None:
-                x[texts:rows].add_(constants[index][0])
+                rest.add_(constants[index][0])
 
             gate, up = layer.gate_up(_normed(x, layer.mlp_norm, self.eps)).chunk(2, dim=-1)
             x.add_(layer.down(F.silu(gate) * up))
@@ -200,9 +215,9 @@ def _write(held: Tensor, new: Tensor, places: Sequence[int], at: Tensor) -> None
         held[torch.arange(len(held)), :, at.repeat(len(held) // len(at))] = new[:, :, 0]
 
 
-def _alike(counts: Sequence[int]) -> list[tuple[int, int, int]]:
-    """List runs of texts with equal counts: the first text, the one after the last, and the count."""
-    runs, first = list[tuple[int, int, int]](), 0
+def alike(counts: Sequence[int]) -> Runs:
+    """Find the runs of texts with equal counts of keys."""
+    runs, first = Runs(), 0
     for count, run in groupby(counts):
         last = first + len(list(run))
         runs.append((first, last, count))
@@ -210,22 +225,40 @@ def _alike(counts: Sequence[int]) -> list[tuple[int, int, int]]:
     return runs
 
 
-def _attend(
-    queries: Tensor, keys: Tensor, values: Tensor, runs: Sequence[tuple[int, int, int]], rows: int
-) -> Tensor:
+def near(keys: Tensor, values: Tensor, runs: Runs) -> list[Pair]:
+    """Return each run's keys, turned, and values, text by text. (R, K, S, E) twice → (N, E, S), (N, S, E)."""
+    if len(runs) == 1:
+        count = runs[0][2]
+        shown = keys.narrow(2, 0, count).flatten(0, 1).transpose(1, 2)
+        return [(shown, values.narrow(2, 0, count).flatten(0, 1))]
+    split = -1, runs[-1][1]  # conditional and unconditional rows of the texts
+    keys, values = (one.unflatten(0, split).transpose(0, 1) for one in (keys, values))
+    found = list[Pair]()
+    for first, last, count in runs:
+        shown, held = (
+            one.narrow(0, first, last - first).narrow(3, 0, count).flatten(0, 2) for one in (keys, values)
+        )
+        found.append((shown.transpose(1, 2), held))
+    return found
+
+
+def _attend(queries: Tensor, pairs: Sequence[Pair], runs: Runs, out: Tensor) -> None:
     """Attend with one row a head, unscaled, each text to as many keys as it has.
 
-    (R, H, 1, E), (R, K, S, E) twice → (rows, H·E), with zeros after R.
+    queries: (R, H, 1, E).  pairs: from `near`.  out: (rows, H·E), of which the first R are written.
     """
-    texts, width = runs[-1][1], queries.shape[-1]
-    groups, kv_heads = len(queries) // texts, keys.shape[1]
-    out = queries.new_zeros(rows, queries.shape[1] * width)
-    queries = queries.reshape(groups, texts, kv_heads, -1, width)
-    keys, values = (one.unflatten(0, (groups, texts)) for one in (keys, values))
-    placed = out[: groups * texts].view(groups, texts, kv_heads, -1, width)
-    for first, last, count in runs:
-        asked = queries[:, first:last].flatten(0, 2)
-        scores = asked @ keys[:, first:last, :, :count].flatten(0, 2).transpose(1, 2)  # (R·K, H/K, S)
-        attended = scores.softmax(dim=-1) @ values[:, first:last, :, :count].flatten(0, 2)
-        placed[:, first:last] = attended.view(groups, last - first, kv_heads, -1, width)
-    return out
+    rows, width = len(queries), queries.shape[-1]
+    if len(runs) == 1:
+        [(keys, values)] = pairs
+        placed = out.narrow(0, 0, rows).view(len(keys), -1, width)
+        scores = torch.bmm(queries.reshape(placed.shape), keys)
+        torch.bmm(scores.softmax(dim=-1), values, out=placed)
+        return
+    texts = runs[-1][1]
+    by_text = queries.reshape(-1, texts, queries.shape[1], width).transpose(0, 1).contiguous()
+    made = torch.empty_like(by_text)  # (B, copies, H, E)
+    for (first, last, _), (keys, values) in zip(runs, pairs, strict=True):
+        asked = by_text.narrow(0, first, last - first).view(len(keys), -1, width)
+        placed = made.narrow(0, first, last - first).view(len(keys), -1, width)
+        torch.bmm(torch.bmm(asked, keys).softmax(dim=-1), values, out=placed)
+    out.narrow(0, 0, rows).view(-1, texts, *made.shape[2:]).copy_(made.transpose(0, 1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.few_rows import few_rows, one_thread
+from torch_ref.dia.few_rows import Heard, alike, few_rows, near, one_thread
 from torch_ref.dia.plain_slots import PlainSlots
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
@@ -25,6 +25,17 @@ class FewSlots(PlainSlots):
         form = few_rows(network)
         assert form is not None
         self.form = form
+        self.heard: Heard | None = None  # of the texts that run
+
+    def join(self, slot: int, text: Joining) -> None:
+        """As in PlainSlots."""
+        self.heard = None
+        super().join(slot, text)
+
+    def leave(self, slot: int) -> None:
+        """As in PlainSlots."""
+        self.heard = None
+        super().leave(slot)
 
     def _step(self) -> np.ndarray:
         with one_thread() if self.form.small else nullcontext():
@@ -35,12 +46,14 @@ class FewSlots(PlainSlots):
         last = np.stack([text.grid.rows[0, text.grid.filled - 1] for text in texts])
         places = [text.grid.filled - 1 for text in texts]
         self._make_room(max(places) + 1)
+        if self.heard is None:
+            runs = alike([len(text.joining.tokens) for text in texts])
+            self.heard = Heard(runs, [near(keys[0], values[0], runs) for keys, values in self.source])
         logits = self.form.next_logits(
             torch.from_numpy(np.tile(last, (self.groups, 1))),
             [(keys.flatten(0, 1), values.flatten(0, 1)) for keys, values in self.own],
             places,
-            [(keys[0], values[0]) for keys, values in self.source],
-            [len(text.joining.tokens) for text in texts],
+            self.heard,
             self.constants,
         )
         return logits.view(len(logits), last.shape[1], -1)

@@ -125,12 +125,13 @@ class PlainSlots:
             same.setdefault(text.joining.sampling, []).append(row)
         ids = torch.zeros(cond.shape[:2], dtype=torch.int64, device=logits.device)
         for sampling, rows in same.items():
-            kept = candidates(cond[rows], uncond[rows], sampling, config.eos_token_id)
+            part = slice(None) if len(same) == 1 else rows
+            kept = candidates(cond[part], uncond[part], sampling, config.eos_token_id)
             if sampling.temperature:
                 uniform = np.stack([texts[row].uniform(tuple(cond.shape[1:])) for row in rows])
-                ids[rows] = draw(kept, torch.from_numpy(uniform).to(logits.device))
+                ids[part] = draw(kept, torch.from_numpy(uniform).to(logits.device))
             else:
-                ids[rows] = first_largest(kept)
+                ids[part] = first_largest(kept)
         return marked(ids, logits)
 
     def _logits(self) -> Tensor:

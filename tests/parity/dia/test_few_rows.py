@@ -16,7 +16,7 @@ from tests.tolerance import assert_within
 from torch_ref import DiaPipeline
 from torch_ref.dia import few_rows, plain_slots
 from torch_ref.dia.dia import Dia
-from torch_ref.dia.few_rows import FewRows, Pair
+from torch_ref.dia.few_rows import FewRows, Heard, Pair, alike, near
 from torch_ref.layers import half_weights
 from tts_core.dia.config import DiaConfig
 
@@ -53,7 +53,9 @@ def logits(
         for place in range(2, 22):
             tokens = torch.from_numpy(random.integers(0, 60, (rows, 1, channels)))
             if few:
-                where = [place] * len(texts), pairs, lengths, source.unconditional
+                runs = alike(lengths)
+                heard = Heard(runs, [near(*pair, runs) for pair in pairs])
+                where = [place] * len(texts), heard, source.unconditional
                 found.append(FewRows(plain).next_logits(tokens[:, 0], own, *where).numpy())
             else:
                 found.append(plain.next_logits(tokens, cache, source).flatten(1).numpy())
@@ -100,8 +102,11 @@ def test_logits_of_a_text_do_not_depend_on_the_others(texts: int, half: bool) ->
             ]
             source.append(tuple(torch.cat(which) for which in zip(*padded, strict=True)))
         held = [tuple(pair[:, chosen].flatten(0, 1) for pair in own[index].clone()) for index in layers]
-        at = [places[one] for one in chosen], source, [lengths[one] for one in chosen], constants
-        return form.next_logits(tokens[chosen].repeat(2, 1), held, *at).unflatten(0, (2, -1))
+        runs = alike([lengths[one] for one in chosen])
+        heard = Heard(runs, [near(*pair, runs) for pair in source])
+        at = [places[one] for one in chosen]
+        found = form.next_logits(tokens[chosen].repeat(2, 1), held, at, heard, constants)
+        return found.unflatten(0, (2, -1))
 
     shared = run(list(range(texts)))
     for one in {0, texts // 2, texts - 1}:
