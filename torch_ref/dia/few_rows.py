@@ -210,7 +210,7 @@ def _rotate(x: Tensor, rotation: Rotation) -> Tensor:
 def _write(held: Tensor, new: Tensor, places: Sequence[int], at: Tensor) -> None:
     """Put each text's new keys or values at its place. held: (R, K, rows, E).  new: (R, K, 1, E)."""
     if min(places) == max(places):
-        held[:, :, places[0]] = new[:, :, 0]
+        held.narrow(2, places[0], 1).copy_(new)
     else:
         held[torch.arange(len(held)), :, at.repeat(len(held) // len(at))] = new[:, :, 0]
 

@@ -17,8 +17,11 @@ from torch_ref import DiaPipeline
 from torch_ref.dia import few_rows, plain_slots
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.few_rows import FewRows, Heard, Pair, alike, near
+from torch_ref.dia.few_slots import FewSlots
 from torch_ref.layers import half_weights
 from tts_core.dia.config import DiaConfig
+from tts_core.dia.joining import Joining
+from tts_core.prompt import Prompt
 
 TEXTS = [[49, 32, 50], [51] * 9, [52, 53, 54, 55]]
 
@@ -163,3 +166,23 @@ def test_rows_of_a_small_network_run_in_one_thread(
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_prompts_of_unequal_lengths_are_read_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in one call, with no row of it in a step that texts share."""
+    pipeline = compose(YARDSTICK, dia_weights(dia_config(), seed=4), dac_weights(dac_config()))
+    random, join, known = np.random.default_rng(6), FewSlots.join, dict[int, int]()
+
+    def joined(slots: FewSlots, slot: int, text: Joining) -> None:
+        known[slot] = text.filled - 1
+        join(slots, slot, text)
+
+    monkeypatch.setattr(FewSlots, "join", joined)
+    codes = [random.integers(0, 60, (4, frames)) for frames in (7, 3)]
+    prompts = [Prompt.of(codes=codes[0], text="[S1] A."), None, Prompt.of(codes=codes[1], text="[S1] B.")]
+    texts = ["[S1] One.", "[S2] Two, and more.", "[S1] Three."]
+    every = pipeline.generate_codes(texts, prompts, seed=[1, 2, 3], max_frames=12)
+    assert known == {0: 7, 1: 0, 2: 3}
+    for place, (text, prompt) in enumerate(zip(texts, prompts, strict=True)):
+        [alone] = pipeline.generate_codes([text], [prompt], seed=place + 1, max_frames=12)
+        np.testing.assert_array_equal(every[place], alone)

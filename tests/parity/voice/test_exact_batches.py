@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.exact_batches import KNOWN, difference, joining, text, together
 
-FEW = 4  # frames of most texts: every row of the delay, in little time
+FEW = 2  # frames of most texts: every row of the delay, in little time
 
 
 @pytest.fixture(params=["torch_ref", "mlx_port"])
