@@ -59,6 +59,7 @@ ALONE = {
     "mlx_port/dia/drawing.py": "compiled forms of sampling; torch has kernels in draws.py",
     "mlx_port/dia/fused.py:fused": "built once; torch builds it for each captured step",
     "mlx_port/dia/fused.py:join": "torch joins weights when it builds the captured step",
+    "mlx_port/layers/row_blocks.py": "part of rows.py; torch's are in row_products.py",
     "mlx_port/layers/attention.py:attend_row": "part of dia/fused.py: torch has kernels for CUDA",
     "mlx_port/layers/add_norm.py": "part of dia/fused.py: torch has kernels for CUDA",
     "mlx_port/layers/chain.py": "mx.compile; torch has kernels for CUDA",
