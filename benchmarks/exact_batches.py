@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -123,16 +123,16 @@ def main() -> None:
     given = parser.parse_args()
     pipeline = importlib.import_module(f"{SIDES[given.side]}.api").embedded_voice()
     print(f"{machine()}; {given.side}", flush=True)
-    groups = []
-    if given.out is not None and given.out.is_file():
-        groups = [json.loads(line) for line in given.out.read_text("utf-8").splitlines()]
+    groups, out = list[dict[str, Any]](), cast(Path | None, given.out)
+    if out is not None and out.is_file():
+        groups = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     done, end = {group["first"] for group in groups}, given.start + given.count
     for first in range(given.start, end, GROUP):
         if first in done:
             continue
         groups.append(compared(pipeline, first, min(GROUP, end - first), given.frames))
-        if given.out is not None:
-            with given.out.open("a", encoding="utf-8") as file:
+        if out is not None:
+            with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(groups[-1]) + "\n")
     texts = sum(group["texts"] for group in groups)
     spent = sum(group["seconds"] for group in groups)

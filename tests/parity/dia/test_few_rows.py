@@ -104,7 +104,8 @@ def test_logits_of_a_text_do_not_depend_on_the_others(texts: int, half: bool) ->
                 [F.pad(part, (0, 0, 0, most - part.shape[2]), value=3.0) for part in pair] for pair in parts
             ]
             source.append(tuple(torch.cat(which) for which in zip(*padded, strict=True)))
-        held = [tuple(pair[:, chosen].flatten(0, 1) for pair in own[index].clone()) for index in layers]
+        copied = own[:, :, :, chosen].flatten(2, 3)  # (layers, 2, R, K, rows, E)
+        held: list[Pair] = [(copied[index, 0], copied[index, 1]) for index in layers]
         runs = alike([lengths[one] for one in chosen])
         heard = Heard(runs, [near(*pair, runs) for pair in source])
         at = [places[one] for one in chosen]
