@@ -11,7 +11,10 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WORKFLOW = (ROOT / ".github/workflows/ci.yml").read_text()
 HASH = re.compile(r" +--hash=sha256:[0-9a-f]{64}")
-MAKE = "uv pip compile pyproject.toml {} --generate-hashes --universal -c constraints.txt -o locks/{}.txt"
+MAKE = (
+    "uv pip compile pyproject.toml {} --no-annotate --no-header --generate-hashes --universal"
+    " -c constraints.txt -o locks/{}.txt"
+)
 
 LOCKS = {"run": ["cpu"], "serve": ["cpu", "serve"], "dev": ["cpu", "test", "dev"]}
 

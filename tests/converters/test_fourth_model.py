@@ -356,7 +356,7 @@ whole = mlx_port.load(sys.argv[1]).generate(text, seed=5, frames_per_word=4)
 
 def ask():
     patient = httpx.HTTPTransport(retries=9)
-    http = httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=patient, timeout=60)
+    http = httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=patient, timeout=600)
     try:
         while http.get("/health").status_code != 200: pass
         heard = http.post("/v1/audio/speech", json=body)

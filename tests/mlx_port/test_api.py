@@ -283,15 +283,18 @@ def together(destination, **given):
     with original(destination, **given) as work:
         yield work
         (here / own).touch()
-        deadline = time.monotonic() + 30
         while not (here / other).exists():
-            assert time.monotonic() < deadline
             time.sleep(0.001)
 
 code.appearing = together
 api.os.getpid = lambda: 1  # as in two containers that share a home
 print(api.embedded_voice().sample_rate)
 """
+
+
+def copies(cache: Path) -> list[Path]:
+    """Copies of the voice, whole or not; the cache may also hold a BLAS for MLX (mlx_port/blas.py)."""
+    return [path for path in (cache / "mlx-port").iterdir() if not path.name.startswith("blas-")]
 
 
 def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,9 +311,9 @@ def test_two_processes_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.Mo
         for order in (names, names[::-1])
     ]
     for process in both:
-        assert process.communicate(timeout=120) == ("16000\n", "")
+        assert process.communicate(timeout=600) == ("16000\n", "")
         assert process.returncode == 0
-    [folder] = (tmp_path / "mlx-port").glob("voice-*")  # a BLAS may be beside it
+    [folder] = copies(tmp_path)
     assert DiaPipeline.load(folder).config == api.embedded_voice().config
 
 
@@ -319,7 +322,7 @@ def test_the_copy_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     api.embedded_voice.cache_clear()
     result = generate("[S1] Hi.", seed=3, max_frames=6)
-    [folder] = (tmp_path / "mlx-port").iterdir()
+    [folder] = copies(tmp_path)
     assert {"README.md", "codec", "config.json", "conversion.json"} <= {
         path.name for path in folder.iterdir()
     }

@@ -1,18 +1,25 @@
-"""Growth of work with its input, as ratios of times that do not depend on the machine, and peak memory."""
+"""Growth of work with its input, as ratios of processor times, and peak memory.
+
+Eight times the input takes eight times the work if it is linear and 64 times if it is quadratic: the limit
+between them is a factor of about three from both, which the load of a machine does not make up.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
-MOST = 2.5  # times the work for twice the input
+TIMES, MOST = 8, 24  # times the input, and at most how many times the work
 _ATTEMPTS, _REPEATS = 4, 3
 
 
 def growth(work: Callable[[int], object], size: int) -> float:
-    """Divide the time of `work(2 * size)` by that of `work(size)`; the least of several attempts."""
-    return min(_shortest(work, 2 * size) / _shortest(work, size) for _ in range(_ATTEMPTS))
+    """Divide the time of `work(TIMES * size)` by that of `work(size)`; the least of several attempts."""
+    return min(_shortest(work, TIMES * size) / _shortest(work, size) for _ in range(_ATTEMPTS))
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
@@ -23,6 +30,27 @@ def peak_bytes(work: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def lines_run(work: Callable[[], object], most: int = 10**7) -> int:
+    """Count the lines of Python that `work` runs: the same number on every machine, under any load.
+
+    Raises AssertionError inside `work` if there are more than `most`.
+    """
+    count, before = 0, sys.gettrace()
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        assert count <= most, f"more than {most} lines"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
 
 
 def _shortest(work: Callable[[int], object], size: int) -> float:

@@ -1,7 +1,6 @@
 """The child process in which a doubtful pickle is tried: its answer, and its limits of time and memory."""
 
 import os
-import time
 
 import pytest
 
@@ -47,10 +46,8 @@ def test_a_hash_that_never_ends(tmp_path, monkeypatch):
         text("state_dict"), entries(text("a"), tensor()), text("b"), used_again(60), text("c"), b"}h\x3cNs"
     )
     write_zip(path, START + pickled + b".")
-    start = time.monotonic()
     with pytest.raises(CheckpointError, match=r"refused: reading it takes more than 1 s of processor time"):
         TorchCheckpoint(path)
-    assert time.monotonic() - start < 60
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""Help without heavy imports. benchmarks/help_time.py measures the milliseconds."""
+"""Help: what it imports, and that it names every command and flag."""
 
-import resource
+import json
 import subprocess
 import sys
 from dataclasses import fields
@@ -13,59 +13,95 @@ from mlx_port.commands.generate import generate
 from tts_core.models import NAMES
 from tts_core.options import info, options_class
 
-HEAVY = {
-    "numpy",
-    "mlx",
-    "torch",
-    "transformers",
-    "soundfile",
-    "soxr",
-    "safetensors",
-    "huggingface_hub",
-    "tqdm",
-    "sounddevice",
+OURS = ("converters", "mlx_port", "torch_ref", "tts_core")
+# what every command imports of ours, and what one needs besides for its flags and their help
+COMMON = {
+    "converters",
+    "converters.cli",
+    "mlx_port",
+    "mlx_port.blas",
+    "mlx_port.commands",
+    "mlx_port.commands.main",
+    "tts_core",
+    "tts_core.config",
+    "tts_core.errors",
+    "tts_core.models",
+    "tts_core.printable",
+    "tts_core.voice",
+    "tts_core.voice.embedded",
 }
-COMMANDS = [["--help"], ["-h"], *([name, "--help"] for name in cli.COMMANDS)]
+FLAGS_OF_OPTIONS = {
+    "mlx_port.commands.generate",
+    "tts_core.options",
+    "tts_core.text",
+    "tts_core.text.pace",
+    *(f"tts_core.{model}{part}" for model in NAMES for part in ("", ".options")),
+}
+SECONDS = {"mlx_port.commands.seconds"}
+OWN: dict[str, set[str]] = {
+    "generate": FLAGS_OF_OPTIONS,
+    "convert": set(),
+    "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS},
+    "estimate": {"mlx_port.commands.estimate", *SECONDS},
+    "doctor": {"mlx_port.commands.doctor"},
+    "bench": {"mlx_port.commands.bench", "mlx_port.commands.bench.command", *SECONDS},
+    "serve": {
+        "mlx_port.commands.serve",
+        "mlx_port.commands.serve.command",
+        "mlx_port.commands.serve.settings",
+        *SECONDS,
+    },
+    "batch": {"mlx_port.commands.batch", "mlx_port.commands.batch.command", *FLAGS_OF_OPTIONS},
+    "judge": {"mlx_port.commands.judge"},
+    "voices": {"mlx_port.commands.voices"},
+}
+CONVERTER = {"converters", "converters.cli", "tts_core", "tts_core.errors", "tts_core.printable"}
+# of Python's own library: a start with any of these takes noticeably longer
+SLOW = {"asyncio", "email", "http", "multiprocessing", "socket", "ssl", "subprocess", "unittest", "xml"}
+CODE = """
+import json, sys
+before = {*sys.modules}
+code = 0
+try:
+    from PROGRAM import main
+    main()
+except SystemExit as end:
+    code = end.code or 0
+print(json.dumps([code, sorted({*sys.modules} - before)]), file=sys.stderr)
+"""
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_help_imports_nothing_heavy(arguments):
-    code = (
-        "import sys; from mlx_port.commands.main import run; code = run(sys.argv[1:]); "
-        f"sys.exit(code or ' '.join({HEAVY!r} & set(sys.modules)) or 0)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Usage: mlx-port")
+def imported(program: str, *words: str) -> set[str]:
+    """Names of the modules that `--help` of a command imports."""
+    command = [sys.executable, "-c", CODE.replace("PROGRAM", program), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    code, names = json.loads(done.stderr)
+    assert code == 0
+    assert done.stdout.startswith("Usage: ")
+    return set(names)
 
 
-PROGRAMS = [
-    *(["mlx_port.commands.main", *rest] for rest in ([], *([name] for name in cli.COMMANDS))),
-    ["converters.cli"],
-]
+def ours(names: set[str]) -> set[str]:
+    """Those of our packages. Nothing else may be there but click and Python's own fast modules."""
+    packages = {name.partition(".")[0]: name for name in sorted(names)}
+    assert packages.keys() - sys.stdlib_module_names - {*OURS, "click"} == set()
+    assert packages.keys() & SLOW == set()
+    return {name for name in names if name.partition(".")[0] in OURS}
 
 
-def milliseconds(code: str, *arguments: str) -> float:
-    """Processor time of a start: other work of the machine does not count."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+@pytest.mark.parametrize("words", [["--help"], ["-h"]], ids=" ".join)
+def test_help_imports_no_command(words):
+    assert ours(imported("mlx_port.commands.main", *words)) == COMMON
 
 
-@pytest.mark.parametrize("words", PROGRAMS, ids=" ".join)
-def test_help_is_there_in_150_ms_or_eight_bare_starts(words):
-    """Both are taken anew a few times, for a machine whose clock changes."""
-    module, *rest = words
-    tries = []
-    for _ in range(6):
-        taken = milliseconds(f"from {module} import main; main()", *rest, "--help")
-        tries.append((taken, max(150.0, 8 * milliseconds("pass"))))
-        if tries[-1][0] <= tries[-1][1]:
-            return
-    pytest.fail(f"{' '.join(words)} --help: {tries}")
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_help_of_a_command_imports_its_flags_only(name):
+    """No framework, no NumPy, no other command. benchmarks/help_time.py measures the milliseconds."""
+    assert ours(imported("mlx_port.commands.main", name, "--help")) == COMMON | OWN[name]
+
+
+def test_the_help_of_the_converter_imports_no_model():
+    assert ours(imported("converters.cli", "--help")) == CONVERTER
 
 
 def test_help_names_every_command(capsys):

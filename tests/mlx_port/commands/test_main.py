@@ -390,7 +390,7 @@ def test_scripts_that_cannot_be_read(stdin: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     if given is not None:

@@ -53,7 +53,7 @@ def many(count: int, *, twice: bool, shape: list[int]) -> bytes:
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_twice_as_many_tensors_take_twice_as_long(tmp_path, twice):
+def test_tensors_take_linear_time(tmp_path, twice):
     def work(count: int) -> None:
         path = tmp_path / f"{count}.safetensors"
         if not path.exists():
@@ -63,17 +63,17 @@ def test_twice_as_many_tensors_take_twice_as_long(tmp_path, twice):
         else:
             read_header(path)
 
-    assert growth(work, 1500) < MOST
+    assert growth(work, 400) < MOST
 
 
-def test_twice_as_many_axes_take_twice_as_long(tmp_path):
+def test_axes_take_linear_time(tmp_path):
     def work(count: int) -> None:
         path = tmp_path / f"{count}.safetensors"
         if not path.exists():
             write_raw(path, text_of({"a": ENTRY | {"shape": [2**62] * count}}), bytes(8))
         fault(path)
 
-    assert growth(work, 2000) < MOST
+    assert growth(work, 500) < MOST
 
 
 def test_a_header_of_another_size_than_any_model_s_is_not_read(tmp_path, monkeypatch):

@@ -34,6 +34,7 @@ def store(tmp_path: Path) -> VoiceStore:
 
 def test_a_voice_is_kept_as_it_was_given(store: VoiceStore) -> None:
     assert (store.names(), [*store]) == ([], [])
+    before = int(time.time())
     added = store.add("Anna.2", [recording(), recording(3.0, 1)], [SAID, None], "Anna agreed on 1 May.")
     assert store.names() == ["Anna.2"]
     assert [*store] == [store.voice("Anna.2")] == [added]
@@ -42,7 +43,7 @@ def test_a_voice_is_kept_as_it_was_given(store: VoiceStore) -> None:
         (SAID, None),
         "Anna agreed on 1 May.",
     )
-    assert abs(added.created - time.time()) < 100
+    assert before <= added.created <= time.time()
     prompt = VoiceStore(store.folder).prompt("Anna.2")
     assert [one.text for one in prompt.references] == [SAID, None]
     for seed, one in enumerate(prompt.references):
@@ -212,7 +213,7 @@ for moment in range(1, 999):
 def test_a_kill_before_any_call_of_the_system_leaves_whole_voices(tmp_path: Path) -> None:
     """A voice is added and removed again; the process ends before its first call, its second one, ..."""
     command = [sys.executable, "-c", CRASH, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     moments, seen = map(int, done.stdout.split())
     assert moments > 10

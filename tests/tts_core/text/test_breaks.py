@@ -1,10 +1,10 @@
 """Pauses in a text, and refused SSML."""
 
-import time
 from contextlib import suppress
 
 import pytest
 
+from tests.tts_core.text.growth import LINEAR, growth
 from tts_core.errors import UsageError
 from tts_core.text.breaks import read
 
@@ -151,17 +151,7 @@ def test_cut() -> None:
 )
 @pytest.mark.parametrize("lead", ["", "<s", "a [pause:1] "])
 def test_time_is_linear(part: str, lead: str) -> None:
-    """Four times the text takes less than eight times the time; were it quadratic, sixteen."""
-
-    def seconds(count: int) -> float:
-        text, taken = lead + count * part, []
-        for _ in range(3):
-            start = time.process_time()
-            read_or_refuse(text)
-            taken.append(time.process_time() - start)
-        return min(taken)
-
-    assert seconds(8_000) < 8 * seconds(2_000) + 0.01
+    assert growth(lambda text: read_or_refuse(lead + text), part) < LINEAR
 
 
 def read_or_refuse(text: str) -> None:

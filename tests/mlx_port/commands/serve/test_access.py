@@ -160,6 +160,7 @@ def test_a_body_that_is_too_large_is_not_read(tmp_path) -> None:
             server.url + "/v1/audio/speech",
             content=b" " * 5000,
             headers={"content-type": "application/json"},
+            timeout=SOON,
         )
         assert (response.status_code, error_of(response)["code"]) == (413, "too_large")
         with httpx.Client(timeout=SOON) as client:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from mlx_port.commands.serve.settings import Limits, Settings
-from tests.mlx_port.commands.serve.served import Served, Talk, error_of, expected, served, until
+from tests.mlx_port.commands.serve.served import SOON, Served, Talk, error_of, expected, served, until
 
 PATH = "/v1/audio/speech/batch"
 
@@ -96,7 +96,7 @@ def test_a_client_that_leaves_drops_its_batch(tmp_path) -> None:
     gate, items = threading.Semaphore(0), [{"input": "leaver " * 300}] * 2
     with served(tmp_path, Talk(gate=gate), settings=Settings(places=1)) as server:
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(server.url + PATH, json={"items": items}, timeout=0.5)
+            httpx.post(server.url + PATH, json={"items": items}, timeout=httpx.Timeout(SOON, read=0.5))
         until(
             lambda: (
                 gate.release()

@@ -131,6 +131,7 @@ def test_every_error_class_of_openai(tmp_path: Path) -> None:
                 data={"name": "anna", "consent": "yes"},
                 files={"audio_sample": sound()},
                 headers=headers,
+                timeout=SOON,
             )
             assert answer.status_code == status  # ConflictError, of a route that the package has no call for
         gate.release(10)

@@ -54,7 +54,7 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
     """Three at once sound as each alone; SIGTERM lets a speech end, and the exit code is 0."""
     with started(tmp_path) as (process, url, log):
         text = {"input": "[S1] Hello there.", "seed": 5, "response_format": "wav"}
-        alone = httpx.post(f"{url}/v1/audio/speech", json=text, timeout=60)
+        alone = httpx.post(f"{url}/v1/audio/speech", json=text, timeout=600)
         assert (alone.status_code, alone.headers["x-seed"]) == (200, "5")
         sound, rate = soundfile.read(io.BytesIO(alone.content))
         assert rate == 16000
@@ -65,7 +65,7 @@ def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
             body = (
                 text if place else {**text, "input": "[S1] A longer text, of two sentences. This one, too."}
             )
-            answers[place] = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60)
+            answers[place] = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=600)
 
         threads = [threading.Thread(target=ask, args=(place,)) for place in range(3)]
         for thread in threads:
@@ -88,19 +88,19 @@ def test_a_voice_that_is_uploaded_speaks(tmp_path: Path) -> None:
     with started(tmp_path, "--no-warm-up") as (process, url, _):
         said = "[S1] Hello there, this is a voice."
         body = {"input": said, "seed": 1, "response_format": "wav"}
-        sample = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60).content
+        sample = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=600).content
         for name, words in (("own", said), ("dumb", None)):
             form = {"name": name, "consent": "yes"} | ({} if words is None else {"transcript": words})
             answer = httpx.post(
-                f"{url}/v1/audio/voices", data=form, files={"audio_sample": sample}, timeout=60
+                f"{url}/v1/audio/voices", data=form, files={"audio_sample": sample}, timeout=600
             )
             assert answer.status_code == 200
         speech = {"input": "[S1] Good morning.", "voice": "own", "response_format": "wav", "seed": 2}
-        heard = httpx.post(f"{url}/v1/audio/speech", json=speech, timeout=60)
+        heard = httpx.post(f"{url}/v1/audio/speech", json=speech, timeout=600)
         assert heard.status_code == 200
-        plain = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "alloy"}, timeout=60)
+        plain = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "alloy"}, timeout=600)
         assert plain.content != heard.content
-        refused = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "dumb"}, timeout=60)
+        refused = httpx.post(f"{url}/v1/audio/speech", json={**speech, "voice": "dumb"}, timeout=600)
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "voice")
         process.kill()
         assert process.wait(SOON) == -signal.SIGKILL
@@ -129,7 +129,7 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with started(tmp_path, "--no-warm-up") as (_, url, _):
         words = [sys.executable, "-c", RUN, "serve", "--quiet", "--port", url.rpartition(":")[2]]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 2
         *_, last = done.stderr.splitlines()
         assert last.startswith("error: port: 127.0.0.1:")
@@ -195,7 +195,7 @@ def test_home_assistant_hears_the_embedded_voice(tmp_path: Path) -> None:
         assert len(samples) > 24000
         assert np.abs(samples).max() > 0.01
         words = [sys.executable, "-c", RUN, "serve", "--quiet", "--port", "0", "--wyoming", found[1]]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 2
         *_, last = done.stderr.splitlines()
         assert last.startswith(f"error: wyoming: 127.0.0.1:{found[1]} cannot be opened")
@@ -217,7 +217,7 @@ def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path) -> None:
             until(lambda: idle_figure(url, "mlx_port_loaded_models") == 0)
             assert httpx.get(f"{url}/v1/models", timeout=SOON).json()["data"][0]["loaded"] is False
             assert httpx.get(f"{url}/health", timeout=SOON).status_code == 200
-            answer = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60)
+            answer = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=600)
             assert answer.status_code == 200
             sounds.append(answer.content)
         assert sounds[0] == sounds[1]

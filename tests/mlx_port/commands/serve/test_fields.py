@@ -111,7 +111,10 @@ def test_bodies_that_are_no_object(server: Served, body: bytes) -> None:
 def test_other_content_types(server: Served) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         response = httpx.post(
-            server.url + "/v1/audio/speech", content=b'{"input": "a"}', headers={"content-type": kind}
+            server.url + "/v1/audio/speech",
+            content=b'{"input": "a"}',
+            headers={"content-type": kind},
+            timeout=SOON,
         )
         assert response.status_code == 400
         assert "is not application/json" in error_of(response)["message"]

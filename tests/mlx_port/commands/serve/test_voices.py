@@ -48,9 +48,9 @@ def test_a_voice_is_added_listed_used_and_deleted(tmp_path) -> None:
         np.testing.assert_allclose(prompt.one.audio, recording()[0], atol=1e-4)
         again = add(server)
         assert (again.status_code, error_of(again)["code"]) == (409, "voice_exists")
-        gone = httpx.delete(server.url + "/v1/audio/voices/anna")
+        gone = httpx.delete(server.url + "/v1/audio/voices/anna", timeout=SOON)
         assert gone.json() == {"id": "anna", "object": "audio.voice.deleted", "deleted": True}
-        assert httpx.delete(server.url + "/v1/audio/voices/anna").status_code == 404
+        assert httpx.delete(server.url + "/v1/audio/voices/anna", timeout=SOON).status_code == 404
         assert error_of(server.post(input="one", voice="anna"))["code"] == "voice_not_found"
         assert os.listdir(tmp_path / "voices") == []
 

@@ -42,7 +42,7 @@ def test_half_open_sockets_are_closed(tmp_path: Path, monkeypatch: pytest.Monkey
     """Without a head, with half of one, with a handshake and nothing after it, and with half a frame."""
     monkeypatch.setattr(protocols, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(protocols, "LINGER_SECONDS", 1.5)
-    settings = Settings(limits=Limits(start_seconds=0.3))
+    settings = Settings(limits=Limits(start_seconds=1))
     with served(tmp_path, settings=settings) as server:
         server.post(input="one")
         files = psutil.Process().num_fds()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -310,20 +310,22 @@ def test_other_paths_are_refused(server: Served) -> None:
 
 
 def test_limits(tmp_path: Path) -> None:
-    limits = Limits(text=100, audio_seconds=1.0, request_seconds=1.0, start_seconds=0.3, idle_seconds=0.3)
-    with served(tmp_path, settings=Settings(limits=limits)) as server:
-        with client(server) as found:
-            found.end()
+    """Each limit of time has a server of its own: what it does not concern may take any time."""
+
+    def limited(source: Talk | None = None, **limits: Any) -> AbstractContextManager[Served]:
+        return served(tmp_path / "-".join(limits), source, settings=Settings(limits=Limits(**limits)))
+
+    with limited(start_seconds=0.3) as server, client(server) as found:
+        found.end()
         assert (found.events[0]["error"]["code"], found.code) == ("timeout", 1008)
-        with client(server) as found:
-            found.send("start")
-            found.send("text", text="one t")
-            found.end()
+    with limited(idle_seconds=0.3) as server, client(server) as found:
+        found.send("start")
+        found.send("text", text="one t")
+        found.end()
         assert found.events[-1]["error"]["message"].startswith("message: none within 0.3 s")
-        found = said(server, f"{FIRST} {SECOND}")
-        assert found.events[-1]["error"]["code"] == "too_long"
-    gate = threading.Semaphore(0)
-    with served(tmp_path, Talk(gate=gate), settings=Settings(limits=limits)) as server:
+    with limited(text=100, audio_seconds=1.0) as server:
+        assert said(server, f"{FIRST} {SECOND}").events[-1]["error"]["code"] == "too_long"
+    with limited(Talk(gate=threading.Semaphore(0)), request_seconds=1.0) as server:
         found = said(server, FIRST)
         assert (found.events[-1]["error"]["code"], found.code) == ("timeout", 1013)
 

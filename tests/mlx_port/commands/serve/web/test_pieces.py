@@ -50,7 +50,7 @@ def test_the_lines_shown_do_the_same(page: Page) -> None:
     sound = page.sound()
 
     def run(words: list[str], name: str) -> np.ndarray:
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
         return np.frombuffer((folder / name).read_bytes()[44:], "<i2")
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -274,9 +273,7 @@ def test_a_flood_of_events(server: Served) -> None:
         events = [await client.read_event() for _ in range(500)]
         return events[-1]
 
-    started = time.perf_counter()
     assert asked(server, flood) is not None
-    assert time.perf_counter() - started < SOON
 
 
 def test_a_client_may_listen_longer_than_it_may_be_idle(tmp_path: Path) -> None:
