@@ -1,4 +1,4 @@
-.PHONY: demo serve test check parity bench cuda mutants
+.PHONY: demo serve test sample anywhere check parity bench cuda mutants
 
 PYTHON ?= python3
 MLX ?= cpu# MLX backend outside macOS: cpu, cuda12 or cuda13
@@ -24,6 +24,14 @@ serve: .venv/installed-serve
 # one worker per core, one thread each; idle workers take over queued tests of others
 test: .venv/installed-dev
 	$(FAST) env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+# a sample of every file of tests, in one process, with no BLAS preloaded
+sample: .venv/installed-dev
+	env MLX_ENABLE_TF32=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --sample
+
+# the sample in some twenty other surroundings (noxfile.py), a line for each; an hour. ONLY="lowest wheel": only these
+anywhere: .venv/installed-dev
+	$(BIN)/python -m nox $(if $(ONLY),--session $(ONLY))
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

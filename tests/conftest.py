@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,27 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import pytest
 from hypothesis import settings
 
+from tests import absent
+from tests.sample import sample
+
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 settings.load_profile("untimed")
 
 if importlib.util.find_spec("torch") is not None:
     import torch
 
-    torch.set_num_threads(1)  # the networks are too small for more
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))  # the networks are too small for more
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", action="store_true", help="run the sample of `make anywhere`")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="mlx-port-cache-")
     os.environ["XDG_CACHE_HOME"] = folder.name  # every run converts the embedded voice again
     config.add_cleanup(folder.cleanup)
+    config.pluginmanager.register(absent)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -43,44 +50,16 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-if importlib.util.find_spec("torch") is None:
-    # Most tests read a published pickle or compare with PyTorch; without it they are skipped, the others run.
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[Any]:
-        report = yield
-        if report.outcome == "failed" and "No module named 'torch'" in str(report.longrepr):
-            report.outcome, report.result = "skipped", []
-            report.longrepr = (str(collector.path), 0, "Skipped: torch is not installed")
-        return report
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_setup() -> Iterator[None]:
-        with needing_torch():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call() -> Iterator[None]:
-        with needing_torch():
-            return (yield)
-
-    @contextmanager
-    def needing_torch() -> Iterator[None]:
-        try:
-            yield
-        except (ModuleNotFoundError, FileNotFoundError) as error:
-            if "No module named 'torch" in str(error) or "needs PyTorch, which is not installed" in str(
-                error
-            ):
-                pytest.skip("torch is not installed")
-            raise
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)  # after -m has left out others
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for mark, missing in MISSING.items():
             if item.get_closest_marker(mark) and (reason := missing()):
                 item.add_marker(pytest.mark.skip(reason=reason))
+    if config.getoption("--sample"):
+        chosen = sample(items)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+        items[:] = [item for item in items if item.nodeid in chosen]
 
 
 class Calls(Counter[str]):
