@@ -22,6 +22,7 @@ def start(module: str) -> None:
     """
     _fill_closed_streams()
     _forget_unusable_folders()
+    _leave_folder_of_another_user()
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -51,3 +52,33 @@ def _forget_unusable_folders() -> None:
         folder = os.environ.get(name)
         if folder is not None and not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
             del os.environ[name]
+
+
+def _leave_folder_of_another_user() -> None:
+    """Give MLX a folder of this user's own where it could not write to its own.
+
+    MLX compiles for a CPU in the folder mlx of temporary files, which the first user who ran it owns.
+    """
+    folder = next((os.environ[name] for name in TEMPORARY if name in os.environ), "/tmp")
+    if all(os.access(place, os.W_OK | os.X_OK) for place in _folders_of_mlx(os.path.join(folder, "mlx"))):
+        return
+    own = os.path.join(folder, f"mlx-port-{os.getuid()}")
+    try:
+        os.makedirs(own, mode=0o700, exist_ok=True)
+        found = os.lstat(own)
+    except OSError:
+        return  # MLX states the error
+    if found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        os.environ[TEMPORARY[0]] = own
+
+
+def _folders_of_mlx(top: str) -> list[str]:
+    """List MLX's folders that exist: its own, and one of each version."""
+    if not os.path.isdir(top):
+        return []
+    try:
+        versions = [os.path.join(top, name) for name in os.listdir(top)]
+    except PermissionError:
+        versions = []
+    places = [top, *versions, *(os.path.join(version, "cpu") for version in versions)]
+    return [place for place in places if os.path.isdir(place)]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from converters import start
+
 ROOT = Path(__file__).parents[2]
 CONVERT = "import sys; from converters.start import main; sys.argv[0] = 'convert-weights'; main()"
 SPEAK = "from mlx_port.commands.start import main; main()"
@@ -100,8 +102,31 @@ def test_a_current_folder_that_was_removed(command: list[str], tmp_path: Path) -
         (b"Caf\xe9", 2, "text: byte 4 is not UTF-8; write the text in UTF-8"),
     ],
 )
-def test_a_text_in_a_locale_without_utf_8(text: bytes, code: int, said: str) -> None:
+def test_a_text_in_a_locale_without_utf_8(text: bytes, code: int, said: str, tmp_path: Path) -> None:
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
-    done = program(SPEAK, "generate", "--text", os.fsdecode(text), "-o", "none.wav", environment=plain)
+    done = program(
+        SPEAK, "generate", "--text", os.fsdecode(text), "-o", tmp_path / "none.wav", environment=plain
+    )
     assert done.returncode == code
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["mlx", "mlx/0.32.4/cpu"])
+def test_mlx_gets_a_folder_of_its_own_where_another_user_has_the_usual_one(
+    closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mlx/0.32.4/cpu").mkdir(parents=True)
+    for name in start.TEMPORARY[1:]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    start._leave_folder_of_another_user()
+    assert os.environ["TMPDIR"] == str(tmp_path)
+    monkeypatch.setattr(start.os, "access", lambda place, mode: place != str(tmp_path / closed))
+    start._leave_folder_of_another_user()
+    own = tmp_path / f"mlx-port-{os.getuid()}"
+    assert os.environ["TMPDIR"] == str(own)
+    assert own.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    own.chmod(0o777)
+    start._leave_folder_of_another_user()
+    assert os.environ["TMPDIR"] == str(tmp_path), "anybody could put a library there"

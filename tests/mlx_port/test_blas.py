@@ -316,9 +316,7 @@ def test_the_hash_is_the_wheels_record(fresh):
 
 @linux
 def test_the_global_scope_is_searched():
-    found = blas.global_library("malloc")
-    assert found is not None
-    assert "lib" in found
+    assert blas.global_library("malloc")  # of the C library, or of a Python that is linked with it
     assert blas.global_library("no_such_function") is None
 
 
@@ -334,7 +332,7 @@ def process(code: str, folder: Path, **variables: str) -> subprocess.CompletedPr
 def test_mlx_binds_to_the_loaded_library(tmp_path):
     """The dynamic linker's own log, and a product against float64."""
     done = process(CHECK, tmp_path, LD_DEBUG="bindings", LD_DEBUG_OUTPUT=str(tmp_path / "log"))
-    library, threads, error = done.stdout.split()
+    library, threads, error = done.stdout.splitlines()
     assert library.startswith(str(tmp_path / "mlx-port" / "blas-"))
     assert threads == "None"
     assert float(error) < 1e-4
@@ -349,7 +347,7 @@ def test_mlx_binds_to_the_loaded_library(tmp_path):
 @installed
 def test_mlx_first_still_works(tmp_path):
     done = process("import mlx.core\n" + CHECK, tmp_path)
-    library, _, error = done.stdout.split()
+    library, _, error = done.stdout.splitlines()
     assert (library, float(error) < 1e-4) == ("None", True)
     assert done.stderr.count("import mlx_port before mlx.core") == 1
     assert list(tmp_path.iterdir()) == []
