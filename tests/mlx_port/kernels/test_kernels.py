@@ -38,8 +38,13 @@ def close(found: mx.array, expected: mx.array, roundings: float = 2.0) -> None:
     np.testing.assert_allclose(*wide, rtol=roundings * eps, atol=roundings * eps)
 
 
+def named(trial: tuple[Any, ...]) -> str:
+    run, *variant = trial
+    return "-".join([run.__module__.rpartition(".")[2], run.__name__, *map(str, variant)])
+
+
 @gpu
-@pytest.mark.parametrize("trial", TRIALS, ids=str)
+@pytest.mark.parametrize("trial", TRIALS, ids=named)
 def test_trials_pass(trial: tuple[Any, ...]) -> None:
     assert trial[0](*trial[1:])
     assert source.passes(*trial)
