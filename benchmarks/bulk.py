@@ -32,8 +32,9 @@ import psutil
 from benchmarks.bulk_run import run
 from benchmarks.voice_quality import machine
 from mlx_port.commands import speak
+from tts_core.bulk.asking import Work
 from tts_core.bulk.rows import Row, read_rows
-from tts_core.bulk.speaking import Speaker, Work
+from tts_core.bulk.speaking import Speaker
 from tts_core.dia.options import DiaOptions
 from tts_core.serving.source import Source
 

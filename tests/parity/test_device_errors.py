@@ -24,8 +24,9 @@ from tests.parity.test_delivery import every_side
 from tests.tiny.dia2 import published_dia2, recording
 from tests.tiny.metavoice_pipeline import reference
 from tests.tiny.recordings import snippet
+from tts_core.bulk.asking import Work
 from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker, Work, codes_hash
+from tts_core.bulk.speaking import Speaker, codes_hash
 from tts_core.errors import GenerationError, SpeechError
 from tts_core.options import changed, options_class
 from tts_core.prompt import Prompt

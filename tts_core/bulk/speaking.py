@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tts_core.audio.files import read_audio_at_its_rate
 from tts_core.audio.formats import SUFFIXES, SoundWriter
+from tts_core.bulk.asking import Asking, Work, failed
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
-from tts_core.errors import comes_late, device_error, explain
-from tts_core.options import options_class, single_values
-from tts_core.prompt import Prompt, Reference
+from tts_core.errors import comes_late, device_error
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
 from tts_core.serving.source import Source
-from tts_core.serving.voices import VoiceStore
-
-PROMPTS = 64  # references that stay in memory
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a worker needs to know, besides the rows.
-
-    options: of all rows, by name; a row's own replace them.  voices: the folder of stored voices.
-    labels: fields of every manifest line.
-    """
-
-    options: Mapping[str, Any]
-    voices: Path
-    suffix: str
-    captions: str | None
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Asked(NamedTuple):
@@ -65,7 +44,7 @@ class Speaker:
     def __init__(self, source: Source, open_session: Callable[[], Session], work: Work):
         self.source, self.open_session, self.work = source, open_session, work
         self.session = open_session()
-        self._prompt = lru_cache(maxsize=PROMPTS)(self._read_prompt)
+        self.asking = Asking(source, work)
 
     def speak(self, rows: Iterable[tuple[Row, str]]) -> Iterator[Outcome]:
         """Speak rows with their keys; yield each as it ends. The next is taken once a place is free."""
@@ -110,12 +89,9 @@ class Speaker:
     def _ask(self, row: Row, key: str, ended: list[Outcome]) -> _Asked | None:
         """Build a row's request; a row that cannot be spoken has ended."""
         try:
-            prompt = self._prompt(row.voice, row.ref_audio, row.ref_text)
-            own = single_values(options_class(self.source.model), row.options)
-            options = {**self.work.options, **own, "seed": row.seed}
-            return _Asked(row, key, self.source.request(row.text, options, prompt))
+            return _Asked(row, key, self.asking.request(row))
         except Exception as error:
-            ended.append(_failed(row, key, error))
+            ended.append(failed(row, key, error))
             return None
 
     def _join(self, asked: _Asked, running: dict[int, _Joined], ended: list[Outcome]) -> bool:
@@ -123,7 +99,7 @@ class Speaker:
 
         If an error of the batch's steps comes only now, the request joins the next batch.
         """
-        failed: list[Outcome] = []
+        unable: list[Outcome] = []
         for _ in range(2):
             try:
                 if not self.session.fits(asked.request):
@@ -131,19 +107,19 @@ class Speaker:
                 running[self.session.join(asked.request)] = _Joined(asked.row, asked.key)
                 return True
             except Exception as error:
-                failed = [_failed(asked.row, asked.key, error)]
+                unable = [failed(asked.row, asked.key, error)]
                 if not comes_late(error):
                     break
                 ended += self._broken(running, error)
             self._reopen()
-        ended += failed
+        ended += unable
         return True
 
     def _broken(self, running: dict[int, _Joined], error: Exception) -> list[Outcome]:
         """End all that ran with an error."""
-        failed = [_failed(one.row, one.key, error) for one in running.values()]
+        ended = [failed(one.row, one.key, error) for one in running.values()]
         running.clear()
-        return failed
+        return ended
 
     def _reopen(self) -> None:
         """Open the next batch."""
@@ -156,7 +132,7 @@ class Speaker:
             joined = running[event.key]
             if isinstance(event, Failed):
                 del running[event.key]
-                yield _failed(joined.row, joined.key, event.error)
+                yield failed(joined.row, joined.key, event.error)
                 continue
             joined.parts.append(event.result)
             if event.result.finish_reason is not None:
@@ -170,7 +146,7 @@ class Speaker:
             cues = result.captions()
             captions = {"srt": cues.srt, "vtt": cues.vtt, None: lambda: None}[self.work.captions]()
         except Exception as error:
-            return _failed(row, joined.key, error)
+            return failed(row, joined.key, error)
         fields = {
             "duration": round(result.audio_seconds, 6),
             "text": row.text,
@@ -183,14 +159,6 @@ class Speaker:
             "codes_sha256": codes_hash(result.codes),
         }
         return Outcome(row.number, joined.key, row.id, sound, fields, captions)
-
-    def _read_prompt(self, voice: str | None, sound: str | None, said: str | None) -> Prompt | None:
-        if voice is not None:
-            return VoiceStore(self.work.voices).prompt(voice)
-        if sound is None:
-            return None
-        samples, rate = read_audio_at_its_rate(sound)
-        return Prompt((Reference(samples, said, sample_rate=rate, name="ref_audio"),))
 
 
 def encoded(result: GenerationResult, suffix: str) -> bytes:
@@ -206,7 +174,3 @@ def codes_hash(codes: np.ndarray) -> str:
     digest = hashlib.sha256(f"{codes.shape} ".encode())
     digest.update(np.ascontiguousarray(codes, "<i4").tobytes())
     return digest.hexdigest()
-
-
-def _failed(row: Row, key: str, error: Exception) -> Outcome:
-    return Outcome(row.number, key, row.id, error=explain(error)[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from functools import partial
@@ -20,21 +20,23 @@ from mlx_port.commands.batch.local import devices, speak_locally
 from mlx_port.commands.batch.worker import Setting, Worker
 from mlx_port.commands.display import duration
 from mlx_port.commands.report import speed
-from mlx_port.commands.speak import check_backend, choose_options, open_model
+from mlx_port.commands.speak import check_backend, choose_options, load_pipeline, open_model
+from tts_core.bulk.asking import Asking, Work
 from tts_core.bulk.folder import Output
 from tts_core.bulk.keys import model_hash, row_key, seeded
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection
 from tts_core.bulk.rows import Row, read_rows
-from tts_core.bulk.speaking import Work
 from tts_core.errors import GenerationError, ResourceError, UsageError, explain
 from tts_core.judges.judging import judge_names, judges_of
 from tts_core.memory.machine import free_disk_bytes
 from tts_core.printable import counted, one_line
+from tts_core.serving.source import Source
 from tts_core.serving.voices import voices_folder
 from tts_core.text.duration import expected_seconds
 from tts_core.voice.embedded import fingerprint
 
+FAULTS = 20  # rows that cannot be spoken, printed one by one
 LINE_SECONDS = 10.0  # between two lines of progress
 RETRIES = 2  # of rejected rows, by default
 MOST_REFUSED = 10  # rows in a row that could not be written, after which the run ends
@@ -76,6 +78,9 @@ def run(flags: Flags) -> None:
     labels = {"model": str(parts.model), "backend": flags.backend}
     voices = flags.voices or voices_folder()
     work = Work(given, voices, f".{flags.form}", flags.captions, labels)
+    source = Source(
+        str(parts.model), parts.configs, parts.documents, partial(load_pipeline, parts, flags.backend)
+    )
     judges = flags.judges or max(1, (os.cpu_count() or 1) // (2 * len(devices(flags.backend))))
     setting = Setting(flags.model, flags.backend, flags.dtype, flags.places, work, rejection, judges)
     named = {name: settings[name] for name in ("model", "backend", "dtype", "options")}
@@ -94,10 +99,14 @@ def run(flags: Flags) -> None:
         todo = sorted(
             (pair for pair in own if pair[1] not in output.done), key=lambda pair: -len(pair[0].text)
         )
-        progress = Progress(len(own), len(own) - len(todo), quiet=flags.quiet)
-        for failed in broken:
+        done = len(own) - len(todo)
+        todo, unable = Asking(source, work).check(todo)
+        unable = sorted([*broken, *unable], key=lambda one: one.number)
+        progress = Progress(len(own), done, quiet=flags.quiet)
+        report_faults(unable)
+        for failed in unable:
             output.write(failed)
-        failures = len(broken)
+        failures = len(unable)
         if todo:
             with closing(engine(flags, setting, todo, part)) as outcomes:
                 failures += write_all(outcomes, output, progress)
@@ -107,6 +116,17 @@ def run(flags: Flags) -> None:
         click.echo(one_line(f"{counted(failures, 'row')} failed; see {flags.out / 'errors.jsonl'}"), err=True)
         if failures == len(own) + len(broken):
             raise GenerationError("batch: no row could be spoken")
+
+
+def report_faults(faults: Sequence[Outcome]) -> None:
+    """Print the rows that cannot be spoken, FAULTS at most, before the first of the others is."""
+    if not faults:
+        return
+    click.echo(one_line(f"{counted(len(faults), 'row')} cannot be spoken; the others are:"), err=True)
+    for fault in faults[:FAULTS]:
+        click.echo(one_line(f"row {fault.number + 1} ({fault.id}): {fault.error}"), err=True)
+    if len(faults) > FAULTS:
+        click.echo(f"and {len(faults) - FAULTS} more; all are in errors.jsonl", err=True)
 
 
 def read_rejection(flags: Flags) -> Rejection | None:

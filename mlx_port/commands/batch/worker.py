@@ -9,11 +9,12 @@ from typing import Literal
 
 from mlx_port.commands.arithmetic import arithmetic
 from mlx_port.commands.speak import load_pipeline, open_model
+from tts_core.bulk.asking import Work
 from tts_core.bulk.choosing import ChoosingSpeaker
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Rejection
 from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker, Work
+from tts_core.bulk.speaking import Speaker
 from tts_core.judges.judging import judges_of
 from tts_core.judges.process import JudgeProcesses
 from tts_core.serving.source import Source

@@ -8,11 +8,12 @@ import pytest
 
 from tests.tts_core.serving.talkers import Chorus, Said
 from tts_core.bulk import choosing
+from tts_core.bulk.asking import Work
 from tts_core.bulk.choosing import ChoosingSpeaker
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rejection import Condition, Rejection, attempt_seed
 from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker, Work
+from tts_core.bulk.speaking import Speaker
 from tts_core.errors import UsageError
 from tts_core.judges.process import Recording, Verdict
 
@@ -143,7 +144,7 @@ def test_slow_judges_hold_new_rows_back(monkeypatch: pytest.MonkeyPatch) -> None
 def test_judges_hear_the_sound_and_know_the_reference() -> None:
     ears = Ears({"a": [0.0], "b": [0.0]}, lambda count: 0, 1)
     speaker = Speaker(cast(Any, Source(set())), lambda: Chorus(2, []), Work({}, Path("voices"), ".wav", None))
-    speaker._prompt = cast(Any, lambda *reference: None)
+    speaker.asking._prompt = cast(Any, lambda *reference: None)
     rows = [Row(0, "a", "one", seed=1, voice="anna"), Row(1, "b", "two", seed=1, ref_audio="x/b.wav")]
     list(ChoosingSpeaker(speaker, cast(Any, ears), REJECTION).speak((one, f"key {one.id}") for one in rows))
     assert [one.reference for one in ears.begun] == [Path("voices/anna/1.wav"), Path("x/b.wav")]

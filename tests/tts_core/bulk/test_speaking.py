@@ -9,9 +9,10 @@ import pytest
 import soundfile
 
 from tests.tts_core.serving.talkers import RATE, SAMPLES, Chorus, Said, sound
+from tts_core.bulk.asking import Work
 from tts_core.bulk.outcome import Outcome
 from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker, Work, codes_hash
+from tts_core.bulk.speaking import Speaker, codes_hash
 from tts_core.errors import UsageError
 
 

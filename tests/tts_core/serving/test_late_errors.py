@@ -14,8 +14,9 @@ import pytest
 from tests.metal_errors import LARGER, LATE, MEMORY, MESSAGES
 from tests.tts_core.serving.talkers import Chorus, Said, Singers
 from tests.tts_core.serving.test_engine import Singing, engine
+from tts_core.bulk.asking import Work
 from tts_core.bulk.rows import Row
-from tts_core.bulk.speaking import Speaker, Work
+from tts_core.bulk.speaking import Speaker
 from tts_core.errors import ResourceError
 from tts_core.serving.engine import SpeechEngine
 

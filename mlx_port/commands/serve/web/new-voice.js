@@ -54,8 +54,8 @@ export class NewVoice extends EventTarget {
   async send() {
     const form = new FormData();
     form.append("name", byId("voice-name").value);
-    form.append("consent", "true");
-    form.append("consent_note", byId("consent").value);
+    form.append("consent", String(byId("agreed").checked));
+    if (byId("consent").value.trim()) form.append("consent_note", byId("consent").value);
     const given = this.recordings.some((each) => each.transcript);
     for (const each of this.recordings) {
       if (!each.file) return show(this.error, "Choose a file, or record one.");

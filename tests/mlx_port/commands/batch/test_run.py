@@ -235,3 +235,35 @@ def test_a_folder_that_cannot_be_made_and_nothing_made_in_vain(
     assert run(["batch", str(rows), *flags]) == code
     assert capsys.readouterr().err.startswith(f"error: {message}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "rows.jsonl"]
+
+
+def test_every_row_is_checked_before_the_first_is_spoken(
+    tmp_path: Path, spoken: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """All faults at once, with their rows; the run goes on without them."""
+    lines = [
+        {"id": "good", "text": "[S1] Hello."},
+        {"id": "tag", "text": "[S3] Hello."},
+        {"id": "option", "text": "[S1] Yes.", "options": {"temperature": -1}},
+        {"id": "voice", "text": "[S1] No.", "voice": "nobody"},
+        {"id": "sound", "text": "[S1] No.", "ref_audio": str(tmp_path / "gone.wav"), "ref_text": "Gone."},
+        {"id": "last", "text": "[S1] Good night."},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said_first: list[str] = []
+    speak = work.engine
+
+    def noted(*given: Any) -> Any:
+        said_first.append(capsys.readouterr().err)
+        return speak(*given)
+
+    monkeypatch.setattr(work, "engine", noted)
+    run(["batch", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--quiet"])
+    [said] = said_first
+    assert said.splitlines()[0].startswith("4 rows cannot be spoken")
+    for number, name in ((2, "tag"), (3, "option"), (4, "voice"), (5, "sound")):
+        assert f"row {number} ({name}): " in said
+    assert sorted(row.id for row in spoken) == ["good", "last"]
+    errors = [json.loads(line)["id"] for line in (tmp_path / "out/errors.jsonl").read_text().splitlines()]
+    assert errors == ["tag", "option", "voice", "sound"]
+    assert len(manifest(tmp_path / "out")) == 2

@@ -11,7 +11,7 @@ import pytest
 from mlx_port.commands.batch import worker
 from mlx_port.commands.batch.worker import Setting, Worker
 from tests.tts_core.serving.talkers import Chorus
-from tts_core.bulk.speaking import Work
+from tts_core.bulk.asking import Work
 
 
 def test_its_session_has_no_listeners(monkeypatch: pytest.MonkeyPatch) -> None:

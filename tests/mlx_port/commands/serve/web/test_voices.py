@@ -23,6 +23,7 @@ def test_a_voice_is_uploaded_used_and_removed(page: Page, embedded: Served, tmp_
     page.the("recording-1").send_keys(str(file))
     page.fill("recording-1-text", SAID)
     page.fill("consent", "It is a voice of our own.")
+    page.click("agreed")
     page.wait("document.querySelector('#recordings audio').readyState > 0")
     page.click("voice-save")
     page.wait("document.getElementById('voice').value === 'own'")
@@ -51,6 +52,7 @@ def test_a_voice_is_recorded(page: Page, embedded: Served) -> None:
     page.wait("document.querySelector('#recordings audio').readyState > 0")
     page.fill("recording-1-text", "[S1] Beep beep beep.")
     page.fill("consent", "It is a machine.")
+    page.click("agreed")
     page.click("voice-save")
     page.wait("document.getElementById('voice').value === 'beeps'")
     assert 2 <= embedded.service.voices.voice("beeps").seconds[0] < 6
@@ -73,6 +75,7 @@ def test_a_voice_has_a_recording_of_each_speaker_where_the_model_takes_two(tab: 
             tab.the(f"recording-{number}").send_keys(str(file))
             tab.fill(f"recording-{number}-text", said)
         tab.fill("consent", "Both agreed.")
+        tab.click("agreed")
         tab.click("voice-save")
         tab.wait("document.getElementById('voice').value === 'both'")
         voice = server.service.voices.voice("both")
@@ -88,6 +91,7 @@ def test_an_upload_that_is_refused_says_why(page: Page, tmp_path: Path) -> None:
     page.fill("voice-name", "no")
     page.fill("recording-1-text", SAID)
     page.fill("consent", "yes")
+    page.click("agreed")
     page.click("voice-save")
     assert page.text("voice-error") == "Choose a file, or record one."
     page.the("recording-1").send_keys(str(file))

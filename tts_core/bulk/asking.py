@@ -1,0 +1,74 @@
+"""Requests of rows: options, references and texts, checked without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tts_core.audio.files import read_audio_at_its_rate
+from tts_core.bulk.outcome import Outcome
+from tts_core.bulk.rows import Row
+from tts_core.errors import explain
+from tts_core.options import options_class, single_values
+from tts_core.prompt import Prompt, Reference
+from tts_core.serving.source import Source
+from tts_core.serving.voices import VoiceStore
+
+PROMPTS = 64  # references that stay in memory
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker needs to know, besides the rows.
+
+    options: of all rows, by name; a row's own replace them.  voices: the folder of stored voices.
+    labels: fields of every manifest line.
+    """
+
+    options: Mapping[str, Any]
+    voices: Path
+    suffix: str
+    captions: str | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class Asking:
+    """Builds the requests of rows for one model."""
+
+    def __init__(self, source: Source, work: Work):
+        self.source, self.work = source, work
+        self._prompt = lru_cache(maxsize=PROMPTS)(self._read_prompt)
+
+    def request(self, row: Row) -> Any:
+        """Build a row's request. Raises UsageError and NotFoundError for a row that cannot be spoken."""
+        prompt = self._prompt(row.voice, row.ref_audio, row.ref_text)
+        own = single_values(options_class(self.source.model), row.options)
+        return self.source.request(row.text, {**self.work.options, **own, "seed": row.seed}, prompt)
+
+    def check(self, rows: Iterable[tuple[Row, str]]) -> tuple[list[tuple[Row, str]], list[Outcome]]:
+        """Check rows with their keys: those that can be spoken, and outcomes of the others."""
+        good, bad = [], []
+        for row, key in rows:
+            try:
+                self.request(row)
+            except Exception as error:
+                bad.append(failed(row, key, error))
+            else:
+                good.append((row, key))
+        return good, bad
+
+    def _read_prompt(self, voice: str | None, sound: str | None, said: str | None) -> Prompt | None:
+        if voice is not None:
+            return VoiceStore(self.work.voices).prompt(voice)
+        if sound is None:
+            return None
+        samples, rate = read_audio_at_its_rate(sound)
+        return Prompt((Reference(samples, said, sample_rate=rate, name="ref_audio"),))
+
+
+def failed(row: Row, key: str, error: Exception) -> Outcome:
+    """Build the outcome of a row that ended with an error."""
+    return Outcome(row.number, key, row.id, error=explain(error)[1])
