@@ -35,7 +35,7 @@ from tests.converters.folders import (
 from tts_core.codecs import dac
 from tts_core.dia.sampling import DEFAULTS_V01
 from tts_core.dia.shapes import is_norm
-from tts_core.errors import CheckpointError, ResourceError, UsageError
+from tts_core.errors import CheckpointError, NotFoundError, ResourceError, UsageError
 from tts_core.files.header import read_header
 from tts_core.text.rules import TextRules
 
@@ -275,7 +275,7 @@ def test_it_is_an_error_if_nothing_can_be_quantised(source):
 
 def test_quantising_without_mlx_says_what_to_install(source, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mlx.core", None)
-    with pytest.raises(UsageError, match=r"pip install 'mlx-port\[cpu\]'"):
+    with pytest.raises(NotFoundError, match=r"pip install 'mlx-port\[cpu\]'"):
         convert(source, tmp_path / "out", quantization=Quantization.of("affine", 32))
     assert left_in(tmp_path) == []
 

@@ -55,5 +55,6 @@ def _frame_power(padded: np.ndarray) -> np.ndarray:
 
 def _span(power: np.ndarray, length: int, below_db: float) -> tuple[int, int]:
     level = 10 * np.log10(np.maximum(QUIETEST, power))
-    loud = np.flatnonzero(level - level.max() > -below_db)
+    below = max(below_db, float(np.finfo(np.float32).tiny))  # the loudest frame is loud at any threshold
+    loud = np.flatnonzero(level - level.max() > -below)
     return HOP_LENGTH * int(loud[0]), min(length, HOP_LENGTH * (int(loud[-1]) + 1))

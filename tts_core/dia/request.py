@@ -96,7 +96,7 @@ class Request:
 
     limits: most frames of each piece.  max_frames: of all pieces together; None for no such limit.
     frame_rate: of the codec, in Hz.  own_limits: as in Batch.  notes: remarks for the caller, a line each.
-    shortest_anchor: as in TextRules.
+    shortest_anchor: as in TextRules, for a text with pauses inside; else 0.
     """
 
     config: DiaConfig
@@ -208,7 +208,7 @@ def request(
             rules,
             continues=voice is not None and voice.transcript is not None,
         ),
-        rules.shortest_anchor,
+        rules.shortest_anchor if any(piece.after for piece in pieces[:-1]) else 0,
     )
 
 

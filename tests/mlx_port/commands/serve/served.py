@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import httpx
@@ -43,6 +44,8 @@ class Talk:
     """
 
     fed = False
+    configs: Mapping[str, Any] = MappingProxyType({})
+    documents: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
     def __init__(self, model: str = "dia", *, gate: threading.Semaphore | None = None):
         self.model, self.gate, self.log = model, gate, []

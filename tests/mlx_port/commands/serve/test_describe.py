@@ -38,6 +38,7 @@ def test_facts_of_models() -> None:
         "name": "speed",
         "type": "float",
         "default": 1.0,
+        "own": None,
         "help": info(next(one for one in fields(options_class("dia")) if one.name == "speed")).help,
         "min": 0.5,
         "max": 2,

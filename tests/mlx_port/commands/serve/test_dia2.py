@@ -57,16 +57,18 @@ def speak(server: Served, text: str, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_words_are_events_with_their_times(dia2: Served, alone: Any) -> None:
-    """Before the sound in which they begin; a piece has them all, with ends."""
+    """Before the sound in which they begin; a turn's piece has its own, with ends."""
     found = speak(dia2, TEXT, seed=5, pieces=True)
     words = [event for event in found if event["type"] == "speech.audio.word"]
     expected = alone.generate(TEXT, seed=5)
     assert [(one["text"], one["start"]) for one in words] == [(one.text, one.start) for one in expected.words]
     first = next(place for place, event in enumerate(found) if event["type"] == "speech.audio.delta")
     assert found.index(words[-1]) > first  # not all at once
-    [piece] = pieces_of(found)
-    assert [word["text"] for word in piece["words"]] == [word["text"] for word in words]
-    assert all(word["end"] >= word["start"] for word in piece["words"])
+    turns = pieces_of(found)
+    assert len(turns) == 2
+    said = [word for turn in turns for word in turn["words"]]
+    assert [word["text"] for word in said] == [word["text"] for word in words]
+    assert all(word["end"] >= word["start"] for word in said)
     assert len(sound_of(found)) == len(expected.audio)
 
 
@@ -104,7 +106,7 @@ def test_text_that_is_fed_is_spoken_before_it_ends(dia2: Served, alone: Any) -> 
     assert whole.words == expected.words
 
 
-LONG = "[S1] Hello there friend. [S2] Oh, hello! I can't wait. " * 6
+LONG = "[S1] " + "Hello there friend. Oh, hello! I can't wait. " * 6  # a turn in several pieces
 
 
 def test_pieces_are_spoken_again_with_a_recording(dia2: Served) -> None:
