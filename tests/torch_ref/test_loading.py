@@ -38,10 +38,9 @@ def test_a_published_folder_speaks(published: Path) -> None:
 
 
 def test_the_codec_from_elsewhere(published: Path, tmp_path: Path) -> None:
-    bare = Path(shutil.copytree(published, tmp_path / "bare"))
-    (tmp_path / "elsewhere").mkdir()
-    shutil.move(bare / "codec", tmp_path / "elsewhere" / "dac")
-    voice = DiaPipeline.load(bare, codec=tmp_path / "elsewhere" / "dac")
+    bare = Path(shutil.copytree(published, tmp_path / "models" / "bare"))
+    shutil.move(bare / "codec", tmp_path / "dac")
+    voice = DiaPipeline.load(bare, codec=tmp_path / "dac")
     assert voice.generate("[S1] Hello.", seed=1, max_frames=2).samples > 0
     with pytest.raises(NotFoundError, match="DAC"):
         load(bare)
