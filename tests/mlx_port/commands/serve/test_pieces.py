@@ -17,7 +17,7 @@ from tts_core.results import Meter
 from tts_core.text.captions import Cue, Word, turn_texts
 
 SCRIPT = (
-    "[S1] Hello there. [pause:0.5] It goes on for a while. [pause:0.1] [S2] Is it really? [pause:0.1] "
+    "[S1] Hello there, all of you, dear friends. [pause:0.5] It goes on for a while. [pause:0.1] [S2] Is it really? [pause:0.1] "
     "[S1] Yes, and that is all."
 )
 DIALOGUE = "[S1] Hello there. [S2] Is it really? It is late. [S1] Yes, and that is all."
@@ -54,7 +54,10 @@ def test_pieces_end_in_order_and_can_be_spoken_again(embedded: Served, spoken: l
     assert times == sorted(times)
     assert times[-1] == pytest.approx(len(sound) / RATE)
     assert pieces[1]["start"] - pieces[0]["end"] == pytest.approx(0.5)
-    assert " ".join(piece["text"].replace("[S1] ", "") for piece in pieces[:1]) == "Hello there."
+    assert (
+        " ".join(piece["text"].replace("[S1] ", "") for piece in pieces[:1])
+        == "Hello there, all of you, dear friends."
+    )
     last = pieces[-1]
     own = sound[round(last["start"] * RATE) : round(last["end"] * RATE)]
     again = samples(embedded.post(**last["again"], response_format="wav").content)
