@@ -63,7 +63,7 @@ class Memory:
         source = texts, config.cross_num_key_value_heads, text_rows, config.cross_head_dim
         layers = range(config.num_hidden_layers)
         made = [[mx.zeros(shape, kind) for _ in layers] for shape in (own, source, source)]
-        mx.eval(made)
+        mx.async_eval(made)
         return cls(*made, lengths=np.ones(texts, np.int32))
 
 

@@ -56,7 +56,7 @@ class Slots:
         self.ends = mx.full((texts, channels), -1)
         self.free_row = mx.full((texts, channels), FREE)
         self.accept = accepting(config)
-        mx.eval(self.tokens, self.ends, self.free_row)
+        mx.async_eval(self.tokens, self.ends, self.free_row)
 
     def join(self, slot: int, text: Joining) -> None:
         """Read a text and let it start with the next step; its slot must be free."""

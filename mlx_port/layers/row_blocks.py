@@ -40,7 +40,7 @@ def in_blocks(layer: nn.Linear) -> Callable[[mx.array], mx.array]:
 @cache
 def _filler(rows: int, width: int) -> mx.array:
     zeros = mx.zeros((rows, width))
-    mx.eval(zeros)
+    mx.async_eval(zeros)
     return zeros
 
 

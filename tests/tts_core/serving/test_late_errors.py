@@ -126,6 +126,8 @@ def test_an_error_while_text_is_fed_ends_the_batch(words: str) -> None:
 class Texts:
     """Checks texts."""
 
+    model = "dia"
+
     def request(self, text: str, options: dict[str, Any], prompt: Any) -> Said:
         """As Source.request."""
         return Said(tuple(text.split()), options["seed"])

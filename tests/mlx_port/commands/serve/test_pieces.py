@@ -17,7 +17,8 @@ from tts_core.results import Meter
 from tts_core.text.captions import Cue, Word, turn_texts
 
 SCRIPT = (
-    "[S1] Hello there, all of you, dear friends. [pause:0.5] It goes on for a while. [pause:0.1] [S2] Is it really? [pause:0.1] "
+    "[S1] Hello there, all of you, dear friends. [pause:0.5] It goes on for a while. [pause:0.1] "
+    "[S2] Is it really? [pause:0.1] "
     "[S1] Yes, and that is all."
 )
 DIALOGUE = "[S1] Hello there. [S2] Is it really? It is late. [S1] Yes, and that is all."
