@@ -93,7 +93,8 @@ class Page:
         self.the(name).click()
 
     def fill(self, name: str, text: str) -> None:
-        """Replace the text of a field by typing."""
+        """Replace the text of a field by typing; what it is folded in is opened."""
+        self.run("arguments[0].closest('details')?.setAttribute('open', '')", self.the(name))
         self.the(name).clear()
         self.the(name).send_keys(text)
 

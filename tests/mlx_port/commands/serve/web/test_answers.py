@@ -37,7 +37,7 @@ def test_a_model_gives_its_form(tab: Page, tmp_path: Path) -> None:
         assert tab.text("voice-help") == "MARS5 speaks only with a recording. Add a voice first."
         tab.click("speak")
         tab.finish()
-        assert tab.text("error").startswith("voice: this model speaks with a recording and there is none")
+        assert tab.text("error").startswith("Voice: this model speaks with a recording and there is none")
         assert mars5.asked == []
 
 
@@ -45,13 +45,13 @@ def test_errors_of_the_server_are_shown(page: Page) -> None:
     page.fill("script", " ")
     page.click("speak")
     page.finish()
-    assert page.text("error") == "input: empty; give the text to speak"
+    assert page.text("error") == "Script: empty; give the text to speak"
     assert page.run("return document.activeElement.id") == "script"
     page.fill("script", "[S1] Hello.")
     page.fill("option-max_seconds", "5000")
     page.click("speak")
     page.finish()
-    assert page.text("error") == "max_seconds: 5000 is more than 900"
+    assert page.text("error") == "Max seconds: 5000 is more than 900"
     assert page.the("option-max_seconds").get_attribute("aria-invalid") == "true"
     page.fill("option-max_seconds", "")
     page.fill("script", "[S1] 東京.")
@@ -79,7 +79,7 @@ def test_a_speech_that_breaks_off_and_a_server_that_is_gone(
         tab.speak("one two choke")
         assert tab.text("error") == "The server broke the speech off; its log has the reason."
         tab.speak("choke")
-        assert tab.text("error") == "talker: choked"
+        assert tab.text("error") == "Talker: choked"
     tab.speak("one two")
     assert tab.text("error") == "The server does not answer. Is it still running?"
     assert tab.errors() == []

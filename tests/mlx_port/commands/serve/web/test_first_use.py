@@ -19,7 +19,7 @@ def test_options_are_folded_and_show_values(page: Page) -> None:
     assert page.attribute("option-temperature", "placeholder") == "0.8"
     assert page.attribute("option-seed", "placeholder") == "automatic"
     assert page.attribute("option-max_seconds", "placeholder") == "no limit"
-    assert "own" not in page.text("options-card")
+    assert "model's own" not in page.text("options-card")
 
 
 def test_what_cannot_be_spoken_is_marked_while_typing(page: Page) -> None:

@@ -96,7 +96,7 @@ def test_an_upload_that_is_refused_says_why(page: Page, tmp_path: Path) -> None:
     assert page.text("voice-error") == "Choose a file, or record one."
     page.the("recording-1").send_keys(str(file))
     page.click("voice-save")
-    page.wait("document.getElementById('voice-error').textContent.startsWith('audio_sample: ')")
+    page.wait("document.getElementById('voice-error').textContent.startsWith('Recording: ')")
     page.click("voice-cancel")
     page.run("arguments[0].value = ''", page.the("recording-1"))
     assert [one for one in page.errors() if "no.wav" in one] == []
