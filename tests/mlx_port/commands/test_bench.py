@@ -240,7 +240,7 @@ def test_the_first_run_is_not_counted_and_memory_is_freed_between_forms(tiny, mo
 
 def test_a_known_chip_gets_a_prediction(tiny, monkeypatch):
     """Named as one, beside the measured time."""
-    facts = {"device": "Apple M1 Pro", "backend": "metal", "blas": {"why": "none"}}
+    facts = {"device": "Apple M1 Pro", "backend": "metal", "arithmetic": "float32", "blas": {"why": "none"}}
     monkeypatch.setattr(report, "facts", lambda: facts)
     subject = choose_subject(None, "dia")
     planned = plan(subject, None, 0.2, batch=[1], dtypes=["float32"], bits=None)

@@ -393,6 +393,7 @@ def test_json(pipeline, capsys):
         "captions": None,
         "model": None,
         "backend": "mlx",
+        "arithmetic": "float32",
         "seed": 5,
         "audio_seconds": 1.5,
         "sample_rate": 16000,

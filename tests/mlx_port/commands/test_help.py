@@ -28,11 +28,9 @@ COMMON = {
     "tts_core.errors",
     "tts_core.models",
     "tts_core.printable",
-    "tts_core.voice",
-    "tts_core.voice.embedded",
 }
 FLAGS_OF_OPTIONS = {
-    "mlx_port.commands.generate",
+    "mlx_port.commands.model_flags",
     "tts_core.options",
     "tts_core.text",
     "tts_core.text.pace",
@@ -40,7 +38,7 @@ FLAGS_OF_OPTIONS = {
 }
 SECONDS = {"mlx_port.commands.seconds"}
 OWN: dict[str, set[str]] = {
-    "generate": FLAGS_OF_OPTIONS,
+    "generate": {"mlx_port.commands.generate", *FLAGS_OF_OPTIONS},
     "convert": set(),
     "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS},
     "estimate": {"mlx_port.commands.estimate", *SECONDS},
