@@ -212,7 +212,7 @@ def test_tensors_of_every_network_are_checked(converted, tmp_path, model):
 @pytest.mark.parametrize("model", MODELS)
 def test_published_files_are_refused(model):
     for source in sources(model)[:1]:
-        with pytest.raises((CheckpointError, NotFoundError), match="convert-weights"):
+        with pytest.raises(UsageError, match="is a file; give the folder that convert-weights wrote"):
             load(source)
         with pytest.raises((CheckpointError, NotFoundError), match="convert-weights"):
             load(source.parent)

@@ -126,7 +126,7 @@ def report_faults(faults: Sequence[Outcome]) -> None:
     for fault in faults[:FAULTS]:
         click.echo(one_line(f"row {fault.number + 1} ({fault.id}): {fault.error}"), err=True)
     if len(faults) > FAULTS:
-        click.echo(f"and {len(faults) - FAULTS} more; all are in errors.jsonl", err=True)
+        click.echo(one_line(f"and {len(faults) - FAULTS} more; all are in errors.jsonl"), err=True)
 
 
 def read_rejection(flags: Flags) -> Rejection | None:

@@ -78,7 +78,7 @@ def test_memory_is_for_the_longest_piece_and_a_prompt_counts_once(
         ({"prompt": "voice.wav"}, r"prompt: 'voice\.wav' is text; give Prompt\.from_file"),
         ({"prompt": voice(), "draws": "per song"}, "draws: 'per song'"),
         ({"prompt": voice(), "seed": -1}, "seed: -1 is outside"),
-        ({"prompt": voice(), "piece_seconds": 0.0}, "piece_seconds: 0.0 is not"),
+        ({"prompt": voice(), "piece_seconds": 0.0}, "piece_seconds: 0.0 is outside"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

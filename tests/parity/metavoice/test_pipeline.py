@@ -378,7 +378,9 @@ def test_a_typed_load_refuses_other_models(
         package.DiaPipeline.load(folder)
     parts = SimpleNamespace(model="dia")
     monkeypatch.setattr(f"{package.__name__}.metavoice.pipeline.open_parts", lambda *_, **__: parts)
-    with pytest.raises(UsageError, match=r"^model: the files contain dia, not metavoice; use load\(\)$"):
+    with pytest.raises(
+        UsageError, match=r"^model: the files contain dia, not metavoice; use load\(\) without a model$"
+    ):
         package.MetaVoicePipeline.load(folder)
 
 
