@@ -107,7 +107,8 @@ class FusedDecoder:
         for index, (middle, end) in enumerate(zip(self.middles, self.ends, strict=True)):
             own = written(memory.own[index], fresh, both)
             memory.own[index] = own
-            attended = attend_seen(queries, own[0], own[1], seen, SCALE)
+            keys, values = own[:1].squeeze(0), own[1:].squeeze(0)  # own[0] would copy the whole cache
+            attended = attend_seen(queries, keys, values, seen, SCALE)
             x, queries = middle(x, attended, *source_spin)
             keys, values = memory.source_keys[index], memory.source_values[index]
             attended = attend_seen(queries, keys, values, heard, SCALE)
