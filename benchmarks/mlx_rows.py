@@ -28,7 +28,7 @@ Product = Callable[[mx.array, Any], mx.array]
 
 def plain(dtype: mx.Dtype, layers: int) -> tuple[list[mx.array], dict[str, Product]]:
     weights = [mx.random.normal(shape).astype(dtype) * 0.02 for shape in [*SHAPES * layers, OUTPUT]]
-    return weights, forms(lambda x, weight: x @ weight.T, rows.product, rows.trial)
+    return weights, forms(lambda x, weight: x @ weight.T, rows.product, rows.trial, dtype)
 
 
 def quantized(bits: int, layers: int) -> tuple[list[Any], dict[str, Product]]:
@@ -43,15 +43,15 @@ def quantized(bits: int, layers: int) -> tuple[list[Any], dict[str, Product]]:
     def own(x: mx.array, parts: Any) -> mx.array:
         return rows.quantized_product(x, *parts, bits=bits, group_size=64)
 
-    return weights, forms(whole, own, rows.quantized_trial)
+    return weights, forms(whole, own, rows.quantized_trial, kind, bits, 64, rows.WIDE)
 
 
-def forms(whole: Product, own: Product, trial: Callable[[], bool]) -> dict[str, Product]:
+def forms(whole: Product, own: Product, trial: Callable[..., bool], *variant: Any) -> dict[str, Product]:
     def single(x: mx.array, weight: Any) -> mx.array:
         return mx.concatenate([whole(row, weight) for row in mx.split(x, len(x))])
 
     found = {"mlx": whole, "single": single}
-    return found | {"kernel": own} if source.passes(trial) else found
+    return found | {"kernel": own} if source.passes(trial, *variant) else found
 
 
 def measure(product: Product, weights: Sequence[Any], x: dict[int, mx.array], bits: int) -> float:

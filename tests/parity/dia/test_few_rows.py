@@ -107,7 +107,7 @@ def test_logits_of_a_text_do_not_depend_on_the_others(texts: int, half: bool) ->
         copied = own[:, :, :, chosen].flatten(2, 3)  # (layers, 2, R, K, rows, E)
         held: list[Pair] = [(copied[index, 0], copied[index, 1]) for index in layers]
         runs = alike([lengths[one] for one in chosen])
-        heard = Heard(runs, [near(*pair, runs) for pair in source])
+        heard = Heard(runs, [near(keys, values, runs) for keys, values in source])
         at = [places[one] for one in chosen]
         found = form.next_logits(tokens[chosen].repeat(2, 1), held, at, heard, constants)
         return found.unflatten(0, (2, -1))

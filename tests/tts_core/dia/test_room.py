@@ -31,6 +31,9 @@ class Machine:
     def reset_peak(self) -> None:
         """Nothing to reset."""
 
+    def settle(self) -> None:
+        """Nothing is late."""
+
     def peak_bytes(self) -> int:
         return 0
 
