@@ -53,6 +53,7 @@ def started(
 def test_the_embedded_voice_is_served_and_drained(tmp_path: Path) -> None:
     """Three at once sound as each alone; SIGTERM lets a speech end, and the exit code is 0."""
     with started(tmp_path) as (process, url, log):
+        assert f"page and API: listening on {url}/\n" in "".join(log)
         text = {"input": "[S1] Hello there.", "seed": 5, "response_format": "wav"}
         alone = httpx.post(f"{url}/v1/audio/speech", json=text, timeout=600)
         assert (alone.status_code, alone.headers["x-seed"]) == (200, "5")
