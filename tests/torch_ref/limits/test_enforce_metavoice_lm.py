@@ -47,7 +47,7 @@ def test_metavoice_speaks(backend: Backend, name: str) -> None:
     def run() -> list[np.ndarray]:
         made = generate_tokens(
             first,
-            [tables.first_stage.encode(text) for text in ("Hello.", "a")],
+            [tables.first_stage.encode(words) for words in ("Hello.", "a")],
             speakers,
             sampling=SETTINGS[name],
             limits=[5, 7],
