@@ -6,10 +6,13 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.tts_core.serving.talkers import Chorus, Said
+from tests.tts_core.serving.talkers import RATE, Chorus, Said, sound
 from tests.tts_core.serving.test_engine import SOON, Singing, engine, until
+from tts_core.results import Meter
+from tts_core.serving.speech import Speech
 
 
 def test_speaking_counts_as_use() -> None:
@@ -101,3 +104,24 @@ def test_the_thread_sleeps_while_text_is_awaited() -> None:
         assert speaking._patience() is None
         speech.end()
         assert len(list(speech)) == 1
+
+
+def test_the_thread_sleeps_once_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine(Singing()) as speaking:
+        assert len(list(speaking.submit("song", "one two"))) == 2
+        until(lambda: all(one.session.waiting for one in speaking._shelf))
+        turns = threading.Semaphore(0)
+        monkeypatch.setattr(speaking, "_turn", turns.release)
+        speaking._wake()
+        assert turns.acquire(timeout=SOON)
+        spun = [turns.acquire(timeout=0.05) for _ in range(3)]
+        assert spun == [False] * 3
+
+
+def test_a_part_without_sound_is_not_the_first_audio() -> None:
+    speech = Speech("song", None, more=False, on_part=None, wake=lambda: None)
+    meter = Meter(RATE)
+    for audio, heard in ((np.zeros(0, np.float32), False), (sound("one"), True)):
+        codes = np.zeros((1, 0), np.int32)
+        speech.give(meter.result(audio, codes, seed=1, token_count=0, peak_bytes=0, finish_reason=None))
+        assert (speech.first_audio is not None) is heard

@@ -72,6 +72,32 @@ def test_shards_of_two_machines(rows: Path, tmp_path: Path, spoken: list[Row]) -
     assert len(manifest(tmp_path / "out")) == 5
 
 
+def test_rows_that_are_there_are_counted(rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
+    flags = ["batch", str(rows), "--out", str(tmp_path / "out")]
+    assert run([*flags, "--limit", "3"]) == 0
+    assert "there already" not in capsys.readouterr().err
+    assert run(flags) == 0
+    assert "3 of 5 rows there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "cores", "judges"), [([], 8, 2), ([], 1, 1), (["--judges", "3"], 8, 3)])
+def test_judges_of_a_device(
+    flags: list[str], cores: int, judges: int, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as asked for, else half of the cores, shared by the devices."""
+    seen: list[int | None] = []
+
+    def engine(flags: Any, setting: Any, todo: Any, part: Any) -> Iterator[Outcome]:
+        seen.append(setting.judges)
+        yield from ()
+
+    monkeypatch.setattr(work, "engine", engine)
+    monkeypatch.setattr(work, "devices", lambda backend: ["one", "other"])
+    monkeypatch.setattr(work.os, "cpu_count", lambda: cores)
+    run(["batch", str(rows), "--out", str(tmp_path / "out"), "--quiet", *flags])
+    assert seen == [judges]
+
+
 def test_a_plan_writes_nothing(rows: Path, tmp_path: Path, spoken: list[Row], capsys: Any) -> None:
     assert run(["batch", str(rows), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
     assert capsys.readouterr().out.startswith("5 rows, about ")
