@@ -179,7 +179,8 @@ def wheel(session: nox.Session) -> str:
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
         said = ("generate", "--text", "Hello from a wheel.")
         session.run(str(python.parent / "mlx-port"), *said, external=True, silent=True)
-        shutil.copytree(ROOT / "tests", "tests", ignore=shutil.ignore_patterns("__pycache__"))
+        for own in ("tests", "benchmarks", "examples"):  # the tests use parts of the others
+            shutil.copytree(ROOT / own, own, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", "pyproject.toml")
         left_out = [f"--ignore=tests/{name}" for name in OF_THE_REPOSITORY]
         return run_tests(session, python, Start(), SAMPLE, *left_out)
