@@ -38,7 +38,7 @@ from tests.surroundings import (
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 INSTALLED = "cpu,formats,serve,wyoming,test"  # extras of the sessions; torch as it is installed already
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-SAMPLE = "--sample"
+SAMPLE = ("--sample", "-n", "2", "--dist", "worksteal")
 WHOLE = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
 NOBODY = 65534
 # tests of the repository, not of the packages: its documents, benchmarks, tools, and copies of its sources
@@ -55,7 +55,7 @@ BLAS = (
 
 def elsewhere(start: Callable[[nox.Session], Start]) -> Callable[[nox.Session], str]:
     """Run the sample in the environment of `make test`, started in another way."""
-    return lambda session: run_tests(session, locked(session), start(session), SAMPLE)
+    return lambda session: run_tests(session, locked(session), start(session), *SAMPLE)
 
 
 def x86(**env: str) -> Callable[[nox.Session], Start]:
@@ -111,7 +111,7 @@ def other_user(session: nox.Session) -> str:
             Path(folder).chmod(0o755)
             before = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
         env = {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
-        return run_tests(session, python(session), Start(env, before), SAMPLE)
+        return run_tests(session, python(session), Start(env, before), *SAMPLE)
 
 
 def is_open(path: Path) -> bool:
@@ -128,13 +128,13 @@ def other_locale(_: nox.Session) -> Start:
 def newest(session: nox.Session) -> str:
     """What somebody gets who installs today."""
     python = environment(session, "newest", torch(), ("--upgrade", "--editable", f".[{INSTALLED}]"))
-    return run_tests(session, python, Start(), SAMPLE)
+    return run_tests(session, python, Start(), *SAMPLE)
 
 
 def lowest(session: nox.Session, *words: str) -> str:
     """The lowest versions that pyproject.toml allows."""
     least = ("--resolution", "lowest-direct", "--editable", f".[{INSTALLED}]")
-    return run_tests(session, environment(session, "lowest", torch(), least), Start(), *(words or (SAMPLE,)))
+    return run_tests(session, environment(session, "lowest", torch(), least), Start(), *(words or SAMPLE))
 
 
 def of_version(version: str) -> Callable[[nox.Session], str]:
@@ -152,7 +152,7 @@ def of_version(version: str) -> Callable[[nox.Session], str]:
             if version == "{}.{}".format(*sys.version_info):
                 raise
             left = f", without torch: {torch()[-1]} is not to be had for Python {version}"
-        return run_tests(session, python, Start(), SAMPLE) + left
+        return run_tests(session, python, Start(), *SAMPLE) + left
 
     return run
 
@@ -164,7 +164,7 @@ def without(extra: str) -> Callable[[nox.Session], str]:
         python = environment(session, f"without-{extra}", *LOCKED, torch())
         names = [re.split(r"[\[<>=;]", requirement)[0] for requirement in EXTRAS[extra]]
         uv(session, "pip", "uninstall", "--quiet", "--python", str(python), *names)
-        return run_tests(session, python, Start(), SAMPLE)
+        return run_tests(session, python, Start(), *SAMPLE)
 
     return run
 
@@ -183,7 +183,7 @@ def wheel(session: nox.Session) -> str:
             shutil.copytree(ROOT / own, own, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", "pyproject.toml")
         left_out = [f"--ignore=tests/{name}" for name in OF_THE_REPOSITORY]
-        return run_tests(session, python, Start(), SAMPLE, *left_out)
+        return run_tests(session, python, Start(), *SAMPLE, *left_out)
 
 
 register("no-blas", elsewhere(lambda _: Start()))
