@@ -7,7 +7,7 @@ import pytest
 
 from converters.files import destination as module
 from converters.files.destination import appearing, check_destination
-from tests.converters.files.test_workplace import record
+from tests.converters.files.records import record
 from tests.converters.folders import left_in
 from tts_core.errors import UsageError
 from tts_core.files.record import RECORD

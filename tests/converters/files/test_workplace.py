@@ -13,19 +13,11 @@ import pytest
 
 from converters.files import workplace as module
 from converters.files.workplace import clear_leftovers, others_in, workplace
+from tests.converters.files.records import record
 from tests.converters.folders import left_in
-from tts_core.files.record import RECORD, Written
+from tts_core.files.record import RECORD
 
 ROOT = Path(__file__).parents[3]
-
-
-def record(folder: Path, *names: str) -> None:
-    """Files of a conversion, and the record of them."""
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
-    written = {name: vars(Written.of(folder / name)) for name in names}
-    (folder / RECORD).write_text(json.dumps({"written": written}))
 
 
 def dead(parent: Path, *, new: bool = True, old: bool = False, destination: str = "out") -> Path:

@@ -24,7 +24,7 @@ from converters.convert import convert as make
 from converters.published import open_published
 from mlx_port.commands import main as cli
 from mlx_port.commands.speak import check_hashes
-from tests.converters.files.test_workplace import record
+from tests.converters.files.records import record
 from tests.tiny.published_models import SOURCES, sources
 from tests.tiny.record import record_again
 from tts_core.errors import CheckpointError
