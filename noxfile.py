@@ -163,6 +163,8 @@ def without(extra: str) -> Callable[[nox.Session], str]:
     def run(session: nox.Session) -> str:
         python = environment(session, f"without-{extra}", *LOCKED, torch())
         names = [re.split(r"[\[<>=;]", requirement)[0] for requirement in EXTRAS[extra]]
+        if extra == "cpu":
+            names.append("mlx-cpu")  # its libraries lie in MLX's folder
         uv(session, "pip", "uninstall", "--quiet", "--python", str(python), *names)
         return run_tests(session, python, Start(), *SAMPLE)
 
