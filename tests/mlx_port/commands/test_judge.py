@@ -44,6 +44,16 @@ def test_a_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
+def test_a_long_recording_is_not_judged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is decoded no further than the limit."""
+    write_audio(folder / "long.wav", np.full(16000 * 300 + 1, 0.5, np.float32), 16000)
+    flags = ["judge", str(folder), "--measures", "naturalness"]
+    assert run(flags) == 0
+    assert "long.wav is longer than 300 s; give a part of it" in capsys.readouterr().out
+    assert run([*flags, "--most-seconds", "301"]) == 0
+    assert "longer" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
