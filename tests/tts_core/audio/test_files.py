@@ -112,9 +112,8 @@ def test_what_is_not_sound_is_refused_with_a_remedy(tmp_path):
 def odd_files(folder):
     """Paths that are not files, and the message for each."""
     os.mkfifo(folder / "pipe.wav")
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(str(folder / "socket.wav"))
-    server.close()
+    with socket.socket(socket.AF_UNIX) as server, chdir(folder):  # a socket's path has 107 bytes at most
+        server.bind("socket.wav")
     for name, target in {
         "zero": "/dev/zero",
         "loop": "loop.wav",
