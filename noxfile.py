@@ -181,7 +181,7 @@ def wheel(session: nox.Session) -> str:
     with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
         said = ("generate", "--text", "Hello from a wheel.")
         session.run(str(python.parent / "mlx-port"), *said, external=True, silent=True)
-        for own in ("tests", "benchmarks", "examples"):  # the tests use parts of the others
+        for own in ("tests", "benchmarks", "examples", "docs"):  # the tests use parts of the others
             shutil.copytree(ROOT / own, own, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", "pyproject.toml")
         left_out = [f"--ignore=tests/{name}" for name in OF_THE_REPOSITORY]

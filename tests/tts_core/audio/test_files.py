@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import wave
+from contextlib import chdir
 
 import numpy as np
 import pytest
