@@ -62,6 +62,7 @@ def test_after_the_import_an_interrupt_is_an_exception(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("closed", [(2,), (1, 2), (0, 1, 2)])
 def test_closed_streams_get_nothing_and_spoil_nothing(closed: tuple[int, ...], tmp_path: Path) -> None:
+    pytest.importorskip("mlx")
     output = tmp_path / "a.wav"
     done = program(SPEAK, "generate", "--text", "Hello there.", "-o", output, closed=closed)
     assert done.returncode == 0

@@ -375,6 +375,7 @@ print("end")
     ],
 )
 def test_it_is_loaded_once_and_just_before_mlx(tmp_path, imports, printed):
+    pytest.importorskip("mlx")
     assert process(BEFORE.format(imports=imports), tmp_path).stdout.splitlines() == printed
 
 
