@@ -16,7 +16,15 @@ from mlx import nn
 
 from mlx_port.codecs.mimi_transformer import Transformer, TransformerMemory
 from mlx_port.layers.conv import Conv1d, ConvTranspose1d
-from tts_core.codecs.mimi import POLICY, STEPS, MimiConfig, check_codebooks, decode_tail, encode_windows
+from tts_core.codecs.mimi import (
+    POLICY,
+    STEPS,
+    Books,
+    MimiConfig,
+    check_codebooks,
+    decode_tail,
+    encode_windows,
+)
 from tts_core.codecs.policy import CodecPolicy
 
 
@@ -24,11 +32,19 @@ class CausalConv1d(nn.Module):
     """A causal convolution of a signal padded with zeros. (B, T, C) → (B, ceil(T/s), C')."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, dilation: int = 1
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        dilation: int = 1,
+        groups: int = 1,
     ):
         super().__init__()
         self.stride, self.padding = stride, (kernel_size - 1) * dilation + 1 - stride
-        self.conv = Conv1d(in_channels, out_channels, kernel_size, stride=stride, dilation=dilation)
+        self.conv = Conv1d(
+            in_channels, out_channels, kernel_size, stride=stride, dilation=dilation, groups=groups
+        )
 
     def __call__(self, x: mx.array) -> mx.array:
         return self.conv(mx.pad(x, [(0, 0), (self.padding, -x.shape[1] % self.stride), (0, 0)]))
@@ -182,7 +198,7 @@ class VectorQuantizer(nn.Module):
 class ResidualVectorQuantizer(nn.Module):
     """Residual quantization between two projections: each codebook encodes what those before it leave."""
 
-    def __init__(self, config: MimiConfig, n_codebooks: int):
+    def __init__(self, config: Books, n_codebooks: int):
         super().__init__()
         width, inner = config.hidden_size, config.codebook_dim
         projected = config.is_projected
@@ -207,7 +223,7 @@ class ResidualVectorQuantizer(nn.Module):
 class SplitResidualVectorQuantizer(nn.Module):
     """Two quantizers of the same latents, whose results are added: semantic and acoustic."""
 
-    def __init__(self, config: MimiConfig):
+    def __init__(self, config: Books):
         super().__init__()
         self.n_semantic = config.n_semantic
         acoustic = config.n_codebooks - config.n_semantic

@@ -51,7 +51,7 @@ def _check_clip(at: str, i: int, vectors: Vectors, bench: Bench[CodecSide]) -> N
     if f"enc.{i}.codes_first2" in vectors:
         two = bench.side.numpy(bench.side.codec.encode(audio, 2))
         np.testing.assert_array_equal(two, vectors[f"enc.{i}.codes_first2"], f"{at}.codes_first2")
-    _check_margin(f"{at}.margin", vectors[f"enc.{i}.margin"], audio, codes, bench)
+    check_margin(f"{at}.margin", vectors[f"enc.{i}.margin"], audio, codes, bench)
     for name, run in {"seanet": convolved, "transformer": attended, "latents": latents}.items():
         if f"enc.{i}.{name}" in vectors:
             bench.compare(f"{at}.{name}", vectors[f"enc.{i}.{name}"], lambda each, run=run: run(each, audio))
@@ -75,7 +75,7 @@ def latents(side: CodecSide, audio: np.ndarray) -> np.ndarray:
     )
 
 
-def _check_margin(
+def check_margin(
     at: str, golden: np.ndarray, audio: np.ndarray, codes: np.ndarray, bench: Bench[CodecSide]
 ) -> None:
     """Compare the margin of every choice with the original's, within rounding of the two distances."""

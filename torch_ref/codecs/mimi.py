@@ -19,7 +19,15 @@ from torch_ref.codecs.mimi_transformer import Transformer, TransformerMemory
 from torch_ref.cuda.precision import exactly
 from torch_ref.layers.conv import Conv1d, ConvTranspose1d
 from torch_ref.layers.selection import first_largest
-from tts_core.codecs.mimi import POLICY, STEPS, MimiConfig, check_codebooks, decode_tail, encode_windows
+from tts_core.codecs.mimi import (
+    POLICY,
+    STEPS,
+    Books,
+    MimiConfig,
+    check_codebooks,
+    decode_tail,
+    encode_windows,
+)
 from tts_core.codecs.policy import CodecPolicy
 
 
@@ -27,11 +35,19 @@ class CausalConv1d(nn.Module):
     """A causal convolution of a signal padded with zeros. (B, C, T) → (B, C', ceil(T/s))."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, dilation: int = 1
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        dilation: int = 1,
+        groups: int = 1,
     ):
         super().__init__()
         self.stride, self.padding = stride, (kernel_size - 1) * dilation + 1 - stride
-        self.conv = Conv1d(in_channels, out_channels, kernel_size, stride=stride, dilation=dilation)
+        self.conv = Conv1d(
+            in_channels, out_channels, kernel_size, stride=stride, dilation=dilation, groups=groups
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv(F.pad(x, (self.padding, -x.shape[2] % self.stride)))
@@ -185,7 +201,7 @@ class VectorQuantizer(nn.Module):
 class ResidualVectorQuantizer(nn.Module):
     """Residual quantization between two projections: each codebook encodes what those before it leave."""
 
-    def __init__(self, config: MimiConfig, n_codebooks: int):
+    def __init__(self, config: Books, n_codebooks: int):
         super().__init__()
         width, inner = config.hidden_size, config.codebook_dim
         projected = config.is_projected
@@ -213,7 +229,7 @@ class ResidualVectorQuantizer(nn.Module):
 class SplitResidualVectorQuantizer(nn.Module):
     """Two quantizers of the same latents, whose results are added: semantic and acoustic."""
 
-    def __init__(self, config: MimiConfig):
+    def __init__(self, config: Books):
         super().__init__()
         self.n_semantic = config.n_semantic
         acoustic = config.n_codebooks - config.n_semantic

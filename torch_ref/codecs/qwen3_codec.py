@@ -1,0 +1,100 @@
+"""Qwen3-TTS's codec: Mimi's encoder with fewer codebooks, and a decoder of its own.
+
+Upstream: QwenLM/Qwen3-TTS@022e286, Apache-2.0; parameter names are the published ones, with the entries of a
+codebook computed. The encoder is transformers 4.57.3's MimiModel, whose attention has no window.
+Differs from upstream: encode runs in windows with exact context; float32 for any dtype of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torch_ref.codecs import mimi
+from torch_ref.codecs.mimi_transformer import Transformer
+from torch_ref.codecs.qwen3_decoder import DecodeMemory, Decoder
+from torch_ref.cuda.precision import exactly
+from tts_core.codecs.mimi import STEPS, MimiConfig, encode_windows
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.codecs.qwen3_codec import POLICY, Qwen3CodecConfig, original_pieces
+from tts_core.nn.windows import Window
+
+
+class Encoder(nn.Module):
+    """Samples to codes: the first half of Mimi."""
+
+    def __init__(self, config: MimiConfig):
+        super().__init__()
+        self.config, self.hop_length = config, config.hop_length
+        self.encoder = mimi.Encoder(config)
+        self.encoder_transformer = Transformer(config)
+        self.downsample = mimi.Downsampling(config.hidden_size)
+        self.quantizer = mimi.SplitResidualVectorQuantizer(config)
+
+    def forward(self, samples: Tensor, max_frames: int) -> Tensor:
+        """Encode a waveform in windows of frames. (B, L) → (B, Q, ceil(L / hop)) int32."""
+        hop, count, memory, before = self.hop_length, self.config.n_codebooks, None, None
+        pieces = [torch.zeros(samples.shape[0], count, 0, dtype=torch.int32, device=samples.device)]
+        for window in encode_windows(self.config, -(-samples.shape[1] // hop), max_frames):
+            heard = samples[:, None, window.first * hop : window.stop * hop]
+            steps = self.encoder(heard)[:, :, STEPS * (window.start - window.first) :]
+            steps, memory = self.encoder_transformer(steps, memory)
+            latents, before = self.downsample(steps, before)
+            pieces.append(self.quantizer.encode(latents, count))
+        return torch.cat(pieces, dim=2)
+
+
+class Qwen3Codec(nn.Module):
+    """The whole codec. Public methods take and return samples (B, L) and codes (B, Q, T).
+
+    policy: window sizes; it may be replaced at any time.
+    """
+
+    def __init__(self, config: Qwen3CodecConfig, policy: CodecPolicy = POLICY):
+        super().__init__()
+        self.config, self.policy = config, policy
+        self.sample_rate, self.hop_length = config.sample_rate, config.hop_length
+        self.n_codebooks = config.n_codebooks
+        self.encoder = Encoder(config.encoder)
+        self.decoder = Decoder(config.decoder)
+
+    @exactly
+    @torch.inference_mode()
+    def encode(self, samples: Tensor | np.ndarray) -> Tensor:
+        """Encode a waveform, window by window. (B, L) → (B, Q, ceil(L / hop)) int32."""
+        weight = self.encoder.downsample.conv.weight
+        return self.encoder(torch.as_tensor(samples).to(weight.device, weight.dtype), self.policy.max_frames)
+
+    def decode(self, codes: Tensor | np.ndarray) -> Tensor:
+        """Decode codes to a waveform in the original's pieces. (B, Q, T) → (B, hop T)."""
+        return self.decode_apart(codes, original_pieces(codes.shape[2]))
+
+    @exactly
+    @torch.inference_mode()
+    def decode_apart(self, codes: Tensor | np.ndarray, pieces: Sequence[Window]) -> Tensor:
+        """Decode pieces, each without memory of those before, and join them. (B, Q, T) → (B, hop T)."""
+        weight = self.encoder.downsample.conv.weight
+        codes = torch.as_tensor(codes).to(weight.device)
+        made = [weight.new_zeros(codes.shape[0], 0)]
+        for piece in pieces:
+            memory, skipped = None, piece.start - piece.first
+            for start, stop in self.policy.even_cuts(piece.last - piece.first):
+                cut = codes[:, :, piece.first + start : piece.first + stop]
+                samples, memory = self.decode_piece(cut, memory)
+                made.append(samples[:, max(0, skipped - start) * self.hop_length :])
+        return torch.cat(made, dim=1)
+
+    @exactly
+    @torch.inference_mode()
+    def decode_piece(
+        self, codes: Tensor | np.ndarray, memory: DecodeMemory | None
+    ) -> tuple[Tensor, DecodeMemory]:
+        """Decode the next frames of a stream at once. Pieces of any lengths add up to one pass over all.
+
+        codes: (B, Q, T), at least one frame → (B, hop T).  memory: of the pieces before; None at the start.
+        """
+        codes = torch.as_tensor(codes).to(self.encoder.downsample.conv.weight.device)
+        return self.decoder(codes, memory)

@@ -1,0 +1,196 @@
+"""The decoder of Qwen3-TTS's codec: a windowed transformer over frames, then causal convolutions.
+
+Upstream: QwenLM/Qwen3-TTS@022e286, Apache-2.0; parameter names are the published ones, with the entries of a
+codebook computed.
+No known difference.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_ref.codecs.mimi import CausalConv1d, CausalConvTranspose1d, SplitResidualVectorQuantizer
+from torch_ref.codecs.mimi_transformer import Attention, Kept, LayerScale, TransformerMemory
+from torch_ref.layers.norm import LayerNorm, RMSNorm
+from torch_ref.layers.rope import Rotation
+from torch_ref.layers.snake import LogSnake1d
+from tts_core.codecs.qwen3_codec import (
+    DILATIONS,
+    EXPANSION,
+    KERNEL,
+    NORM_EPS,
+    PRE_KERNEL,
+    Qwen3DecoderConfig,
+    decode_tail,
+)
+from tts_core.nn.positions import rope_table
+
+
+class FeedForward(nn.Module):
+    """Gated feed-forward: down(silu(gate) · up). (B, T, D) → same."""
+
+    def __init__(self, config: Qwen3DecoderConfig):
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.gate_proj = nn.Linear(width, inner, bias=False)
+        self.up_proj = nn.Linear(width, inner, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class TransformerLayer(nn.Module):
+    """Pre-norm attention and feed-forward with scaled residuals. (B, T, D) → same."""
+
+    def __init__(self, config: Qwen3DecoderConfig):
+        super().__init__()
+        width, eps = config.hidden_size, config.rms_norm_eps
+        self.input_layernorm = RMSNorm(width, eps)
+        self.self_attn = Attention(config)
+        self.self_attn_layer_scale = LayerScale(width)
+        self.post_attention_layernorm = RMSNorm(width, eps)
+        self.mlp = FeedForward(config)
+        self.mlp_layer_scale = LayerScale(width)
+
+    def forward(self, x: Tensor, rotation: Rotation, kept: Kept | None) -> tuple[Tensor, Kept]:
+        y, last = self.self_attn(self.input_layernorm(x), rotation, kept)
+        x = x + self.self_attn_layer_scale(y)
+        return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x))), last
+
+
+class Transformer(nn.Module):
+    """Layers over a stream of frames, between two projections. (B, C, T) → same."""
+
+    def __init__(self, config: Qwen3DecoderConfig):
+        super().__init__()
+        self.head_dim, self.theta = config.head_dim, config.rope_theta
+        self.input_proj = nn.Linear(config.latent_dim, config.hidden_size)
+        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
+
+    def forward(self, x: Tensor, memory: TransformerMemory | None = None) -> tuple[Tensor, TransformerMemory]:
+        """Read a piece. memory: of the pieces before; None at the start of the stream."""
+        x, kept = self.input_proj(x.transpose(1, 2)), []
+        start = memory.length if memory else 0
+        rotation = self.rotation(x, start)
+        for i, layer in enumerate(self.layers):
+            x, last = layer(x, rotation, memory.layers[i] if memory else None)
+            kept.append(last)
+        memory = TransformerMemory(start + x.shape[1], kept)
+        return self.output_proj(self.norm(x)).transpose(1, 2), memory
+
+    def rotation(self, x: Tensor, start: int) -> Rotation:
+        """Compute the tables of the frames of x, (B, T, D), which begins at frame `start`."""
+        cos, sin = rope_table(x.shape[1], self.head_dim, self.theta, start=start)
+        return torch.from_numpy(cos).to(x.device), torch.from_numpy(sin).to(x.device)
+
+
+class ConvNeXtBlock(nn.Module):
+    """A causal depthwise convolution, a norm and two linears around a skip. (B, C, T) → same."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.dwconv = CausalConv1d(channels, channels, KERNEL, groups=channels)
+        self.norm = LayerNorm(channels, NORM_EPS)
+        self.pwconv1 = nn.Linear(channels, EXPANSION * channels)
+        self.pwconv2 = nn.Linear(EXPANSION * channels, channels)
+        self.gamma = nn.Parameter(torch.ones(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.dwconv(x).transpose(1, 2))
+        y = self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
+        return x + y.transpose(1, 2)
+
+
+class ResidualUnit(nn.Module):
+    """Two snake-activated convolutions around a skip. (B, C, T) → same."""
+
+    def __init__(self, channels: int, dilation: int):
+        super().__init__()
+        self.act1 = LogSnake1d(channels)
+        self.conv1 = CausalConv1d(channels, channels, KERNEL, dilation=dilation)
+        self.act2 = LogSnake1d(channels)
+        self.conv2 = CausalConv1d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.conv2(self.act2(self.conv1(self.act1(x))))
+
+
+class DecoderBlock(nn.Module):
+    """A transposed convolution that multiplies the rate, then residual units. (B, C, T) → (B, C/2, s·T)."""
+
+    def __init__(self, channels: int, stride: int):
+        super().__init__()
+        inner = channels // 2
+        self.block = nn.ModuleList(
+            [
+                LogSnake1d(channels),
+                CausalConvTranspose1d(channels, inner, 2 * stride, stride),
+                *(ResidualUnit(inner, dilation) for dilation in DILATIONS),
+            ]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.block:
+            x = layer(x)
+        return x
+
+
+class DecodeMemory(NamedTuple):
+    """State passed from one decoded piece to the next."""
+
+    latents: Tensor  # the last inputs of the first convolution, (B, C, T)
+    transformer: TransformerMemory
+    frames: Tensor  # the last outputs of the transformer, (B, C, T)
+
+
+class Decoder(nn.Module):
+    """Codes to samples."""
+
+    def __init__(self, config: Qwen3DecoderConfig):
+        super().__init__()
+        latent, width = config.latent_dim, config.decoder_dim
+        self.hop_length, self.tail = config.hop_length, decode_tail(config)
+        self.quantizer = SplitResidualVectorQuantizer(config.books)
+        self.pre_conv = CausalConv1d(config.codebook_dim, latent, PRE_KERNEL)
+        self.pre_transformer = Transformer(config)
+        self.upsample = nn.ModuleList(
+            nn.ModuleList([CausalConvTranspose1d(latent, latent, ratio, ratio), ConvNeXtBlock(latent)])
+            for ratio in config.upsampling_ratios
+        )
+        layers: list[nn.Module] = [CausalConv1d(latent, width, KERNEL)]
+        for rate in config.upsample_rates:
+            layers.append(DecoderBlock(width, rate))
+            width //= 2
+        layers += [LogSnake1d(width), CausalConv1d(width, 1, KERNEL)]
+        self.decoder = nn.ModuleList(layers)
+
+    def forward(self, codes: Tensor, memory: DecodeMemory | None) -> tuple[Tensor, DecodeMemory]:
+        """Decode the next frames of a stream. (B, Q, T) → (B, hop T).
+
+        memory: of the pieces before; None at the start.
+        """
+        latents = self.quantizer.decode(codes)
+        latents = torch.cat((memory.latents, latents), dim=2) if memory else latents
+        x = self.pre_conv(latents)[:, :, latents.shape[2] - codes.shape[2] :]
+        x, transformer = self.pre_transformer(x, memory and memory.transformer)
+        frames = torch.cat((memory.frames, x), dim=2) if memory else x
+        samples = self.convolve(frames)[:, (frames.shape[2] - x.shape[2]) * self.hop_length :]
+        kept = latents[:, :, max(0, latents.shape[2] - (PRE_KERNEL - 1)) :]
+        last = frames[:, :, max(0, frames.shape[2] - self.tail) :]
+        return samples, DecodeMemory(kept, transformer, last)
+
+    def convolve(self, x: Tensor) -> Tensor:
+        """Run the convolutions after the transformer. (B, C, T) → (B, hop T), within ±1."""
+        for layers in self.upsample:
+            for layer in layers:
+                x = layer(x)
+        for layer in self.decoder:
+            x = layer(x)
+        return x[:, 0].clamp(-1, 1)

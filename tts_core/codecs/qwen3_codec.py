@@ -1,0 +1,374 @@
+"""Configuration, tensor names and pieces of Qwen3-TTS's codec: Mimi's encoder, and a decoder of its own.
+
+Source: QwenLM/Qwen3-TTS@022e286 (Apache-2.0); names are the published ones, with the entries of a codebook
+computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tts_core.codecs import mimi
+from tts_core.codecs.mimi import MimiConfig
+from tts_core.codecs.policy import CodecPolicy
+from tts_core.config import LARGEST, MOST_LAYERS, check_numbers, exact_fields, mapping
+from tts_core.errors import CheckpointError
+from tts_core.models import Network
+from tts_core.nn.windows import Conv, ConvTranspose, Layer, Window, input_span
+from tts_core.printable import named
+
+POLICY = CodecPolicy(max_frames=64, first_frames=2)  # as Mimi's: frames are as long
+KERNEL = 7  # of the convolutions around a block's activations
+PRE_KERNEL = 3  # of the convolution before the transformer
+DILATIONS = (1, 3, 9)  # of a block's residual units
+EXPANSION = 4  # of a ConvNeXt block's inner width
+NORM_EPS = 1e-6  # of its norm
+# The original decodes in pieces of so many frames, each with the frames before it as context
+PIECE, CONTEXT = 300, 25
+
+
+@dataclass(frozen=True)
+class BookSizes:
+    """Shape of the decoder's quantizer."""
+
+    hidden_size: int
+    codebook_dim: int
+    codebook_size: int
+    n_codebooks: int
+    n_semantic: int = 1
+    is_projected: bool = True
+
+
+@dataclass(frozen=True)
+class Qwen3DecoderConfig:
+    """Shape of the decoder. Numbers only: no dtype, device or path."""
+
+    codebook_size: int
+    codebook_dim: int  # of the latents; entries are half as wide
+    n_codebooks: int
+    latent_dim: int  # width between transformer and convolutions
+    hidden_size: int  # of the transformer
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    sliding_window: int  # frames that a frame attends to, itself included
+    rope_theta: float
+    rms_norm_eps: float
+    upsample_rates: tuple[int, ...]  # of the blocks
+    upsampling_ratios: tuple[int, ...]  # before them
+    decoder_dim: int  # channels of the first block
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "Qwen3 codec config")
+        if self.num_attention_heads % self.num_key_value_heads or self.head_dim % 2 or self.codebook_dim % 2:
+            raise CheckpointError(
+                f"Qwen3 codec config: {self.num_attention_heads} heads of {self.head_dim} for "
+                f"{self.num_key_value_heads} key heads, codebooks of {self.codebook_dim}; "
+                "give a multiple, and even widths"
+            )
+        if self.n_codebooks < 2:
+            raise CheckpointError("Qwen3 codec config: one codebook; some must be acoustic")
+        if self.decoder_dim >> len(self.upsample_rates) < 1:
+            raise CheckpointError(
+                f"Qwen3 codec config: {self.decoder_dim} channels cannot be halved "
+                f"{len(self.upsample_rates)} times"
+            )
+
+    @property
+    def hop_length(self) -> int:
+        """Samples per frame."""
+        return math.prod((*self.upsample_rates, *self.upsampling_ratios))
+
+    @property
+    def books(self) -> BookSizes:
+        """Sizes of the quantizer."""
+        return BookSizes(self.codebook_dim, self.codebook_dim // 2, self.codebook_size, self.n_codebooks)
+
+
+@dataclass(frozen=True)
+class Qwen3CodecConfig:
+    """Shape of both halves. They have codebooks of their own, of equal number and size."""
+
+    encoder: MimiConfig  # decoder's sizes are unused
+    decoder: Qwen3DecoderConfig
+    n_unread: int  # further codebooks of the encoder's checkpoint, which nothing reads
+
+    def __post_init__(self) -> None:
+        if type(self.n_unread) is not int or not 0 <= self.n_unread <= MOST_LAYERS:
+            raise CheckpointError(
+                f"Qwen3 codec config: n_unread {self.n_unread!r:.40} is no number of codebooks"
+            )
+        halves = self.encoder, self.decoder
+        for name in ("hop_length", "n_codebooks", "codebook_size"):
+            first, second = (getattr(half, name) for half in halves)
+            if first != second:
+                raise CheckpointError(f"Qwen3 codec config: {name} {first} and {second} of its halves differ")
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples per second."""
+        return self.encoder.sample_rate
+
+    @property
+    def hop_length(self) -> int:
+        """Samples per frame."""
+        return self.decoder.hop_length
+
+    @property
+    def n_codebooks(self) -> int:
+        """Codes per frame."""
+        return self.decoder.n_codebooks
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return our own schema, as `read_converted` reads it."""
+        return asdict(self)
+
+
+def read_published(config: Mapping[str, Any]) -> Qwen3CodecConfig:
+    """Read the config.json of a `speech_tokenizer` folder."""
+    config = mapping(config, _WHERE)
+    _check_names(config, {*_TOP, *_HARMLESS}, _TOP, _WHERE)
+    stated = mapping(config["decoder_config"], f"{_WHERE}: decoder_config")
+    sizes = (*_SIZES, *_RENAMED, *_LISTS)
+    _check_names(stated, {*sizes, *_UNUSED, *_FIXED}, sizes, f"{_WHERE}: decoder_config")
+    other = [
+        f"{name} {stated[name]!r:.40}" for name in _FIXED if stated.get(name, _FIXED[name]) != _FIXED[name]
+    ]
+    if other:
+        raise CheckpointError(f"{_WHERE}: {', '.join(other)}; this variant is not supported")
+    encoder = mimi.read_transformers(config["encoder_config"])
+    valid = config["encoder_valid_num_quantizers"]
+    if type(valid) is not int or not encoder.n_semantic < valid <= encoder.n_codebooks:
+        raise CheckpointError(
+            f"{_WHERE}: encoder_valid_num_quantizers {valid!r:.40} is no number of codebooks"
+        )
+    decoder = Qwen3DecoderConfig(
+        **{name: stated[name] for name in _SIZES},
+        **{ours: stated[theirs] for theirs, ours in _RENAMED.items()},
+        **{name: _numbers(stated[name], name) for name in _LISTS},
+    )
+    # the original's attention ignores the encoder's window
+    half = replace(encoder, n_codebooks=valid, sliding_window=LARGEST)
+    read = Qwen3CodecConfig(half, decoder, encoder.n_codebooks - valid)
+    expected = {
+        "input_sample_rate": read.sample_rate,
+        "output_sample_rate": read.sample_rate,
+        "encode_downsample_rate": read.hop_length,
+        "decode_upsample_rate": read.hop_length,
+    }
+    wrong = [
+        f"{name} {config[name]!r:.40}, expected {n}" for name, n in expected.items() if config[name] != n
+    ]
+    if wrong:
+        raise CheckpointError(f"{_WHERE}: {'; '.join(wrong)}")
+    return read
+
+
+_WHERE = "speech_tokenizer/config.json"
+_TOP = (
+    "encoder_valid_num_quantizers",
+    "input_sample_rate",
+    "output_sample_rate",
+    "encode_downsample_rate",
+    "decode_upsample_rate",
+    "encoder_config",
+    "decoder_config",
+)
+_HARMLESS = ("architectures", "model_type", "dtype", "torch_dtype", "transformers_version")
+_SIZES = (
+    "codebook_size",
+    "codebook_dim",
+    "latent_dim",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "sliding_window",
+    "rope_theta",
+    "rms_norm_eps",
+    "decoder_dim",
+)
+_RENAMED = {"num_quantizers": "n_codebooks"}
+_LISTS = ("upsample_rates", "upsampling_ratios")
+_FIXED = {"hidden_act": "silu", "attention_bias": False}  # the only supported values
+_UNUSED = (
+    "attention_dropout",
+    "layer_scale_initial_scale",
+    "max_position_embeddings",  # not a limit
+    "num_semantic_quantizers",  # always 1
+    "semantic_codebook_size",
+    "vector_quantization_hidden_dimension",
+    *_HARMLESS,
+)
+
+
+def _check_names(given: Mapping[str, Any], known: set[str], needed: tuple[str, ...], where: str) -> None:
+    missing = [name for name in needed if name not in given]
+    unknown = sorted(set(given) - known)
+    faults = [f"missing {named(missing)}"] if missing else []
+    faults += [f"unknown {named(unknown)}"] if unknown else []
+    if faults:
+        raise CheckpointError(f"{where}: {'; '.join(faults)}")
+
+
+def _numbers(given: object, name: str) -> tuple[Any, ...]:
+    if not isinstance(given, list | tuple):
+        raise CheckpointError(f"{_WHERE}: {name} {given!r:.40} is not a list")
+    return tuple(given)
+
+
+def read_converted(config: Mapping[str, Any]) -> Qwen3CodecConfig:
+    """Read our own schema; the error names every unknown and missing field."""
+    given = exact_fields(Qwen3CodecConfig, config, "Qwen3 codec config.json")
+    decoder = exact_fields(Qwen3DecoderConfig, given["decoder"], "Qwen3 codec config.json: decoder")
+    encoder = mimi.read_converted(given["encoder"])
+    return Qwen3CodecConfig(encoder, Qwen3DecoderConfig(**decoder), given["n_unread"])
+
+
+ENCODER = ("encoder.", "encoder_transformer.", "downsample.", "quantizer.")  # Mimi's parts that are used
+
+
+def parameter_shapes(config: Qwen3CodecConfig) -> dict[str, tuple[int, ...]]:
+    """Map canonical names to PyTorch shapes: convolutions (out, in, k), transposed ones (in, out, k)."""
+    whole = mimi.parameter_shapes(config.encoder)
+    shapes = {f"encoder.{name}": shape for name, shape in whole.items() if name.startswith(ENCODER)}
+    return shapes | {f"decoder.{name}": shape for name, shape in _decoder_shapes(config.decoder).items()}
+
+
+def _decoder_shapes(config: Qwen3DecoderConfig) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def layer(name: str, *weight: int, out: int) -> None:
+        shapes[f"{name}.weight"] = weight
+        shapes[f"{name}.bias"] = (out,)
+
+    def conv(name: str, out: int, into: int, kernel: int) -> None:
+        layer(f"{name}.conv", out, into, kernel, out=out)
+
+    def snake(name: str, width: int) -> None:
+        shapes[f"{name}.alpha"] = shapes[f"{name}.beta"] = (width,)
+
+    books, latent = config.books, config.latent_dim
+    for half, count in (("semantic", books.n_semantic), ("acoustic", books.n_codebooks - books.n_semantic)):
+        part = f"quantizer.{half}_residual_vector_quantizer"
+        shapes[f"{part}.input_proj.weight"] = (books.codebook_dim, books.hidden_size, 1)
+        for q in range(count):
+            shapes[f"{part}.layers.{q}.codebook.embed"] = (books.codebook_size, books.codebook_dim)
+        shapes[f"{part}.output_proj.weight"] = (books.hidden_size, books.codebook_dim, 1)
+    conv("pre_conv", latent, config.codebook_dim, PRE_KERNEL)
+    shapes |= _transformer_shapes(config)
+    for i, ratio in enumerate(config.upsampling_ratios):
+        layer(f"upsample.{i}.0.conv", latent, latent, ratio, out=latent)
+        conv(f"upsample.{i}.1.dwconv", latent, 1, KERNEL)
+        layer(f"upsample.{i}.1.norm", latent, out=latent)
+        layer(f"upsample.{i}.1.pwconv1", EXPANSION * latent, latent, out=EXPANSION * latent)
+        layer(f"upsample.{i}.1.pwconv2", latent, EXPANSION * latent, out=latent)
+        shapes[f"upsample.{i}.1.gamma"] = (latent,)
+    width = config.decoder_dim
+    conv("decoder.0", width, latent, KERNEL)
+    for i, rate in enumerate(config.upsample_rates, 1):
+        snake(f"decoder.{i}.block.0", width)
+        layer(f"decoder.{i}.block.1.conv", width, width // 2, 2 * rate, out=width // 2)
+        width //= 2
+        for unit in range(2, 2 + len(DILATIONS)):
+            at = f"decoder.{i}.block.{unit}"
+            snake(f"{at}.act1", width)
+            conv(f"{at}.conv1", width, width, KERNEL)
+            snake(f"{at}.act2", width)
+            conv(f"{at}.conv2", width, width, 1)
+    last = len(config.upsample_rates) + 1
+    snake(f"decoder.{last}", width)
+    conv(f"decoder.{last + 1}", 1, width, KERNEL)
+    return shapes
+
+
+def _transformer_shapes(config: Qwen3DecoderConfig) -> dict[str, tuple[int, ...]]:
+    width, inner, latent = config.hidden_size, config.intermediate_size, config.latent_dim
+    rows = config.num_attention_heads * config.head_dim
+    key_rows = config.num_key_value_heads * config.head_dim
+    layer = {
+        "input_layernorm.weight": (width,),
+        "self_attn.q_proj.weight": (rows, width),
+        "self_attn.k_proj.weight": (key_rows, width),
+        "self_attn.v_proj.weight": (key_rows, width),
+        "self_attn.o_proj.weight": (width, rows),
+        "self_attn_layer_scale.scale": (width,),
+        "post_attention_layernorm.weight": (width,),
+        "mlp.gate_proj.weight": (inner, width),
+        "mlp.up_proj.weight": (inner, width),
+        "mlp.down_proj.weight": (width, inner),
+        "mlp_layer_scale.scale": (width,),
+    }
+    ends = {
+        "input_proj.weight": (width, latent),
+        "input_proj.bias": (width,),
+        "norm.weight": (width,),
+        "output_proj.weight": (latent, width),
+        "output_proj.bias": (latent,),
+    }
+    layers = range(config.num_hidden_layers)
+    every = {f"layers.{i}.{name}": shape for i in layers for name, shape in layer.items()} | ends
+    return {f"pre_transformer.{name}": shape for name, shape in every.items()}
+
+
+def mlx_axes(config: Qwen3CodecConfig, name: str, rank: int) -> tuple[int, ...] | None:
+    """Return the axis order that turns a tensor of `parameter_shapes` into MLX's channels-last layout; None
+    if it is the same.
+    """
+    if rank != 3:
+        return None
+    sizes = config.decoder
+    transposed = {f"decoder.upsample.{i}.0.conv.weight" for i in range(len(sizes.upsampling_ratios))}
+    transposed |= {f"decoder.decoder.{i + 1}.block.1.conv.weight" for i in range(len(sizes.upsample_rates))}
+    return (1, 2, 0) if name in transposed else (0, 2, 1)
+
+
+def _convolutions(config: Qwen3DecoderConfig) -> list[Layer]:
+    """List the causal convolutions from the transformer's output to samples."""
+
+    def causal(dilation: int) -> Conv:
+        return Conv(KERNEL, dilation=dilation, padding=(KERNEL - 1) * dilation)
+
+    layers: list[Layer] = []
+    for ratio in config.upsampling_ratios:
+        layers += [ConvTranspose(ratio, ratio), causal(1)]
+    layers.append(causal(1))
+    for rate in config.upsample_rates:
+        layers += [ConvTranspose(2 * rate, rate), *(causal(each) for each in DILATIONS)]
+    return [*layers, causal(1)]
+
+
+def decode_tail(config: Qwen3DecoderConfig) -> int:
+    """Count the frames before a piece that the convolutions behind the transformer read."""
+    return -input_span(_convolutions(config), 0, config.hop_length)[0]
+
+
+def original_pieces(frames: int, size: int = PIECE, context: int = CONTEXT) -> list[Window]:
+    """Cut [0, frames) as the original does: every piece is decoded alone, after its context.
+
+    Context is shorter than the convolutions and the transformer read, so that sound after a border differs
+    from one that is decoded as a stream.
+    """
+    starts = range(0, frames, size)
+    before = {start: context if start > context else start for start in starts}
+    stops = {start: min(start + size, frames) for start in starts}
+    return [Window(start, stops[start], start - before[start], stops[start]) for start in starts]
+
+
+NETWORK = Network(
+    title="Qwen3-TTS's codec",
+    folder="codec",
+    network="codecs.qwen3_codec:Qwen3Codec",
+    parameter_shapes=parameter_shapes,
+    read_converted=read_converted,
+    mlx_axes=mlx_axes,
+    repository="Qwen/Qwen3-TTS-Tokenizer-12Hz",
+    license="apache-2.0",
+)
