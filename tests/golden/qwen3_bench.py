@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from converters.files.readers import SafetensorsCheckpoint
+from converters.maps import qwen3 as model_map
 from converters.maps import qwen3_codec as codec_map
 from converters.rules.plan import Drop, Rule, plan
 from tests.golden.bench import Bench
@@ -20,6 +22,8 @@ from tests.sides import Side
 from tts_core.codecs import qwen3_codec
 from tts_core.files.json_object import read_json
 from tts_core.models import Network
+from tts_core.qwen3 import config as model
+from tts_core.qwen3.tokenizer import FILES, Tokenizer
 
 
 def codec_bench(side: str, folder: Path) -> Bench[CodecSide]:
@@ -58,3 +62,29 @@ def build(side: Side, network: Network, config: Any, tensors: Mapping[str, np.nd
         return made
     made.load_state_dict(own, strict=True, assign=True)
     return made.eval()
+
+
+@dataclass(frozen=True)
+class ModelSide(Side):
+    """A side with a Qwen3-TTS network."""
+
+    network: Any
+
+
+def model_bench(side: str, folder: Path) -> Bench[ModelSide]:
+    """From a published folder."""
+    folder = existing(folder).resolve()
+    return Bench.load(side, lambda kind: _model(kind, folder))
+
+
+@cache
+def _model(kind: str, folder: Path) -> ModelSide:
+    config = model.read_published(read_json(folder / "config.json"))
+    tensors = planned(folder / "model.safetensors", model_map.rules(config), model.NETWORK, config)
+    return ModelSide(kind, build(Side(kind), model.NETWORK, config, tensors))
+
+
+@cache
+def tokenizer(folder: Path, most: int) -> Tokenizer:
+    """The tokenizer of a folder."""
+    return Tokenizer(*(existing(folder / name).read_text() for name in FILES), most=most)

@@ -1,0 +1,80 @@
+"""The loop of one text: a first code, the other codes of its frame, then the talker's next step.
+
+Upstream: QwenLM/Qwen3-TTS@022e286, Apache-2.0.
+Differs from upstream: `max_frames` counts frames; upstream's max_new_tokens is one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ref.qwen3.qwen3 import Qwen3
+from torch_ref.qwen3.sampling import allow, candidates, draw, penalize
+from tts_core.nn.noise import Noise
+from tts_core.qwen3.sampling import Sampling
+
+
+class Loop:
+    """One text's state. prompt: (1, T, D) embeddings.  trailing: text ids added to the first frames."""
+
+    def __init__(
+        self, network: Qwen3, prompt: Tensor, trailing: tuple[int, ...], *, sampling: Sampling, noise: Noise
+    ):
+        self.talker, self.config = network.talker, network.config
+        self.sampling, self.noise = sampling, noise
+        self.cache = self.talker.new_cache()
+        texts = [*trailing, self.config.tts_pad_id]
+        self.texts = self.talker.embed_text(torch.tensor([texts], device=prompt.device))
+        self.hidden = self.talker(prompt, 0, self.cache)[:, -1:]
+        self.position = prompt.shape[1]
+        self.seen = torch.zeros(1, self.config.vocab_size, dtype=torch.bool, device=prompt.device)
+
+    @torch.inference_mode()
+    def frames(self, max_frames: int) -> Iterator[Tensor]:
+        """Yield frames, (1, Q) each, until speech ends."""
+        for step in range(max_frames):
+            uniform = self.uniform(step)
+            first = self.first_code(step, uniform[..., : self.config.vocab_size])
+            if int(first) == self.config.codec_eos_id:
+                return
+            frame = self.other_codes(first, uniform[..., self.config.vocab_size :])
+            yield frame
+            self.advance(step, frame)
+
+    def uniform(self, step: int) -> Tensor:
+        """Draw all numbers of a step. → (1, V + (Q - 1) V')."""
+        config = self.config
+        count = config.vocab_size + (config.n_codebooks - 1) * config.codebook_size
+        drawn = np.asarray(self.noise.uniform(step, (count,)))
+        return torch.from_numpy(drawn)[None].to(self.hidden.device)
+
+    def first_code(self, step: int, uniform: Tensor) -> Tensor:
+        """Draw the first code of a frame, or the end of speech. → (1,)."""
+        logits = penalize(self.talker.logits(self.hidden[:, 0]), self.seen, self.sampling.repetition_penalty)
+        scores = candidates(allow(logits, self.config.codec_eos_id, step), self.sampling.first)
+        first = draw(scores, self.sampling.first, uniform)
+        ids = torch.arange(self.config.vocab_size, device=first.device)
+        self.seen = self.seen | (ids == first[:, None])
+        return first
+
+    def other_codes(self, first: Tensor, uniform: Tensor) -> Tensor:
+        """Draw the other codes. first: (1,) → (1, Q)."""
+        predictor, size = self.talker.code_predictor, self.config.codebook_size
+        cache, codes = predictor.new_cache(), [first]
+        x = torch.cat((self.hidden, self.talker.model.codec_embedding(first)[:, None]), dim=1)
+        for stage in range(predictor.stages):
+            scores = candidates(predictor(stage, x, cache), self.sampling.others)
+            codes.append(draw(scores, self.sampling.others, uniform[:, stage * size : (stage + 1) * size]))
+            x = predictor.embed(stage, codes[-1])[:, None]
+        return torch.stack(codes, dim=1)
+
+    def advance(self, step: int, frame: Tensor) -> None:
+        """Read a frame and the text that belongs to it. frame: (1, Q)."""
+        place = min(step, self.texts.shape[1] - 1)
+        x = self.talker.embed_frames(frame[:, :, None]) + self.texts[:, place : place + 1]
+        self.hidden = self.talker(x, self.position, self.cache)
+        self.position += 1

@@ -1,0 +1,101 @@
+"""Qwen3-TTS's talker: sums of text and code embeddings in, the first code of the next frame out.
+
+Upstream: QwenLM/Qwen3-TTS@022e286, Apache-2.0; parameter names are the published ones.
+No known difference besides those of blocks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torch_ref.layers.cache import KeyValueCache
+from torch_ref.layers.norm import RMSNorm
+from torch_ref.layers.rope import RotaryPositions
+from torch_ref.qwen3.blocks import Cache, TransformerLayer, logits_of, run
+from torch_ref.qwen3.code_predictor import CodePredictor
+from tts_core.qwen3.config import Qwen3Config
+from tts_core.qwen3.layout import FRAME, SPEAKER, Layout
+
+
+class TextProjection(nn.Module):
+    """Two linears around a SiLU. (..., D') → (..., D)."""
+
+    def __init__(self, config: Qwen3Config):
+        super().__init__()
+        inner = config.text_hidden_size
+        self.linear_fc1 = nn.Linear(inner, inner)
+        self.linear_fc2 = nn.Linear(inner, config.talker.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear_fc2(F.silu(self.linear_fc1(x)))
+
+
+class TalkerModel(nn.Module):
+    """Embeddings of text and of first codes, and the layers."""
+
+    def __init__(self, config: Qwen3Config):
+        super().__init__()
+        stack = config.talker
+        self.codec_embedding = nn.Embedding(config.vocab_size, stack.hidden_size)
+        self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_hidden_size)
+        self.layers = nn.ModuleList(TransformerLayer(stack) for _ in range(stack.num_hidden_layers))
+        self.norm = RMSNorm(stack.hidden_size, stack.rms_norm_eps)
+
+
+class Talker(nn.Module):
+    """The network that runs once a frame, with the predictor of the frame's other codes."""
+
+    def __init__(self, config: Qwen3Config):
+        super().__init__()
+        stack = config.talker
+        self.model = TalkerModel(config)
+        self.text_projection = TextProjection(config)
+        self.codec_head = nn.Linear(stack.hidden_size, config.vocab_size, bias=False)
+        self.code_predictor = CodePredictor(config)
+        self.rotary = RotaryPositions(config.max_positions, stack.head_dim, stack.rope_theta)
+
+    def embed_text(self, ids: Tensor) -> Tensor:
+        """Embed text ids. (...) → (..., D)."""
+        return self.text_projection(self.model.text_embedding(ids))
+
+    def embed_frames(self, codes: Tensor) -> Tensor:
+        """Sum the embeddings of a frame's codes. (B, Q, T) → (B, T, D)."""
+        x = self.model.codec_embedding(codes[:, 0])
+        for stage in range(self.code_predictor.stages):
+            x = x + self.code_predictor.embed(stage, codes[:, stage + 1])
+        return x
+
+    def embed_layout(self, layout: Layout, speaker: Tensor | None, frames: Tensor | None) -> Tensor:
+        """Embed what is read before speech. → (1, T, D).
+
+        speaker: (D,) vector of a recording.  frames: (1, Q, F) codes of a recording.
+        """
+        device = self.codec_head.weight.device
+        text, codec = (torch.from_numpy(ids).to(device).long() for ids in (layout.text, layout.codec))
+        read = self.embed_text(text)
+        x = torch.where((codec >= 0)[:, None], read + self.model.codec_embedding(codec.clamp(min=0)), read)
+        if speaker is not None:
+            x = torch.where((codec == SPEAKER)[:, None], read + speaker.to(x.dtype), x)
+        if frames is not None:
+            places = (codec == FRAME).nonzero()[:, 0]
+            x = x.index_add(0, places, self.embed_frames(frames)[0])
+        return x[None]
+
+    def forward(self, x: Tensor, start: int | Tensor, cache: Sequence[Cache]) -> Tensor:
+        """Read positions. (B, T, D) → (B, T, D) after the last norm.
+
+        start: position of the first one, for single steps also (B, 1, 1).
+        """
+        return self.model.norm(run(self.model.layers, x, self.rotary(start, x.shape[1]), cache))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Compute the logits of first codes. (..., D) → (..., V) at least float32."""
+        return logits_of(self.codec_head, hidden)
+
+    def new_cache(self) -> list[KeyValueCache]:
+        """Create an empty cache for every layer."""
+        return [KeyValueCache() for _ in self.model.layers]

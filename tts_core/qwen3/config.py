@@ -1,0 +1,332 @@
+"""Configuration and tensor names of Qwen3-TTS: a talker, and a predictor of the other codes of a frame.
+
+Source: QwenLM/Qwen3-TTS@022e286, Apache-2.0; names are the published ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tts_core.config import check_numbers, exact_fields, mapping
+from tts_core.errors import CheckpointError
+from tts_core.models import Network
+from tts_core.printable import named
+from tts_core.qwen3 import speaker
+from tts_core.qwen3.speaker import SpeakerConfig
+
+MODES = ("base", "custom_voice", "voice_design")
+SUPPRESSED = 1024  # last ids of the vocabulary, which are no codes; only the end of speech is drawn of them
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """Shape of one stack of layers."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rope_theta: float
+    rms_norm_eps: float
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "Qwen3-TTS config")
+        if self.num_attention_heads % self.num_key_value_heads or self.head_dim % 2:
+            raise CheckpointError(
+                f"Qwen3-TTS config: {self.num_attention_heads} heads of {self.head_dim} for "
+                f"{self.num_key_value_heads} key heads; give a multiple, and an even width"
+            )
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A built-in voice. dialect: name of the language that it speaks instead of Chinese, if any."""
+
+    name: str
+    id: int
+    dialect: str | None
+
+
+@dataclass(frozen=True)
+class Qwen3Config:
+    """Shape, ids and mode of a checkpoint. Numbers only: no dtype, device or path."""
+
+    talker: StackConfig
+    predictor: StackConfig
+    vocab_size: int  # first codes, and ids that are no codes
+    codebook_size: int  # of the other codes
+    n_codebooks: int
+    text_vocab_size: int
+    text_hidden_size: int
+    max_positions: int
+    mode: str  # one of MODES
+    model_size: str
+    im_start_id: int
+    im_end_id: int
+    tts_pad_id: int
+    tts_bos_id: int
+    tts_eos_id: int
+    codec_pad_id: int
+    codec_bos_id: int
+    codec_eos_id: int
+    codec_think_id: int
+    codec_nothink_id: int
+    codec_think_bos_id: int
+    codec_think_eos_id: int
+    languages: tuple[tuple[str, int], ...]  # dialects among them
+    speakers: tuple[Speaker, ...]
+    speaker_encoder: SpeakerConfig | None  # that reads a recording; of the mode `base` alone
+
+    def __post_init__(self) -> None:
+        check_numbers(self, "Qwen3-TTS config")
+        if self.mode not in MODES:
+            raise CheckpointError(f"Qwen3-TTS config: mode {self.mode!r:.40} is none of {', '.join(MODES)}")
+        if self.vocab_size <= SUPPRESSED or self.n_codebooks < 2:
+            raise CheckpointError(
+                f"Qwen3-TTS config: {self.vocab_size} ids, {self.n_codebooks} codebooks; "
+                f"more than {SUPPRESSED} and 1 are needed"
+            )
+        encoder, width = self.speaker_encoder, self.talker.hidden_size
+        if (encoder is None) == (self.mode == "base") or (encoder and encoder.enc_dim != width):
+            found = f"of width {encoder.enc_dim}" if encoder else "missing"
+            raise CheckpointError(
+                f"Qwen3-TTS config: the speaker encoder is {found}; the mode {self.mode} "
+                f"{f'needs one of width {width}' if self.mode == 'base' else 'has none'}"
+            )
+        codec = [value for name, value in asdict(self).items() if name.startswith("codec_")]
+        codec += [id for _, id in self.languages] + [speaker.id for speaker in self.speakers]
+        text = [getattr(self, name) for name in _TEXT_IDS.values()]
+        for ids, most, what in (
+            (codec, self.vocab_size, "codec"),
+            (text, self.text_vocab_size, "text"),
+        ):
+            bad = [id for id in ids if type(id) is not int or not 0 <= id < most]
+            if bad:
+                raise CheckpointError(f"Qwen3-TTS config: {what} id {bad[0]!r:.40}; there are {most}")
+        known = dict(self.languages)
+        strange = [each.name for each in self.speakers if each.dialect and each.dialect not in known]
+        if strange:
+            raise CheckpointError(f"Qwen3-TTS config: the dialect of {named(strange)} is no language")
+
+    @property
+    def is_projected(self) -> bool:
+        """True if the predictor's width differs from the talker's."""
+        return self.talker.hidden_size != self.predictor.hidden_size
+
+    @property
+    def takes_instruction(self) -> bool:
+        """True if an instruction changes the voice."""
+        small = self.model_size in "0b6"  # a part of it, as in the original: also an empty size
+        return self.mode == "voice_design" or (self.mode == "custom_voice" and not small)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return our own schema, as `read_converted` reads it."""
+        return asdict(self)
+
+
+_WHERE = "Qwen3-TTS config.json"
+_TEXT_IDS = {  # published name → ours
+    "im_start_token_id": "im_start_id",
+    "im_end_token_id": "im_end_id",
+    "tts_pad_token_id": "tts_pad_id",
+    "tts_bos_token_id": "tts_bos_id",
+    "tts_eos_token_id": "tts_eos_id",
+}
+_TOP = (*_TEXT_IDS, "tts_model_size", "tts_model_type", "tokenizer_type", "talker_config")
+_HARMLESS = (
+    "architectures",
+    "model_type",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "attention_dropout",
+    "initializer_range",
+    "use_cache",
+    "layer_types",
+    "max_window_layers",
+    "sliding_window",
+    "rope_scaling",  # the three streams of positions are equal, so sections have no effect
+    "position_id_per_seconds",
+    "assistant_token_id",
+)
+_STACK = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "rope_theta",
+    "rms_norm_eps",
+)
+_FIXED = {"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False}
+_CODEC_IDS = {  # published name → ours
+    "codec_pad_id": "codec_pad_id",
+    "codec_bos_id": "codec_bos_id",
+    "codec_eos_token_id": "codec_eos_id",
+    "codec_think_id": "codec_think_id",
+    "codec_nothink_id": "codec_nothink_id",
+    "codec_think_bos_id": "codec_think_bos_id",
+    "codec_think_eos_id": "codec_think_eos_id",
+}
+_TALKER = (
+    *_STACK,
+    *_CODEC_IDS,
+    "vocab_size",
+    "text_vocab_size",
+    "text_hidden_size",
+    "num_code_groups",
+    "max_position_embeddings",
+    "code_predictor_config",
+    "codec_language_id",
+    "spk_id",
+    "spk_is_dialect",
+)
+_PREDICTOR = (*_STACK, "vocab_size", "num_code_groups")
+
+
+def read_published(config: Mapping[str, Any]) -> Qwen3Config:
+    """Read the config.json of a published folder."""
+    top = _section(config, _WHERE, _TOP, (_ENCODER,), {"tokenizer_type": TOKENIZER})
+    talker = _section(top["talker_config"], f"{_WHERE}: talker_config", _TALKER, (), _FIXED)
+    where = f"{_WHERE}: code_predictor_config"
+    unused = ("max_position_embeddings",)
+    predictor = _section(talker["code_predictor_config"], where, _PREDICTOR, unused, _FIXED)
+    if predictor["num_code_groups"] != talker["num_code_groups"]:
+        raise CheckpointError(f"{where}: num_code_groups is not the talker's")
+    languages = mapping(talker["codec_language_id"], f"{_WHERE}: codec_language_id")
+    speakers = mapping(talker["spk_id"], f"{_WHERE}: spk_id")
+    dialects = mapping(talker["spk_is_dialect"], f"{_WHERE}: spk_is_dialect")
+    return Qwen3Config(
+        talker=StackConfig(**{name: talker[name] for name in _STACK}),
+        predictor=StackConfig(**{name: predictor[name] for name in _STACK}),
+        vocab_size=talker["vocab_size"],
+        codebook_size=predictor["vocab_size"],
+        n_codebooks=talker["num_code_groups"],
+        text_vocab_size=talker["text_vocab_size"],
+        text_hidden_size=talker["text_hidden_size"],
+        max_positions=talker["max_position_embeddings"],
+        mode=top["tts_model_type"],
+        model_size=str(top["tts_model_size"]),
+        languages=tuple((str(name), id) for name, id in languages.items()),
+        speakers=tuple(Speaker(str(name), id, dialects.get(name) or None) for name, id in speakers.items()),
+        speaker_encoder=speaker.read_published(top[_ENCODER]) if _ENCODER in top else None,
+        **{ours: top[theirs] for theirs, ours in _TEXT_IDS.items()},
+        **{ours: talker[theirs] for theirs, ours in _CODEC_IDS.items()},
+    )
+
+
+_ENCODER = "speaker_encoder_config"
+TOKENIZER = "qwen3_tts_tokenizer_12hz"
+
+
+def _section(
+    given: object, where: str, needed: tuple[str, ...], unused: tuple[str, ...], fixed: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Check the names of a section of config.json, and that fixed values are the supported ones."""
+    section = mapping(given, where)
+    missing = [name for name in needed if name not in section]
+    unknown = sorted(set(section) - {*needed, *unused, *fixed, *_HARMLESS})
+    other = [
+        f"{name} {section[name]!r:.40}" for name in fixed if section.get(name, fixed[name]) != fixed[name]
+    ]
+    faults = [f"missing {named(missing)}"] if missing else []
+    faults += [f"unknown {named(unknown)}"] if unknown else []
+    faults += [f"{', '.join(other)}; this variant is not supported"] if other else []
+    if faults:
+        raise CheckpointError(f"{where}: {'; '.join(faults)}")
+    return section
+
+
+def read_converted(config: Mapping[str, Any]) -> Qwen3Config:
+    """Read our own schema; the error names every unknown and missing field."""
+    given = exact_fields(Qwen3Config, config, _WHERE)
+    for name in ("talker", "predictor"):
+        given[name] = StackConfig(**exact_fields(StackConfig, given[name], f"{_WHERE}: {name}"))
+    given["languages"] = tuple((name, id) for name, id in given["languages"])
+    given["speakers"] = tuple(
+        Speaker(**exact_fields(Speaker, one, f"{_WHERE}: speakers")) for one in given["speakers"]
+    )
+    if given["speaker_encoder"] is not None:
+        given["speaker_encoder"] = speaker.read_converted(given["speaker_encoder"])
+    return Qwen3Config(**given)
+
+
+def parameter_shapes(config: Qwen3Config) -> dict[str, tuple[int, ...]]:
+    """Map canonical names to PyTorch shapes."""
+    width, inner, narrow = config.talker.hidden_size, config.text_hidden_size, config.predictor.hidden_size
+    stages = range(config.n_codebooks - 1)
+    shapes: dict[str, tuple[int, ...]] = {
+        "talker.model.codec_embedding.weight": (config.vocab_size, width),
+        "talker.model.text_embedding.weight": (config.text_vocab_size, inner),
+        **_stack_shapes(config.talker, "talker.model"),
+        "talker.text_projection.linear_fc1.weight": (inner, inner),
+        "talker.text_projection.linear_fc1.bias": (inner,),
+        "talker.text_projection.linear_fc2.weight": (width, inner),
+        "talker.text_projection.linear_fc2.bias": (width,),
+        "talker.codec_head.weight": (config.vocab_size, width),
+    }
+    at = "talker.code_predictor"
+    shapes |= {f"{at}.model.codec_embedding.{q}.weight": (config.codebook_size, width) for q in stages}
+    shapes |= _stack_shapes(config.predictor, f"{at}.model")
+    shapes |= {f"{at}.lm_head.{q}.weight": (config.codebook_size, narrow) for q in stages}
+    if config.is_projected:
+        shapes[f"{at}.small_to_mtp_projection.weight"] = (narrow, width)
+        shapes[f"{at}.small_to_mtp_projection.bias"] = (narrow,)
+    if config.speaker_encoder is not None:
+        encoder = speaker.parameter_shapes(config.speaker_encoder)
+        shapes |= {f"speaker_encoder.{name}": shape for name, shape in encoder.items()}
+    return shapes
+
+
+def _stack_shapes(config: StackConfig, part: str) -> dict[str, tuple[int, ...]]:
+    width, inner, head = config.hidden_size, config.intermediate_size, config.head_dim
+    rows, key_rows = config.num_attention_heads * head, config.num_key_value_heads * head
+    layer = {
+        "input_layernorm.weight": (width,),
+        "self_attn.q_proj.weight": (rows, width),
+        "self_attn.k_proj.weight": (key_rows, width),
+        "self_attn.v_proj.weight": (key_rows, width),
+        "self_attn.o_proj.weight": (width, rows),
+        "self_attn.q_norm.weight": (head,),
+        "self_attn.k_norm.weight": (head,),
+        "post_attention_layernorm.weight": (width,),
+        "mlp.gate_proj.weight": (inner, width),
+        "mlp.up_proj.weight": (inner, width),
+        "mlp.down_proj.weight": (width, inner),
+    }
+    layers = range(config.num_hidden_layers)
+    every = {f"{part}.layers.{i}.{name}": shape for i in layers for name, shape in layer.items()}
+    return every | {f"{part}.norm.weight": (width,)}
+
+
+def stays_float32(name: str) -> bool:
+    """Match the norms, and the speaker encoder."""
+    return name.endswith("norm.weight") or name.startswith("speaker_encoder.")
+
+
+def mlx_axes(config: Qwen3Config, name: str, rank: int) -> tuple[int, ...] | None:
+    """Return the axis order that turns a convolution into MLX's channels-last layout."""
+    return (0, 2, 1) if rank == 3 else None
+
+
+def is_large(name: str) -> bool:
+    """Match the linears that are quantized: those of the layers."""
+    return ".layers." in name and name.endswith("_proj.weight")
+
+
+NETWORK = Network(
+    title="Qwen3-TTS",
+    folder="",
+    network="qwen3.qwen3:Qwen3",
+    parameter_shapes=parameter_shapes,
+    read_converted=read_converted,
+    stays_float32=stays_float32,
+    is_large=is_large,
+    mlx_axes=mlx_axes,
+    license="apache-2.0",
+)
