@@ -69,8 +69,8 @@ def _check_recordings(case: Case, vectors: Vectors, benches: Benches) -> None:
         np.testing.assert_array_equal(own, vectors[f"{part}.codes"], f"{at}.codes")
         _check_mel(f"{at}.mel", vectors[f"{part}.mel"], heard, encoder)
         mel = speaker.mel(heard, encoder)[None]
-        compare = partial(benches.model.compare)
-        compare(f"{at}.embedding", vectors[f"{part}.embedding"][None], lambda each: _speaker(each, mel))
+        compare = benches.model.compare
+        compare(f"{at}.embedding", vectors[f"{part}.embedding"][None], partial(_speaker, mel=mel))
         for inner in [each for each in vectors.names if each.startswith(f"{part}.")]:
             stage = inner.removeprefix(f"{part}.")
             if stage.startswith(("block.", "mfa", "asp")):
