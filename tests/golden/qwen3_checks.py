@@ -115,7 +115,9 @@ def _listed(value: Any, rows: int) -> list[Any]:
     return values * rows if len(values) == 1 else values
 
 
-def _rows(at: str, case: Case, run: dict[str, Any], vectors: Vectors, config: Qwen3Config) -> list[Row]:
+def _rows(
+    at: str, case: Case, run: dict[str, Any], vectors: Vectors, codec: CodecSide, config: Qwen3Config
+) -> list[Row]:
     """Lay out every text of a run from the arguments of the original's wrapper."""
     given, count = run["args"], len(run["input_ids"])
     texts, languages = _listed(given["text"], count), _listed(given.get("language"), count)
@@ -142,7 +144,7 @@ def _rows(at: str, case: Case, run: dict[str, Any], vectors: Vectors, config: Qw
             if transcripts[b] is not None and not alone[b]:
                 ids = read.encode(layouts.transcript(transcripts[b]))
                 assert ids == run["ref_ids"][b], f"{at}, row {b}"
-                frames = vectors[f"{part}.codes"].T[None]
+                frames = _recorded(run, b, vectors, codec)
                 recording = Recording(tuple(ids), frames.shape[2])
         language = layouts.language_id(config, languages[b], known)
         laid = layouts.build(
@@ -157,6 +159,16 @@ def _rows(at: str, case: Case, run: dict[str, Any], vectors: Vectors, config: Qw
         seed = None if run["seeds"] is None else run["seeds"][b]
         rows.append(Row(f"{at}, row {b}", laid, vector, frames, seed))
     return rows
+
+
+def _recorded(run: dict[str, Any], b: int, vectors: Vectors, codec: CodecSide) -> np.ndarray:
+    """Codes of a row's recording, (1, Q, T); those that are encoded together are padded to the longest."""
+    if not run.get("together", False):
+        return vectors[f"ref.{run['ref'][b]}.codes"].T[None]
+    clips = [vectors[f"ref.{name}.audio"] for name in run["ref"]]
+    longest = max(map(len, clips))
+    codes = codec.encode(np.stack([np.pad(clip, (0, longest - len(clip))) for clip in clips]))
+    return codes[b : b + 1, :, : -(-len(clips[b]) // codec.codec.hop_length)]
 
 
 def _sampling(case: Case, settings: dict[str, Any]) -> Sampling:
@@ -180,7 +192,7 @@ def _check_run(at: str, case: Case, run: dict[str, Any], vectors: Vectors, bench
     sampling = _sampling(case, run["settings"])
     pad = vectors[f"{part}.pad_embed"][None]
     benches.model.compare(f"{at}.pad_embed", pad, lambda each: _texts(each, [config.tts_pad_id]))
-    rows = _rows(at, case, run, vectors, config)
+    rows = _rows(at, case, run, vectors, benches.codec.side, config)
     for b, row in enumerate(rows):
         _check_layout(row, b, part, vectors, benches, mask[b])
         codes = vectors[f"{part}.codes.{b}"]
