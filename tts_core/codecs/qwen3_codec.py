@@ -147,11 +147,10 @@ def read_published(config: Mapping[str, Any]) -> Qwen3CodecConfig:
         raise CheckpointError(
             f"{_WHERE}: encoder_valid_num_quantizers {valid!r:.40} is no number of codebooks"
         )
-    decoder = Qwen3DecoderConfig(
-        **{name: stated[name] for name in _SIZES},
-        **{ours: stated[theirs] for theirs, ours in _RENAMED.items()},
-        **{name: _numbers(stated[name], name) for name in _LISTS},
-    )
+    read_sizes: dict[str, Any] = {name: stated[name] for name in _SIZES}
+    read_sizes |= {ours: stated[theirs] for theirs, ours in _RENAMED.items()}
+    read_sizes |= {name: _numbers(stated[name], name) for name in _LISTS}
+    decoder = Qwen3DecoderConfig(**read_sizes)
     # the original's attention ignores the encoder's window
     half = replace(encoder, n_codebooks=valid, sliding_window=LARGEST)
     read = Qwen3CodecConfig(half, decoder, encoder.n_codebooks - valid)
