@@ -6,7 +6,7 @@ while the last one runs. Positions are known to the host. Draws are read late.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import mlx.core as mx
 import numpy as np
@@ -15,9 +15,8 @@ from mlx_port.dia.drawing import accepting, drawing
 from mlx_port.dia.fused import FusedDecoder, Memory
 from mlx_port.kernels.noise import trial, uniform
 from mlx_port.kernels.source import passes
-from tts_core.dia.grid import FREE, DelayGrid
+from tts_core.dia.grid import FREE
 from tts_core.dia.joining import Joining
-from tts_core.dia.request import Batch
 from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import HostNoise
 
@@ -172,15 +171,3 @@ class Slots:
             for one, place in enumerate(places):
                 for which, buffer in enumerate(held.buffers):
                     memory.own[index][which, place, :, :before] = buffer[one, :, :before]
-
-
-def decode(slots: Slots, batch: Batch, grid: DelayGrid) -> Iterator[np.ndarray]:
-    """Yield ids for every next row of a batch's grid, (B, C) int32; computes a row ahead."""
-    for slot, (tokens, noise) in enumerate(zip(batch.tokens, batch.noise, strict=True)):
-        frames = int(grid.prompt_frames[slot]), int(grid.max_frames[slot])
-        slots.join(slot, Joining(tokens, grid.rows[slot], grid.filled, *frames, batch.sampling, noise))
-    running = slots.launch(1)
-    while True:
-        following = slots.launch(1)
-        yield from running.read()
-        running = following
