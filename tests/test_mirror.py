@@ -27,7 +27,6 @@ ALONE = {
     "torch_ref/dia/few_slots.py": "slots on few_rows.py; MLX's run everywhere",
     "torch_ref/dia/fused.py:runs": "kernels for CUDA; MLX has one form for every device",
     "torch_ref/dia/plain_slots.py": "slots for devices without the kernels; MLX's run everywhere",
-    "torch_ref/dia/step.py": "the forms of devices without the kernels; MLX has one form for every device",
     "torch_ref/dia2/draws.py": "kernels of the captured step",
     "torch_ref/dia2/fused_stack.py": "the captured step's layers",
     "torch_ref/dia2/plain_slots.py": "slots for devices without the kernels; MLX's run everywhere",

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_ref.dia.dia import DecoderLayer, Dia, Source
 from torch_ref.dia.sampling import candidates_0626, candidates_v01, draw
 from torch_ref.guard import marked
+from torch_ref.host import Host
 from torch_ref.layers.cache import CHUNK
 from torch_ref.layers.row_cache import RowCache, RowPositions
 from torch_ref.layers.selection import first_largest
@@ -46,7 +47,7 @@ class PlainSlots:
     steps, ahead = 1, 0  # of a launch, and launches before one is read
 
     def __init__(self, network: Dia, nothing: Tensor | None, *, texts: int):
-        self.network, self.texts = network, texts
+        self.network, self.texts, self.host = network, texts, Host(network.logits_dense)
         decoder = network.model.decoder
         self.constants = None if nothing is None else decoder.constants(nothing)
         self.groups = 1 if nothing is None else 2  # unconditional rows follow the conditional ones
@@ -109,7 +110,7 @@ class PlainSlots:
         drawn = np.zeros((self.texts, config.decoder_config.num_channels), np.int32)
         if not self.running:
             return drawn
-        drawn[list(self.running)] = self._draw(self._logits()).cpu().numpy()
+        drawn[list(self.running)] = self.host.to_host(self._draw(self._logits()))
         for slot, text in self.running.items():
             if text.grid.filled < text.grid.rows.shape[1]:  # rows past the grid's end are dropped
                 text.grid.accept(np.maximum(drawn[slot : slot + 1], 0))

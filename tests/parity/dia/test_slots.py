@@ -15,7 +15,7 @@ from mlx_port.dia.slots import Drawn, Slots
 from tests.parity.dia.near_ties import nearest
 from tests.sides import ORACLE, PORT, YARDSTICK
 from tests.tiny.dia import SAMPLING, compose, dac_config, dac_weights, dia_config, dia_weights
-from torch_ref.dia.step import Step
+from tests.tiny.dia_draws import draws
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
@@ -56,22 +56,9 @@ def network(kind: str, cross_rope: bool = False):
     return side.network("dia", dia_weights(dia_config(cross_rope=cross_rope), seed=3))
 
 
-@torch.inference_mode()
 def plainly(one: Text, *, cross_rope: bool = False) -> np.ndarray:
-    """Draws of a text by torch's plain step, until its grid is done. (rows, C)."""
-    built, guided, grid, drawn = network("torch", cross_rope), one.sampling.cfg_scale != 0, one.grid(), []
-    source = built.read([torch.from_numpy(one.tokens)], built.encode_nothing() if guided else None)
-    step, first = Step(built, source, one.sampling, guided=guided), 0
-    shape = grid.channels, built.config.decoder_config.vocab_size
-    while not grid.done:
-        uniform = None
-        if one.sampling.temperature:
-            uniform = torch.from_numpy(one.noise.uniform(int(grid.steps()[0]), shape)[None])
-        rows = torch.from_numpy(grid.rows[:, first : grid.filled])
-        first = grid.filled
-        drawn.append(step(rows, uniform).numpy())
-        grid.accept(drawn[-1])
-    return np.concatenate(drawn)
+    """Draws of a text by torch's plain loop, until its grid is done. (rows, C)."""
+    return draws(network("torch", cross_rope), one.tokens, one.grid(), one.sampling, one.noise)
 
 
 def slots_of(count: int, *, guided: bool = True, rows: int = 80, cross_rope: bool = False) -> Slots:
@@ -178,7 +165,7 @@ def test_unused_memory_is_freed_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_step_is_submitted_before_the_last_ones_draws_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine's loop: launch, launch, read, launch, read."""
+    """Launch, launch, read, launch, read."""
     done: list[str] = []
     launch, read = Slots.launch, Drawn.read
     monkeypatch.setattr(Slots, "launch", lambda self, steps: done.append("launch") or launch(self, steps))

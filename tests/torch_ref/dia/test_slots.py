@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.tiny.dia_draws import draws
 from tests.torch_ref.cuda.marks import DEVICE, kernel_marks
 from tests.torch_ref.dia.kernel_dia import network
 from torch_ref.dia import sampling as rules
 from torch_ref.dia.dia import Dia
 from torch_ref.dia.fused import FusedDecoder
 from torch_ref.dia.slots import Slots
-from torch_ref.dia.step import Step
 from tts_core.dia.grid import DelayGrid
 from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
@@ -65,20 +65,8 @@ def text(seed: int, *, sampling: Sampling = SAMPLING, noise: Noise | None = None
 
 
 def plainly(built: Dia, one: Text) -> np.ndarray:
-    """Draws of a text by the plain step, until its grid is done. (rows, C)."""
-    guided, grid, drawn = one.sampling.cfg_scale != 0, one.grid(built), []
-    source = built.read([torch.from_numpy(one.tokens).to(DEVICE)], built.encode_nothing() if guided else None)
-    step, first = Step(built, source, one.sampling, guided=guided), 0
-    shape = grid.channels, built.config.decoder_config.vocab_size
-    while not grid.done:
-        uniform = None
-        if one.sampling.temperature:
-            uniform = torch.from_numpy(one.noise.uniform(int(grid.steps()[0]), shape)[None]).to(DEVICE)
-        rows = torch.from_numpy(grid.rows[:, first : grid.filled]).to(DEVICE)
-        first = grid.filled
-        drawn.append(step(rows, uniform).cpu().numpy())
-        grid.accept(drawn[-1])
-    return np.concatenate(drawn)
+    """Draws of a text by the plain loop, until its grid is done. (rows, C)."""
+    return draws(built, one.tokens, one.grid(built), one.sampling, one.noise)
 
 
 def slots_of(built: Dia, count: int, *, guided: bool = True, rows: int = 80) -> Slots:
