@@ -67,5 +67,5 @@ class DiaEngine:
 
     def fault(self, run: Run, grid: DelayGrid) -> GenerationError:
         """Build the error for a text's logits that are not all finite. grid: its rows so far."""
-        tokens, rows = self.host.to_device(run.tokens), self.host.to_device(grid.rows[:1, : grid.filled])
+        tokens, rows = self.host.to_device(run.tokens), self.host.to_device(grid.rows[None, : grid.filled])
         return fault(self.network, tokens, rows, guided=run.sampling.cfg_scale != 0, text=1)

@@ -22,14 +22,14 @@ def draws(built: Dia, tokens: np.ndarray, grid: DelayGrid, sampling: Sampling, n
     cache, first = built.new_cache(), 0
     shape = grid.channels, built.config.decoder_config.vocab_size
     while not grid.done:
-        rows = torch.from_numpy(grid.rows[:, first : grid.filled]).to(device)
+        rows = torch.from_numpy(grid.rows[None, first : grid.filled]).to(device)
         first = grid.filled
         logits = built.next_logits(torch.cat([rows, rows]) if guided else rows, cache, source)
         kept = candidates(logits[:1], logits[-1:], sampling, built.config.eos_token_id)
         if sampling.temperature:
-            uniform = torch.from_numpy(noise.uniform(int(grid.steps()[0]), shape)[None])
+            uniform = torch.from_numpy(noise.uniform(grid.step, shape)[None])
             drawn.append(draw(kept, uniform.to(device)).cpu().numpy())
         else:
             drawn.append(first_largest(kept).cpu().numpy())
-        grid.accept(drawn[-1])
+        grid.accept(drawn[-1][0])
     return np.concatenate(drawn)

@@ -40,7 +40,7 @@ class FewSlots(PlainSlots):
 
     def _logits(self) -> Tensor:
         texts = list(self.running.values())
-        last = np.stack([text.grid.rows[0, text.grid.filled - 1] for text in texts])
+        last = np.stack([text.grid.rows[text.grid.filled - 1] for text in texts])
         places = [text.grid.filled - 1 for text in texts]
         self._make_room(max(places) + 1)
         if self.heard is None:

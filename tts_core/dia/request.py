@@ -60,7 +60,7 @@ class Run:
 
     def grid(self, config: DiaConfig) -> DelayGrid:
         """Build its grid of rows, which holds its prompt."""
-        return DelayGrid(config, [self.prompt], [self.max_frames], last_channel_free=self.last_channel_free)
+        return DelayGrid(config, self.prompt, self.max_frames, last_channel_free=self.last_channel_free)
 
 
 @dataclass(frozen=True, eq=False)

@@ -102,7 +102,7 @@ class DiaSession(SlotSession[_Speaking]):
         """As in Session: some rows of the decoder, then the codec windows that they complete."""
         events: list[Event] = []
         for one, drawn in self.turns.draws():
-            for ids in drawn[:, None]:
+            for ids in drawn:
                 if one.grid.done:
                     break
                 if ids.min() < 0:
@@ -126,7 +126,7 @@ class DiaSession(SlotSession[_Speaking]):
     def _sound(self) -> list[Event]:
         """Decode all windows that are complete, in as few calls as possible."""
         ready = [(one, *cut) for one in self.spoken.values() for cut in self._windows(one)]
-        passages = [Passage(one.grid.codes(0), start, stop) for one, start, stop in ready]
+        passages = [Passage(one.grid.codes(), start, stop) for one, start, stop in ready]
         events: list[Event] = []
         if not ready:
             return events
@@ -143,7 +143,7 @@ class DiaSession(SlotSession[_Speaking]):
             events.append(Part(one.key, part))
             if one.speaking.done:
                 self.leave(one.key)
-            elif grid.done and stop == grid.frames(0):
+            elif grid.done and stop == grid.frames:
                 self.turns.end(one)
                 events += self.attempt(one, partial(self._say, one))
         return events
@@ -159,7 +159,7 @@ class DiaSession(SlotSession[_Speaking]):
         An empty one ends a piece whose frames were all given out before it was known to be done.
         """
         grid, cuts, made = one.grid, [], one.made
-        known = grid.frames(0)
+        known = grid.frames
         if not self._has_sound:
             return [(0, known)] if grid.done else []
         ready = known if grid.done else known - self.lookahead

@@ -44,7 +44,7 @@ class Speaking:
 
         The last window of a piece is the one that ends at its last frame, once the grid is done.
         """
-        codes, script = grid.codes(0), self.script
+        codes, script = grid.codes(), self.script
         ended = grid.done and stop == codes.shape[1]
         raw = self.meter.result(
             audio,
@@ -53,7 +53,7 @@ class Speaking:
             token_count=grid.filled,
             peak_bytes=peak_bytes,
             segment_idx=self._segment,
-            finish_reason=grid.finish_reason(0) if ended else None,
+            finish_reason=grid.finish_reason if ended else None,
         )
         self.done = ended
         if script is not None:
@@ -74,7 +74,7 @@ class Speaking:
             token_count=grid.filled,
             peak_bytes=peak_bytes,
             segment_idx=self._segment,
-            finish_reason=grid.finish_reason(0) if self.done else None,
+            finish_reason=grid.finish_reason if self.done else None,
             cues=self.delivery.cues(),
         )
         self._segment += 1
@@ -84,5 +84,5 @@ class Speaking:
 
     def _warn(self, grid: DelayGrid) -> None:
         """Log a warning if the piece reached the limit of its own length."""
-        if self.run.own_limit and grid.finish_reason(0) == "length":
+        if self.run.own_limit and grid.finish_reason == "length":
             warn_of_cut(self.run.max_frames, self.request.frame_rate, words_of(self.run.tokens))

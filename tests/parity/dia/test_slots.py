@@ -34,11 +34,10 @@ class Text:
     drawn: list[np.ndarray] = field(default_factory=list)
 
     def grid(self) -> DelayGrid:
-        return DelayGrid(dia_config(), [self.prompt], [self.frames])
+        return DelayGrid(dia_config(), self.prompt, self.frames)
 
     def joining(self, grid: DelayGrid) -> Joining:
-        frames = int(grid.prompt_frames[0]), self.frames
-        return Joining(self.tokens, grid.rows[0].copy(), grid.filled, *frames, self.sampling, self.noise)
+        return grid.joining(self.tokens, self.sampling, self.noise)
 
 
 def text(seed: int, *, sampling: Sampling = SAMPLING) -> Text:
@@ -98,7 +97,7 @@ def arrivals(slots: Slots, texts: list[Text], seed: int) -> Iterator[Text]:
             for ids in rows[:, slot]:
                 if not grid.done:
                     one.drawn.append(ids)
-                    grid.accept(ids[None])
+                    grid.accept(ids)
             if grid.done:
                 slots.leave(slot)
                 del running[slot]
