@@ -80,9 +80,11 @@ class PlainSlots:
         self.running[slot] = Text(text, DelayGrid.joined(self.network.config, text))
 
     def leave(self, slot: int) -> None:
-        """Free a slot; its memory too, before the next launch or join."""
+        """Free a slot; its memory too: with the last text, or before the next launch or join."""
         if slot in self.running:
             self.left.add(slot)
+        if len(self.left) == len(self.running):
+            self._forget()
 
     @torch.inference_mode()
     def launch(self, steps: int) -> np.ndarray:

@@ -176,7 +176,8 @@ class DiaPipeline:
     @named_parts
     def _parts(self, request: Request, watch: Watch) -> Iterator[GenerationResult]:
         """Yield a text's speech piece by piece, each window by window."""
-        session = self.session(1, job=request.job())
+        policy = self.engine.policy.alone()
+        session = DiaSession(self.engine, 1, self._rehearsal, policy=policy, job=request.job())
         yield from streamed(session, request, watch, request.seconds)
 
     @named
@@ -199,7 +200,10 @@ class DiaPipeline:
         job = replace(wanted, batch=max(places, least))
         self._check_memory(job)
         lines = [self._line(one) for one in asked]
-        session = self.session(job.batch, streamed=False, job=job, sound=sound)
+
+        def session(pieces: int) -> DiaSession:
+            return self.session(min(pieces, job.batch), streamed=False, job=job, sound=sound)
+
         together(session, lines, watch, sum(one.seconds for one in asked))
         return [line.result() for line in lines]
 

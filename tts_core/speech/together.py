@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
@@ -91,36 +91,39 @@ def streamed(
                 yield part.result
 
 
-def together(session: Session, lines: Sequence[Line], watch: Watch, expected: float) -> None:
-    """Speak lines to their ends, as many of their pieces at once as fit, and close the session.
+def together(session: Callable[[int], Session], lines: Sequence[Line], watch: Watch, expected: float) -> None:
+    """Speak lines to their ends, as many of their pieces at once as fit.
 
-    expected: seconds of speech, about. Raises the error of a request that failed, and CancelledError.
+    session: opens one for at most so many pieces; another one follows when all are spoken and more, or fewer,
+    are ready.  expected: seconds of speech, about.
+    Raises the error of a request that failed, and CancelledError.
     """
-    with closing(session):
-        running = dict[int, tuple[int, int]]()  # key → line and piece
-        parts = dict[int, list[GenerationResult]]()
-        made, news = 0.0, True
-        watch.tell("prompt", 0, expected)
-        while not all(line.done for line in lines):
-            if news:
+    made = 0.0
+    watch.tell("prompt", 0, expected)
+    while ready := _ready(lines, ()):
+        with closing(session(len(ready))) as opened:
+            running = dict[int, tuple[int, int]]()  # key → line and piece
+            parts = dict[int, list[GenerationResult]]()
+            while running or len(ready) == len(_ready(lines, ())):
                 for line, place in _ready(lines, running.values()):
                     one = lines[line].request(place)
-                    if not session.fits(one):
+                    if not opened.fits(one):
                         break
-                    key = session.join(one)
+                    key = opened.join(one)
                     running[key], parts[key] = (line, place), []
                 if not made:
                     watch.tell("speech", 0, expected)
-            watch.check()
-            news = False
-            for part in _given(session.step()):
-                made += part.result.audio_seconds
-                watch.tell("speech", made, expected)
-                parts[part.key].append(part.result)
-                if part.result.is_final_chunk:
-                    line, place = running.pop(part.key)
-                    lines[line].add(place, join(parts.pop(part.key)))
-                    news = True
+                ended = 0
+                while not ended:
+                    watch.check()
+                    for part in _given(opened.step()):
+                        made += part.result.audio_seconds
+                        watch.tell("speech", made, expected)
+                        parts[part.key].append(part.result)
+                        if part.result.is_final_chunk:
+                            line, place = running.pop(part.key)
+                            lines[line].add(place, join(parts.pop(part.key)))
+                            ended += 1
 
 
 def _ready(lines: Sequence[Line], running: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
