@@ -82,8 +82,8 @@ class DiaSession(SlotSession[_Speaking]):
         return self._rehearsal()
 
     def needed(self, request: Request) -> int:
-        """As in SlotSession."""
-        return self.room.promised([request.job()])
+        """As in SlotSession: nothing by itself; `room` counts the requests together."""
+        return 0
 
     def fits(self, request: Request, *, promised: int = 0) -> bool:
         """As in Session."""
