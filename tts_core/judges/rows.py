@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tts_core.audio.formats.names import READ
 from tts_core.errors import UsageError, not_there
 from tts_core.files.regular import opened
 
-SOUNDS = (".wav", ".flac", ".mp3", ".opus", ".ogg")
 MANIFEST = "manifest.jsonl"
 
 
@@ -39,20 +39,20 @@ def read_rows(source: Path, text: str | None = None, reference: Path | None = No
         rows = list(_of_manifest(source / MANIFEST))
     elif source.is_dir():
         rows = list(_of_folder(source))
-    elif source.suffix.lower() in SOUNDS:
+    elif source.suffix.lower() in READ:
         rows = [Row(source.name, source, text)]
     else:
         rows = list(_of_manifest(source))
     if text is not None and (len(rows) != 1 or rows[0].audio != source):
         raise UsageError("--text: only for a single recording; a manifest or folder contains the texts")
     if not rows:
-        raise UsageError(f"judge: {source} contains no recordings ({', '.join(SOUNDS)})")
+        raise UsageError(f"judge: {source} contains no recordings ({', '.join(READ)})")
     return [Row(row.name, row.audio, row.text, row.reference or reference) for row in rows]
 
 
 def _of_folder(folder: Path) -> Iterator[Row]:
     for path in sorted(folder.iterdir()):
-        if path.suffix.lower() in SOUNDS:
+        if path.suffix.lower() in READ:
             said = path.with_suffix(".txt")
             yield Row(path.name, path, said.read_text("utf-8").strip() if said.is_file() else None)
 

@@ -37,8 +37,9 @@ FLAGS_OF_OPTIONS = {
     *(f"tts_core.{model}{part}" for model in NAMES for part in ("", ".options")),
 }
 SECONDS = {"mlx_port.commands.seconds"}
+FORMATS = {"tts_core.audio", "tts_core.audio.formats", "tts_core.audio.formats.names"}
 OWN: dict[str, set[str]] = {
-    "generate": {"mlx_port.commands.generate", *FLAGS_OF_OPTIONS},
+    "generate": {"mlx_port.commands.generate", *FLAGS_OF_OPTIONS, *FORMATS},
     "convert": set(),
     "verify": {"mlx_port.commands.verify", "mlx_port.commands.verify.command", *SECONDS},
     "estimate": {"mlx_port.commands.estimate", *SECONDS},
@@ -50,7 +51,12 @@ OWN: dict[str, set[str]] = {
         "mlx_port.commands.serve.settings",
         *SECONDS,
     },
-    "batch": {"mlx_port.commands.batch", "mlx_port.commands.batch.command", *FLAGS_OF_OPTIONS},
+    "batch": {
+        "mlx_port.commands.batch",
+        "mlx_port.commands.batch.command",
+        *FLAGS_OF_OPTIONS,
+        *FORMATS,
+    },
     "judge": {"mlx_port.commands.judge"},
     "voices": {"mlx_port.commands.voices"},
 }
