@@ -39,7 +39,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("errors",),
         ("files",),
         ("config", "models", "options"),
-        ("audio", "memory", "nn", "text", "voice"),
+        ("audio", "memory", "nn", "processes", "text", "voice"),
         ("live", "pipeline", "prompt", "results", "serving", "speed"),
         ("bulk", "judges"),
         ("codecs",),
