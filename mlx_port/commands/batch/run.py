@@ -19,8 +19,8 @@ from mlx_port.commands.batch.division import Division, division
 from mlx_port.commands.batch.local import devices, speak_locally
 from mlx_port.commands.batch.worker import Setting, Worker
 from mlx_port.commands.display import duration
-from mlx_port.commands.report import speed
-from mlx_port.commands.speak import check_backend, choose_options, load_pipeline, open_model
+from mlx_port.commands.opening import check_backend, choose_options, load_pipeline, open_model
+from mlx_port.commands.pace import speed
 from tts_core.audio.formats.names import CORPUS, FORMATS
 from tts_core.bulk.asking import Asking, Work
 from tts_core.bulk.folder import Output
