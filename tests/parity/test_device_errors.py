@@ -34,6 +34,8 @@ from tts_core.results import GenerationResult, join
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.session import Failed, Part
 
+pytestmark = pytest.mark.rest
+
 TEXT = "The inn is near."
 OPTIONS: dict[str, dict[str, Any]] = {
     "dia": {"seed": 3, "max_frames": 10},

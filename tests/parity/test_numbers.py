@@ -18,6 +18,8 @@ from tts_core.options import options_class, single_values
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Session
 
+pytestmark = pytest.mark.rest
+
 NUMBERS = 400  # drawn for each option; tests/tts_core/test_options.py checks 2,000
 ATTACKS = 60  # requests, each with a random accepted number for most options
 PLACES = 6

@@ -28,6 +28,8 @@ from tts_core.mars5.together import Diffusions
 from tts_core.results import join
 from tts_core.serving.session import Failed, Part
 
+pytestmark = pytest.mark.rest
+
 # as each side raises it
 ERRORS: dict[str, Exception] = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),

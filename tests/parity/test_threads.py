@@ -14,6 +14,8 @@ from tests.parity.recorded_runs import DEEP, FAST, FIRST, SIDES, folder
 from tests.tiny.metavoice_pipeline import Ending
 from tts_core.results import join
 
+pytestmark = pytest.mark.rest
+
 OPTIONS: dict[str, dict[str, Any]] = {
     "dia": {"seed": 3, "max_frames": 12},
     "mars5": {**FAST, "seed": 15, "prompt": DEEP, "generate_max_len_override": 62},

@@ -18,6 +18,8 @@ from tts_core.dia.options import DiaOptions
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
+pytestmark = pytest.mark.rest
+
 every_side = pytest.mark.parametrize("side", list(SIDES))
 UNHEARD: list[tuple[str, dict[str, Any]]] = [
     ("[S1] An old inn, near the pine.", {"seed": 1, "max_frames": 57}),

@@ -21,6 +21,8 @@ from tts_core.results import GenerationResult, join
 from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.source import Source
 
+pytestmark = pytest.mark.rest
+
 SIDES = ("torch", "mlx")
 TEXT = " ".join(
     f"[S{1 + n % 2}] This is turn {n}, it has some words. And [pause:0.2] more." for n in range(4)

@@ -16,6 +16,8 @@ from tts_core.errors import ResourceError, UsageError
 from tts_core.results import GenerationResult, join
 from tts_core.serving.session import Failed, Part
 
+pytestmark = pytest.mark.rest
+
 TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
 LONG = " ".join(
     f"[S{1 + n % 2}] This is turn {n}, it has some words. And a second sentence." for n in range(6)

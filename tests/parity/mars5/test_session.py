@@ -18,6 +18,8 @@ from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.serving.session import Failed
 
+pytestmark = pytest.mark.rest
+
 SIDES = pytest.mark.parametrize("side", ["torch", "mlx"])
 
 

@@ -20,6 +20,8 @@ from tts_core.results import join
 from tts_core.serving.session import Failed
 from tts_core.text.pace import CHARACTERS_PER_SECOND
 
+pytestmark = pytest.mark.rest
+
 MOST = 13 / CHARACTERS_PER_SECOND  # seconds per piece: three pieces in LONG
 
 

@@ -19,6 +19,8 @@ from tts_core.serving.engine import SpeechEngine
 from tts_core.serving.source import Source
 from tts_core.voice.embedded import CODEC, DIA
 
+pytestmark = pytest.mark.rest
+
 ALONE = {"torch": torch_voice, "mlx": mlx_voice}
 TEXTS = ("Yes, please.", "Where have they gone?", "It rained all night.")
 LIMITS = (20, 34, 27)  # frames

@@ -21,6 +21,8 @@ from tts_core.dia2.slots import Joining
 from tts_core.dia2.spec import DIA2_2B
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 # full widths; more layers would repeat the same calls
 WIDE = replace(
     DIA2_2B,

@@ -15,6 +15,8 @@ from tts_core.judges.judging import Figures, Judge
 from tts_core.judges.process import DEATHS, JudgeProcesses, Recording, Verdict
 from tts_core.judges.rows import Row
 
+pytestmark = pytest.mark.rest
+
 
 def loudness() -> list[Judge]:
     """A judge of the peak; it is killed by the text "die"."""

@@ -16,6 +16,8 @@ from tests.mlx_port.commands.serve.spoken import events, pieces_of, samples, sou
 from tts_core.results import Meter
 from tts_core.text.captions import Cue, Word, turn_texts
 
+pytestmark = pytest.mark.rest
+
 SCRIPT = (
     "[S1] Hello there, all of you, dear friends. [pause:0.5] It goes on for a while. [pause:0.1] "
     "[S2] Is it really? [pause:0.1] "
