@@ -37,7 +37,7 @@ NONE = (
     "tests/parity/dia2/test_session.py",
     "tests/parity/mars5/test_slots.py",
     "tests/parity/metavoice/test_slots.py",
-    "tests/parity/test_sessions.py",
+    "tests/contract/test_sessions.py",
     "tests/parity/voice/test_served.py",
     "tests/test_docstrings.py",
     "tests/test_imports.py",

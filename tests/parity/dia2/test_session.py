@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.arrivals import serve
+from tests.contract.arrivals import serve
 from tests.tiny.dia2 import recording
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2.options import Dia2Options

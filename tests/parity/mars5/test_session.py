@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.arrivals import serve
+from tests.contract.arrivals import serve
 from tests.tiny.mars5 import CODES, LONG, SAID, TEXT, limit, pipeline, voice
 from tts_core.codecs import vocos_calls
 from tts_core.errors import ResourceError, UsageError

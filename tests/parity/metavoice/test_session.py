@@ -11,7 +11,7 @@ import pytest
 
 import mlx_port
 import torch_ref
-from tests.parity.arrivals import serve
+from tests.contract.arrivals import serve
 from tests.tiny.metavoice_pipeline import LONG, TEXT, Ending, write_model
 from tts_core.errors import CancelledError, ResourceError, UsageError
 from tts_core.metavoice.options import MetaVoiceOptions
