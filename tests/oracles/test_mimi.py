@@ -18,6 +18,8 @@ from tests.sides import BOTH
 from tests.tolerance import FACTOR
 from tts_core.codecs.policy import CodecPolicy
 
+pytestmark = pytest.mark.rest
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("mlx.core")

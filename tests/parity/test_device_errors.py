@@ -169,19 +169,19 @@ def batch(model: str, pipeline: Any) -> Iterator[Speak]:
     yield speak
 
 
-@every_side
 @pytest.mark.parametrize(
-    ("door", "model", "call"),
+    ("door", "side", "model", "call"),
     [
-        *((generate, *one) for one in ALONE),
-        *((serve, *one) for one in BATCHED),
-        *((batch, *one) for one in BATCHED),
+        *((generate, side, *one) for one in ALONE for side in ("torch", "mlx")),
+        *((serve, "mlx", *one) for one in BATCHED),
+        *((batch, "torch", *one) for one in BATCHED),
     ],
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_each_error_has_its_message_and_the_next_request_speaks(
-    door: Any, model: str, call: str, side: str, monkeypatch: pytest.MonkeyPatch
+    door: Any, side: str, model: str, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Server and batch speak through the same session, so one side each."""
     pipeline = speaker(model, side)
     standing = stand_in(pipeline, call, monkeypatch)
     with door(model, pipeline) as speak:

@@ -47,19 +47,6 @@ def alone(side: str) -> list[GenerationResult]:
 
 
 @every_side
-@pytest.mark.parametrize("places", [2, 5])
-def test_codes_are_those_of_the_request_alone(side: str, places: int) -> None:
-    """Also of long texts, whose later pieces continue the first; captions and ends are equal, too."""
-    found = served(pipeline(side), asked(side), places=places, seed=places)
-    for place, (one, expected) in enumerate(zip(found, alone(side), strict=True)):
-        np.testing.assert_array_equal(one.codes, expected.codes, err_msg=f"request {place}")
-        assert (one.finish_reason, one.cues) == (expected.finish_reason, expected.cues)
-        assert (one.seed, len(one.audio)) == (expected.seed, len(expected.audio))
-        assert [piece.text for piece in one.pieces] == [piece.text for piece in expected.pieces]
-        assert one.token_count == expected.token_count
-
-
-@every_side
 def test_sound_is_decoded_in_windows_that_depend_on_the_request_only(side: str) -> None:
     """Sample by sample: on a CPU each window is a call of its own."""
     engine = pipeline(side).engine

@@ -4,7 +4,6 @@ Everything but the networks is one pipeline for both sides: what does not concer
 """
 
 import logging
-import threading
 from pathlib import Path
 from typing import cast
 
@@ -24,9 +23,11 @@ from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
 from tts_core.codecs.policy import CodecPolicy
 from tts_core.dia2 import speaking
 from tts_core.dia2.options import Dia2Options
-from tts_core.errors import CancelledError, GenerationError, ResourceError, UsageError
+from tts_core.errors import GenerationError, UsageError
 from tts_core.prompt import Prompt, Reference, Word
 from tts_core.results import GenerationResult, join
+
+pytestmark = pytest.mark.rest
 
 TEXT = "[S1] Hello there friend. [S2] Oh, hello! (laughs) I can't wait."
 LONG = " ".join(
@@ -74,11 +75,6 @@ def test_a_seed_gives_the_same_speech_on_both_sides(both, name, changes):
     assert results[0].finish_reason == "stop"
     assert [word.text for word in results[0].words][:3] == ["Hello", "there", "friend."]
     assert results[0].codes.max() < both(name)[0].config.codebook_size
-
-
-def test_other_seeds_give_other_speech(pipeline, usual):
-    other = pipeline.generate(TEXT, seed=6)
-    assert other.codes.shape != usual.codes.shape or (other.codes != usual.codes).any()
 
 
 @pytest.mark.parametrize("include", [False, True])
@@ -182,13 +178,6 @@ def test_a_wrong_piece_of_text_is_refused_as_it_comes(pipeline):
         list(pipeline.stream(iter(["  ", "..."]), seed=1))
 
 
-def test_a_batch_is_its_texts_by_themselves(pipeline):
-    texts = ["[S2] A second one.", "Third."]
-    batch = pipeline.generate_batch(texts, prompts=[recording(), None], seed=[6, 7])
-    for text, prompt, seed, result in zip(texts, [recording(), None], [6, 7], batch, strict=True):
-        same(result, pipeline.generate(text, prompt=prompt, seed=seed))
-
-
 def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
     """Its samples are those of the codec's own decode, in a batch too; a stream's windows are smaller."""
     codec = pipeline.engine.codec
@@ -206,15 +195,6 @@ def test_a_whole_result_has_the_codecs_longest_windows(pipeline, monkeypatch):
     whole = np.clip(np.asarray(codec.decode(one.codes[None])[0]), -1, 1)
     np.testing.assert_array_equal(one.audio, whole)
     np.testing.assert_array_equal(batch.audio, whole)
-
-
-def test_codes_alone_are_those_of_the_text_as_written(pipeline):
-    [codes] = pipeline.generate_codes(["[S2] Hello: you."], seed=5)
-    np.testing.assert_array_equal(codes, pipeline.generate("[S2] Hello: you.", seed=5, as_written=True).codes)
-    assert (
-        codes.shape != pipeline.generate("[S2] Hello: you.", seed=5).codes.shape
-        or (codes != pipeline.generate("[S2] Hello: you.", seed=5).codes).any()
-    )
 
 
 @pytest.mark.parametrize("frames", [1, 2, 10])
@@ -252,27 +232,11 @@ def test_words_of_the_recordings_that_come_late_are_told(pipeline, caplog):
     assert "1 word of the recordings will be spoken again" in caplog.text
 
 
-def test_cancelled(pipeline):
-    cancel = threading.Event()
-    parts = pipeline.stream(TEXT, seed=5, cancel=cancel)
-    next(parts)
-    cancel.set()
-    with pytest.raises(CancelledError):
-        list(parts)
-
-
 def test_progress(pipeline):
     told = []
     result = pipeline.generate("Yes.", seed=5, progress=told.append)
     assert told[0].stage == "prompt"
     assert told[-1].seconds == pytest.approx(result.audio_seconds)
-
-
-def test_too_little_memory_is_refused_before_any_network_runs(pipeline, monkeypatch):
-    monkeypatch.setattr(pipeline.engine.host, "free_bytes", lambda: 10**5)
-    monkeypatch.setattr(pipeline.engine, "slots", lambda *_, **options: pytest.fail("a network ran"))
-    with pytest.raises(ResourceError, match=r"of speech take .* beside the weights"):
-        pipeline.stream(TEXT, seed=1)
 
 
 def test_nan_is_traced_to_its_layer(converted):
