@@ -38,7 +38,6 @@ NONE = (
     "tests/parity/mars5/test_slots.py",
     "tests/parity/metavoice/test_slots.py",
     "tests/contract/test_sessions.py",
-    "tests/parity/voice/test_served.py",
     "tests/test_docstrings.py",
     "tests/test_imports.py",
     "tests/torch_ref/limits",

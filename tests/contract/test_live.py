@@ -18,6 +18,8 @@ from tts_core.serving.live_session import LiveRequest, LiveSession
 from tts_core.serving.session import Part
 from tts_core.text.rules import FILE, NO_RULES
 
+pytestmark = pytest.mark.rest
+
 FIRST, SECOND = "The inn is near the hide.", "Then it thins out again."
 LETTERS = [*FIRST, *f" {SECOND}"]
 

@@ -21,7 +21,6 @@ from tests.tiny.dia2 import dia2_weights, recording, wide_config, write_publishe
 from torch_ref.dia2.depformer import DepformerLayer
 from torch_ref.dia2.pipeline import Dia2Pipeline as TorchPipeline
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.dia2 import speaking
 from tts_core.dia2.options import Dia2Options
 from tts_core.errors import GenerationError, UsageError
 from tts_core.prompt import Prompt, Reference, Word
@@ -112,33 +111,6 @@ def test_words_are_in_captions_and_follow_the_speed(pipeline, usual):
     assert "<00:00:00.160>[S1] Hello <00:00:00.640>there" in usual.captions().vtt()
 
 
-def test_a_long_text_is_spoken_in_pieces_with_one_voice(long):
-    """The context of 120 steps takes some turns; each later piece continues the first one's beginning."""
-    results = long
-    same(*results)
-    cues = list(results[0].captions())
-    assert len(cues) > 1
-    assert [word.text for word in results[0].words] == [
-        word for word in LONG.split() if not word.startswith("[")
-    ]
-    assert all(cue.text.startswith("[S") for cue in cues)
-    starts = [word.start for word in results[0].words]
-    assert starts == sorted(starts)
-
-
-def test_recordings_are_the_voice_of_every_piece(pipeline, monkeypatch):
-    seen, made = [], speaking.Run
-
-    def run(*given, prefix, **options):
-        seen.append(prefix)
-        return made(*given, prefix=prefix, **options)
-
-    monkeypatch.setattr(speaking, "Run", run)
-    pipeline.generate(LONG, seed=3, prompt=recording())
-    assert len(seen) > 1
-    assert all(prefix is seen[0] and prefix is not None for prefix in seen)
-
-
 @pytest.mark.parametrize("cut", [1, 7, 1000])
 def test_text_that_comes_in_pieces_is_the_same_speech(pipeline, usual, cut):
     """Cut anywhere, also inside words and tags; steps are withheld until their words are there."""
@@ -202,14 +174,6 @@ def test_a_limit_cuts_the_speech(pipeline, usual, frames):
     result = pipeline.generate(TEXT, seed=5, max_frames=frames)
     assert (result.codes.shape[1], result.finish_reason) == (frames, "length")
     np.testing.assert_array_equal(result.codes, usual.codes[:, :frames])
-
-
-def test_a_limit_counts_all_pieces(pipeline, long):
-    first = len([word for word in long[0].captions().cues[0].words])
-    seconds = long[0].words[first].start + 0.8
-    result = pipeline.generate(LONG, seed=3, max_seconds=seconds)
-    assert result.finish_reason == "length"
-    assert result.codes.shape[1] == np.ceil(seconds * 12.5) < long[0].codes.shape[1]
 
 
 def test_breaks_are_the_models_own(pipeline):
