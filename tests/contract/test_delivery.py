@@ -13,6 +13,8 @@ from tests.tiny.metavoice_pipeline import Ending
 from tts_core import models
 from tts_core.results import GenerationResult, join
 
+pytestmark = pytest.mark.rest
+
 SILENCES = (0.1, 0.25, 0.4, 0.05)  # seconds
 SAID = ("The inn is near.", "Then it thins out.", "There it ends!")
 TEXT = "[pause:0.1] {} [pause:0.25] {} <break time='400ms'/> {} [pause:0.05]".format(*SAID)
