@@ -396,6 +396,7 @@ def import_all(package: str) -> str:
     return f"for name in {names!r}: importlib.import_module(name)\n"
 
 
+@pytest.mark.rest
 @pytest.mark.torch
 @pytest.mark.parametrize("model", MODELS)
 def test_every_module_of_a_model_imports_without_the_others(model):
@@ -405,6 +406,7 @@ def test_every_module_of_a_model_imports_without_the_others(model):
     run_without(absent, f"for name in {names!r}: importlib.import_module(name)")
 
 
+@pytest.mark.rest
 @pytest.mark.torch
 @pytest.mark.parametrize(("package", "blocked"), [("torch_ref", "mlx"), ("mlx_port", "torch")])
 def test_each_side_imports_and_speaks_without_the_other_framework(package, blocked):

@@ -10,6 +10,8 @@ import pytest
 
 from tts_core.command import start
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[2]
 CONVERT = "import sys; from converters.start import main; sys.argv[0] = 'convert-weights'; main()"
 SPEAK = "from mlx_port.commands.start import main; main()"

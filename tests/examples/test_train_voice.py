@@ -31,6 +31,8 @@ from torch_ref.dia.dia import Dia
 from torch_ref.dia.pipeline import DiaPipeline
 from tts_core.dia.grid import apply_delay
 
+pytestmark = pytest.mark.rest
+
 SETTINGS = read_settings()
 SOUNDS = [
     ("pau", 0.1, 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,8 @@ def _of_folder(folder: Path) -> Iterator[Row]:
 
 
 def _of_manifest(path: Path) -> Iterator[Row]:
-    with opened(path) as file:
-        for number, line in enumerate(file, start=1):
+    with opened(path) as file, BufferedReader(file) as lines:
+        for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield _of_line(path, number, line)
 

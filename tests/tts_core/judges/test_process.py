@@ -16,6 +16,8 @@ from tts_core.judges.process import JudgeProcesses, Recording, Verdict
 from tts_core.judges.rows import Row
 from tts_core.processes import DEATHS
 
+pytestmark = pytest.mark.rest
+
 
 def loudness() -> list[Judge]:
     """A judge of the peak; it is killed by the text "die"."""
