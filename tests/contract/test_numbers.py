@@ -18,8 +18,8 @@ from tts_core.serving.session import Failed, Session
 
 pytestmark = pytest.mark.rest
 
-NUMBERS = 400  # drawn for each option; tests/tts_core/test_options.py checks 500
-ATTACKS = 30  # requests, each with a random accepted number for most options
+NUMBERS = 400  # drawn for each option; tests/tts_core/test_options.py checks 2,000
+ATTACKS = 60  # requests, each with a random accepted number for most options
 PLACES = 6
 TEXTS = ("The inn is near.", "Then it thins out.", "There it ends!", "An old tin mine.")
 PLAIN: dict[str, dict[str, Any]] = {

@@ -1,5 +1,5 @@
 """The embedded voice in float32 on a CPU: a text has the same codes alone, in a batch, and among texts that
-join and leave. 16 texts and seeds; the first two once had other codes from frames 14 and 37.
+join and leave. 40 texts and seeds; the first two once had other codes from frames 14 and 37.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def pipeline(request: pytest.FixtureRequest):
     return built
 
 
-def test_sixteen_texts(pipeline) -> None:
-    texts = [text(number) for number in range(16)]
+def test_forty_texts(pipeline) -> None:
+    texts = [text(number) for number in range(40)]
     alone = [together(pipeline, [one], FEW)[0] for one in texts]
     ways = {"running": joining(pipeline, texts, FEW, seed=3)}
-    for size, first in ((2, 0), (5, 8), (16, 0)):
+    for size, first in ((2, 0), (4, 8), (8, 16), (16, 24)):
         ways[f"a batch of {size}"] = [*alone[:first], *together(pipeline, texts[first : first + size], FEW)]
     for way, codes in ways.items():
         pairs = zip(alone, codes, strict=False)
