@@ -41,6 +41,8 @@ from tts_core.models import network as spec_of
 from tts_core.nn.noise import HostNoise
 from tts_core.speed import speed
 
+pytestmark = pytest.mark.rest
+
 Step = Callable[[], tuple[mx.array, ...]]
 LAYER, REST = 22, 40  # most launches of a decoder layer, and of everything else in a step
 

@@ -16,7 +16,7 @@ from tests.mlx_port.commands.fake import FakePipeline, Speaker
 from tests.mlx_port.commands.running import SECRET, open_embedded, refused
 from tests.mlx_port.commands.running import run as run_command
 from tts_core.audio.files import read_audio
-from tts_core.audio.formats import SoundWriter
+from tts_core.audio.formats.writer import SoundWriter
 from tts_core.dia.options import DiaOptions
 from tts_core.dia.sampling import Sampling
 from tts_core.dia.text import prepare

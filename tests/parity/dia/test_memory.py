@@ -26,6 +26,8 @@ from tts_core.memory.terms import SCORES
 from tts_core.nn import attention
 from tts_core.prompt import Prompt
 
+pytestmark = pytest.mark.rest
+
 TEXT = "[S1] One, two."
 CODES = np.zeros((4, 5), np.int32)
 

@@ -23,6 +23,8 @@ from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import GenerationResult, join
 
+pytestmark = pytest.mark.rest
+
 # the window holds 11.9 s, a piece 3 s or 44 characters
 TEXT = (
     "[S1] Lorem ipsum dolor. [S2] Sit amet! [S1] Consectetur adipiscing elit, sed do. [S2] Eiusmod tempor "

@@ -19,6 +19,8 @@ from tts_core.nn.noise import HostNoise
 from tts_core.prompt import Prompt
 from tts_core.results import join
 
+pytestmark = pytest.mark.rest
+
 GENERATIONS = pytest.mark.parametrize("cross_rope", [False, True], ids=["0626", "v0.1"])
 TEXTS = [
     "[S1] One, two.",
@@ -115,19 +117,6 @@ def test_eos_inside_a_prompt_is_ignored() -> None:
     assert single.shape[1] > 0
 
 
-def test_a_batch_of_results_is_each_text_alone(side: Side) -> None:
-    voice = pipeline(side)
-    together = voice.generate_batch(TEXTS[:3], prompts=PROMPTS[:3], seed=[1, 2, 3], max_frames=[12, 30, 20])
-    for place, result in enumerate(together):
-        limit = [12, 30, 20][place]
-        if isinstance(PROMPTS[place], np.ndarray):  # `generate` takes a Prompt, whose transcript is read
-            continue
-        single = voice.generate(TEXTS[place], prompt=PROMPTS[place], seed=place + 1, max_frames=limit)
-        np.testing.assert_array_equal(result.codes, single.codes)
-        np.testing.assert_array_equal(result.audio, single.audio)
-        assert (result.seed, result.finish_reason) == (single.seed, single.finish_reason)
-
-
 @pytest.mark.parametrize("max_frames", [1, 7, 8, 9, 60])
 def test_a_stream_joins_to_the_whole(side: Side, max_frames: int) -> None:
     voice = pipeline(side, eos=1.0)
@@ -177,19 +166,6 @@ def test_injected_noise_is_what_its_seed_gives(side: Side) -> None:
     [other] = voice.generate_codes([TEXTS[0]], noise=HostNoise(12), max_frames=12)
     np.testing.assert_array_equal(injected, seeded)
     assert other.shape != seeded.shape or (other != seeded).any()
-
-
-def test_a_seed_is_told_and_a_fresh_one_differs(side: Side) -> None:
-    voice = pipeline(side, eos=0.0)
-    assert voice.generate(TEXTS[0], seed=2**64 - 1, max_frames=2).seed == 2**64 - 1
-    first, second = (voice.generate(TEXTS[0], max_frames=12) for _ in range(2))
-    assert first.seed is not None
-    assert first.seed != second.seed
-    assert (first.codes != second.codes).any()
-    again = voice.generate(TEXTS[0], seed=first.seed, max_frames=12)
-    np.testing.assert_array_equal(again.codes, first.codes)
-    batch = voice.generate_batch(TEXTS[:2], max_frames=2)
-    assert batch[0].seed == batch[1].seed, "a fresh seed is one for all, as a given one is"
 
 
 def test_temperature_zero_draws_nothing(side: Side) -> None:

@@ -21,6 +21,8 @@ from tts_core.dia.joining import Joining
 from tts_core.dia.sampling import Sampling
 from tts_core.nn.noise import HostNoise, Noise
 
+pytestmark = pytest.mark.rest
+
 
 @dataclass
 class Text:

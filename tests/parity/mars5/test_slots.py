@@ -17,6 +17,8 @@ from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise
 
+pytestmark = pytest.mark.rest
+
 EVERY_SIDE = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
 CONFIG, NARROW = ar_config(), ar_config(sliding_window=54)  # wide enough for every prompt
 ROOM = 90

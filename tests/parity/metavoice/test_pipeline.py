@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,15 +19,16 @@ from tests.tiny.metavoice_pipeline import LONG, RATE, TEXT, Ending, reference, w
 from tests.tolerance import assert_within
 from tts_core.audio.loudness import TARGET, integrated_loudness, normalize_loudness
 from tts_core.codecs.policy import CodecPolicy
-from tts_core.errors import CancelledError, ResourceError, UsageError
+from tts_core.errors import ResourceError, UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.options import MetaVoiceOptions
 from tts_core.metavoice.request import STAGES, Facts, log_license, request
 from tts_core.nn.noise import HostNoise, piece_seed
-from tts_core.pipeline import Progress
 from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.text.pace import CHARACTERS_PER_SECOND
+
+pytestmark = pytest.mark.rest
 
 FRAMES = 14
 MOST = 13 / CHARACTERS_PER_SECOND  # seconds per piece: three pieces in LONG
@@ -120,18 +120,6 @@ def test_injected_numbers_are_those_of_the_seed(side: Any, voice: np.ndarray) ->
     assert (injected.seed, from_seed.seed) == (None, 8)
 
 
-def test_seeds(side: Any, voice: np.ndarray) -> None:
-    first, again, other = (
-        side.generate(TEXT, prompt=voice, seed=seed, max_frames=FRAMES, decoder="mbd") for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(first.audio, again.audio)
-    assert not np.array_equal(first.codes, other.codes)
-    fresh = side.generate(TEXT, prompt=voice, max_frames=4)
-    np.testing.assert_array_equal(
-        side.generate(TEXT, prompt=voice, max_frames=4, seed=fresh.seed).audio, fresh.audio
-    )
-
-
 def endings(*at: int) -> list[HostNoise]:
     return [Ending(place, step) for place, step in enumerate(at)]
 
@@ -177,27 +165,6 @@ def test_loudness_is_a_pieces_own(side: Any, voice: np.ndarray) -> None:
     np.testing.assert_array_equal(made.audio, normalize_loudness(wave, RATE))
     assert len(wave) == made.codes.shape[1] * 320 > 9600
     assert abs(integrated_loudness(np.arctanh(made.audio.astype(np.float64)), RATE) - TARGET) < 0.1
-
-
-def test_a_batch_gives_what_each_gives_alone(side: Any, voice: np.ndarray) -> None:
-    texts, frames, other = [LONG, TEXT, "So."], [20, FRAMES, 6], reference(40.0)
-    prompts = [voice, together(other, reference(3.0)), voice]
-    batch = side.generate_batch(
-        texts, prompts=prompts, seed=[5, 6, 7], max_frames=frames, batch_size=3, piece_seconds=MOST
-    )
-    for place, made in enumerate(batch):
-        single = side.generate(
-            texts[place],
-            prompt=prompts[place],
-            seed=5 + place,
-            max_frames=frames[place],
-            piece_seconds=MOST,
-        )
-        np.testing.assert_array_equal(made.codes, single.codes)
-        np.testing.assert_allclose(made.audio, single.audio, rtol=0, atol=1e-5)
-        same = ("seed", "finish_reason", "token_count", "is_final_chunk", "sample_rate")
-        assert [getattr(made, name) for name in same] == [getattr(single, name) for name in same]
-    assert len({made.real_time_factor for made in batch}) == 1
 
 
 def test_codes_without_a_wave(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,20 +285,6 @@ def test_bad_input_is_one_clear_line_before_any_work(
     assert "\n" not in str(caught.value)
 
 
-def test_bad_batches(side: Any, voice: np.ndarray) -> None:
-    for message, given in (
-        ("got one string", {"texts": TEXT}),
-        ("list is empty", {"texts": []}),
-        ("text 2: there are no words", {"texts": [TEXT, "!"]}),
-        ("prompts: 1 value for 2 texts", {"prompts": [voice]}),
-        ("seed: 3 values", {"seed": [1, 2, 3]}),
-        ("batch_size: 0", {"batch_size": 0}),
-    ):
-        asked: dict[str, Any] = {"texts": [TEXT, "So."], "prompts": voice} | given
-        with pytest.raises(UsageError, match=message):
-            side.generate_batch(**asked)
-
-
 def test_a_model_without_diffusion(side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side, "facts", replace(side.facts, decoders=("vocos",)))
     with pytest.raises(UsageError, match="convert-weights --include-mbd"):
@@ -402,20 +355,6 @@ def test_loops_look_whether_they_are_cancelled(
         looks.clear()
         side.engine.decode([codes], [piece.noise], decoder, **how)
         assert len(looks) == times
-
-
-def test_a_generation_is_cancelled(side: Any, voice: np.ndarray) -> None:
-    """By an event that any thread may set; here `progress` sets it."""
-    cancel, stages = threading.Event(), []
-
-    def progress(now: Progress) -> None:
-        stages.append(now.stage)
-        if now.stage == "first stage":
-            cancel.set()
-
-    with pytest.raises(CancelledError):
-        side.generate(TEXT, prompt=voice, seed=3, progress=progress, cancel=cancel)
-    assert stages == ["speaker", "first stage"]
 
 
 def test_one_front_door(sides: dict[str, Any], voice: np.ndarray) -> None:
