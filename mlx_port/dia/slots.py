@@ -7,6 +7,7 @@ while the last one runs. Positions are known to the host. Draws are read late.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import mlx.core as mx
 import numpy as np
@@ -44,7 +45,8 @@ class Slots:
         self.decoder, self.network = decoder, decoder.network
         self.texts, self.guided, self.ticks = texts, decoder.constants is not None, 0
         config = self.network.config
-        self.memory = Memory.empty(self.network, texts, rows - 1, text_rows, guided=self.guided)
+        self._empty = partial(Memory.empty, self.network, texts, rows - 1, text_rows, guided=self.guided)
+        self.memory = self._empty()
         channels = config.decoder_config.num_channels
         self.shape = channels, config.decoder_config.vocab_size
         self.last_row = rows - 1
@@ -67,8 +69,10 @@ class Slots:
         self.ends[slot] = -1
 
     def leave(self, slot: int) -> None:
-        """Free a slot. Steps that run already still compute it."""
+        """Free a slot, and all memory with the last. Steps that run already still compute it."""
         self.running[slot] = None
+        if not any(self.running):
+            self.memory = self._empty()  # zeros that nothing has computed take none
 
     def launch(self, steps: int) -> Drawn:
         """Run some steps; waits for nothing."""

@@ -106,10 +106,9 @@ class PlainSlots:
         texts = self.running.values()
         rows = _chunks(max((text.grid.filled for text in texts), default=0))
         longest = max((len(text.joining.tokens) for text in texts), default=0)
-        self.own = [(keys[:, kept, :, :rows], values[:, kept, :, :rows]) for keys, values in self.own]
-        self.source = [
-            (keys[:, kept, :, :longest], values[:, kept, :, :longest]) for keys, values in self.source
-        ]
+        for held, length in ((self.own, rows), (self.source, longest)):
+            for index, (keys, values) in enumerate(held):  # only one layer is held twice
+                held[index] = keys[:, kept, :, :length], values[:, kept, :, :length]
 
     def _step(self) -> np.ndarray:
         """Draw the next row of every text, (B, C) int32, and put it into its grid."""

@@ -130,6 +130,9 @@ class DiaSession(SlotSession[_Speaking]):
         events: list[Event] = []
         if not ready:
             return events
+        for one in self.spoken.values():
+            if one.grid.done:
+                self.turns.end(one)  # before the codec runs: its memory is free
         sounds = shared(self.host, self._decode, passages)
         peak = self.host.peak_bytes()  # once for all: CUDA's allocator collects every figure that it has
         for (one, start, stop), sound in zip(ready, sounds, strict=True):
@@ -144,7 +147,6 @@ class DiaSession(SlotSession[_Speaking]):
             if one.speaking.done:
                 self.leave(one.key)
             elif grid.done and stop == grid.frames:
-                self.turns.end(one)
                 events += self.attempt(one, partial(self._say, one))
         return events
 
