@@ -8,7 +8,6 @@ numbers; its ids are those that it has by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import mlx.core as mx
 import numpy as np
@@ -26,6 +25,7 @@ from tts_core.mars5.rows import BatchRows, Group, Inputs, Joining
 from tts_core.mars5.sampling import sampling_key
 
 STEPS_KEPT = 256  # between two times that MLX's unused memory is freed
+Drawing = Callable[..., tuple[mx.array, mx.array]]
 
 
 class Slots:
@@ -50,7 +50,7 @@ class Slots:
         self.recent = self._nothing(1)
         self.first: dict[int, mx.array] = {}  # by slot: (1, V), logits of texts that have drawn no id
         self.count = 0
-        self._chained: tuple[tuple[float, ...], Callable[..., mx.array]] | None = None
+        self._chained: tuple[tuple[float, ...], Drawing] | None = None
 
     def new_cache(self) -> list[RowCache]:
         """Allocate the rows of every layer."""
@@ -105,21 +105,23 @@ class Slots:
         """Draw the next id of every text. → (texts,) int32."""
         inputs, texts = self.plan.step(), self.plan.slots
         rows = len(inputs.positions)
-        ids = self._draw(self._next_logits(inputs.positions), inputs, groups)
-        known = mx.maximum(ids, 0)
+        ids, known = self._draw(self._next_logits(inputs.positions), inputs, groups)
         if rows == 1:
             place = int(inputs.recent[0])
-            self.recent[:1, place] = known
+            self.recent[:1, place : place + 1] = known
         else:
-            self.recent[mx.arange(rows), self.host.to_device(inputs.recent)] = known
-        self.tokens[:rows] = known[:, None]
+            self.recent[mx.arange(rows), self.host.to_device(inputs.recent)] = known[:, 0]
+        if rows == texts:
+            self.tokens = known
+        else:
+            self.tokens[:rows] = known
         self.count += 1
         if self.count % STEPS_KEPT == 0:
             mx.clear_cache()
         return ids if rows == texts else mx.concatenate([ids, mx.zeros(texts - rows, mx.int32)])
 
-    def _draw(self, logits: mx.array, inputs: Inputs, groups: Sequence[Group]) -> mx.array:
-        """Draw an id from each row that is a text's. (R, V) → (R,)."""
+    def _draw(self, logits: mx.array, inputs: Inputs, groups: Sequence[Group]) -> tuple[mx.array, mx.array]:
+        """Draw an id from each row that is a text's. (R, V) → (R,), and the next step's (R, 1)."""
         seen, penalty, uniform = self.recent[: len(logits)], inputs.penalty[:, None], inputs.uniform[:, None]
         if not inputs.repeats.all():
             repeats = self.host.to_device(inputs.repeats)
@@ -131,13 +133,17 @@ class Slots:
         for options, slots in groups:
             own = self.host.to_device(slots)
             ids[own] = draw_ids(*(one[own] for one in given), options, lowest=self.lowest, end=self.end)
-        return ids
+        return ids, mx.maximum(ids, 0)[:, None]
 
-    def _drawing(self, options: Mars5Options) -> Callable[..., mx.array]:
+    def _drawing(self, options: Mars5Options) -> Drawing:
         """Return the compiled draw for texts of one sampling."""
         key = sampling_key(options)
         if self._chained is None or self._chained[0] != key:
-            drawn = partial(draw_ids, options=options, lowest=self.lowest, end=self.end)
+
+            def drawn(*given: mx.array) -> tuple[mx.array, mx.array]:
+                ids = draw_ids(*given, options, lowest=self.lowest, end=self.end)
+                return ids, mx.maximum(ids, 0)[:, None]
+
             self._chained = key, chain(drawn)
         return self._chained[1]
 
