@@ -122,17 +122,19 @@ class Slots:
 
     def _draw(self, logits: mx.array, inputs: Inputs, groups: Sequence[Group]) -> tuple[mx.array, mx.array]:
         """Draw an id from each row that is a text's. (R, V) → (R,), and the next step's (R, 1)."""
-        seen, penalty, uniform = self.recent[: len(logits)], inputs.penalty[:, None], inputs.uniform[:, None]
+        seen = self.recent[: len(logits)]
+        penalty, uniform = map(self.host.to_device, (inputs.penalty[:, None], inputs.uniform[:, None]))
         if not inputs.repeats.all():
             repeats = self.host.to_device(inputs.repeats)
             seen = mx.where(repeats[:, None], seen, self.network.config.vocab_size)
-        given = logits, seen, self.host.to_device(penalty), self.host.to_device(uniform)
         if len(groups[0].slots) == len(logits):
-            return self._drawing(groups[0].options)(*given)
+            return self._drawing(groups[0].options)(logits, seen, penalty, uniform)
         ids = mx.zeros(len(logits), mx.int32)
         for options, slots in groups:
             own = self.host.to_device(slots)
-            ids[own] = draw_ids(*(one[own] for one in given), options, lowest=self.lowest, end=self.end)
+            ids[own] = draw_ids(
+                logits[own], seen[own], penalty[own], uniform[own], options, lowest=self.lowest, end=self.end
+            )
         return ids, mx.maximum(ids, 0)[:, None]
 
     def _drawing(self, options: Mars5Options) -> Drawing:
@@ -140,8 +142,10 @@ class Slots:
         key = sampling_key(options)
         if self._chained is None or self._chained[0] != key:
 
-            def drawn(*given: mx.array) -> tuple[mx.array, mx.array]:
-                ids = draw_ids(*given, options, lowest=self.lowest, end=self.end)
+            def drawn(
+                logits: mx.array, seen: mx.array, penalty: mx.array, uniform: mx.array
+            ) -> tuple[mx.array, mx.array]:
+                ids = draw_ids(logits, seen, penalty, uniform, options, lowest=self.lowest, end=self.end)
                 return ids, mx.maximum(ids, 0)[:, None]
 
             self._chained = key, chain(drawn)

@@ -120,17 +120,21 @@ class Slots:
 
     def _draw(self, logits: Tensor, inputs: Inputs, groups: Sequence[Group]) -> Tensor:
         """Draw an id from each row that is a text's. (R, V) → (R,)."""
-        seen, penalty, uniform = self.recent[: len(logits)], inputs.penalty[:, None], inputs.uniform[:, None]
+        seen = self.recent[: len(logits)]
+        penalty, uniform = map(self.host.to_device, (inputs.penalty[:, None], inputs.uniform[:, None]))
         if not inputs.repeats.all():
             repeats = self.host.to_device(inputs.repeats)
             seen = torch.where(repeats[:, None], seen, self.network.config.vocab_size)
-        given = logits, seen, self.host.to_device(penalty), self.host.to_device(uniform)
         if len(groups[0].slots) == len(logits):
-            return draw_ids(*given, groups[0].options, lowest=self.lowest, end=self.end)
+            return draw_ids(
+                logits, seen, penalty, uniform, groups[0].options, lowest=self.lowest, end=self.end
+            )
         ids = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
         for options, slots in groups:
             own = self.host.to_device(slots)
-            ids[own] = draw_ids(*(one[own] for one in given), options, lowest=self.lowest, end=self.end)
+            ids[own] = draw_ids(
+                logits[own], seen[own], penalty[own], uniform[own], options, lowest=self.lowest, end=self.end
+            )
         return ids
 
     def _next_logits(self, positions: np.ndarray) -> Tensor:
@@ -223,8 +227,8 @@ class KernelSlot(Slots):
         numbers = np.array([one.uniform[0] for one in inputs], np.float32)
         self.state.uniform[first : first + steps].copy_(self.host.to_device(numbers))
         for _ in range(max(first, 1), first + steps):
-            self.graph = self.graph or self._captured(joining.options)
-            self.graph.replay()
+            graph = self.graph = self.graph or self._captured(joining.options)
+            graph.replay()
         return begin_read(self.state.drawn[first : first + steps, None])
 
     def _begin(self, text: Joining, penalties: np.ndarray, inputs: Inputs) -> None:

@@ -114,7 +114,7 @@ def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("plain_kernels")
 @pytest.mark.parametrize("window", [3000, 50, 16])
 def test_texts_come_and_go_in_a_single_slot(window: int) -> None:
-    """The work that its graph replays, without kernels. The ring wraps within the prompt, after it and never."""
+    """The work that its graph replays, without kernels. The ring wraps in the prompt, after it and never."""
     built, texts = network(window), [text(seed) for seed in range(16)]
     ended = come_and_go(YARDSTICK, single(built), texts, seed=1)
     assert len(ended) > 10
@@ -139,7 +139,8 @@ def test_logits_that_are_no_numbers() -> None:
     weights = ar_weights(ar_config(), seed=3)
     weights.tensors["embed.weight"][VOCABULARY.shallow("x").tokens[1]] = np.nan
     slot = single(YARDSTICK.network("mars5", weights))
-    slot.join(0, Joining(VOCABULARY.shallow("x"), reference(5, ar_config()), Mars5Options(), HostNoise(1)))
+    options = Mars5Options(generate_max_len_override=ROOM)
+    slot.join(0, Joining(VOCABULARY.shallow("x"), reference(5, ar_config()), options, HostNoise(1)))
     assert slot.read(slot.launch(4))[:, 0].tolist() == [-1] * 4
 
 
