@@ -30,10 +30,12 @@ import numpy as np
 
 from tts_core.mars5.config import CodecLMConfig, codec_lm_parameter_shapes, is_norm
 from tts_core.mars5.options import Mars5Options
+from tts_core.mars5.rows import Joining
 from tts_core.mars5.sequence import CodecSequence
 from tts_core.mars5.spec import MARS5_AR, MARS5_TEXT_IDS
 from tts_core.mars5.tokens import CodecPrompt, CodecVocabulary
 from tts_core.nn.noise import HostNoise
+from tts_core.serving.turns import Turns
 
 SHORT, SLOW_SHORT, SLOW_DRAWS = 20, 6, 16
 TINY = replace(
@@ -96,13 +98,19 @@ def tensors(config: CodecLMConfig, normal: Callable[[tuple[int, ...]], Any]) -> 
         yield name, value
 
 
-def run(extend: Any, network: Any, job: Job) -> Generate:
-    """Bind the port's loop to a network and a job."""
+def run(form: Any, network: Any, job: Job) -> Generate:
+    """Bind a form of the port's slots to a network and a job."""
 
     def generate(draws: int) -> list[int]:
         sequence = job.sequence(draws)
-        for _ in extend(network, job.reference(), sequence, job.options, HostNoise(7)):
-            pass
+        options = replace(job.options, generate_max_len_override=sequence.max_len)
+        ids = {"lowest": sequence.vocabulary.lowest, "end": sequence.vocabulary.end}
+        turns = Turns(form(network, texts=1, room=sequence.max_len, **ids), 1)
+        turns.begin(sequence, Joining(sequence.prompt, job.reference(), options, HostNoise(7)))
+        while not sequence.done:
+            for _, drawn in turns.draws():
+                for one in drawn[: draws - len(sequence.generated)].tolist():
+                    sequence.accept(one)
         return sequence.generated
 
     return generate
@@ -111,7 +119,7 @@ def run(extend: Any, network: Any, job: Job) -> Generate:
 def torch_rows(job: Job, dtype: str) -> Rows:
     import torch
 
-    from torch_ref.mars5 import ar_loop, row, step
+    from torch_ref.mars5 import many_rows, slots
     from torch_ref.mars5.codec_lm import CodecLM
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -126,28 +134,18 @@ def torch_rows(job: Job, dtype: str) -> Rows:
     network.load_state_dict(state, assign=True)
     network.eval().requires_grad_(False)
 
-    def form(make_step: Any) -> Generate:
-        def generate(draws: int) -> list[int]:
-            kept, ar_loop.make_step = ar_loop.make_step, make_step
-            try:
-                return run(ar_loop.extend, network, job)(draws)
-            finally:
-                ar_loop.make_step = kept
-
-        return generate
-
     if device == "cuda":
-        if row.runs(network):
-            yield "torch_ref, captured, kernels (default)", form(step.KernelStep), False
-        yield "torch_ref, captured", form(step.GraphStep), False
-    yield "torch_ref, launched from Python", form(step.Step), True
+        if many_rows.runs(network):
+            yield "torch_ref, captured, kernels (default)", run(slots.KernelSlot, network, job), False
+        yield "torch_ref, captured network", run(slots.GraphSlots, network, job), False
+    yield "torch_ref, launched from Python", run(slots.Slots, network, job), True
 
 
 def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
     import mlx.core as mx
     from mlx import nn
 
-    from mlx_port.mars5 import ar_loop
+    from mlx_port.mars5 import slots
     from mlx_port.mars5.codec_lm import CodecLM
 
     mx.random.seed(0)
@@ -162,7 +160,7 @@ def mlx_rows(job: Job, dtype: str, bits: list[int]) -> Rows:
             chosen = lambda path, layer: isinstance(layer, nn.Linear) and path.startswith("ar.")  # noqa: E731
             nn.quantize(network, group_size=64, bits=width, class_predicate=chosen)
         mx.eval(network.parameters())
-        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(ar_loop.extend, network, job), False
+        yield f"mlx_port{'' if width is None else f', {width} bit'}", run(slots.Slots, network, job), False
 
 
 class Form:

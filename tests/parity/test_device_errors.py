@@ -46,7 +46,7 @@ SLOTS = ("slots.join", "slots.launch", "slots.read")
 CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dia": (("codec.encode", *SLOTS, "decode_windows"), ("rows",)),
     "dia2": (("codec.encode", "slots.join", "slots.act", "slots.draw", "slots.read", "decode"), ()),
-    "mars5": (("codec.encode", *SLOTS, "begin", "timestep", "decode"), ("extend",)),
+    "mars5": (("codec.encode", *SLOTS, "begin", "timestep", "decode"), ()),
     "metavoice": (("speaker_encoder.embed", *SLOTS, "fill", "decode"), ("say",)),
 }
 BATCHED = [(model, call) for model, (calls, _) in CALLS.items() for call in calls]

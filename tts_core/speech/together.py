@@ -85,7 +85,7 @@ def streamed(
                     session.end(key)
                 else:
                     session.feed(key, piece)
-            for part in _given(session.step()):
+            for part in given(session.step()):
                 made += part.result.audio_seconds
                 watch.tell("speech", made, expected)
                 yield part.result
@@ -116,7 +116,7 @@ def together(session: Callable[[int], Session], lines: Sequence[Line], watch: Wa
                 ended = 0
                 while not ended:
                     watch.check()
-                    for part in _given(opened.step()):
+                    for part in given(opened.step()):
                         made += part.result.audio_seconds
                         watch.tell("speech", made, expected)
                         parts[part.key].append(part.result)
@@ -139,7 +139,7 @@ def _ready(lines: Sequence[Line], running: Collection[tuple[int, int]]) -> list[
     ]
 
 
-def _given(events: Sequence[Event]) -> Iterator[Part]:
+def given(events: Sequence[Event]) -> Iterator[Part]:
     """Yield parts of speech. Raises the error of a request that failed."""
     for event in events:
         if isinstance(event, Failed):

@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections import Counter
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -25,6 +26,7 @@ from tts_core.errors import CancelledError, UsageError
 from tts_core.mars5.diffusion import FIRST_DRAW
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.request import BANDWIDTH_ID, STAGES, for_vocoder
+from tts_core.mars5.sequence import CodecSequence
 from tts_core.nn.noise import HostNoise, piece_seed
 from tts_core.prompt import Prompt
 from tts_core.results import join
@@ -133,14 +135,15 @@ def test_a_piece_that_is_cut_off_is_told(
     side: str, ends: list[bool], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result names every piece without an end."""
-    extend, left = pipeline(side).engine.extend, list(ends)
+    accept, left = CodecSequence.accept, list(ends)
 
-    def ending(codes: Any, sequence: Any, *rest: Any) -> Any:
-        yield from extend(codes, sequence, *rest)
-        assert sequence.finish_reason == "length"
-        sequence.ended = left.pop(0)
+    def ending(sequence: CodecSequence, drawn: int) -> None:
+        accept(sequence, drawn)
+        if sequence.done:
+            assert sequence.finish_reason == "length"
+            sequence.ended = left.pop(0)
 
-    monkeypatch.setattr(pipeline(side).engine, "extend", ending)
+    monkeypatch.setattr(CodecSequence, "accept", ending)
     given = {"timesteps": 1, "generate_max_len_override": 30}
     made = pipeline(side).generate(
         "The inn is near. Then it thins out.",
@@ -312,16 +315,13 @@ def test_max_frames_is_of_all_pieces(side: str) -> None:
 
 
 def test_an_end_before_max_frames_stops(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    extend = pipeline(side).engine.extend
+    accept = CodecSequence.accept
 
-    def ending(codes: Any, sequence: Any, *rest: Any) -> Any:
-        for found in extend(codes, sequence, *rest):
-            yield found
-            if len(sequence.generated) == 6:
-                sequence.ended = True
-                return
+    def ending(sequence: CodecSequence, drawn: int) -> None:
+        accept(sequence, drawn)
+        sequence.ended |= len(sequence.generated) == 6
 
-    monkeypatch.setattr(pipeline(side).engine, "extend", ending)
+    monkeypatch.setattr(CodecSequence, "accept", ending)
     made = pipeline(side).generate(TEXT, prompt=Prompt.of(codes=CODES), seed=1, timesteps=1, max_frames=900)
     assert (made.token_count, made.finish_reason) == (6, "stop")
     frames = made.codes.shape[1]
@@ -359,7 +359,9 @@ def test_progress(side: str) -> None:
         [TEXT, TEXT], prompts=CODES, seed=4, timesteps=1, max_frames=3, progress=heard.append
     )
     heard = [one for one in heard if not one.step]
-    assert [one.stage for one in heard] == ["codec", *stages * 2]
+    assert Counter(one.stage for one in heard) == Counter(["codec", *stages * 2])
+    assert [one.stage for one in heard[:3]] == ["codec", "AR", "AR"], "both begin at once"
+    assert [one.stage for one in heard[-2:]] == ["vocoder", "speech"]
     assert heard[-1].seconds == sum(one.audio_seconds for one in both)
     assert [one.expected for one in heard] == pytest.approx([6 / 75] * 9)
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.sides import SIDES, Side
 from tests.tiny.mars5_ar import VOCABULARY, ar_config, ar_weights, deep_prompt, reference
+from tests.tiny.mars5_draws import extend
 from tts_core.mars5.config import CodecLMConfig
 from tts_core.mars5.options import Mars5Options
 from tts_core.mars5.rows import Joining
@@ -63,11 +64,10 @@ def text(seed: int) -> Text:
 
 @cache
 def alone(side: Side, config: CodecLMConfig, seed: int) -> list[int]:
-    """Ids of the loop that runs one text, the end included."""
+    """Ids of slots that no other text has been in, the end included."""
     given = text(seed).joining
     sequence = CodecSequence(given.prompt, VOCABULARY, given.options.max_len)
-    loop = side.module("mars5.ar_loop")
-    for _ in loop.extend(network(side, config), given.codes, sequence, given.options, given.noise):
+    for _ in extend(side, network(side, config), given.codes, sequence, given.options, given.noise):
         pass
     return [*sequence.generated, *[VOCABULARY.end] * sequence.ended]
 
