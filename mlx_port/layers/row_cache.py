@@ -13,6 +13,8 @@ class RowPositions:
 
     def __init__(self, capacity: int):
         self.capacity = capacity
+        self.positions: mx.array | int = 0
+        self.mask: mx.array | None = None
 
     def move(self, positions: mx.array, seen: int) -> None:
         """Begin a step of the first R rows of the batch. positions: (R,) int32.
@@ -23,6 +25,11 @@ class RowPositions:
         self.rows = mx.arange(len(positions))
         self.slots = positions % self.capacity
         self.mask = (mx.arange(seen) <= positions[:, None])[:, None, None]
+
+    def level(self, position: int) -> None:
+        """Begin a step of rows that are all at one position."""
+        self.positions, self.slot, self.mask = position, position % self.capacity, None
+        self.seen = min(position + 1, self.capacity)
 
 
 class RowCache:
@@ -36,9 +43,10 @@ class RowCache:
         self.keys, self.values, self.at = keys, values, at
 
     @property
-    def length(self) -> mx.array:
-        """Keys before this step's, (R, 1)."""
-        return self.at.positions[:, None]
+    def length(self) -> mx.array | int:
+        """Keys before this step's, (R, 1); a number where all rows have as many."""
+        positions = self.at.positions
+        return positions if isinstance(positions, int) else positions[:, None]
 
     def fill(self, row: int, keys: mx.array, values: mx.array) -> None:
         """Replace the first slots of a row. (K, T, E) each, in the order of the ring."""
@@ -47,10 +55,13 @@ class RowCache:
 
     def extend(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Write a key for each row and return all that may be read. (R, K, 1, E) → (R, K, seen, E) each."""
-        at = self.at
-        self.keys[at.rows, :, at.slots] = keys[:, :, 0]
-        self.values[at.rows, :, at.slots] = values[:, :, 0]
-        count = keys.shape[0]
+        at, count = self.at, keys.shape[0]
+        if isinstance(at.positions, int):
+            self.keys[:count, :, at.slot : at.slot + 1] = keys
+            self.values[:count, :, at.slot : at.slot + 1] = values
+        else:
+            self.keys[at.rows, :, at.slots] = keys[:, :, 0]
+            self.values[at.rows, :, at.slots] = values[:, :, 0]
         return self.keys[:count, :, : at.seen], self.values[:count, :, : at.seen]
 
     def rule(self, rows: int) -> tuple[bool, mx.array | None]:
