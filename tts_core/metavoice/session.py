@@ -73,7 +73,11 @@ class MetaVoiceSession(SlotSession[_Speaking]):
     ):
         self.pipeline, self.engine = pipeline, pipeline.engine
         self.watch, self.expected, self._has_sound = watch or Watch(None, None), expected, sound
-        self._seconds, self._begins = 0.0, False  # of speech so far; True before steps that no report precedes
+        self._seconds, self._begins = (
+            0.0,
+            False,
+        )  # of speech so far; True before steps that no report precedes
+        self._paused: list[_Speaking] = []  # between two pieces; the next one begins with the next step
         host, first = self.engine.host, pipeline.facts.first
         if job is None:
             places = places_that_fit(
@@ -96,8 +100,11 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         return planned.running_beside("cache")
 
     def fits(self, request: Request, *, promised: int = 0) -> bool:
-        """As in Session. Guidance on speaker and text takes a row more."""
-        return super().fits(request, promised=promised) and self.slots.fits(request.sampling)
+        """As in Session. Guidance on speaker and text takes a row more, and requests between two pieces keep
+        their rows.
+        """
+        fits = super().fits(request, promised=promised)
+        return fits and not self._paused and self.slots.fits(request.sampling)
 
     def begin(self, request: Request, spoken: Spoken) -> _Speaking:
         """As in SlotSession. The voice is encoded here."""
@@ -112,6 +119,10 @@ class MetaVoiceSession(SlotSession[_Speaking]):
         """As in Session."""
         events: list[Event] = []
         ended: list[_Speaking] = []
+        paused, self._paused = self._paused, []
+        for one in paused:
+            if one.key in self.spoken:
+                events += self.attempt(one, partial(self._say, one))
         if self._begins:
             self._tell("first stage", max(map(_steps, self.spoken.values()), default=None))
             self._begins = False
@@ -168,7 +179,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
             if speech.done:
                 self.leave(one.key)
             else:
-                events += self.attempt(one, partial(self._say, one))
+                self._paused.append(one)
         return events
 
     def _heard(self, one: _Speaking) -> _Ended:
