@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tts_core.errors import CancelledError, SpeechError
 from tts_core.metavoice.config import END_OF_AUDIO, FIRST_STAGE_BOOKS
 from tts_core.metavoice.memory import MetaVoiceJob, estimate, places_that_fit, positions
-from tts_core.metavoice.request import FRAME_RATE, STAGES, Piece, Request
+from tts_core.metavoice.request import FRAME_RATE, STAGES, Piece, Request, Voice
 from tts_core.metavoice.rows import Joining, most_rows
 from tts_core.metavoice.speech import Speech, all_codes, sounds
 from tts_core.nn.calls import apart
@@ -78,6 +79,7 @@ class MetaVoiceSession(SlotSession[_Speaking]):
             False,
         )  # of speech so far; True before steps that no report precedes
         self._paused: list[_Speaking] = []  # between two pieces; the next one begins with the next step
+        self._vectors = WeakKeyDictionary[Voice, np.ndarray]()
         host, first = self.engine.host, pipeline.facts.first
         if job is None:
             places = places_that_fit(
@@ -109,8 +111,10 @@ class MetaVoiceSession(SlotSession[_Speaking]):
     def begin(self, request: Request, spoken: Spoken) -> _Speaking:
         """As in SlotSession. The voice is encoded here."""
         meter = Meter(self.pipeline.sample_rate, STAGES)
-        with self._stage("speaker", meter):
-            vector = request.voice.encoded(self.engine.speaker)
+        if request.voice not in self._vectors:
+            with self._stage("speaker", meter):
+                self._vectors[request.voice] = request.voice.encoded(self.engine.speaker)
+        vector = self._vectors[request.voice]
         one = _Speaking(**vars(spoken), speech=Speech(request, meter), vector=vector)
         self._say(one)
         return one
