@@ -14,7 +14,7 @@ class RowPositions:
 
     def __init__(self, capacity: int):
         self.capacity = capacity
-        self.positions: Tensor | int = 0
+        self.all_at: int | None = None  # the position of all rows, if they share one
         self.mask: Tensor | None = None
 
     def move(self, positions: Tensor, seen: int) -> None:
@@ -22,7 +22,7 @@ class RowPositions:
 
         seen: keys that are read, from the first on; more than every position, or all that are kept.
         """
-        self.positions, self.seen = positions, seen
+        self.positions, self.seen, self.all_at = positions, seen, None
         self.rows = torch.arange(len(positions), device=positions.device)
         self.slots = positions % self.capacity
         places = torch.arange(seen, device=positions.device)
@@ -30,7 +30,7 @@ class RowPositions:
 
     def level(self, position: int) -> None:
         """Begin a step of rows that are all at one position."""
-        self.positions, self.slot, self.mask = position, position % self.capacity, None
+        self.all_at, self.slot, self.mask = position, position % self.capacity, None
         self.seen = min(position + 1, self.capacity)
 
 
@@ -47,8 +47,7 @@ class RowCache:
     @property
     def length(self) -> Tensor | int:
         """Keys before this step's, (R, 1); a number where all rows have as many."""
-        positions = self.at.positions
-        return positions if isinstance(positions, int) else positions[:, None]
+        return self.at.positions[:, None] if self.at.all_at is None else self.at.all_at
 
     def fill(self, row: int, keys: Tensor, values: Tensor) -> None:
         """Replace the first slots of a row. (K, T, E) each, in the order of the ring."""
@@ -58,7 +57,7 @@ class RowCache:
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write a key for each row and return all that may be read. (R, K, 1, E) → (R, K, seen, E) each."""
         at, count = self.at, keys.shape[0]
-        if isinstance(at.positions, int):
+        if at.all_at is not None:
             self.keys[:count, :, at.slot : at.slot + 1] = keys
             self.values[:count, :, at.slot : at.slot + 1] = values
         else:

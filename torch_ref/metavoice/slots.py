@@ -122,18 +122,25 @@ class Slots:
 
 
 class GraphSlots(Slots):
-    """Slots whose network is captured as a CUDA graph of all rows, with kernels where they run."""
+    """Slots whose network is captured as a CUDA graph of all rows, with kernels where they run.
+
+    Keys and values stay where they are, and are allocated at once.
+    """
 
     steps, ahead = 4, 1
 
     def __init__(self, network: FirstStage, *, texts: int, rows: int, room: int, end_of_text: int):
         super().__init__(network, texts=texts, rows=rows, room=room, end_of_text=end_of_text)
-        device = self.speakers.device
+        device, self.cache = self.speakers.device, self.new_cache()
         self.positions = torch.zeros(rows, dtype=torch.int64, device=device)
         self.layers = ManyRows(network, self.cache, self.positions) if runs(network) else None
         with torch.inference_mode():
             # what the warm-up writes, at position 0, each text that joins writes anew
             self.graph, self.computed = capture(self._compute, device, again=lambda: None)
+
+    def leave(self, slot: int) -> None:
+        """Free a slot and its rows."""
+        self.plan.leave(slot)
 
     def logits(self) -> Tensor:
         """Compute logits of all rows; the next call overwrites them."""
