@@ -94,11 +94,11 @@ class Slots:
 
     def logits(self, positions: np.ndarray) -> mx.array:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""
-        at, place = self.host.to_device(positions), int(positions.max())
+        place = int(positions.max())
         if len(positions) == 1:
-            self.at.move_one(at, place)
+            self.at.level(place)
         else:
-            self.at.move(at, min(place + 1, self.at.capacity))
+            self.at.move(self.host.to_device(positions), min(place + 1, self.at.capacity))
         return self.one_row.next_logits(self.tokens[: len(positions)], self.spins(positions), self.cache)
 
     def _step(self, groups: Sequence[Group]) -> mx.array:

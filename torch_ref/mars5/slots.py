@@ -93,11 +93,12 @@ class Slots:
 
     def logits(self, positions: np.ndarray) -> Tensor:
         """Compute logits of the rows in use, (R, V) float32. positions: (R,) int32."""
-        at, place = self.host.to_device(positions).long(), int(positions.max())
+        place = int(positions.max())
         if len(positions) == 1:
-            self.at.move_one(at, place)
+            self.at.level(place)
             rotation = self.rotary(place, 1)
         else:
+            at = self.host.to_device(positions).long()
             self.at.move(at, min(place + 1, self.at.capacity))
             rotation = self.rotary(at[:, None, None], 1)
         return self.network.next_logits(

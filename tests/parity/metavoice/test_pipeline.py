@@ -22,8 +22,12 @@ from tts_core.codecs.policy import CodecPolicy
 from tts_core.errors import ResourceError, UsageError
 from tts_core.metavoice.memory import MetaVoiceJob, positions
 from tts_core.metavoice.options import MetaVoiceOptions
-from tts_core.metavoice.request import STAGES, Facts, log_license, request
+from tts_core.metavoice.request import STAGES, Facts, Request, log_license, request
+from tts_core.metavoice.rows import Joining
+from tts_core.metavoice.sampling import FirstStageSampling
+from tts_core.metavoice.session import MetaVoiceSession
 from tts_core.nn.noise import HostNoise, piece_seed
+from tts_core.pipeline import Watch
 from tts_core.prompt import Prompt
 from tts_core.results import join
 from tts_core.text.pace import CHARACTERS_PER_SECOND
@@ -140,8 +144,9 @@ def test_pieces_do_not_depend_on_each_other(side: Any, voice: np.ndarray) -> Non
 def test_a_stream_joins_to_the_whole_and_starts_early(
     side: Any, voice: np.ndarray, decoder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say, begun = side.engine.say, []
-    monkeypatch.setattr(side.engine, "say", lambda *a, **b: begun.append(len(a[0])) or say(*a, **b))
+    form = type(side.engine.slots(1, 2, 9))
+    begin, begun = form.join, []
+    monkeypatch.setattr(form, "join", lambda *a: begun.append(a) or begin(*a))
     noise = endings(24, 9, 20)
     asked: dict[str, Any] = {"prompt": voice, "noise": noise, "top_p": 1.0, "decoder": decoder}
     asked |= {"piece_seconds": MOST}
@@ -178,15 +183,30 @@ def test_codes_without_a_wave(side: Any, voice: np.ndarray, monkeypatch: pytest.
 def test_the_cache_is_of_the_requests_size(
     side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caches = []
-    new_cache = side.engine.network.new_cache
-    monkeypatch.setattr(
-        type(side.engine.network), "new_cache", lambda self, room: caches.append(room) or new_cache(room)
-    )
+    slots, opened = side.engine.slots, []
+    monkeypatch.setattr(side.engine, "slots", lambda *sizes: opened.append(sizes) or slots(*sizes))
     side.generate(TEXT, prompt=voice, seed=4, max_frames=9)
+    side.generate(TEXT, prompt=voice, seed=4, max_frames=9, cfg_scale=1.0)
     ids = len(side.engine.tokenizers.first_stage.encode(TEXT))
-    assert caches == [ids + 2 * 9]
-    assert caches == [positions(side.engine.network.config, MetaVoiceJob(ids, 9))]
+    room = positions(side.engine.network.config, MetaVoiceJob(ids, 9))
+    assert room == ids + 2 * 9
+    assert opened == [(1, 2, room), (1, 1, room)]
+
+
+def test_keys_and_values_are_dropped_with_the_last_text(side: Any) -> None:
+    """Later stages do not hold them."""
+    slots = side.engine.slots(2, 4, 20)
+    assert slots.cache == []
+    size = side.facts.first.speaker_embedding_size
+    for slot in (0, 1):
+        text = Joining(
+            np.array([2561], np.int32), np.zeros(size, np.float32), FirstStageSampling(), HostNoise(1)
+        )
+        slots.join(slot, text)
+    slots.leave(0)
+    assert slots.cache
+    slots.leave(1)
+    assert slots.cache == []
 
 
 def test_an_end_and_a_cut_are_told(side: Any, voice: np.ndarray, caplog: pytest.LogCaptureFixture) -> None:
@@ -337,6 +357,14 @@ def test_a_typed_load_refuses_other_models(
         package.MetaVoicePipeline.load(folder)
 
 
+def run(session: MetaVoiceSession, request: Request) -> list[Any]:
+    events = list[Any]()
+    session.join(request)
+    while session.running:
+        events += session.step()
+    return events
+
+
 def test_loops_look_whether_they_are_cancelled(
     side: Any, voice: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,8 +372,11 @@ def test_loops_look_whether_they_are_cancelled(
     asked = side.request(TEXT, MetaVoiceOptions(seed=3, max_frames=FRAMES), voice)
     [piece], looks = asked.pieces, []
     how: dict[str, Any] = {"check": lambda: looks.append(None)}
-    [ids] = side.engine.say([piece], voice[None], [9], asked.sampling, batch_size=1, **how)
-    assert len(looks) == len(ids) - len(piece.first)
+    watch = Watch(None, None)
+    monkeypatch.setattr(watch, "check", how["check"])
+    session = MetaVoiceSession(side, 1, job=asked.job(), watch=watch, sound=False)
+    [part] = [event.result for event in run(session, asked)]
+    assert len(looks) == part.token_count
     codes = side.engine.fill(piece, np.full((2, 20), 7, np.int32), voice)
     diffusion = side.engine.decoders["mbd"].diffusion
     monkeypatch.setattr(sys.modules[type(diffusion).__module__], "default_steps", lambda _: [7, 4, 2, 0])
