@@ -11,8 +11,6 @@ import click
 from tts_core.command.runner import leave, run
 from tts_core.printable import json_text, one_line
 
-__all__ = ["convert_weights", "leave", "main", "run"]
-
 
 class _Command(click.Command):
     """Command that also accepts mlx-lm's spellings: --mlx_path for --mlx-path, --model for --hf-path."""

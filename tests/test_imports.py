@@ -40,7 +40,7 @@ FLOORS: dict[str, list[Iterable[str]]] = {
         ("command", "files"),
         ("config", "models", "options"),
         ("audio", "memory", "nn", "processes", "text", "voice"),
-        ("live", "pipeline", "prompt", "results", "serving", "speed"),
+        ("live", "pipeline", "prompt", "results", "serving", "speech", "speed"),
         ("bulk", "judges"),
         ("codecs",),
         MODELS,

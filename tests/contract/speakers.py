@@ -33,7 +33,7 @@ SENTENCES = "The inn is near the hide. Then it thins out again. There it ends!"
 
 @dataclass(frozen=True)
 class Small:
-    """How a small model speaks shortly.
+    """Small networks of a model, and requests that they speak in little time.
 
     folder: writes the model as convert-weights does. options: of every request. voices: prompts, the first of
     which is used where one is enough. cut: further options that divide SENTENCES into pieces. settings:
